@@ -8,6 +8,6 @@ data=$(fedcli partition "$data" --by center)
 data=$(fedcli corrupt gaussian "$data" --on rosendahl)
 runs=()
 for method in fedavg fedheal fedism-plus; do
-    runs+=("$(fedcli train "$method" "$data" --rounds "$rounds" --lr 1e-3 --logit-adjust --threads 1 --resume)")
+    runs+=("$(fedcli train "$method" "$data" --rounds "$rounds" --lr 1e-3 --prior logit-adjust --threads 1 --resume)")
 done
 fedcli report "${runs[@]}" --by sex --format markdown

@@ -40,10 +40,14 @@ def _loud():
     options.debug = False
 
 
-def toy_net(seed: int = 0, dropout: float = 0.2) -> Network:
+def toy_net(seed: int = 0, dropout: float = 0.2, extend=lambda net: None) -> Network:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return _toy_net(dropout)
+        net = _toy_net(dropout)
+        torch.manual_seed(seed + 1)
+        extend(net)
+    make_lone_safe(net)
+    return net
 
 
 def _toy_net(dropout: float) -> Network:
@@ -55,9 +59,7 @@ def _toy_net(dropout: float) -> Network:
         nn.Flatten(),
         nn.Dropout(dropout),
     )
-    net = Network(body, 16, CLASSES)
-    make_lone_safe(net)
-    return net
+    return Network(body, 16, CLASSES)
 
 
 def toy_shard(client: str, count: int | None = None, kind: str = "none", absent: int | None = None) -> Shard:
@@ -97,15 +99,16 @@ def play(
 ):
     """Play rounds on the toy federation and return the state; `each` sees every Played."""
     method = resolve(spec, settings)
-    net = toy_net(dropout=dropout)
+    net = toy_net(dropout=dropout, extend=method.local.extend)
     layout = Layout(net, method.local.keeps(net))
     training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
     engine = InProcess(method, net, layout, shards or toy_shards(), training)
     state = state or RunState(0, layout.read())
     while state.round < (until or rounds):
         played = play_round(
-            state, method, roster, engine, layout, rounds=rounds, seed=seed, lr=training.lr, participation=participation
-        )
+            state, method, roster, engine, layout, rounds=rounds, seed=seed, lr=training.at(state.round + 1, rounds).lr,
+            participation=participation,
+        )  # fmt: skip
         state = played.state
         if each:
             each(played)

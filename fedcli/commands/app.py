@@ -16,7 +16,21 @@ from typer.core import TyperGroup
 
 from .. import __version__, console
 from ..errors import FedcliError
-from . import bench, corrupt, datasets, demo, evaluate, inspect, methods, options, partition, prepare, report, train
+from . import (
+    bench,
+    corrupt,
+    datasets,
+    demo,
+    evaluate,
+    inspect,
+    methods,
+    options,
+    partition,
+    plot,
+    prepare,
+    report,
+    train,
+)
 
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
@@ -79,7 +93,7 @@ app = typer.Typer(
 
 for run in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
-    methods.methods, datasets.datasets, inspect.inspect, bench.bench,
+    plot.plot, methods.methods, datasets.datasets, inspect.inspect, bench.bench,
 ):  # fmt: skip
     app.command()(run)
 

@@ -8,12 +8,22 @@ import typer
 from .. import console
 from . import options as o
 
+Shots = Annotated[
+    str | None,
+    typer.Option(
+        metavar="UPPER,LOWER",
+        help="show the mean recall of classes with more than UPPER, with fewer than LOWER, and with as many training images "
+        "as lie between; 700,70 in the Fed-MAS paper",
+    ),
+]
+
 
 def evaluate(
     run: Annotated[
         str | None, typer.Argument(help="run manifest; default: the newest under --work, - reads stdin")
     ] = None,
     by: o.By = None,
+    shots: Shots = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     work: o.Work = o.DEFAULT_WORK,
     out: o.Out = None,
@@ -23,14 +33,15 @@ def evaluate(
 ) -> None:
     """Score a run on the clean and the corrupted test set, per client and per group.
 
-    Example: fedcli evaluate --by sex --by age
+    Examples: fedcli evaluate --by sex --by age; fedcli evaluate --shots 700,70
     """
     from ..evaluation.evaluate import evaluate as stage
     from ..evaluation.report import rows, table_cells
 
     path: Path = stage(
-        o.source(run, work, "run"), by=by or [], out=out, device=device, made_by=o.command("evaluate", by=by)
-    )
+        o.source(run, work, "run"), by=by or [], shots=shots, out=out, device=device,
+        made_by=o.command("evaluate", by=by, shots=shots),
+    )  # fmt: skip
     if not quiet:
         console.table(*table_cells(rows([path])))
     o.show(path, json)

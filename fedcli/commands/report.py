@@ -9,6 +9,7 @@ import typer
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from . import options as o
+from .evaluate import Shots
 
 FORMATS = ("table", "markdown", "csv", "json")
 
@@ -19,6 +20,8 @@ def report(
     ] = None,
     format: Annotated[str, typer.Option(help="table, markdown, csv or json")] = "table",  # noqa: A002
     by: o.By = None,
+    shots: Shots = None,
+    minutes: Annotated[bool, typer.Option("--minutes", help="also how long each run trained")] = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -34,8 +37,8 @@ def report(
         raise UsageError(f"--format {format!r} is unknown", nearest(format, FORMATS))
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
-    scores = [_scores(path, by or []) for run in runs or _all_runs(work) for path in _inside(Path(run))]
-    found = rows(scores)
+    scores = [_scores(path, by or [], shots) for run in runs or _all_runs(work) for path in _inside(Path(run))]
+    found = rows(scores, minutes=minutes)
     if json or format != "table":
         print(render(found, "json" if json else format), end="")
         return
@@ -59,7 +62,7 @@ def _inside(path: Path) -> list[Path]:
     return found
 
 
-def _scores(path: Path, by: list[str]) -> Path:
+def _scores(path: Path, by: list[str], shots: str | None) -> Path:
     """The scores of a run that answer this question; made now if they are not there."""
     from ..data import manifest
     from ..evaluation.evaluate import evaluate
@@ -69,4 +72,5 @@ def _scores(path: Path, by: list[str]) -> Path:
     path = manifest.find(path, *(() if path.is_file() else ("scores",)))
     if manifest.read(path, "run", "scores").kind == "scores":
         return path
-    return evaluate(path, by=by, out=None, device="cpu", made_by=o.command("evaluate", by=by))
+    made_by = o.command("evaluate", by=by, shots=shots)
+    return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by)

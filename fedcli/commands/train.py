@@ -1,6 +1,5 @@
 """fedcli train."""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,24 +19,54 @@ def train(
             help="corruption, partition or dataset manifest; default: the newest under --work, - reads stdin"
         ),
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="rounds of federated training")] = 20,
+    rounds: Annotated[int | None, typer.Option(min=1, help="rounds of federated training; default: 20")] = None,
     epochs: Annotated[int, typer.Option(min=1, help="passes over a client's images per round")] = 1,
     batch_size: Annotated[int, typer.Option(min=1, help="images per local step")] = 32,
     optimizer: Annotated[
-        str, typer.Option(help="adam (lr 3e-4, weight decay 5e-4) or sgd (lr 1e-3, momentum 0.9, weight decay 1e-5)")
-    ] = "adam",
+        str | None,
+        typer.Option(
+            help="adam (lr 3e-4, weight decay 5e-4), the default, or sgd (lr 1e-3, momentum 0.9, weight decay 1e-5)"
+        ),
+    ] = None,
     lr: Annotated[float | None, typer.Option(help="local learning rate; default: the optimizer's")] = None,
     momentum: Annotated[float | None, typer.Option(help="of sgd; default 0.9")] = None,
     weight_decay: Annotated[float | None, typer.Option(help="default: the optimizer's")] = None,
-    logit_adjust: Annotated[
-        bool, typer.Option("--logit-adjust", help="add the log of the client's class shares to the training logits")
-    ] = False,
+    schedule: Annotated[
+        str | None, typer.Option(help="of the learning rate over the rounds: constant, the default, or cosine")
+    ] = None,
+    prior: Annotated[
+        str,
+        typer.Option(
+            help="what is added to the training logits from the client's class counts: none, bsm, fedlc or logit-adjust"
+        ),
+    ] = "none",
     set: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="an option of the method; may be repeated")
     ] = None,  # noqa: A002
     participation: Annotated[float, typer.Option(help="share of clients in each round, in (0, 1]")] = 1.0,
-    model: Annotated[str, typer.Option(help="cnn, resnet10, resnet18, resnet50 or densenet121")] = "cnn",
-    weights: Annotated[str | None, typer.Option(help="starting weights: imagenet, or a file")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="cnn, the default, resnet10, resnet18, resnet50 or densenet121")
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(help="starting weights: imagenet, a file, or a finished run's folder")
+    ] = None,
+    teacher: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the starting weights",
+        ),
+    ] = None,
+    freeze_backbone: Annotated[
+        bool, typer.Option("--freeze-backbone", help="train the classifier alone, on features computed once")
+    ] = False,
+    then: Annotated[
+        str | None, typer.Option(metavar="METHOD", help="a second stage from the finished model: crt")
+    ] = None,
+    personal: Annotated[
+        bool,
+        typer.Option("--personal", help="also keep and score each client's model as its own training leaves it"),
+    ] = False,
     bn: Annotated[str, typer.Option(help="batch-norm statistics: aggregate, local or freeze")] = "aggregate",
     augment: Annotated[str | None, typer.Option(help="none, flip, crop or affine-flip; default: the dataset's")] = None,
     eval_every: Annotated[
@@ -78,51 +107,94 @@ def train(
     """
     from ..federation import train as stage
     from ..federation.client import OPTIMIZERS, Training
+    from ..federation.folders import unfinished
+    from ..methods import resolve
 
     if method is None:
         if not resume:
             raise UsageError("which method?", "write for example fedcli train fedavg; `fedcli methods` lists all")
         _refuse_beside_resume(ctx)
-        folder = stage.unfinished(work, out)
+        folder = unfinished(work, out)
         console.say(f"resuming {folder}")
         plan, source, where = stage.plan_of(folder)
-        o.show(
-            stage.train(
-                source,
-                plan,
-                work=work,
-                out=folder,
-                resume=True,
-                force=force,
-                **where,
-                checkpoint_every=checkpoint_every,
-                score=_curve,
-            ),
-            json,
-        )
-        return
-    _one_of("--optimizer", optimizer, OPTIMIZERS)
-    _one_of("--bn", bn, ("aggregate", "local", "freeze"))
-    _one_of("--precision", precision, ("fp32", "bf16"))
-    usual_lr, usual_momentum, usual_decay = OPTIMIZERS[optimizer]
-    if momentum and optimizer == "adam":
-        raise UsageError("--momentum belongs to sgd", "add --optimizer sgd")
-    training = Training(
-        optimizer=optimizer, lr=usual_lr if lr is None else lr, momentum=usual_momentum if momentum is None else momentum,
-        weight_decay=usual_decay if weight_decay is None else weight_decay, epochs=epochs, batch_size=batch_size,
-        logit_adjust=logit_adjust, bn=bn,
-    )  # fmt: skip
-    plan = stage.Plan(
-        method=method, settings=o.settings(set), training=training, rounds=rounds, seed=seed, participation=participation, model=model,
-        weights=weights, augment=augment, precision=precision, eval_every=eval_every,
-    )  # fmt: skip
-    plan.check()
-    source = data_for_training(o.source(data, work, "corruption", "partition", "dataset"), work)
-    path: Path = stage.train(
-        source, plan, work=work, out=out, resume=resume, force=force, device=device, threads=threads,
-        checkpoint_every=checkpoint_every, score=_curve,
-    )  # fmt: skip
+        follow = where.pop("then")
+        path = stage.train(
+            source, plan, work=work, out=folder, resume=True, force=force, **where, checkpoint_every=checkpoint_every,
+            score=_curve, then=follow,
+        )  # fmt: skip
+    else:
+        found = resolve(method, o.settings(set))
+        usual, host = found.usual, stage.start.open_host(weights) if found.aggregator.continues else None
+        if host:  # the same network on the same data
+            model = model or host.body["model"]["name"]
+            data = data or str(stage.start.data_of(host))
+        optimizer = optimizer or usual.get("optimizer", "adam")
+        _one_of("--optimizer", optimizer, OPTIMIZERS)
+        _one_of("--precision", precision, ("fp32", "bf16"))
+        if momentum and optimizer == "adam":
+            raise UsageError("--momentum belongs to sgd", "add --optimizer sgd")
+        given = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "schedule": schedule}
+        training = Training(
+            optimizer=optimizer, epochs=epochs, batch_size=batch_size, prior=prior, bn=bn, personal=personal,
+            **_completed(given, usual, optimizer),
+        )  # fmt: skip
+        plan = stage.Plan(
+            method=method, settings=o.settings(set), training=training, rounds=rounds or usual.get("rounds", 20), seed=seed,
+            participation=participation, model=model or "cnn", weights=weights, teacher=teacher, freeze=freeze_backbone, augment=augment,
+            precision=precision, eval_every=eval_every,
+        )  # fmt: skip
+        plan.check()
+        follow, where = then, {"device": device, "threads": threads}
+        if follow:
+            _second(plan, follow, "RUN").check()
+            if freeze_backbone or found.aggregator.continues:
+                what = "--freeze-backbone" if freeze_backbone else found.name
+                raise UsageError(
+                    f"--then {follow} needs a backbone that {what} does not train", "leave one of them out"
+                )
+        source = data_for_training(o.source(data, work, "corruption", "partition", "dataset"), work)
+        path = stage.train(
+            source, plan, work=work, out=out, resume=resume, force=force, **where, checkpoint_every=checkpoint_every,
+            score=_curve, then=follow,
+        )  # fmt: skip
+    if follow:
+        console.say(f"{path}; then {follow}")
+        plan = _second(plan, follow, str(path))
+        path = stage.train(
+            source, plan, work=work, out=out and out.with_name(f"{out.name}-{follow}"), resume=True, **where, score=_curve,
+        )  # fmt: skip
     o.show(path, json)
+
+
+def _completed(given: dict[str, Any], usual: dict[str, Any], optimizer: str) -> dict[str, Any]:
+    """Training options with what the user left open filled in: the method's usual values, else the optimizer's."""
+    from ..federation.client import OPTIMIZERS
+
+    names = "lr", "momentum", "weight_decay"
+    known = {**dict(zip(names, OPTIMIZERS[optimizer], strict=True)), "schedule": "constant"}
+    if usual.get("optimizer", optimizer) == optimizer:
+        known |= {name: usual[name] for name in known if name in usual}
+    return known | {name: value for name, value in given.items() if value is not None}
+
+
+def _second(plan: Any, method: str, weights: str) -> Any:
+    """The plan of a stage that continues a finished run: its own usual training on the same network and seed."""
+    from dataclasses import replace
+
+    from ..federation.client import Training
+    from ..methods import resolve
+
+    found = resolve(method)
+    if not found.aggregator.continues:
+        raise UsageError(f"--then {method}: {found.name} does not continue a run", "give --then crt")
+    optimizer = found.usual["optimizer"]
+    training = Training(
+        optimizer=optimizer, batch_size=plan.training.batch_size, **_completed({}, found.usual, optimizer)
+    )
+    return replace(
+        plan, method=found.name, settings={}, training=training, rounds=found.usual["rounds"], weights=weights, teacher=None,
+        freeze=False, augment=None, participation=1.0,
+    )  # fmt: skip
 
 
 def _refuse_beside_resume(ctx: typer.Context) -> None:

@@ -1,7 +1,7 @@
 """From manifests to shards in memory: the pool once as uint8 where the net lives, a client as an index into it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ class Shard:
         rows: int64 [N], which of them are this shard's.
         channels: what the net takes; grey images are repeated to three.
         kind: training augmentation, a key of transforms.AUGMENTS.
+        derived: what was computed once from the fixed view, by name; never saved.
+
+    A net whose backbone is frozen is fed the features of the images, float32 [M, D], in their place.
     """
 
     images: Tensor
@@ -42,6 +45,7 @@ class Shard:
     classes: int
     channels: int
     kind: str = "none"
+    derived: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -50,20 +54,39 @@ class Shard:
     def class_counts(self) -> Tensor:
         return self.y.bincount(minlength=self.classes)  # [C]
 
-    def epoch(self, size: int, *, shuffle: int, augment: int) -> Iterator[Batch]:
-        """One pass in the order of seed `shuffle`, augmented from seed `augment`; the last batch may be smaller."""
-        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(shuffle)).to(self.rows.device)
+    def epoch(self, size: int, *, shuffle: int, augment: int, balanced: bool = False) -> Iterator[Batch]:
+        """One pass in the order of seed `shuffle`, augmented from seed `augment`; the last batch may be smaller.
+
+        balanced: as many draws as there are images, every class that is there equally likely, with replacement.
+        """
+        stream = torch.Generator().manual_seed(shuffle)
+        order = self._draws(stream) if balanced else torch.randperm(len(self), generator=stream)
+        order = order.to(self.rows.device)
         chance = transforms.draw(len(self), augment, self.rows.device) if self.kind != "none" else None  # [N, 4]
-        for at in order.split(size):
+        place = (
+            torch.arange(len(self), device=order.device) if balanced else order
+        )  # a repeated image is augmented anew
+        for at, own in zip(order.split(size), place.split(size), strict=True):
             x = self.images[self.rows[at]]
             if chance is not None:
-                x = transforms.augment(x, self.kind, chance[at])
-            yield Batch(transforms.to_input(x, channels=self.channels), self.y[at], at)
+                x = transforms.augment(x, self.kind, chance[own])
+            yield Batch(self._input(x), self.y[at], at)
 
     def in_order(self, size: int = EVALUATION_BATCH) -> Iterator[Batch]:
         """One pass without shuffling or augmentation: the fixed view that indicators and scores use."""
         for at in torch.arange(len(self), device=self.rows.device).split(size):
-            yield Batch(transforms.to_input(self.images[self.rows[at]], channels=self.channels), self.y[at], at)
+            yield Batch(self._input(self.images[self.rows[at]]), self.y[at], at)
+
+    def _input(self, x: Tensor) -> Tensor:
+        return x if x.ndim == 2 else transforms.to_input(x, channels=self.channels)
+
+    def _draws(self, stream: torch.Generator) -> Tensor:
+        """int64 [N] places: a class at random, then one of its images."""
+        counts, by_class = self.class_counts.cpu(), self.y.cpu().argsort(stable=True)  # [C], [N]
+        classes = counts.nonzero().squeeze(1)
+        drawn = classes[torch.randint(len(classes), (len(self),), generator=stream)]  # [N]
+        within = (torch.rand(len(self), generator=stream, dtype=torch.float64) * counts[drawn]).long()
+        return by_class[(counts.cumsum(0) - counts)[drawn] + within.minimum(counts[drawn] - 1)]
 
 
 @dataclass(frozen=True)
@@ -99,25 +122,30 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
     partition = path if manifest.read(path).kind == "partition" else _above(path, "partition")
     pool = read_pool(_above(path, "dataset").parent / "pool.h5")
     images = torch.from_numpy(pool.pixels()).permute(0, 3, 1, 2)  # [N, C, H, W], channels last in memory
-    test_images, corrupted = None, []
-    if partition != path:
-        corrupted = body["clients"]
-        test_images = _overlay(path.parent / "changed.h5", images)
-
-    images = images.to(device)
     kind = transforms.check_augment(augment or body["augment"])
-    common = dict(classes=len(body["classes"]), channels=channels or images.shape[1])
     roster = [client["client"] for client in body["roster"]]
-
-    def shard(rows: np.ndarray, kind: str = "none") -> Shard:
-        return _shard(pool, images, rows, device, kind=kind, **common)
-
+    place, test_images, corrupted = np.arange(len(pool.y)), None, []
     with open_h5(partition.parent / "rows.h5") as file:
         _check_rows(partition, file, len(roster), len(pool.y))
-        train = {c: shard(file[f"train/{k}"][()], kind) for k, c in enumerate(roster)}
-        val = {c: shard(file[f"val/{k}"][()]) for k, c in enumerate(roster)}
+        held = {c: (file[f"train/{k}"][()], file[f"val/{k}"][()]) for k, c in enumerate(roster)}
         everyone = file["test/all"][()]
         own = {c: np.flatnonzero(np.isin(everyone, file[f"test/{k}"][()])) for k, c in enumerate(roster)}
+    if partition != path:
+        corrupted = body["clients"]
+        clean = [rows for c in roster if c not in corrupted for rows in held[c]]
+        images, place, test_images = _overlay(path.parent / "changed.h5", images, clean)
+
+    images = images.to(device)
+    common = dict(classes=len(body["classes"]), channels=channels or images.shape[1])
+
+    def shard(rows: np.ndarray, at: np.ndarray, kind: str = "none") -> Shard:
+        return _shard(pool, images, rows, at, device, kind=kind, **common)
+
+    def of(client: str, part: int, kind: str = "none") -> Shard:
+        rows = held[client][part]
+        return shard(rows, place[rows] if client in corrupted else rows, kind)
+
+    train, val = {c: of(c, 0, kind) for c in roster}, {c: of(c, 1) for c in roster}
     if empty := [c for c in roster if not len(train[c])]:
         raise FedcliError(
             f"client {empty[0]} has no training images",
@@ -129,7 +157,7 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         )
     if test_images is not None and len(test_images) != len(everyone):
         raise FedcliError(f"{path} has {len(test_images)} test images, the partition {len(everyone)}", "corrupt again")
-    test = {"clean": shard(everyone)}
+    test = {"clean": shard(everyone, everyone)}
     if test_images is not None:
         test["corrupted"] = _moved(test["clean"], test_images.to(device))
     return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body)
@@ -158,8 +186,11 @@ def _above(path: Path, kind: str) -> Path:
     return found
 
 
-def _overlay(path: Path, images: Tensor) -> Tensor:
-    """Lay the corrupted training images over the pool; return the corrupted test images [N, C, H, W]."""
+def _overlay(path: Path, images: Tensor, clean: list[np.ndarray]) -> tuple[Tensor, np.ndarray, Tensor]:
+    """Lay the corrupted training images over the pool, but for those that clean clients hold too, which are added.
+
+    Returns all images [M, C, H, W], where the corrupted clients find each row of the pool [N], the corrupted test images.
+    """
     with open_h5(path) as file:
         for name in ("train/x", "test/x"):
             if file[name].shape[1:] != images.permute(0, 2, 3, 1).shape[1:]:
@@ -167,16 +198,25 @@ def _overlay(path: Path, images: Tensor) -> Tensor:
                     f"{path}: {name} has shape {file[name].shape}, the pool holds {tuple(images.shape)}",
                     "corrupt again",
                 )
-        images[torch.from_numpy(file["train/rows"][()])] = torch.from_numpy(file["train/x"][()]).permute(0, 3, 1, 2)
-        return torch.from_numpy(file["test/x"][()]).permute(0, 3, 1, 2)
+        rows, place = file["train/rows"][()], np.arange(len(images))
+        changed = torch.from_numpy(file["train/x"][()]).permute(0, 3, 1, 2)
+        shared = np.isin(rows, np.concatenate([rows[:0], *clean]))
+        place[rows[shared]] = len(images) + np.arange(shared.sum())
+        images[torch.from_numpy(rows[~shared])] = changed[torch.from_numpy(~shared)]
+        if shared.any():
+            images = torch.cat([images, changed[torch.from_numpy(shared)]])
+            images = images.contiguous(memory_format=torch.channels_last)
+        return images, place, torch.from_numpy(file["test/x"][()]).permute(0, 3, 1, 2)
 
 
-def _shard(pool: Pool, images: Tensor, rows: np.ndarray, device: str, **rest: Any) -> Shard:
+def _shard(pool: Pool, images: Tensor, rows: np.ndarray, at: np.ndarray, device: str, **rest: Any) -> Shard:
+    """rows: of the pool; at: where their pixels are among the images."""
+
     def tensor(values: np.ndarray) -> Tensor:
         return torch.from_numpy(values[rows]).to(device)
 
     groups = {name: tensor(values) for name, values in pool.groups.items()}
-    return Shard(images, torch.from_numpy(rows).to(device), tensor(pool.y), pool.id[rows], groups, **rest)
+    return Shard(images, torch.from_numpy(at).to(device), tensor(pool.y), pool.id[rows], groups, **rest)
 
 
 def _moved(shard: Shard, images: Tensor) -> Shard:

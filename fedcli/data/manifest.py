@@ -167,11 +167,12 @@ def _parent(path: Path, name: str) -> Path:
 def parent(path: Path, *kinds: str) -> Path | None:
     """Path of the nearest ancestor manifest of one of these kinds, or None."""
     path = find(path)
-    for name in read(path).parents:
-        above = _parent(path, name)
-        if read(above).kind in kinds:
-            return above
-        if found := parent(above, *kinds):
+    above = [(read(p), p) for p in (_parent(path, name) for name in read(path).parents)]
+    for found, p in above:
+        if found.kind in kinds:
+            return p
+    for _, p in sorted(above, key=lambda pair: pair[0].kind == "run"):  # a run's own data before its first run's
+        if found := parent(p, *kinds):
             return found
     return None
 

@@ -23,10 +23,21 @@ from ..federation import run as runs
 from ..federation.run import Run, has_personal_models, open_run, predict
 from .groups import HEADLINE, group_scores
 from .metrics import score
+from .rounds import among, among_global, mean, over_rounds, summary, with_average
+from .shots import shot_scores, thresholds
 
 Logits = dict[str, list[np.ndarray]]  # version -> logits [N, C] of each kept round
 
-COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body
+COPIED = (
+    "method",
+    "label",
+    "rule",
+    "settings",
+    "dataset",
+    "rounds",
+    "model",
+    "corruption",
+)  # of the run's body
 LEGEND = {
     "scale": "scores run from 0 to 1; null where a score has no meaning",
     "last": "the last round's model",
@@ -39,24 +50,34 @@ LEGEND = {
     "clients, clean for others; by the client's own model if personal_models, else by the global one",
     "among_clients": "mean, population std and minimum over clients in each round, then the mean over rounds; "
     "null where all clients share model and images",
+    "global_model": "the global model on the images of a client that has a model of its own",
+    "among_clients_global": "among_clients with global_model in place of a client's own; std and worst are null where "
+    "clients share images. The mean of own models is what Fed-MAS calls pFL (a client's model on the client's images), its "
+    "gFL is the global model on all test images: versions; it takes the best round of each, here no round is chosen",
+    "shots": "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "
+    "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a score",
     "groups": "last_round holds every group; over_rounds takes worst group, gap and std in each round",
     "small": "a group of fewer than 30 images, or without a class that the test set has",
     "classes_missing": "places in classes; they are left out of the AUC",
 }
 
 
-def evaluate(run_path: Path, *, by: list[str], out: Path | None, device: str, made_by: list[str]) -> Path:
+def evaluate(
+    run_path: Path, *, by: list[str], out: Path | None, device: str, made_by: list[str], shots: str | None = None
+) -> Path:
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
+    shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
     Raises FedcliError, UsageError, HashError.
     """
+    limits = thresholds(shots)
     run = open_run(run_path, device)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
-    options = {"by": _attributes(by, run)}
+    options = {"by": _attributes(by, run)} | ({"shots": list(limits)} if shots else {})
     folder = out or run.path.parent / "scores" / manifest.identity(options, [run.path])
-    build = partial(_build, run, options["by"])
+    build = partial(_build, run, options["by"], limits)
     return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[run.path], build=build)
 
 
@@ -69,20 +90,20 @@ def _attributes(by: list[str], run: Run) -> list[str]:
     return [name for name in known if name in by or not by]
 
 
-def _build(run: Run, by: list[str], folder: Path) -> dict[str, Any]:
+def _build(run: Run, by: list[str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
     logits = _predictions(run)
     _write(folder / "predictions.h5", run.data, run.rounds, logits)
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
-    versions = {version: [score(part, y) for part in parts] for version, parts in logits.items()}
-    if "corrupted" in versions:
-        versions["average"] = [_average(*pair) for pair in zip(versions["clean"], versions["corrupted"], strict=True)]
+    versions = with_average({version: [score(part, y) for part in parts] for version, parts in logits.items()})
     clients = {client: _client(run, logits, y, client) for client in run.data.roster}
     return {
         **_about(run),
-        "versions": {version: _summary(scores) for version, scores in versions.items()},
+        "versions": {version: summary(scores) for version, scores in versions.items()},
+        "shots": shot_scores(logits, y, run.data.classes, _trained_on(run), limits),
         "personal": _personal(run, y) if has_personal_models(run) else {},
         "clients": clients,
-        "among_clients": _among(clients, has_personal_models(run)),
+        "among_clients": among(clients, personal=has_personal_models(run)),
+        "among_clients_global": among_global(clients) if has_personal_models(run) else {},
         "groups": {name: {version: _groups(run, parts, y, name) for version, parts in logits.items()} for name in by},
         "legend": LEGEND,
     }
@@ -114,6 +135,7 @@ def _about(run: Run) -> dict[str, Any]:
     body, data = run.manifest.body, run.data
     return {
         **{key: body[key] for key in COPIED},
+        "caution": body.get("caution", ""),
         "options": {key: value for key, value in run.manifest.options.items() if key not in (*COPIED, "eval_every")},
         "data": {kind: _stage(run.path, kind) for kind in ("dataset", "partition", "corruption")},
         "roster_size": len(data.roster),
@@ -135,42 +157,30 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str) -> dict[str, A
     version = "corrupted" if client in run.data.corrupted else "clean"
     own = run.data.client_test[client]
     at = own if len(own) else slice(None)
-    parts = logits[version]
-    if has_personal_models(run):
-        parts = [predict(run, round, run.data.test[version], client) for round in run.rounds]
-    scores = _summary([score(part[at], y[at]) for part in parts])
-    return {"version": version, "part": "own" if len(own) else "whole", **scores}
+    about = {"version": version, "part": "own" if len(own) else "whole"}
+    scores = summary([score(part[at], y[at]) for part in logits[version]])
+    if not has_personal_models(run):
+        return about | scores
+    parts = [predict(run, round, run.data.test[version], client) for round in run.rounds]
+    return about | summary([score(part[at], y[at]) for part in parts]) | {"global_model": scores}
 
 
 def _personal(run: Run, y: np.ndarray) -> dict[str, Any]:
     """Scores of the clients' own models on the whole test sets, and of their mean where they are whole models."""
     turns = [(version, round) for version in run.data.test for round in run.rounds]
     own: dict[str, list] = {version: [] for version in run.data.test}
-    mean: dict[str, list] = {version: [] for version in run.data.test}
+    averaged: dict[str, list] = {version: [] for version in run.data.test}
     for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
         shard = run.data.test[version]
-        own[version].append(_mean([score(predict(run, round, shard, client), y) for client in run.data.roster]))
+        own[version].append(mean([score(predict(run, round, shard, client), y) for client in run.data.roster]))
         if runs.load_mean_personal(run, round):
-            mean[version].append(score(runs.logits(run.net, shard), y))
-    found = {"personal": own, "mean_personal": mean}
+            averaged[version].append(score(runs.logits(run.net, shard), y))
+    found = {"personal": own, "mean_personal": averaged}
     return {
-        name: {version: _summary(scores) for version, scores in parts.items()}
+        name: {version: summary(scores) for version, scores in parts.items()}
         for name, parts in found.items()
         if all(parts.values())
     }
-
-
-def _among(clients: dict[str, Any], personal: bool) -> dict[str, Any]:
-    """How a metric varies among clients, over those that have it."""
-    tests = {(client["version"], client["part"]) for client in clients.values()}
-    same = not personal and tests in ({("clean", "whole")}, {("corrupted", "whole")})
-    out = {}
-    for metric in HEADLINE:
-        rounds = [client[metric]["per_round"] for client in clients.values() if client[metric]["last"] is not None]
-        table = np.array(rounds if len(rounds) > 1 and not same else [], float).T  # [rounds, clients]
-        columns = {"mean": np.mean, "std": np.std, "worst": np.min}
-        out[metric] = {name: float(f(table, axis=1).mean()) if len(table) else None for name, f in columns.items()}
-    return out
 
 
 def _groups(run: Run, parts: list[np.ndarray], y: np.ndarray, name: str) -> dict[str, Any]:
@@ -178,41 +188,16 @@ def _groups(run: Run, parts: list[np.ndarray], y: np.ndarray, name: str) -> dict
     values, classes = run.data.attributes[name], run.data.classes
     rounds = [group_scores(part, y, groups, values, classes=classes) for part in parts]
     between = {metric: _between([r["between"][metric] for r in rounds]) for metric in HEADLINE}
-    scaled = _over_rounds([r["es_auc_ovo_macro"] for r in rounds])
+    scaled = over_rounds([r["es_auc_ovo_macro"] for r in rounds])
     return {"last_round": rounds[-1], "over_rounds": {**between, "es_auc_ovo_macro": scaled}}
 
 
+def _trained_on(run: Run) -> np.ndarray:
+    """Training images of each class [C], of all clients together."""
+    counts = [shard.class_counts.cpu().numpy() for shard in run.data.train.values()]
+    return np.sum([np.zeros(len(run.data.classes), int), *counts], axis=0)
+
+
 def _between(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    worst = _over_rounds([r["worst"] and r["worst"]["score"] for r in rounds])
-    return {"worst": worst, **{key: _over_rounds([r[key] for r in rounds]) for key in ("gap", "std")}}
-
-
-def _average(clean: dict[str, Any], corrupted: dict[str, Any]) -> dict[str, Any]:
-    """Mean of two scores of the same images, metric by metric."""
-    return _mean([clean, corrupted])
-
-
-def _mean(scores: list[dict[str, Any]]) -> dict[str, Any]:
-    """Mean of scores of the same images; counts and missing classes are the same in all."""
-    first = scores[0]
-    return {
-        key: sum(s[key] for s in scores) / len(scores) if isinstance(value, float) else value
-        for key, value in first.items()
-    }
-
-
-def _summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """Scores of the kept rounds: each metric over them, and the counts once."""
-    counts = {key: rounds[-1][key] for key in ("count", "classes_missing")}
-    return {**counts, **{key: _over_rounds([r[key] for r in rounds]) for key in rounds[-1] if key not in counts}}
-
-
-def _over_rounds(values: list[float | None]) -> dict[str, Any]:
-    """One metric over the kept rounds. Labels do not change, so it is defined in all rounds or in none."""
-    known = None not in values
-    return {
-        "last": values[-1],
-        "mean_last5": float(np.mean(values)) if known else None,
-        "std_last5": float(np.std(values)) if known and len(values) > 1 else None,
-        "per_round": values,
-    }
+    worst = over_rounds([r["worst"] and r["worst"]["score"] for r in rounds])
+    return {"worst": worst, **{key: over_rounds([r[key] for r in rounds]) for key in ("gap", "std")}}

@@ -7,6 +7,7 @@ those of the clean test set. Values that print alike are alike: a tie marks all 
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import UsageError, nearest
+from . import shots
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 30  # characters; what a run differs in stands below the table if it is longer
@@ -22,18 +24,30 @@ LEGEND = (
     "In percent: mean over the last five rounds (all of a shorter run) ± population standard deviation. "
     "* is the best of a column; gap and std are better when low. Groups are those of the clean test set."
 )
+OWN = (
+    " Mean among clients, own model: each client's own model on the client's test images, averaged over clients (pFL in "
+    "Fed-MAS); global model: the one model of all on the same images (gFL is that model on all of them: clean)."
+)
+SHOTS = (
+    " Head, medium and tail recall: the mean recall of the classes with many, some and few training images, on the clean "
+    "test set."
+)
 
 Row = dict[str, Any]
 
 
-def rows(paths: list[Path]) -> list[Row]:
-    """One row per scores.json, verified first; says on stderr where the runs cannot be compared."""
-    bodies = [manifest.verify(path, "scores").body for path in paths]
-    found = [{**_about(body), "cells": dict(_cells(body))} for body in bodies]
+def rows(paths: list[Path], *, minutes: bool = False) -> list[Row]:
+    """One row per scores.json, verified first; says on stderr where the runs cannot be compared.
+
+    minutes: also how long each run trained, by the clocks beside it; they are no part of any promise of equal bytes.
+    """
+    scores = [manifest.verify(path, "scores") for path in paths]
+    found = [{**_about(one), "cells": dict(_cells(one.body, "shots" in one.options))} for one in scores]
     for place, (row, told) in enumerate(zip(found, _differences(found), strict=True), 1):
         row["differs"] = told
         row["name"] = f"{row['label']} ({told})" if 0 < len(told) <= LONG else row["label"]
         row["name"] += f" [{place}]" if len(told) > LONG else ""
+        row["minutes"] = _minutes(paths[place - 1]) if minutes else None
     _mark_best(found)
     for note in notes(found):
         console.say(f"note: {note}")
@@ -43,7 +57,10 @@ def rows(paths: list[Path]) -> list[Row]:
 def notes(found: list[Row]) -> list[str]:
     """What a reader must know before comparing: unlike runs, groups too small to tell."""
     unlike = [what for what in (*STAGES, "rounds") if _differ([{**row, **row["data"]}[what] for row in found])]
-    small = list(dict.fromkeys(group for row in found for group in row["small_groups"]))
+    unlike += ["shot groups"] if _differ([row["shot_groups"] for row in found if row["shot_groups"]]) else []
+    small = list(
+        dict.fromkeys(note for row in found for note in (*row["cautions"], *row["small_groups"], *row["shot_groups"]))
+    )
     told = [
         f"{row['name'].removeprefix(row['label'])[1:]} {row['differs']}" for row in found if len(row["differs"]) > LONG
     ]
@@ -68,10 +85,25 @@ def table_cells(found: list[Row]) -> tuple[list[str], list[list[str]]]:
     """Column names and rows of text, for a terminal or markdown."""
     columns = _columns(found)
     lines = [[row["name"], row["rule"], *(_text(row["cells"].get(column)) for column in columns)] for row in found]
-    return ["method", "rule", *(f"{column} (%)" for column in columns)], lines
+    heads = ["method", "rule", *(f"{column} (%)" for column in columns)]
+    if all(row["minutes"] is None for row in found):
+        return heads, lines
+    times = ["-" if row["minutes"] is None else f"{row['minutes']:.1f}" for row in found]
+    return [*heads, "minutes"], [[*line, time] for line, time in zip(lines, times, strict=True)]
 
 
-def _about(body: dict[str, Any]) -> Row:
+def _minutes(path: Path) -> float | None:
+    """How long the run behind a scores.json trained; None where its clocks are not there."""
+    run = manifest.parent(path, "run")
+    clocks = run.parent / "timing.jsonl" if run else None
+    if clocks is None or not clocks.is_file():
+        return None
+    lines = map(json.loads, clocks.read_text(encoding="utf-8").splitlines())
+    return sum({line["round"]: line["seconds"] for line in lines}.values()) / 60
+
+
+def _about(scores: manifest.Manifest) -> Row:
+    body = scores.body
     options = {"dataset": body["dataset"]}
     for kind, stage in body["data"].items():
         options |= {f"{kind} {key}": value for key, value in (stage["options"] if stage else {}).items()}
@@ -79,7 +111,9 @@ def _about(body: dict[str, Any]) -> Row:
         **{key: body[key] for key in ("method", "label", "rule", "settings", "rounds", "roster_size")},
         "options": options | body["options"],
         "data": {kind: stage and stage["sha256"] for kind, stage in body["data"].items()},
+        "cautions": [f"{body['label']}: {body['caution']}"] if body.get("caution") else [],
         "small_groups": list(_small(body)),
+        "shot_groups": [f"{body['dataset']}: {shots.told(body['shots'])}"] if "shots" in scores.options else [],
     }
 
 
@@ -90,16 +124,24 @@ def _small(body: dict[str, Any]) -> Iterator[str]:
                 yield f"{attribute} {value} of {body['dataset']} is a small group: {part['reason']}"
 
 
-def _cells(body: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _cells(body: dict[str, Any], by_shots: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """(column, cell) of one run, in the order columns are shown."""
     for version in ("clean", "corrupted", "average"):
         for metric in SHOWN:
             yield f"{version} {metric}", _cell(body["versions"].get(version, {}).get(metric))
+    if by_shots:
+        for name in shots.GROUPS:
+            yield f"clean {name} recall", _cell(body["shots"]["versions"]["clean"][name])
     for which, versions in body["personal"].items():
         for version, summary in versions.items():
             yield f"{which.replace('_', ' ')} {version} auc_ovo_macro", _cell(summary.get("auc_ovo_macro"))
     among = body["among_clients"]["auc_ovo_macro"]["std"]
     yield "std among clients auc_ovo_macro", {"mean": among, "std": None, "lower_is_better": True}
+    if general := body.get("among_clients_global"):
+        for whose, numbers in (("own", body["among_clients"]), ("global", general)):
+            mean = numbers["balanced_accuracy"]["mean"]
+            column = f"mean among clients balanced_accuracy {whose} model"
+            yield column, {"mean": mean, "std": None, "lower_is_better": False}
     for attribute, versions in body["groups"].items():
         between = versions["clean"]["over_rounds"]["auc_ovo_macro"]
         yield f"{attribute} worst group auc_ovo_macro", _cell(between["worst"])
@@ -124,7 +166,12 @@ def _differences(found: list[Row]) -> list[str]:
 def _unlike(part: str, row: Row, others: list[Row]) -> list[str]:
     """key=value where the others have another value; the rule has a column of its own."""
     values = {key: [other[part].get(key) for other in others] for key in row[part] if key != "rule"}
-    return [f"{key}={row[part][key]}" for key, column in values.items() if _differ(column)]
+    return [f"{key}={_brief(row[part][key])}" for key, column in values.items() if _differ(column)]
+
+
+def _brief(value: Any) -> str:
+    """A hash by its first digits, all else as it is."""
+    return str(value)[:8] if re.fullmatch(r"[0-9a-f]{64}", str(value)) else str(value)
 
 
 def _differ(values: list[Any]) -> bool:
@@ -162,7 +209,13 @@ def _markdown(found: list[Row]) -> str:
     columns, lines = table_cells(found)
     rule = ["---", "---", *("---:" for _ in columns[2:])]
     table = [f"| {' | '.join(map(_escaped, line))} |" for line in [columns, rule, *lines]]
-    return "\n".join([*table, "", LEGEND, *(f"Note: {note}." for note in notes(found))]) + "\n"
+    return "\n".join([*table, "", _legend(columns), *(f"Note: {note}." for note in notes(found))]) + "\n"
+
+
+def _legend(columns: list[str]) -> str:
+    """What the numbers are, and the columns that not every table has."""
+    shown = " ".join(columns)
+    return LEGEND + (SHOTS if " recall" in shown else "") + (OWN if "own model" in shown else "")
 
 
 def _escaped(cell: str) -> str:
@@ -171,11 +224,14 @@ def _escaped(cell: str) -> str:
 
 def _csv(found: list[Row]) -> str:
     columns, parts = _columns(found), ("mean", "std")
-    lines = [["method", "rule", *(f"{column} {part} (%)" for column in columns for part in parts)]]
+    timed = any(row["minutes"] is not None for row in found)
+    last = ["minutes"] if timed else []
+    lines = [["method", "rule", *(f"{column} {part} (%)" for column in columns for part in parts), *last]]
     for row in found:
         cells = [row["cells"].get(column, {}) for column in columns]
         name = f"{row['label']} ({row['differs']})" if row["differs"] else row["label"]
-        lines.append([name, row["rule"], *(_percent(cell.get(part)) for cell in cells for part in parts)])
+        time = [f"{row['minutes']:.2f}" if row["minutes"] is not None else ""] if timed else []
+        lines.append([name, row["rule"], *(_percent(cell.get(part)) for cell in cells for part in parts), *time])
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()

@@ -1,14 +1,16 @@
 """A client's turn: the only local training loop."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from ..data.load import Shard
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..methods.method import Method, Tensors, Visit
+from ..methods.priors import PRIORS
+from ..methods.priors import offset as prior_offset
 from ..seeds import derive
 from .layout import Layout
 
@@ -21,7 +23,14 @@ OPTIMIZERS = {
 
 @dataclass(frozen=True)
 class Training:
-    """How every client trains. lr is constant; the optimizer starts fresh at each visit."""
+    """How every client trains. The optimizer starts fresh at each visit.
+
+    Attributes:
+        schedule: "constant", or "cosine": lr falls from its start to near 0 over the rounds.
+        prior: what is added to the training logits from the client's class counts, see methods.priors.
+        bn: "aggregate", "local" or "freeze" the batch-norm statistics.
+        personal: keep each client's model as its training leaves it, to be scored beside the global one.
+    """
 
     optimizer: str = "adam"
     lr: float = 3e-4
@@ -29,8 +38,16 @@ class Training:
     weight_decay: float = 5e-4
     epochs: int = 1
     batch_size: int = 32
-    logit_adjust: bool = False
-    bn: str = "aggregate"  # aggregate | local | freeze the statistics
+    schedule: str = "constant"
+    prior: str = "none"
+    bn: str = "aggregate"
+    personal: bool = False
+
+    def at(self, round: int, rounds: int) -> "Training":
+        """The same with the learning rate of one round, t from 1."""
+        if self.schedule == "constant":
+            return self
+        return replace(self, lr=self.lr * (1 + math.cos(math.pi * (round - 1) / rounds)) / 2)
 
     def check(self) -> None:
         """Raise UsageError for numbers no optimizer can work with."""
@@ -41,6 +58,13 @@ class Training:
             raise UsageError(f"--weight-decay {self.weight_decay} is not 0 or above", "0 turns it off")
         if not 0 <= self.momentum < 1:
             raise UsageError(f"--momentum {self.momentum} is not in [0, 1)", "0.9 is usual")
+        for name, known in (
+            ("schedule", ("constant", "cosine")),
+            ("prior", PRIORS),
+            ("bn", ("aggregate", "local", "freeze")),
+        ):
+            if getattr(self, name) not in known:
+                raise UsageError(f"--{name} {getattr(self, name)!r} is unknown", nearest(getattr(self, name), known))
         if not 1 <= self.batch_size < 2**31:
             raise UsageError(f"--batch-size {self.batch_size} is not a number of images", "32 is usual")
 
@@ -79,10 +103,12 @@ def run_client(
 ) -> Report:  # fmt: skip
     """Train one client for one round. The result depends on the arguments and nothing else."""
     event = task.seed, task.round, task.client
+    training = training.at(task.round, task.rounds)
+    offset = prior_offset(training.prior, shard.class_counts) if training.prior != "none" else None
     visit = Visit(
         task.client, task.row, task.round, task.rounds, training.lr, task.theta, task.shared,
-        layout, shard, _offset(shard) if training.logit_adjust else None, dict(task.memory),
-        momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val,
+        layout, shard, offset, dict(task.memory),
+        momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
     )  # fmt: skip
     layout.load(task.theta)
     layout.zero_grad()
@@ -95,18 +121,19 @@ def run_client(
         method.local.end(net, visit)
         method.aggregator.after(net, visit)
     _remember(layout, visit, training)
+    if training.personal and visit.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
+        visit.memory["model"] = layout.read()
     return Report(task.client, task.row, len(shard), visit.steps, loss, layout.read(), visit.report, visit.memory)
 
 
 def _train(method: Method, net: nn.Module, visit: Visit, training: Training, event: tuple) -> Tensor:
     optimizer = _optimizer(visit.layout, training)
-    net.train()
-    if training.bn == "freeze":
-        _freeze_batch_norm(net)
+    _train_mode(net, visit.layout, training)
+    balanced = method.local.sampling == "balanced"
     total = torch.zeros((), device=visit.theta.device)
     for epoch in range(training.epochs):
         seeds = {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
-        for batch in visit.shard.epoch(training.batch_size, **seeds):
+        for batch in visit.shard.epoch(training.batch_size, balanced=balanced, **seeds):
             visit.layout.zero_grad()
             total += method.local.gradient(net, batch, visit)
             optimizer.step()
@@ -121,11 +148,6 @@ def _optimizer(layout: Layout, training: Training) -> torch.optim.Optimizer:
     return torch.optim.SGD(
         parameter, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay, fused=True
     )
-
-
-def _offset(shard: Shard) -> Tensor:
-    """log of the client's class frequencies [C]; -inf removes a class it has no image of (FedISM+ section 2)."""
-    return (shard.class_counts / len(shard)).log()
 
 
 def _recall(layout: Layout, visit: Visit, training: Training) -> None:
@@ -143,10 +165,14 @@ def _remember(layout: Layout, visit: Visit, training: Training) -> None:
         visit.memory["statistics"] = layout.buffers.clone()
 
 
-def _freeze_batch_norm(net: nn.Module) -> None:
-    for module in net.modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm):
-            module.eval()
+def _train_mode(net: nn.Module, layout: Layout, training: Training) -> None:
+    """Training mode, but for what is frozen."""
+    net.train()
+    still = list(layout.frozen)
+    if training.bn == "freeze":
+        still += [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+    for module in still:
+        module.eval()
 
 
 def _devices(theta: Tensor) -> list[int]:

@@ -10,12 +10,14 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from ..models.network import frozen_parts
+
 
 class Layout:
     """Where each exchanged tensor sits in theta, and the live vectors behind a network.
 
-    Frozen parameters and integer buffers stay with the network; tensors named in `personal` stay with
-    the client, in a vector of their own.
+    Frozen parameters, all of a part in which nothing trains, and integer buffers stay with the network;
+    tensors named in `personal` stay with the client, in a vector of their own.
 
     Attributes:
         spans: tensor name -> slice of theta.
@@ -26,12 +28,16 @@ class Layout:
         flat: [P] live, the exchanged numbers of the network.
         grad: [T] live, their gradient.
         own_shapes: tensor name -> shape of what never leaves the client, [Q] in all.
+        frozen: modules in which nothing trains.
         own_start: [Q] what a client that was never here begins with, not what the last one left in the net.
     """
 
     def __init__(self, net: nn.Module, personal: tuple[str, ...] = ()):
         trainable = {k: p for k, p in net.named_parameters() if p.requires_grad}
-        buffers = {k: b for k, b in net.named_buffers() if b.is_floating_point()}
+        parts = frozen_parts(net)
+        self.frozen = tuple(parts.values())
+        frozen = tuple(f"{name}." for name in parts)
+        buffers = {k: b for k, b in net.named_buffers() if b.is_floating_point() and not k.startswith(frozen)}
         if wrong := [k for k, t in {**trainable, **buffers}.items() if t.dtype != torch.float32]:
             raise TypeError(f"theta is float32; {wrong[0]} is not")
 

@@ -10,6 +10,7 @@ from .. import models
 from ..data import load, manifest
 from ..data.load import Shard, Shards
 from ..errors import FedcliError
+from ..methods import resolve
 from .layout import Layout
 from .state import Tensors, read_tensors, write_tensors
 
@@ -41,16 +42,16 @@ def open_run(path: Path, device: str = "cpu") -> Run:
     model = found.body["model"]
     above = manifest.parent(path, "corruption", "partition")
     data = load.load(above, channels=model["channels"], augment="none", device=device)
-    rounds = sorted(int(Path(name).stem) for name in found.files if name.startswith("models/"))
+    kept = [Path(name).stem for name in found.files if name.startswith("models/")]
+    rounds = sorted(int(stem) for stem in kept if stem.isdigit())
+    method = resolve(found.body["method"], found.body["settings"])
     net = models.build(
-        model["name"],
-        channels=model["channels"],
-        classes=len(data.classes),
-        size=model["size"],
-        seed=0,
-        precision=model["precision"],
-    )
-    net = net.to(device)
+        model["name"], channels=model["channels"], classes=len(data.classes), size=model["size"], seed=0,
+        precision=model["precision"], teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
+        freeze=found.options["freeze"], extend=method.local.extend,
+    ).to(device)  # fmt: skip
+    if "frozen" in kept:
+        _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
     return Run(path, found, data, rounds, net, Layout(net, tuple(model["personal"])), device)
 
 
@@ -69,6 +70,20 @@ def save_model(
     mean = sum(counts[c] * clients[c]["own"] for c in having) / sum(counts[c] for c in having) if having else None
     path.parent.mkdir(exist_ok=True)
     write_tensors(path, {**{f"model/{k}": v for k, v in layout.named(theta, mean).items()}, **own})
+
+
+def save_frozen(path: Path, tensors: Tensors) -> None:
+    """Write what never trains, once for the run."""
+    path.parent.mkdir(exist_ok=True)
+    write_tensors(path, {f"model/{name}": tensor for name, tensor in tensors.items()})
+
+
+def _load_frozen(net: models.Network, path: Path, names: list[str]) -> None:
+    tensors = {name.removeprefix("model/"): tensor for name, tensor in read_tensors(path).items()}
+    known = net.state_dict()
+    if wrong := [k for k in names if k not in tensors or k not in known or known[k].shape != tensors[k].shape]:
+        raise FedcliError(f"{path} does not fit its run's network (first: {wrong[0]})", "train the run again")
+    net.load_state_dict({name: tensors[name] for name in names}, strict=False)
 
 
 def load_model(run: Run, round: int, client: str | None = None) -> None:

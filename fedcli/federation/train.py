@@ -4,6 +4,7 @@
     rounds.jsonl      one line per round
     state/<round>.h5  the newest states; removed when the run is done
     models/<round>.h5 the models of the last five rounds
+    models/frozen.h5  what never trained, where a part of the network was frozen
     timing.jsonl      clocks, outside the promise of equal bytes
     run.json          the manifest; written last, so it stands for a finished run
 
@@ -11,16 +12,13 @@ Order of a round: append the line, keep the model, then write the state. On resu
 state wins and later lines are cut and played again.
 """
 
-import fcntl
-import json
 import math
 import os
 import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -33,11 +31,12 @@ from ..data import load, manifest
 from ..data.transforms import check_augment
 from ..errors import FedcliError, UsageError
 from ..methods.method import Method, resolve
+from . import features, folders, start
 from . import state as states
 from .client import Training
 from .engines.in_process import InProcess
 from .layout import Layout
-from .run import KEPT, logits, save_model
+from .run import KEPT, logits, save_frozen, save_model
 from .server import Played, play_round
 from .state import RunState
 
@@ -56,6 +55,8 @@ class Plan:
     participation: float = 1.0
     model: str = "cnn"
     weights: str | None = None
+    teacher: str | None = None
+    freeze: bool = False
     augment: str | None = None
     precision: str = "fp32"
     eval_every: int = 0
@@ -78,6 +79,13 @@ class Plan:
                 f"{method.name} needs every client in every round",
                 "leave --participation at 1, or take another server rule",
             )
+        if self.training.prior != "none" and method.local.own_prior:
+            raise UsageError(
+                f"{method.name} corrects for class counts itself, so --prior {self.training.prior} has no place",
+                "leave --prior out",
+            )
+        if self.teacher and not method.local.teacher:
+            raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
         return method
 
 
@@ -90,85 +98,75 @@ class Interrupted(FedcliError):
 def train(
     data: Path, plan: Plan, *, work: Path, out: Path | None, resume: bool = False, force: bool = False,
     device: str = "cpu", threads: int = 0, checkpoint_every: int = 0, score: Callable[[Any, Any], dict] | None = None,
+    then: str | None = None,
 ) -> Path:  # fmt: skip
     """Train and return the path of run.json.
 
     data: a partition or corruption manifest.
+    then: the method that is to follow, noted for a later resume.
     score: (logits, y) -> named numbers, used every plan.eval_every rounds and never for a choice.
     Raises FedcliError, HashError, Interrupted.
     """
     manifest.verify(data, "partition", "corruption")
     method = plan.check()
     _deterministic(device, threads or models.describe(plan.model).threads)
-    options = _options(plan, method)
-    folder = manifest.place(work, out, "run", method.name, options, [data])
+    host = start.open_host(plan.weights)
+    if method.aggregator.continues and host is None:
+        given = f", which {plan.weights} is not" if plan.weights else ""
+        raise UsageError(
+            f"{method.name} continues a finished run{given}",
+            f"fedcli train {method.name} --weights RUN, or fedcli train METHOD --then {method.name}",
+        )
+    options = _options(plan, method, host)
+    parents = [data] + ([host.path] if host else [])
+    slug = f"{host.body['method']}-{method.name}" if host and method.aggregator.continues else method.name
+    folder = manifest.place(work, out, "run", slug, options, parents)
     if (folder / "run.json").exists():
-        done = manifest.reuse(folder / "run.json", options, [data])
+        done = manifest.reuse(folder / "run.json", options, parents)
         shutil.rmtree(folder / "state", ignore_errors=True)  # left by a kill right after run.json was written
         return done
-    above = Path(os.path.relpath(data.resolve(), folder.resolve())).as_posix()
     settings = {
         "options": options,
         "data": manifest.sha256(data),
-        "data_path": above,
-        "weights": plan.weights,
+        "data_path": folders.seen_from(folder, str(data)),
+        "weights": folders.seen_from(folder, plan.weights),
+        "teacher": folders.seen_from(folder, plan.teacher),
+        "then": then,
         "environment": environment(device),
     }
     run = _Training(
-        folder, data, plan, method, device, checkpoint_every, score
+        folder, data, plan, method, device, checkpoint_every, score, host
     )  # what can fail fails before the folder is made
-    with _claimed(folder):
-        forced = _settle(folder, settings, resume=resume, force=force)
+    with folders.claimed(folder):
+        forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
-        result = manifest.Manifest("run", _command(options), options, manifest.links(folder, [data]), {}, body)
+        result = manifest.Manifest("run", _command(options), options, manifest.links(folder, parents), {}, body)
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         shutil.rmtree(folder / "state", ignore_errors=True)  # last: until run.json is there, it is all there is
         return path
 
 
-def unfinished(work: Path, out: Path | None) -> Path:
-    """The run folder to resume: --out, or the newest unfinished one under --work."""
-    found = (
-        [out] if out else [p.parent for p in work.glob("runs/*/settings.json") if not (p.parent / "run.json").exists()]
-    )
-    found = [folder for folder in found if (folder / "settings.json").is_file()]
-    if not found:
-        raise FedcliError(f"no unfinished run in {out or work}", "start one with fedcli train METHOD")
-    return max(found, key=lambda folder: (folder / "settings.json").stat().st_mtime_ns)
-
-
 def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
-    """What an unfinished run was begun with: its plan, its data, and the device and threads it ran on."""
-    asked = _asked(folder)
-    options = {**asked["options"], "weights": asked["weights"]}
+    """What an unfinished run was begun with: its plan, its data, and the device, threads and stage to follow."""
+    asked = folders.asked(folder)
+    given = {name: folders.seen_back(folder, asked[name]) for name in ("weights", "teacher")}
+    options = {**asked["options"], **given}
     training = Training(**{f.name: options[f.name] for f in fields(Training)})
     rest = {f.name: options[f.name] for f in fields(Plan) if f.name != "training"}
     environment = asked["environment"]
     return (
         Plan(training=training, **rest),
         folder / asked["data_path"],
-        {"device": environment["device"], "threads": environment["threads"]},
+        {"device": environment["device"], "threads": environment["threads"], "then": asked["then"]},
     )
-
-
-def _asked(folder: Path) -> dict[str, Any]:
-    """settings.json of a run folder. Raises FedcliError if it is damaged."""
-    path = folder / "settings.json"
-    try:
-        asked = json.loads(path.read_text(encoding="utf-8"))
-        if all(isinstance(asked[key], dict) for key in ("options", "environment")):
-            return asked
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass  # told below, in one sentence for every way of being damaged
-    raise FedcliError(f"{path} is damaged", "remove its folder and train again")
 
 
 def _command(options: dict[str, Any]) -> list[str]:
     """The command that makes this run, without locations; every option is spelt out."""
     words = ["train", options["method"]]
     for key, value in sorted(options.items()):
-        if key in ("method", "settings", "rule", "weights") or value in (None, False):
+        if key in ("method", "settings", "rule", "weights", "teacher") or value in (None, False):
             continue
         words += [f"--{key.replace('_', '-')}"] + ([] if value is True else [str(value)])
     return words + [word for key, value in options["settings"].items() for word in ("--set", f"{key}={value}")]
@@ -200,67 +198,15 @@ def _deterministic(device: str, threads: int) -> None:
         )
 
 
-def _options(plan: Plan, method: Method) -> dict[str, Any]:
+def _options(plan: Plan, method: Method, host: start.Host | None) -> dict[str, Any]:
     flat = {**asdict(plan), **asdict(plan.training)}
     flat.pop("training")
     flat.update(method=method.name, settings=method.settings, rule=method.rule)
-    if plan.weights and plan.weights != "imagenet":
-        flat["weights"] = manifest.sha256(Path(plan.weights)) if Path(plan.weights).is_file() else plan.weights
+    weights = str(host.model) if host else plan.weights
+    for name, path in (("weights", weights), ("teacher", plan.teacher)):
+        if path and path != "imagenet":
+            flat[name] = manifest.sha256(Path(path)) if Path(path).is_file() else path
     return flat
-
-
-@contextmanager
-def _claimed(folder: Path) -> Iterator[None]:
-    """Hold the run folder, so that two processes never train into one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FedcliError(
-                f"another process is training into {folder}", "wait for it, or give another --out"
-            ) from None
-        yield
-
-
-def _settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool) -> list[str]:
-    """Compare with what the folder was begun with; returns what --force overrode."""
-    path = folder / "settings.json"
-    if not path.exists():
-        if strange := [p.name for p in folder.iterdir() if p.name != ".lock" and p.suffix != ".tmp"]:
-            raise FedcliError(f"{folder} holds other files ({strange[0]})", "give another --out, or remove that folder")
-        manifest.write_text(path, json.dumps(settings, indent=1, sort_keys=True) + "\n")
-        return []
-    old = _asked(folder)
-    differing = _differences(old, settings)
-    if not resume:
-        done = states.saved(folder / "state")
-        at = (
-            f"after round {int(done[-1].stem)} of {old['options']['rounds']}"
-            if done
-            else "before its first round ended"
-        )
-        hint = (
-            "add --resume to go on, or give another --out"
-            if not differing
-            else "give another --out, or remove that folder"
-        )
-        raise FedcliError(f"{folder} holds an unfinished run, stopped {at}", hint)
-    if differing and not force:
-        raise FedcliError(
-            f"{folder} was begun with another {'; another '.join(differing)}",
-            "resume with the same values, or add --force to go on and record it",
-        )
-    return differing
-
-
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    out = []
-    for part in ("options", "environment"):
-        for key in sorted({*old[part], *new[part]}):
-            if old[part].get(key) != new[part].get(key):
-                out.append(f"{key} ({old[part].get(key)!r}, now {new[part].get(key)!r})")
-    return out + (["data manifest"] if old["data"] != new["data"] else [])
 
 
 class _Training:
@@ -275,27 +221,45 @@ class _Training:
         device: str,
         checkpoint_every: int,
         score: Callable | None,
+        host: start.Host | None,
     ):
         self.folder, self.plan, self.method, self.device = folder, plan, method, device
         self.checkpoint_every, self.score = checkpoint_every, score
         pool = manifest.read(data).body
         channels = models.input_channels(plan.model, pool["channels"])
-        self.data = load.load(data, channels=channels, augment=plan.augment, device=device)
         self.net = models.build(
             plan.model, channels=channels, classes=len(pool["classes"]), size=min(pool["size"]), seed=plan.seed,
-            weights=plan.weights, precision=plan.precision,
+            weights=str(host.model) if host else plan.weights, precision=plan.precision,
+            teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
+            extend=method.local.extend,
         ).to(device)  # fmt: skip
         self.layout = Layout(self.net, method.local.keeps(self.net))
-        self.engine = InProcess(method, self.net, self.layout, self.data.train, plan.training, val=self.data.val)
+        still = features.is_frozen(self.net)
+        augment = plan.augment or ("none" if still else None)  # a fixed view of a frozen backbone is computed once
+        self.data = load.load(data, channels=channels, augment=augment, device=device)
+        self.host = host
+        self.begun_with = (
+            start.server_memory(host, data, self.data.roster, device) if method.aggregator.continues else {}
+        )
         self.model = {
             "name": plan.model, "channels": channels, "size": min(pool["size"]), "precision": plan.precision,
             "personal": list(self.layout.own_shapes), "numbers": self.layout.size, "trainable": self.layout.trainable,
+            "frozen": sorted(start.frozen(self.net)), "teacher_width": getattr(self.net.teacher, "width", None),
         }  # fmt: skip
+        self.frozen = start.frozen(self.net)
+        self.caution = method.local.caution(self.net)
+        if still:
+            self.data = features.cached(self.net, self.data)
+        self.engine = InProcess(method, self.net, self.layout, self.data.train, plan.training, val=self.data.val)
         self.written = self.spent = 0.0
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)
+        if self.frozen:
+            save_frozen(self.folder / "models" / "frozen.h5", self.frozen)
         plan, state = self.plan, self._start()
+        if self.caution:
+            console.say(f"note: {self.caution}")
         lines = (self.folder / "rounds.jsonl").open("a", encoding="utf-8")
         timing = (self.folder / "timing.jsonl").open("a", encoding="utf-8")
         left = range(state.round + 1, plan.rounds + 1)
@@ -305,15 +269,16 @@ class _Training:
                     start = time.perf_counter()
                     played = play_round(
                         state, self.method, self.data.roster, self.engine, self.layout,
-                        rounds=plan.rounds, seed=plan.seed, lr=plan.training.lr, participation=plan.participation,
+                        rounds=plan.rounds, seed=plan.seed, lr=plan.training.at(t, plan.rounds).lr,
+                        participation=plan.participation,
                     )  # fmt: skip
-                    _append(lines, self._line(played))
+                    folders.append(lines, self._line(played))
                     if t > plan.rounds - KEPT:
                         self._keep(played.state)
                     state = played.state  # only now: an interrupted round is played again
                     seconds = time.perf_counter() - start
                     self._checkpoint(state, seconds)
-                    _append(
+                    folders.append(
                         timing,
                         {
                             "round": t,
@@ -334,17 +299,18 @@ class _Training:
     def _drop_other_models(self) -> None:
         """Models that a forced resume with other --rounds left outside the last five."""
         kept = range(self.plan.rounds - KEPT + 1, self.plan.rounds + 1)
-        for path in (self.folder / "models").glob("*.h5"):
+        for path in (self.folder / "models").glob("[0-9]*.h5"):
             if int(path.stem) not in kept:
                 path.unlink()
 
     def _keep(self, state: RunState) -> None:
         counts = {client: len(shard) for client, shard in self.data.train.items()}
-        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, state.theta, state.clients, counts)
+        theta = self.method.aggregator.scored(state.theta, state.server)
+        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, theta, state.clients, counts)
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
-        first = RunState(0, self.layout.read())
+        first = RunState(0, self.layout.read(), server=self.begun_with)
         state = first
         for path in reversed(states.saved(self.folder / "state")):
             try:
@@ -394,9 +360,12 @@ class _Training:
         if self.plan.participation < 1:
             line["clients"] = played.clients
         line["reports"] = {name: _numbers(column) for name, column in played.columns.items() if column.ndim == 1}
+        server = {k: v.reshape(1) for k, v in played.state.server.items() if v.ndim == 0 and v.is_floating_point()}
+        if server:
+            line["server"] = {name: _numbers(value)[0] for name, value in sorted(server.items())}
         every = self.plan.eval_every
         if self.score and every and (played.state.round % every == 0 or played.state.round == self.plan.rounds):
-            self.layout.load(played.state.theta)
+            self.layout.load(self.method.aggregator.scored(played.state.theta, played.state.server))
             line["test"] = {
                 version: self.score(logits(self.net, shard), shard.y.cpu().numpy())
                 for version, shard in self.data.test.items()
@@ -408,18 +377,14 @@ class _Training:
 
     def body(self) -> dict[str, Any]:
         about = self.data.body
+        after = self.method.aggregator.continues and self.host
+        label = f"{self.host.body['label']} + {self.method.label}" if after else self.method.label
         return {
-            "method": self.method.name, "label": self.method.label, "rule": self.method.rule, "settings": self.method.settings,
+            "method": self.method.name, "label": label, "rule": self.method.rule, "settings": self.method.settings,
             "rounds": self.plan.rounds, "roster": self.data.roster, "dataset": about["dataset"], "model": self.model,
             "corruption": {k: about[k] for k in ("kind", "severity", "ratio", "clients")} if self.data.corrupted else None,
-            "numbers_sent": self.layout.size,
+            "numbers_sent": self.layout.size, "caution": self.caution, "start": self.host and self.host.about,
         }  # fmt: skip
-
-
-def _append(file: Any, line: dict[str, Any]) -> None:
-    file.write(json.dumps(line, sort_keys=True) + "\n")
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _numbers(values: Tensor) -> list[float | None]:

@@ -46,6 +46,7 @@ class Visit:
     steps: int = 0
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
     val: "Shard | None" = None  # the client's validation part, where the partition gives it one
+    seed: int = 0  # of the run; derive("word", seed, round, client) makes a method's own random numbers
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,26 @@ class Local:
     """The client half: plain local training. Override what the paper changes.
 
     visit.memory["model"] [P] is where a method keeps a whole personal model, which is then scored too.
+
+    Attributes:
+        sampling: how an epoch picks images: "shuffle" takes each once, "balanced" draws class by class.
+        own_prior: True: the method corrects for class counts itself, so --prior is refused.
+        head: "linear", or the kind of classifier that extend() puts in its place.
+        teacher: True: a frozen network given with --teacher has a meaning.
     """
+
+    sampling: str = "shuffle"
+    own_prior: bool = False
+    head: str = "linear"
+    teacher: bool = False
+
+    def extend(self, net: nn.Module) -> None:
+        """Once, when the network is built, after its starting weights: add what trains beside the model, replace
+        its head, or freeze a part. What is frozen whole stays in eval mode and out of theta."""
+
+    def caution(self, net: nn.Module) -> str:
+        """What a reader of this run's numbers must know; said when it starts, and under every table."""
+        return ""
 
     def keeps(self, net: nn.Module) -> tuple[str, ...]:
         """Names of tensors that never leave the client and are trained there."""
@@ -112,6 +132,8 @@ class Aggregator:
     """
 
     everyone: bool = False  # True: the rule has no meaning when clients are absent
+    heads: tuple[str, ...] = ()  # kinds of classifier the rule can work with; none for all
+    continues: bool = False  # True: starts from a finished run, whose last weights are in memory["start_weights"] [N]
 
     def before(self, net: nn.Module, visit: Visit) -> None:
         """On the client, net is the global model: measure what this rule needs."""
@@ -127,9 +149,13 @@ class Aggregator:
         """On the server: the new global model [P] and the weights [K] behind it."""
         raise TypeError(f"{type(self).__name__} has no aggregate()")
 
+    def scored(self, theta: Tensor, memory: Tensors) -> Tensor:
+        """The model [P] that is scored and kept, where it is not the one that travels."""
+        return theta
+
 
 def cross_entropy(logits: Tensor, y: Tensor, visit: Visit) -> Tensor:
-    """Mean cross-entropy, with the run's logit adjustment where it is on."""
+    """Mean cross-entropy, with the client's class prior added to the logits where one is set."""
     return F.cross_entropy(logits if visit.offset is None else logits + visit.offset, y)
 
 
@@ -149,6 +175,7 @@ class Method:
     aggregator: Aggregator
     module: str
     base: str = ""  # of a pair, where its local half is documented
+    usual: dict[str, Any] = field(default_factory=dict)  # training options it takes where the user gives none
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -177,12 +204,14 @@ ALIASES: dict[str, str] = {}
 
 
 def register(
-    name: str, local: Local, aggregator: Aggregator, *, label: str, about: str, aliases: tuple[str, ...] = ()
-) -> None:
+    name: str, local: Local, aggregator: Aggregator, *, label: str, about: str, aliases: tuple[str, ...] = (),
+    usual: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Put a method into the table; its options' defaults are the instances' own."""
     if taken := [n for n in (name, *aliases) if n in METHODS or n in ALIASES]:
         raise ValueError(f"method {taken[0]!r} is registered twice")
-    METHODS[name] = Method(name, label, about, local, aggregator, sys._getframe(1).f_globals["__name__"])
+    module = sys._getframe(1).f_globals["__name__"]
+    METHODS[name] = Method(name, label, about, local, aggregator, module, usual=usual or {})
     ALIASES.update(dict.fromkeys(aliases, name))
 
 
@@ -214,11 +243,17 @@ def _paired(base: Method, addon: Method) -> Method:
         turned = type(base.local) is type(plain.local) and not adds_rule
         hint = f"write {addon.name}+{base.name}" if turned else "train each alone"
         raise UsageError(f"{base.name} has its own server rule, so it takes no add-on", hint)
+    if addon.aggregator.continues:
+        hint = f"fedcli train {base.name} --then {addon.name}"
+        raise UsageError(f"{addon.name} continues a finished run, so it cannot be an add-on", hint)
     if type(addon.local) is not type(plain.local):
         hint = f"an add-on is a server rule; train {addon.name} alone"
         raise UsageError(f"{addon.name} changes local training, so it cannot be an add-on", hint)
     if not adds_rule:
         raise UsageError(f"{addon.name} averages as {base.name} does, so it adds nothing", f"train {base.name} alone")
+    if addon.aggregator.heads and base.local.head not in addon.aggregator.heads:
+        what = f"{base.name} has a {base.local.head} classifier"
+        raise UsageError(f"{what}, which {addon.name} cannot work with", "train each alone")
     name, label = f"{base.name}+{addon.name}", f"{base.label} + {addon.label}"
     return replace(
         addon, name=name, label=label, about=f"{base.about}; {addon.about}", local=base.local, base=base.module

@@ -8,10 +8,13 @@ from torch import nn
 
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive
-from .network import Network, make_lone_safe
+from .network import Network, frozen_parts, make_lone_safe
 from .small import resnet10, small_cnn
+from .teacher import Absent, load_teacher
 from .vision import densenet121, resnet18, resnet50
 from .weights import load_weights
+
+__all__ = ["MODELS", "Absent", "Network", "build", "describe", "frozen_parts", "input_channels", "load_teacher"]
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,17 @@ def input_channels(name: str, channels: int) -> int:
 
 
 def build(
-    name: str, *, channels: int, classes: int, size: int, seed: int, weights: str | None = None, precision: str = "fp32"
-) -> Network:
+    name: str, *, channels: int, classes: int, size: int, seed: int, weights: str | None = None, precision: str = "fp32",
+    teacher: nn.Module | None = None, freeze: bool = False, extend: Callable[[Network], None] = lambda net: None,
+) -> Network:  # fmt: skip
     """Build a network with seeded weights, or with a backbone from `weights`.
 
     channels: what it is fed, see input_channels().
     size: the images' shorter side in pixels.
     weights: None, "imagenet" or a file, see load_weights().
+    teacher: a frozen network beside it, see load_teacher().
+    freeze: train the head alone.
+    extend: what a method adds, see methods.method.Local.extend().
     """
     model = describe(name)
     if size < model.smallest:
@@ -73,7 +80,13 @@ def build(
         torch.manual_seed(derive("init", seed))
         backbone, width = model.build(channels)
         net = Network(backbone, width, classes, precision)
-    make_lone_safe(net)
     if weights:
         load_weights(net, name, weights)
+    net.start, net.teacher = weights, teacher
+    if freeze:
+        net.backbone.requires_grad_(False)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive("extend", seed))
+        extend(net)
+    make_lone_safe(net)
     return net

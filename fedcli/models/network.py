@@ -10,12 +10,20 @@ class Network(nn.Module):
     Args:
         backbone: images [B, C, H, W] -> features [B, width].
         precision: fp32, or bf16 for autocast; weights and outputs stay float32.
+
+    Attributes:
+        start: what --weights named, None for random weights.
+        teacher: a frozen network, images -> [B, teacher.width], that a method may learn from; never sent or scored.
     """
+
+    start: str | None = None
+    teacher: nn.Module | None
 
     def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str = "fp32"):
         super().__init__()
         self.backbone, self.head = backbone, nn.Linear(width, classes)
         self.bf16 = precision == "bf16"
+        self.teacher = None
 
     def features(self, x: Tensor) -> Tensor:
         """The vector before the classifier: float32 [B, width]."""
@@ -28,7 +36,7 @@ class Network(nn.Module):
         return self.head(self.features(x))
 
 
-class LoneSafeBatchNorm2d(nn.BatchNorm2d):
+class LoneSafe:
     """Batch norm that uses its running statistics when a batch is one single value per channel.
 
     PyTorch refuses to train on such a batch: the last batch of a client can be one image, and a
@@ -36,15 +44,34 @@ class LoneSafeBatchNorm2d(nn.BatchNorm2d):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and x.shape[0] * x.shape[2] * x.shape[3] == 1:
+        if self.training and x.numel() == x.shape[1]:
             return nn.functional.batch_norm(
                 x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
             )
         return super().forward(x)
 
 
+class LoneSafeBatchNorm1d(LoneSafe, nn.BatchNorm1d):
+    """Of vectors."""
+
+
+class LoneSafeBatchNorm2d(LoneSafe, nn.BatchNorm2d):
+    """Of maps."""
+
+
 def make_lone_safe(net: nn.Module) -> None:
-    """Give every BatchNorm2d of a network that behaviour, torchvision's own included."""
+    """Give every batch norm of a network that behaviour, torchvision's own included."""
+    safe = {nn.BatchNorm1d: LoneSafeBatchNorm1d, nn.BatchNorm2d: LoneSafeBatchNorm2d}
     for module in net.modules():
-        if type(module) is nn.BatchNorm2d:
-            module.__class__ = LoneSafeBatchNorm2d
+        module.__class__ = safe.get(type(module), type(module))
+
+
+def frozen_parts(net: nn.Module) -> dict[str, nn.Module]:
+    """The largest modules in which nothing trains, by name: they stay in eval mode and are never sent."""
+    found: dict[str, nn.Module] = {}
+    for name, module in net.named_modules():
+        parameters = list(module.parameters())
+        inside = any(name.startswith(f"{outer}.") for outer in found)
+        if name and parameters and not inside and not any(p.requires_grad for p in parameters):
+            found[name] = module
+    return found

@@ -1,6 +1,7 @@
 """Starting weights from a file or from torchvision, without ever running a pickle's code."""
 
 import re
+import zipfile
 from pathlib import Path
 from urllib.error import URLError
 
@@ -20,8 +21,9 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     weights: "imagenet", or a .pth/.pt/.safetensors state dict in torchvision's names, or a model of
     a fedcli run (.h5). Raises FedcliError when it cannot be read or does not fit.
     """
-    tensors = _imagenet(name) if weights == "imagenet" else _read(Path(weights))
-    backbone = {re.sub(r"^backbone\.", "", k): v for k, v in tensors.items() if not k.startswith(HEADS)}
+    tensors = _imagenet(name) if weights == "imagenet" else read(Path(weights))
+    own = {k.removeprefix("backbone."): v for k, v in tensors.items() if k.startswith("backbone.")}
+    backbone = own or {k: v for k, v in tensors.items() if not k.startswith(HEADS)}  # a run may hold more than a model
     if name == "densenet121":  # the files on torchvision's server predate today's names
         backbone = {re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", k): v for k, v in backbone.items()}
     known = net.backbone.state_dict()
@@ -50,7 +52,8 @@ def _imagenet(name: str) -> dict[str, Tensor]:
         ) from None
 
 
-def _read(path: Path) -> dict[str, Tensor]:
+def read(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises FedcliError."""
     if not path.is_file():
         raise FedcliError(f"no such weights file: {path}", 'give a file, or "imagenet"')
     try:
@@ -75,6 +78,11 @@ def _readers() -> dict:
 
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
+    if zipfile.is_zipfile(path) and any(n.endswith("/constants.pkl") for n in zipfile.ZipFile(path).namelist()):
+        raise FedcliError(
+            f"{path} is a TorchScript archive, which holds code beside its tensors",
+            "save the tensors alone: torch.save(torch.jit.load(FILE, map_location='cpu').state_dict(), 'tensors.pth')",
+        )
     return torch.load(path, map_location="cpu", weights_only=True)  # tensors only: nothing in the file is run
 
 

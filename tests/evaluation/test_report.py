@@ -216,3 +216,14 @@ def test_two_trained_runs_are_compared(tmp_path):
         "std among clients auc_ovo_macro (%)", "sex worst group auc_ovo_macro (%)", "sex gap auc_ovo_macro (%)",
     ]  # fmt: skip
     assert all(sum("*" in cell for cell in column) >= 1 for column in list(zip(*lines, strict=True))[2:])
+
+
+def test_minutes_are_the_clocks_of_each_round_once(tmp_path):
+    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
+    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    clocks = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
+    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in clocks))
+    columns, (line,) = table_cells(rows([path], minutes=True))
+    assert (columns[-1], line[-1]) == ("minutes", "1.5")
+    assert "minutes" not in table_cells(rows([path]))[0]
+    assert next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"] == "1.50"

@@ -14,8 +14,9 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError, UsageError
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
+from fedcli.federation.folders import unfinished
 from fedcli.federation.run import open_run, predict
-from fedcli.federation.train import Interrupted, Plan, plan_of, train, unfinished
+from fedcli.federation.train import Interrupted, Plan, plan_of, train
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
@@ -166,9 +167,9 @@ def test_a_folder_with_other_files_is_refused(tmp_path):
 
 
 def test_two_processes_do_not_train_into_one_folder(tmp_path):
-    from fedcli.federation.train import _claimed
+    from fedcli.federation.folders import claimed
 
-    with _claimed(tmp_path / "run"), pytest.raises(FedcliError, match="another process"), _claimed(tmp_path / "run"):
+    with claimed(tmp_path / "run"), pytest.raises(FedcliError, match="another process"), claimed(tmp_path / "run"):
         raise AssertionError("claimed twice")
 
 

@@ -148,7 +148,7 @@ def test_logit_adjustment_and_its_gradient_on_an_absent_class():
 
 def test_a_client_without_a_class_trains_on_with_logit_adjustment():
     shards = {c: toy_shard(c, absent=1) for c in ("north", "south", "east", "west")}
-    training = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, batch_size=8, logit_adjust=True)
+    training = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, batch_size=8, prior="logit-adjust")
     assert play("fedism-plus", shards=shards, training=training).theta.isfinite().all()
 
 

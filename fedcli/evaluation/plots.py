@@ -1,0 +1,189 @@
+"""Curves of one or several runs in one picture, a panel per series.
+
+One run: a line per client, coloured by name up to twelve clients, beyond that thin ones under their mean. Several runs:
+a colour per run; of clients' curves the mean, in a band from the lowest to the highest. Equal curves give equal bytes.
+The colours are those of Okabe and Ito, which the colour-blind can tell apart, but for yellow, which is faint on white,
+and black, which is for what belongs to no client: a wine red stands in.
+"""
+
+import os
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import UsageError, nearest
+from .curves import Record, Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
+DASHES = "-", "--", ":"  # the colours again, once they are used up
+NAMED = 12  # clients; more than that are not told apart
+LONG = 28  # characters of a name in the legend
+DOTS = 40  # rounds; shorter curves have a dot at each
+PANEL = 4.1, 2.7  # inches
+STYLE = {
+    "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
+    "axes.axisbelow": True, "axes.formatter.useoffset": False, "figure.titlesize": 13, "font.size": 10, "grid.alpha": 0.25,
+    "legend.frameon": False, "lines.linewidth": 1.6, "lines.markersize": 4, "savefig.dpi": 150, "svg.hashsalt": "fedcli",
+    "text.parse_math": False,
+}  # fmt: skip
+
+
+def chosen(records: list[Record], names: list[str]) -> list[str]:
+    """The series asked for, or all that some run has. Raises UsageError for one that none has."""
+    known = list(dict.fromkeys(name for record in records for name in record.series))
+    for name in names:
+        if name not in known:
+            hint, everything = nearest(name, known), f"known: {', '.join(known)}"
+            raise UsageError(
+                f"no run has a series {name!r}", everything if "known:" in hint else f"{hint} {everything}"
+            )
+    return list(dict.fromkeys(names)) or known
+
+
+def plot(records: list[Record], names: list[str], out: Path) -> None:
+    """Draw these series into a .png or .svg file."""
+    import matplotlib.style
+
+    with warnings.catch_warnings(), matplotlib.style.context(STYLE, after_reset=True):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script: boxes
+        _write(_figure(records, names), out)
+
+
+def _write(figure: "Figure", out: Path) -> None:
+    """Whole or not at all, and without a clock."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    kind = out.suffix[1:].lower()
+    temporary = out.with_name(f".{out.name}.tmp")
+    try:
+        figure.savefig(temporary, format=kind, metadata={"svg": {"Date": None}, "png": {"Software": None}}[kind])
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _figure(records: list[Record], names: list[str]) -> "Figure":
+    from matplotlib.figure import Figure
+
+    columns = min(3, int(np.ceil(np.sqrt(len(names)))))
+    rows = -(-len(names) // columns)
+    figure = Figure((columns * PANEL[0] + 2.2, rows * PANEL[1] + 0.6), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
+    figure.suptitle(_title(records))
+    legend: dict[str, Any] = {}  # name -> what stands for it
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place else None)
+        legend |= _panel(axes, {label: r.series.get(name) for label, r in _labels(records).items()})
+        if place + columns >= len(names):  # nothing below
+            axes.set_xlabel("round")
+    if legend:
+        figure.legend(legend.values(), map(_short, legend), loc="outside right upper")
+    return figure
+
+
+def _title(records: list[Record]) -> str:
+    if len(records) > 1:
+        datasets = {record.dataset for record in records}
+        return f"{len(records)} runs" + (
+            f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
+        )
+    record = records[0]
+    on = f" on {record.dataset}" if record.dataset else ""
+    played = (
+        f"{record.played} rounds" if record.played == record.rounds else f"{record.played} of {record.rounds} rounds"
+    )
+    return f"{record.label}{on}: {record.clients} clients, {played}"
+
+
+def _labels(records: list[Record]) -> dict[str, Record]:
+    """Runs by method, or by folder where a method has several, or by place where a folder's name has."""
+    for texts in ([r.label for r in records], [r.folder.resolve().name for r in records]):
+        if len(set(texts)) == len(records):
+            return dict(zip(texts, records, strict=True))
+    return {f"{record.label} [{place}]": record for place, record in enumerate(records, 1)}
+
+
+def _panel(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
+    """Draw one series of all runs; returns what the legend is to name."""
+    from matplotlib.ticker import MaxNLocator
+
+    some = next(series for series in runs.values() if series)
+    axes.set_title(some.title, loc="left")
+    axes.set_ylabel(some.unit)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.margins(x=0.03)
+    if not any(np.isfinite(c[:, 1]).any() for series in runs.values() if series for c in series.curves.values()):
+        axes.text(0.5, 0.5, "no finite value", ha="center", va="center", transform=axes.transAxes, color="#666666")
+        return {}
+    if len(runs) > 1:
+        return _several(axes, runs)
+    return _scalar(axes, some) if some.scalar else _clients(axes, some)
+
+
+def _scalar(axes: "Axes", series: Series) -> dict[str, Any]:
+    _line(axes, series.curves[""], color="#333333")
+    return {}
+
+
+def _clients(axes: "Axes", series: Series) -> dict[str, Any]:
+    if len(series.curves) > NAMED:
+        thin = {"color": "#8A97A6", "linewidth": 0.8, "alpha": 0.5, "markersize": 2}
+        lines = [_line(axes, curve, **thin) for curve in series.curves.values()]
+        mean, _, _ = _spread(series)
+        return {"one client": lines[0], "mean over clients": _line(axes, mean, color=COLOURS[0], linewidth=2.4)}
+    return {client: _line(axes, curve, **_look(k)) for k, (client, curve) in enumerate(series.curves.items())}
+
+
+def _several(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
+    from matplotlib.patches import Patch
+
+    legend: dict[str, Any] = {}
+    for k, (label, series) in enumerate(runs.items()):
+        if series is None:
+            continue
+        if series.scalar:
+            legend[label] = _line(axes, series.curves[""], **_look(k))
+            continue
+        mean, low, high = _spread(series)
+        axes.fill_between(mean[:, 0], low, high, color=_look(k)["color"], alpha=0.15, linewidth=0)
+        legend[label] = _line(axes, mean, **_look(k))
+    if any(series and not series.scalar for series in runs.values()):
+        legend["lowest to highest client"] = Patch(color="#888888", alpha=0.3, linewidth=0)
+    return legend
+
+
+def _spread(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean [T, 2] over the clients that have a value in a round, and their lowest and highest [T]."""
+    rounds = np.unique(np.concatenate([curve[:, 0] for curve in series.curves.values()]))  # [T]
+    table = np.full((len(series.curves), len(rounds)), np.nan)  # [K, T]
+    for row, curve in zip(table, series.curves.values(), strict=True):
+        row[np.searchsorted(rounds, curve[:, 0])] = curve[:, 1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value stays NaN, a gap
+        return np.stack([rounds, np.nanmean(table, 0)], 1), np.nanmin(table, 0), np.nanmax(table, 0)
+
+
+def _line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
+    """A curve [T, 2]; a value between two gaps would be invisible without a dot."""
+    finite = np.isfinite(curve[:, 1])
+    beside = np.pad(finite, 1)
+    alone = finite & ~beside[:-2] & ~beside[2:]
+    dots = finite if len(curve) <= DOTS else alone
+    return axes.plot(*curve.T, marker="o", markevery=np.flatnonzero(dots).tolist(), **look)[0]
+
+
+def _look(place: int) -> dict[str, str]:
+    dashes = DASHES[place // len(COLOURS) % len(DASHES)]
+    return {"color": COLOURS[place % len(COLOURS)], "linestyle": dashes}
+
+
+def _short(name: str) -> str:
+    """A name as the legend can print it; matplotlib hides one that begins with an underscore."""
+    name = "".join(c if c.isprintable() else "?" for c in name)
+    name = f" {name}" if name.startswith("_") else name
+    return name if len(name) <= LONG else name[: LONG - 1] + "…"

@@ -1,0 +1,34 @@
+"""BSM-FL: each client trains with a softmax that is balanced for its own class counts.
+
+Source: Ren, Yu, Sheng, Ma, Zhao, Yi and Li, "Balanced meta-softmax for long-tailed visual recognition", NeurIPS 2020,
+arXiv 2007.10740, Theorem 1; as a local loss in Fed-MAS (arXiv 2307.14959). Cross-entropy of logits + log(n_k / n).
+- the counts are the client's own; the paper trains in one place with all of them. Its meta sampler is left out, as in
+  Fed-MAS.
+- a class the client has no image of counts as a share of 1e-12. `logit-adjust` takes it out instead.
+- the prior is computed in float64 and added in float32, where the code of Fed-MAS turns all logits into float64.
+- `--prior bsm` gives the same loss to any other method.
+"""
+
+from dataclasses import dataclass
+
+from torch import nn
+
+from .fedavg import Mean
+from .method import Local, Visit, register
+from .priors import offset
+
+
+@dataclass(frozen=True)
+class BalancedSoftmax(Local):
+    """Cross-entropy after the logarithm of each class's share is added to its logit."""
+
+    own_prior = True
+
+    def begin(self, net: nn.Module, visit: Visit) -> None:
+        visit.offset = offset("bsm", visit.shard.class_counts)  # [C]
+
+
+register(
+    "bsm", BalancedSoftmax(), Mean(), label="BSM-FL", about="a softmax balanced for the client's own class counts",
+    aliases=("bsm-fl", "balanced-softmax"),
+)  # fmt: skip

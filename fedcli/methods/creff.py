@@ -1,0 +1,159 @@
+"""CReFF: the server re-trains the classifier on features that it makes up to fit the clients' gradients.
+
+Source: Shang, Lu, Huang and Wang, "Federated learning on heterogeneous and long-tailed data via classifier re-training
+with federated features", IJCAI 2022, arXiv 2204.13399.
+Each round a client sends, for each of its classes, the mean gradient of cross-entropy with respect to the re-trained
+classifier of the round before. The server averages them by class over the clients that have it, moves 100 features of
+each class so that their gradient points the same way, and trains a fresh classifier on those. That classifier on the
+averaged backbone is the model that is scored and kept; the averaged classifier is the one that travels and trains on,
+so the models that travel are FedAvg's to the last bit.
+How we differ from the authors' code, and why:
+- a client's gradient is exact, over all its images of the class on the fixed view. The code averages ten draws of at
+  most 32 augmented images, which is this with noise.
+- in the first round the gradients are those of the received classifier; the code draws a random one.
+- gradients of a linear softmax classifier are written out: mean of (p - y) f. Nothing else changes by that.
+- a class without gradients this round leaves its features as they are, as in the code. A class that nobody has had
+  so far takes no part in the classifier's training either: its features are noise.
+- the code adds 1e-6 to the product of lengths under a cosine, which stops rows of small gradients; we do not.
+A client sends C C (D + 1) numbers more, and with them tells which classes it has. Column `creff_mismatch` of the server
+is the mean of 1 - cos after matching. With C = 23 and D = 512 a round costs the server 1.5 s on one core.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import FedcliError
+from ..seeds import derive
+from .fedavg import Plain
+from .method import Aggregator, Replies, Tensors, Visit, average, register
+
+if TYPE_CHECKING:
+    from ..federation.layout import Layout
+
+
+@dataclass(frozen=True)
+class FederatedFeatures(Aggregator):
+    """Average the models; then match features to class gradients and train a classifier on them for scoring."""
+
+    features: Annotated[int, "made-up features per class, >= 1"] = 100
+    steps: Annotated[int, "of gradient matching per round, >= 0; 0 leaves the features random"] = 100
+    feature_lr: Annotated[float, "learning rate of the features, > 0"] = 0.1
+    epochs: Annotated[int, "of training the classifier per round, >= 1"] = 300
+    head_lr: Annotated[float, "learning rate of the classifier, > 0"] = 0.01
+    batch: Annotated[int, "features per step of the classifier, >= 1"] = 32
+
+    heads = ("linear",)
+
+    @torch.no_grad()
+    def before(self, net: nn.Module, visit: Visit) -> None:
+        net.eval()
+        head = visit.shared.get("creff_head", visit.theta[head_place(visit.layout)])  # [C, D+1]
+        f = torch.cat([net.features(batch.x) for batch in visit.shard.in_order()])  # [N, D]
+        visit.report["creff_gradient"] = class_gradients(f, visit.shard.y, head)  # [C, C, D+1]
+        visit.report["creff_has"] = visit.shard.class_counts > 0  # [C]
+
+    def tell(self, memory: Tensors) -> Tensors:
+        return {"creff_head": memory["creff_head"]} if "creff_head" in memory else {}
+
+    def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
+        place = head_place(replies.layout)  # [C, D+1]
+        head = memory.get("creff_head", theta[place])  # the one that the clients' gradients are of
+        has, sent = replies["creff_has"], replies["creff_gradient"]  # [K, C], [K, C, C, D+1]
+        mean = (sent * has[:, :, None, None]).sum(0) / has.sum(0).clamp_min(1)[:, None, None]  # [C, C, D+1]
+        wanted = directions(mean)
+        start = memory["creff_features"] if "creff_features" in memory else self.noise(head, replies.seed)
+        features = self.matched(start, head, wanted)  # [C, M, D]
+        seen = has.any(0) | memory.get("creff_seen", has.any(0))  # [C]
+        compared = has.any(0).sum() * (len(head) + 1)
+        memory["creff_mismatch"] = mismatch(features, head, wanted) / compared  # for the record
+        memory["creff_features"], memory["creff_seen"], memory["creff_place"] = features, seen, place
+        memory["creff_head"] = self.retrained(features, seen, derive("creff head", replies.seed, replies.round))
+        if not memory["creff_head"].isfinite().all():
+            raise FedcliError(
+                f"the re-trained classifier is not finite after round {replies.round}",
+                "lower --lr, or --set feature_lr or head_lr",
+            )
+        return average(replies.theta, replies.base), replies.base
+
+    def scored(self, theta: Tensor, memory: Tensors) -> Tensor:
+        if "creff_head" not in memory:
+            return theta
+        return theta.index_copy(0, memory["creff_place"].flatten(), memory["creff_head"].flatten())
+
+    def noise(self, head: Tensor, seed: int) -> Tensor:
+        """The features [C, M, D] of the first round."""
+        stream = torch.Generator().manual_seed(derive("creff features", seed))
+        return torch.randn(len(head), self.features, head.shape[1] - 1, generator=stream).to(head.device)
+
+    def matched(self, features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
+        """Features [C, M, D] moved by SGD so that their class gradients point in the wanted directions."""
+        features = features.clone().requires_grad_()
+        for _ in range(self.steps):
+            (slope,) = torch.autograd.grad(mismatch(features, head, wanted), features)
+            features.data.sub_(slope, alpha=self.feature_lr)
+        return features.detach()
+
+    def retrained(self, features: Tensor, seen: Tensor, seed: int) -> Tensor:
+        """A fresh classifier [C, D+1] trained by SGD on the features [C, M, D] of the classes that were seen."""
+        stream = torch.Generator().manual_seed(seed)
+        classes, count, width = features.shape
+        f = with_one(features[seen].flatten(0, 1))  # [N, D+1]
+        y = F.one_hot(seen.nonzero().squeeze(1).repeat_interleave(count), classes).to(f)  # [N, C]
+        head = (2 * torch.rand(classes, width + 1, generator=stream) - 1).to(f.device) / width**0.5
+        for _ in range(self.epochs):
+            order = torch.randperm(len(f), generator=stream).to(f.device)
+            for x, true in zip(f.index_select(0, order).split(self.batch), y[order].split(self.batch), strict=True):
+                residual = (head @ x.T).softmax(0).sub_(true.T)  # [C, B] p - y
+                head.addmm_(residual, x, alpha=-self.head_lr / len(x))
+        return head
+
+
+def head_place(layout: "Layout") -> Tensor:
+    """int64 [C, D+1]: where in theta each number of the classifier sits, its bias in the last column."""
+    weight, bias = layout.spans["head.weight"], layout.spans["head.bias"]
+    numbers = torch.arange(layout.size, device=layout.flat.device)
+    return torch.cat([numbers[weight].view(layout.shapes["head.weight"]), numbers[bias][:, None]], 1)
+
+
+def with_one(f: Tensor) -> Tensor:
+    """[N, D] -> [N, D+1], so that the bias is a weight like the others."""
+    return F.pad(f, (0, 1), value=1.0)
+
+
+def class_gradients(f: Tensor, y: Tensor, head: Tensor) -> Tensor:
+    """Gradient [C, C, D+1] of mean cross-entropy over each class's features with respect to the head [C, D+1].
+
+    A class without features has 0.
+    """
+    f, order = with_one(f), y.argsort(stable=True)
+    counts = y.bincount(minlength=len(head)).tolist()
+    residual = (f @ head.T).softmax(1) - F.one_hot(y, len(head))  # [N, C] p - y
+    parts = zip(residual[order].split(counts), f[order].split(counts), counts, strict=True)
+    return torch.stack([r.T @ x / max(n, 1) for r, x, n in parts])
+
+
+def mismatch(features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
+    """How far the features' class gradients point from the wanted directions: [C, M, D], [C, D+1] -> a scalar.
+
+    It is the sum of 1 - cos over each row of a class's weight gradient and its bias gradient; where none is wanted,
+    0 is added.
+    """
+    true = torch.eye(len(head), device=head.device)[:, None]  # [C, 1, C]
+    residual = (features @ head[:, :-1].T + head[:, -1]).softmax(2) - true  # [C, M, C] p - y
+    found = residual.mT @ features, residual.sum(1)  # [C, C, D], [C, C]; M times the mean, which a direction is not
+    return sum((there * (there - F.normalize(g, dim=-1))).sum() for g, there in zip(found, wanted, strict=True))
+
+
+def directions(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients [C, C, D+1] as rows of length 1: those of the weight [C, C, D], and of the bias [C, C]; 0 stays 0."""
+    return F.normalize(gradient[..., :-1], dim=-1), F.normalize(gradient[..., -1], dim=-1)
+
+
+register(
+    "creff", Plain(), FederatedFeatures(), label="CReFF",
+    about="a classifier re-trained on features that fit the clients' class gradients",
+)  # fmt: skip

@@ -1,0 +1,54 @@
+"""cRT: a finished run's backbone is frozen and a fresh classifier is trained on class-balanced draws.
+
+Source: Kang, Xie, Rohrbach, Yan, Gordo, Feng and Kalantidis, "Decoupling representation and classifier for long-tailed
+recognition", ICLR 2020, arXiv 1910.09217, section 4; in federated form Table 7 of Fed-MAS (arXiv 2307.14959), which
+leaves the details open. Each epoch of a client is as many draws as it has images: a class it has, all
+alike, then one of its images. Plain cross-entropy, SGD with momentum and a cosine, ten rounds of one epoch.
+- the classifier is linear whatever the run before had; only it travels.
+- models are averaged with the weights of that run's last round, so that a rule which was fair to some client stays
+  so. weights=samples takes image counts, which is also what happens where not every client took part in that round.
+- balance is within a client. A class that few clients have stays rare in the average.
+- images are seen as they are and their features computed once, unless --augment asks for augmentation.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from torch import Tensor, nn
+
+from .method import Aggregator, Local, Replies, Tensors, average, register
+
+
+@dataclass(frozen=True)
+class Retrained(Local):
+    """Train a fresh linear classifier on balanced draws, the backbone as it is."""
+
+    sampling = "balanced"
+    own_prior = True
+
+    def extend(self, net: nn.Module) -> None:
+        net.backbone.requires_grad_(False)
+        net.head = nn.Linear(net.head.in_features, net.head.out_features)
+
+
+@dataclass(frozen=True)
+class HostWeights(Aggregator):
+    """Average with fixed weights: those that ended the run before."""
+
+    weights: Annotated[Literal["host", "samples"], "of the run's last round, or image counts"] = "host"
+
+    continues = True
+
+    def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
+        weights = replies.base  # [K]
+        if self.weights == "host" and "start_weights" in memory:
+            host = memory["start_weights"][replies.rows]
+            weights = host / host.sum() if host.sum() > 0 else weights  # it may have given those here nothing
+        return average(replies.theta, weights), weights
+
+
+register(
+    "crt", Retrained(), HostWeights(), label="cRT",
+    about="after a finished run: frozen backbone, fresh classifier, class-balanced draws",
+    usual={"rounds": 10, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine"},
+)  # fmt: skip

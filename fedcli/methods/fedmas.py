@@ -1,0 +1,175 @@
+"""Fed-MAS: a frozen public network is the yardstick by which clients learn and by which they are weighed.
+
+Source: Elbatel, Wang, Marti, Fu and Li, "Federated model aggregation via self-supervised priors for highly
+imbalanced medical image classification", 2023, arXiv 2307.14959, Eqs. 1-5 and Algorithm 1.
+A projector maps the student's features to the teacher's; l = 2 - 2 cos of the two (Eq. 1). Clients minimise the
+balanced softmax loss plus lambda_f times l (Eq. 4). w_k is the mean of l over a client's images of class k under
+the model it received (Eq. 2), what_k the sum over epochs of that mean while it trains (section 2.2), and the
+client's rescue factor, one number, is its weight in the average (Eq. 5), however many images it has.
+
+                      paper (default)       released (the authors' code)
+    rescue factor     sum_k w_k what_k      the same, after dividing w and what by their sums
+    flat divergences  K_c w what            1 / K_c, for K_c classes that the client has
+    local loss        Eq. 4                 plus the supervised loss of a linear layer on the projection
+
+So the two rules treat clients with few classes in opposite ways: at equal divergence `paper` gives them less.
+The teacher is the network of --teacher; the paper's is MoCo-v2's ResNet-50. Without one it is the backbone as the
+run starts: supervised on ImageNet with --weights imagenet, random with no weights at all, which is for tests.
+How we differ from the paper's text:
+- what_k divides by images, as Eq. 2 does; Algorithm 1 adds up whatever the batches give.
+- it is silent on classes that a client lacks: they add 0 here.
+How we differ from the authors' code:
+- the teacher is frozen. Theirs is in training mode for one pass of the first round, which moves its batch-norm
+  statistics to a client's images, and only where aggregation is by rescue factor.
+- w_k is taken on one fixed view of all images. Theirs draws augmentations and drops the last batch.
+- gradients are not clipped (theirs to norm 5), Adam's learning rate is an option (theirs is 3e-4 whatever is asked),
+  and the optimizer starts fresh at each visit.
+- a client sends the rescue factor alone; theirs sends w and what by class, which tell what classes it has.
+- lambda_f=0 leaves the divergence as it is; theirs then measures the supervised loss in its place.
+- where training images are not augmented, and with teacher_view=clean, the teacher's features are computed once.
+delay and by_count together are the code's mas_DRW: FedAvg for the first 0.8 of the rounds, then weights in
+proportion to rescue factor times images. `kd` is the client half under FedAvg's average (Table 2).
+"""
+
+import copy
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .fedavg import Mean
+from .method import Aggregator, Local, Replies, Tensors, Visit, average, cross_entropy, register
+from .priors import offset
+
+if TYPE_CHECKING:
+    from ..data.load import Batch, Shard
+
+
+@dataclass(frozen=True)
+class Distilled(Local):
+    """Balanced softmax, with features pulled to those of a frozen teacher through a projector."""
+
+    lambda_f: Annotated[float, "weight of the divergence from the teacher, >= 0; 0 trains as BSM-FL does"] = 3.0
+    prior: Annotated[
+        Literal["bsm", "none", "fedlc", "logit-adjust"], "what the client's class counts add to its training logits"
+    ] = "bsm"
+    teacher_view: Annotated[
+        Literal["same", "clean"], "the teacher sees the augmented image, or the one without augmentation, once"
+    ] = "same"
+    rule: Annotated[Literal["paper", "released"], "Eq. 4, or with a classifier on the projection"] = "paper"
+
+    own_prior = True
+    teacher = True
+
+    def extend(self, net: nn.Module) -> None:
+        width, classes = net.head.in_features, net.head.out_features  # D, C
+        if net.teacher is None:
+            net.teacher = copy.deepcopy(net.backbone)
+            net.teacher.width = width
+        net.teacher.requires_grad_(False).eval()
+        net.projector = nn.Sequential(
+            nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, net.teacher.width)
+        )
+        if self.rule == "released":
+            net.auxiliary = nn.Linear(net.teacher.width, classes)
+
+    def caution(self, net: nn.Module) -> str:
+        if net.start or type(net.teacher) is not type(net.backbone):
+            return ""
+        return "the teacher is the model's own random starting weights, which is for tests: give --teacher or --weights"
+
+    def begin(self, net: nn.Module, visit: Visit) -> None:
+        counts = visit.shard.class_counts  # [C]
+        visit.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
+        visit.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] over images and epochs
+
+    def loss(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
+        z = net.features(batch.x)  # [B, D]
+        projection = net.projector(z)  # [B, W]
+        apart = divergence(projection, self.reference(net, batch, visit))  # [B]
+        visit.scratch["divergence"].index_add_(0, batch.y, apart.detach().double())
+        supervised = cross_entropy(net.head(z), batch.y, visit)
+        if self.rule == "released":
+            supervised = supervised + cross_entropy(net.auxiliary(projection), batch.y, visit)
+        return supervised + self.lambda_f * apart.mean()  # Eq. 4
+
+    def reference(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
+        """The teacher's features of a training batch, [B, W]."""
+        if visit.shard.kind == "none" or self.teacher_view == "clean":
+            return fixed_view(net, visit.shard)[batch.at]
+        return taught(net, batch.x)
+
+
+@dataclass(frozen=True)
+class Rescue(Aggregator):
+    """Average local models in proportion to their clients' rescue factors. For Distilled clients."""
+
+    rule: Annotated[Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"] = "paper"
+    delay: Annotated[float, "share of rounds that average by image count first, in [0, 1)"] = 0.0
+    by_count: Annotated[bool, "multiply the rescue factor by the number of training images"] = False
+
+    @torch.no_grad()
+    def before(self, net: nn.Module, visit: Visit) -> None:
+        net.eval()
+        reference, total = fixed_view(net, visit.shard), torch.zeros_like(visit.scratch["divergence"])  # [N, W], [C]
+        for batch in visit.shard.in_order():
+            apart = divergence(net.projector(net.features(batch.x)), reference[batch.at])  # [B]
+            total.index_add_(0, batch.y, apart.double())
+        visit.scratch["divergence_received"] = total
+
+    def after(self, net: nn.Module, visit: Visit) -> None:
+        n = visit.shard.class_counts.clamp_min(1)  # [C]; a class without images has sums of 0
+        received = visit.scratch["divergence_received"] / n  # [C] w_k, Eq. 2
+        trained = visit.scratch["divergence"] / n  # [C] what_k: each epoch has every image once
+        visit.report["rescue_factor"] = rescue_factor(received, trained, self.rule)
+
+    def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
+        weights = self.weights(replies)
+        return average(replies.theta, weights), weights  # Eq. 5
+
+    def weights(self, replies: Replies) -> Tensor:
+        """[K] in sum 1; by image count during the delay, or where factors are all 0 or one is not finite."""
+        factor = replies["rescue_factor"].double() * (replies.n if self.by_count else 1)  # [K]
+        early = replies.round <= Fraction(str(self.delay)) * replies.rounds
+        return replies.base if early or not 0 < factor.sum() < torch.inf else factor / factor.sum()
+
+
+def divergence(projection: Tensor, reference: Tensor) -> Tensor:
+    """[B, W], [B, W] -> [B] in [0, 4]. Eq. 1; rounding could leave it below 0."""
+    return (2 - 2 * F.cosine_similarity(projection, reference)).clamp_min(0)
+
+
+def rescue_factor(received: Tensor, trained: Tensor, rule: str) -> Tensor:
+    """w [C] and what [C], 0 for absent classes -> a scalar; 0 where rule=released meets 0/0."""
+    if rule == "released":
+        received, trained = (v / v.sum().clamp_min(torch.finfo(v.dtype).tiny) for v in (received, trained))
+    return received @ trained  # Eq. 3
+
+
+@torch.no_grad()
+def taught(net: nn.Module, x: Tensor) -> Tensor:
+    """The teacher's features: float32 [B, W]."""
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=net.bf16):
+        return net.teacher(x).float()
+
+
+def fixed_view(net: nn.Module, shard: "Shard") -> Tensor:
+    """The teacher's features of a whole shard without augmentation, computed once: float32 [N, W]."""
+    asked, features = shard.derived.get("teacher", (None, None))
+    if asked is not net.teacher:
+        features = torch.cat([taught(net, batch.x) for batch in shard.in_order()])
+        shard.derived["teacher"] = net.teacher, features
+    return features
+
+
+register(
+    "fed-mas", Distilled(), Rescue(), label="Fed-MAS",
+    about="balanced softmax, features pulled to a frozen teacher's; weights by divergence from it",
+)  # fmt: skip
+register(
+    "kd", Distilled(), Mean(), label="BSM-FL w/ KD",
+    about="balanced softmax, features pulled to a frozen teacher's, averaged by image count",
+)  # fmt: skip

@@ -1,0 +1,300 @@
+"""FedMRL: agents choose each client's pull to the global model, a fairness term evens out losses, a map weighs models.
+
+Source: Sahoo, Tripathi, Saha and Mondal, MICCAI 2024, arXiv 2407.05800, Eqs. 3-10.
+- a client trains on its loss, mu_h/2 ||w - w_t||^2 and lambda_fair max(0, F_h - F)^2 (Eq. 3); F_h is the
+  batch's plain cross-entropy and F the mean of the received models' losses one round before.
+- after a round, one agent per client sees label entropy, share of images, and accuracy and loss of local
+  training (Eq. 5), and chooses mu_h of the next round from a grid; file qmix.py. Their reward is
+  exp(accuracy - zeta) - 1 (Eq. 8).
+- local models are averaged by their place on a self-organizing map and likeness to the mean; file som.py.
+
+How we differ from the paper, and why:
+- F is the mean over images, held constant. The sum of Eq. 9 makes a client climb its own loss as soon as
+  the others' losses exceed 1/2. fair=hinge leaves clients below F alone; with fair=symmetric, the square
+  as printed, they unlearn. In the first round F is not known and the term is off.
+- F is measured in eval mode on the fixed view and the batch's loss as training sees it, with dropout and
+  augmentation: where these alone put it above F, the term is a larger learning rate and no more. Both are
+  plain losses under --prior too, so that they compare.
+- agents are mixed by QMIX, as the text says, not by the sum of Eq. 4, and mu has a grid, since Q-learning has no
+  continuous actions. Entropy has its sign back and is a share of log C; the loss is seen as log(1 + loss).
+- the reward takes accuracy on the clients' validation parts, in proportion to their training images; never test data.
+  It is measured at the next visit, so agents learn of a round one round later. Where a client has no validation
+  part its training images are measured, and column `validation_images` says 0.
+- an absent client's agent sees its last numbers, and chooses as if it took part.
+- parts without qmix pull with a fixed mu, by default the paper's first one; parts=none does not pull at all.
+- alpha sums to 1 and there is no 1/H: both, as Eq. 10 has it, would shrink the model by H each round.
+- a client is compared by its update, to the mean update: whole models (som_input=weights) hardly differ.
+  What lies near the consensus weighs more, which is the paper's aim, and is against minority clients.
+
+rule=released is what the authors' script computes, once names it lacks are filled in: clients train plainly,
+and w <- w + mean_h (1 - mu_h)(w_h - w) with mu_h in (0.5, 0.731). mu_h is the sigmoid of the mean of H nets
+with sigmoid outputs, which see the first client's entropy and share and the accuracy and loss of whoever
+trained before h, repeated H times; they learn from round 11 on, on the last round alone. Its fairness value is
+always 0 and its map unused. Its entropy is the log of the share of the commonest class (the first in the lists it
+holds), its reward the accuracy itself, for which we take validation images where it took test images. Its frozen
+batch norm has no like here: statistics are the uniform mean. Its nets start as our linear layers do.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..seeds import derive
+from . import probes, qmix, som
+from .method import Aggregator, Local, Replies, Tensors, Visit, average, by_row, cross_entropy, register
+
+if TYPE_CHECKING:
+    from ..data.load import Batch, Shard
+
+Parts = Literal["qmix+fair+som", "qmix+fair", "qmix+som", "fair+som", "qmix", "fair", "som", "none"]
+Rule = Literal["paper", "released"]
+PARTS = "which of the three are on; none is FedAvg; of rule=paper"
+RULE = "the sound reading of the paper, or what the authors' script computes"
+
+FIRST = 1e-5  # everybody's mu in the first round
+GRIDS = {
+    "log": (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.4, 1.0),
+    "linear": tuple(i / 10 for i in range(11)),
+}
+
+
+@dataclass(frozen=True)
+class FairProx(Local):
+    """Cross-entropy, a pull to the global model, and a penalty on losses above the mean."""
+
+    parts: Annotated[Parts, PARTS] = "qmix+fair+som"
+    fair: Annotated[Literal["hinge", "symmetric"], "penalty above the mean loss only, or on both sides"] = "hinge"
+    lambda_fair: Annotated[float, "strength of the fairness term, >= 0; 0 turns it off"] = 1.0
+    mu: Annotated[float, "pull to the global model where parts leave qmix out, in [0, 1]"] = FIRST
+    rule: Annotated[Rule, RULE] = "paper"
+
+    def begin(self, net: nn.Module, visit: Visit) -> None:
+        visit.scratch |= {"pull": self.pull(visit), "right": 0, "loss": 0, "images": 0}
+        if self.rule == "paper" and "fair" in self.parts:
+            visit.report["loss_before"] = probes.mean_loss(net, visit)
+
+    def pull(self, visit: Visit) -> float:
+        """mu_h of this visit."""
+        if self.rule == "released" or self.parts == "none":
+            return 0.0
+        if "qmix" not in self.parts:
+            return self.mu
+        return float(visit.shared["mu"][visit.row]) if "mu" in visit.shared else FIRST
+
+    def gradient(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
+        logits, layout, mu = net(batch.x), visit.layout, visit.scratch["pull"]
+        supervised = cross_entropy(logits, batch.y, visit)
+        plain = supervised if visit.offset is None else F.cross_entropy(logits, batch.y)
+        self.objective(supervised, plain, visit).backward()
+        if mu > 0:
+            layout.grad.add_(layout.moving - visit.theta[: layout.trainable], alpha=mu)  # Eq. 3, second term
+        visit.scratch["right"] += (logits.argmax(1) == batch.y).sum()
+        visit.scratch["loss"] += plain.detach().double() * len(batch.y)
+        visit.scratch["images"] += len(batch.y)
+        return supervised.detach()
+
+    def objective(self, supervised: Tensor, plain: Tensor, visit: Visit) -> Tensor:
+        """The supervised loss, and the fairness term where it is on and F is known."""
+        if self.rule == "released" or "fair" not in self.parts or "mean_loss" not in visit.shared:
+            return supervised
+        above = plain - visit.shared["mean_loss"]
+        above = above.clamp_min(0) if self.fair == "hinge" else above
+        return supervised + self.lambda_fair * above.square()  # Eqs. 3 and 9
+
+    def end(self, net: nn.Module, visit: Visit) -> None:
+        counts, images = visit.shard.class_counts, visit.scratch["images"]
+        visit.report |= {
+            "training_accuracy": visit.scratch["right"].double() / images,
+            "training_loss": visit.scratch["loss"] / images,
+            "label_entropy": released_entropy(counts) if self.rule == "released" else label_entropy(counts),
+            "mu": torch.tensor(visit.scratch["pull"], dtype=torch.float64, device=counts.device),
+        }
+
+
+@dataclass(frozen=True)
+class AgentsAndMap(Aggregator):
+    """QMIX chooses the pull of the next round, a self-organizing map the weights of this one."""
+
+    parts: Annotated[Parts, PARTS] = "qmix+fair+som"
+    grid: Annotated[Literal["log", "linear"], "what mu is chosen from: 0, 1e-5, .. 0.1, 0.4, 1, or 0, 0.1, .. 1"] = (
+        "log"
+    )
+    zeta: Annotated[float, "accuracy with a reward of 0, in [0, 1]"] = 0.95
+    gamma: Annotated[float, "worth of the next round's reward to this one's, in [0, 1)"] = 0.99
+    warmup: Annotated[int, "rounds before the agents learn, >= 0"] = 10
+    som_input: Annotated[Literal["delta", "weights"], "what the map is of: updates, or whole models"] = "delta"
+    alpha_by_size: Annotated[bool, "weights count training images too"] = False
+    alpha_temperature: Annotated[float, "evenness of the weights, > 0; below 1 sharpens them"] = 1.0
+    alpha_floor: Annotated[float, "share of all weight that is shared out evenly, in [0, 1]"] = 0.0
+    rule: Annotated[Rule, RULE] = "paper"
+
+    def before(self, net: nn.Module, visit: Visit) -> None:
+        if self.rule == "paper" and "qmix" not in self.parts:
+            return
+        count = len(visit.val) if visit.val is not None else 0
+        visit.report["validation_accuracy"] = accuracy(net, visit.val if count else visit.shard)
+        visit.report["validation_images"] = torch.tensor(count, device=visit.theta.device)
+
+    def tell(self, memory: Tensors) -> Tensors:
+        return {name: memory[name] for name in ("mu", "mean_loss") if name in memory}
+
+    def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
+        if self.rule == "released":
+            return damped(theta, replies, memory, warmup=self.warmup, gamma=self.gamma)
+        if "fair" in self.parts:
+            memory["mean_loss"] = (replies.base * replies["loss_before"].double()).sum()  # F of Eq. 9, as in Eq. 1
+        if "qmix" in self.parts:
+            self.choose(replies, memory)
+        weights = self.alpha(theta, replies, memory) if "som" in self.parts else replies.base
+        return average(replies.theta, weights), weights  # Eq. 10, without 1/H
+
+    def choose(self, replies: Replies, memory: Tensors) -> None:
+        """Every agent's mu for the next round."""
+        grid = torch.tensor(GRIDS[self.grid], dtype=torch.float64)  # [A]
+        state = observed(replies, memory, replies["training_loss"].log1p()).float()
+        reward = torch.exp(mean_accuracy(replies) - self.zeta) - 1  # Eq. 8
+        chosen = qmix.next_actions(
+            qmix.Qmix(replies.roster, len(grid), self.gamma), memory, state, reward,
+            first=int((grid - FIRST).abs().argmin()),
+            round=replies.round, rounds=replies.rounds, warmup=self.warmup, seed=replies.seed,
+        )  # fmt: skip
+        memory["reward"], memory["mu"] = reward, grid[chosen]
+
+    def alpha(self, theta: Tensor, replies: Replies, memory: Tensors) -> Tensor:
+        """Weights [K] from the map."""
+        moving = replies.layout.trainable
+        start, local = theta[:moving], replies.theta[:, :moving]
+        delta = self.som_input == "delta"
+        toward = (local.mean(0) - start if delta else start).double()  # [T]
+        hashes = som.projection(moving, replies.seed, theta.device)
+        clients = ((model - start if delta else model).double() for model in local)  # one at a time, or [K, T] again
+        rows = [(som.sketch(x, *hashes), som.likeness(x, toward)) for x in clients]
+        x, likeness = (torch.stack(column).cpu() for column in zip(*rows))  # [K, D], [K]
+        turn = som.order(replies.rows.cpu(), replies.roster, seed=replies.seed, round=replies.round)
+        neurons = memory["som"].cpu() if "som" in memory else som.start(x, replies.seed)
+        memory["som"] = neurons = som.train(neurons, x[turn], likeness[turn], replies.round)
+        weight = (som.nearness(neurons, x) * likeness).to(theta.device)
+        weight = weight * replies.n if self.alpha_by_size else weight
+        return som.shares(weight, temperature=self.alpha_temperature, floor=self.alpha_floor)
+
+
+def label_entropy(counts: Tensor) -> Tensor:
+    """Entropy of class counts [C] as a share of its largest value log C, a float64 scalar; 0 for a lone class."""
+    p = counts.double() / counts.sum()
+    return -torch.xlogy(p, p).sum() / math.log(max(len(counts), 2))  # Eq. 6
+
+
+def released_entropy(counts: Tensor) -> Tensor:
+    """What the script takes for it: every class's share times the log of the commonest one's, summed."""
+    return (counts.max().double() / counts.sum()).log()
+
+
+@torch.no_grad()
+def accuracy(net: nn.Module, shard: "Shard") -> Tensor:
+    """Share of a shard's images that net gets right, in eval mode, a float64 scalar."""
+    net.eval()
+    return sum((net(batch.x).argmax(1) == batch.y).sum() for batch in shard.in_order()).double() / len(shard)
+
+
+def mean_accuracy(replies: Replies) -> Tensor:
+    """Accuracy of the model that the round began with, over the clients' validation parts, a scalar."""
+    return (replies.base * replies["validation_accuracy"]).sum().cpu()
+
+
+def observed(replies: Replies, memory: Tensors, loss: Tensor) -> Tensor:
+    """What is known of every client [N, 4], with this round's loss [K]. Eqs. 5-7."""
+    images = kept("images", replies.n, replies, memory)
+    entropy = kept("label_entropy", replies["label_entropy"], replies, memory)
+    right = kept("training_accuracy", replies["training_accuracy"], replies, memory)
+    return torch.stack([entropy, images / images.sum(), right, kept("training_loss", loss, replies, memory)], 1).cpu()
+
+
+def kept(name: str, values: Tensor, replies: Replies, memory: Tensors) -> Tensor:
+    """values [K] over the roster [N]: an absent client has its last one, 0 before its first visit."""
+    column = by_row(memory, name, replies, 0.0)
+    column[replies.rows] = values.double()
+    memory[name] = column
+    return column
+
+
+def damped(theta: Tensor, replies: Replies, memory: Tensors, *, warmup: int, gamma: float) -> tuple[Tensor, Tensor]:
+    """rule=released: the mean of the local models, each drawn back to the global one by its mu_h."""
+    mu = released_mu(replies, memory, warmup=warmup, gamma=gamma).to(theta.device)
+    memory["mean_mu"] = mu.mean()
+    share, moving = (1 - mu) / len(mu), replies.layout.trainable  # [K]
+    mean = average(replies.theta, torch.full_like(mu, 1 / len(mu)))
+    mean[:moving] = average(replies.theta[:, :moving], share) + (1 - share.sum()).to(theta.dtype) * theta[:moving]
+    return mean, share / share.sum()
+
+
+def released_mu(replies: Replies, memory: Tensors, *, warmup: int, gamma: float) -> Tensor:
+    """What the script's nets say to each client, float64 [K]; they learn of the round before, and remember this one."""
+    nets = Released(replies.roster, gamma)
+    if "released_weights" not in memory:
+        qmix.Learner.start(nets.layers, derive("released", replies.seed)).keep(memory, "released")
+        memory["released_state"] = torch.zeros(replies.roster, 4)
+    learner, reward = qmix.Learner.recall(memory, "released"), mean_accuracy(replies)
+    before = memory["released_state"].cpu()  # [N, 4]
+    if replies.round - 1 > warmup:
+        learner, memory["released_loss"] = learner.descend(lambda weights: nets.loss(weights, before, reward.float()))
+        learner.keep(memory, "released")
+    state = observed(replies, memory, replies["training_loss"]).float()
+    latest = state[replies.rows.cpu(), 2:]  # [K, 2] accuracy and loss
+    past = torch.cat([before[:1, 2:], latest[:-1]])  # [K, 2] what stood in the first row when each client came
+    first = torch.cat([state[:1, :2].expand(len(past), 2), past], 1)  # [K, 4]
+    state[0, 2:], state[1:, 2:] = latest[-1], 0.0  # every client writes into the first row
+    memory["released_state"], memory["reward"] = state, reward
+    return nets.mu(learner.weights, first)
+
+
+@dataclass(frozen=True)
+class Released:
+    """The script's nets over N clients: one per client, a critic and what it calls a mixer."""
+
+    agents: int
+    gamma: float
+
+    @property
+    def layers(self) -> qmix.Layers:
+        state = 4 * self.agents
+        return {
+            "agent_in": (self.agents, 64, state),
+            "agent_middle": (self.agents, 64, 64),
+            "agent_out": (self.agents, 1, 64),
+            "critic_in": (128, state),
+            "critic_middle": (128, 128),
+            "critic_out": (1, 128),
+            "mixer_in": (128, 1),
+            "mixer_out": (1, 128),
+        }
+
+    def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
+        """What every net says to x [M, 4 N]: [M, N] in (0, 1)."""
+        layers = qmix.unpacked(weights, self.layers)
+        x = x[:, None].expand(-1, self.agents, -1)  # [M, N, 4 N]
+        for name in ("agent_in", "agent_middle", "agent_out"):
+            weight, bias = layers[name]
+            x = torch.einsum("noi,mni->mno", weight, x) + bias
+            x = x.relu() if name != "agent_out" else x.sigmoid()
+        return x[:, :, 0]
+
+    def mu(self, weights: Tensor, first: Tensor) -> Tensor:
+        """float64 [K] in (0.5, 0.731) for the first client's row [K, 4] as it stood before each client."""
+        return self.outputs(weights, first.repeat(1, self.agents)).double().mean(1).sigmoid()
+
+    def loss(self, weights: Tensor, state: Tensor, reward: Tensor) -> Tensor:
+        """Squared distance of each net to a target that learns as well, and sees neither the next state nor mu."""
+        layers, x = qmix.unpacked(weights, self.layers), state.reshape(1, -1)
+        critic = qmix.perceptron(layers, x, "critic_in", "critic_middle", "critic_out")
+        target = reward + self.gamma * qmix.perceptron(layers, critic, "mixer_in", "mixer_out").sigmoid()  # [1, 1]
+        return (target - self.outputs(weights, x)).square().mean()
+
+
+register(
+    "fedmrl", FairProx(), AgentsAndMap(), label="FedMRL",
+    about="agents choose each client's pull, a penalty evens out losses, a self-organizing map weighs models",
+)  # fmt: skip

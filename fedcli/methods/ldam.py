@@ -1,0 +1,95 @@
+"""LDAM-DRW: margins that are wider for rare classes, and late in training weights that favour them.
+
+Source: Cao, Wei, Gaidon, Arechiga and Ma, "Learning imbalanced datasets with label-distribution-aware margin loss",
+NeurIPS 2019, arXiv 1906.07413, section 3 and Algorithm 1; as a local loss in Fed-MAS (arXiv 2307.14959).
+With n_k the client's images of class k:
+
+    logits   z_k = s cos(feature, w_k)                                   cosine classifier without bias, s = 30
+    margin   z_y - s m_y,  m_k = 0.5 n_k^(-1/4) / max_j n_j^(-1/4)       of the true class
+    weights  1 while t < 0.8 T, then (1 - beta) / (1 - beta^n_k)         rescaled to sum to the classes present
+
+The loss is the weighted cross-entropy divided by the sum of the batch's weights. A class the client has no image of
+has margin and weight 0. How we differ:
+- the network scores s cos, not the bare cosine, so that its probabilities at test have the scale it was trained with;
+  the ranking of classes is the same.
+- the code switches in epochs and divides by int(0.8 T), which is 0 for one round; here t counts rounds from 1.
+- a weight vector of the classifier starts with length 1 in a random direction.
+- counts are the client's own. The classifier is another one than that of the other methods of a table, so a rule
+  that works on a linear head refuses this method.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .fedavg import Mean
+from .method import Local, Visit, register
+
+if TYPE_CHECKING:
+    from ..data.load import Batch
+
+
+class CosineHead(nn.Linear):
+    """scale times the cosine between a feature and each class's weight vector."""
+
+    def __init__(self, width: int, classes: int, scale: float):
+        super().__init__(width, classes, bias=False)
+        self.scale = scale
+
+    def reset_parameters(self) -> None:
+        with torch.no_grad():
+            self.weight.copy_(F.normalize(torch.randn_like(self.weight)))
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.scale * F.linear(F.normalize(z), F.normalize(self.weight))  # [B, C]; a zero feature scores 0
+
+
+@dataclass(frozen=True)
+class Margins(Local):
+    """Cross-entropy with a margin on the true class, re-weighted by class in the last rounds."""
+
+    max_margin: Annotated[float, "margin of the client's rarest class, as a difference of cosines, >= 0"] = 0.5
+    scale: Annotated[float, "of the cosines (s), > 0"] = 30.0
+    beta: Annotated[float, "of the effective numbers behind the weights, in [0, 1); 0 weighs classes alike"] = 0.9999
+    start: Annotated[float, "share of the rounds after which classes are weighted, in [0, 1]"] = 0.8
+
+    own_prior = True
+    head = "cosine"
+
+    def extend(self, net: nn.Module) -> None:
+        net.head = CosineHead(net.head.in_features, net.head.out_features, self.scale)
+
+    def begin(self, net: nn.Module, visit: Visit) -> None:
+        counts = visit.shard.class_counts
+        late = visit.round >= self.start * visit.rounds - 1e-9  # 0.7 * 10 is above 7 in float64
+        visit.scratch["margin"] = margins(counts, self.max_margin)  # [C]
+        visit.scratch["weight"] = effective_weights(counts, self.beta if late else 0.0)  # [C]
+
+    def loss(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
+        logits = net(batch.x)  # [B, C]
+        true = F.one_hot(batch.y, logits.shape[1])
+        held_back = logits - self.scale * visit.scratch["margin"] * true
+        return F.cross_entropy(held_back, batch.y, weight=visit.scratch["weight"])  # torch divides by their sum
+
+
+def margins(counts: Tensor, largest: float) -> Tensor:
+    """float32 [C] from class counts [C]: `largest` for the rarest class, 0 for an absent one."""
+    n = counts.double()
+    raw = n.pow(-0.25).masked_fill(n == 0, 0.0)
+    return (largest * raw / raw.max()).float()
+
+
+def effective_weights(counts: Tensor, beta: float) -> Tensor:
+    """float32 [C] from class counts [C]: their sum is the number of classes present, an absent one has 0."""
+    n = counts.double()
+    raw = ((1 - beta) / (1 - beta ** n.clamp_min(1))).masked_fill(n == 0, 0.0)
+    return (raw / raw.sum() * (n > 0).sum()).float()
+
+
+register(
+    "ldam", Margins(), Mean(), label="LDAM-DRW", about="wider margins for rare classes, and late weights that favour them",
+    aliases=("ldam-drw", "ldam-fl"),
+)  # fmt: skip

@@ -1,0 +1,36 @@
+"""Logit adjustment: each client trains with logits shifted by the logarithm of its own class shares.
+
+Source: Menon, Jayasumana, Rawat, Jain, Veit and Kumar, "Long-tail learning via logit adjustment", ICLR 2021,
+arXiv 2007.07314, Eq. 10. Cross-entropy of logits + tau log(n_k / n).
+- the shares are the client's own, as in FedISM+ (arXiv 2503.09587); the paper has those of one whole training set.
+- a class the client has no image of is taken out of the softmax: its logarithm is -inf. `bsm` keeps it at a floor, and
+  is the same as this with tau = 1 where no class is absent.
+- `--prior logit-adjust` gives the same loss, with tau = 1, to any other method.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from torch import nn
+
+from .fedavg import Mean
+from .method import Local, Visit, register
+from .priors import offset
+
+
+@dataclass(frozen=True)
+class Adjusted(Local):
+    """Cross-entropy after tau times the logarithm of each class's share is added to its logit."""
+
+    tau: Annotated[float, "temperature of the prior, >= 0; 0 only takes absent classes out"] = 1.0
+
+    own_prior = True
+
+    def begin(self, net: nn.Module, visit: Visit) -> None:
+        visit.offset = offset("logit-adjust", visit.shard.class_counts, tau=self.tau)  # [C]
+
+
+register(
+    "logit-adjust", Adjusted(), Mean(), label="Logit adjustment",
+    about="logits shifted by the logarithm of the client's own class shares", aliases=("logit-adjustment",),
+)  # fmt: skip

@@ -1,0 +1,163 @@
+"""A frozen network beside the model, from a file: its features are a reference that all clients share.
+
+What a file may hold; no code in it is ever run:
+- a MoCo-v2 checkpoint (Chen, Fan, Girshick and He, arXiv 2003.04297): the query encoder, a ResNet-50 or -18, without
+  its projection head. The key encoder, the queue and the optimizer are left out.
+- torchvision's ResNet-18 or -50 without its classifier, also from the .h5 of a run.
+- a CLIP checkpoint in the names of OpenAI and open_clip: the image tower with its projection, through open_clip.
+Nothing in CLIP's tensors says which activation it was trained with. OpenAI's own files, which also hold a tensor
+`input_resolution`, get the quick GELU they were trained with, all others the plain GELU.
+"""
+
+import re
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD
+from ..errors import FedcliError
+from .vision import resnet18, resnet50
+from .weights import HEADS, read
+
+CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+CLIP_HEADS = {1280: 80, 1408: 88, 1664: 104}  # width of one attention head by that of the tower; 64 in all others
+
+KINDS = "give a MoCo-v2 checkpoint, a torchvision ResNet-18 or -50, or a CLIP checkpoint"
+
+Tensors = dict[str, Tensor]
+
+
+class Absent(nn.Module):
+    """Stands where a teacher was: nobody asks it when a run is scored."""
+
+    def __init__(self, width: int):
+        super().__init__()
+        self.width = width
+
+
+class Teacher(nn.Module):
+    """Images as the model is fed them -> features [B, width].
+
+    One channel is shown as three, and normalisation is turned into the network's own.
+
+    Args:
+        body: the network.
+        width: of its features.
+        mean, std: what its three channels are normalised by.
+        side: of the square in pixels that images are resized to; 0 leaves them as they are.
+    """
+
+    def __init__(
+        self, body: nn.Module, width: int, *, mean: tuple = IMAGENET_MEAN, std: tuple = IMAGENET_STD, side: int = 0
+    ):
+        super().__init__()
+        self.body, self.width = body, width
+        self.mean, self.std, self.side = mean, std, side
+
+    def forward(self, x: Tensor) -> Tensor:
+        fed = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)
+        if fed == (self.mean, self.std) and not self.side:
+            return self.body(x)
+        mean, std = (_by_channel(v, x) for v in fed)
+        unit = x * std + mean  # [B, 1 or 3, H, W] in [0, 1]
+        if self.side and unit.shape[2:] != (self.side, self.side):
+            unit = F.interpolate(unit, (self.side, self.side), mode="bicubic", antialias=True).clamp(0, 1)
+        mean, std = (_by_channel(v, x) for v in (self.mean, self.std))
+        return self.body((unit - mean) / std)  # [B, 3, H, W]
+
+
+def load_teacher(path: str) -> nn.Module:
+    """A frozen network in eval mode with attribute `width`. Raises FedcliError when the file cannot be read or fits
+    none of the kinds above."""
+    if not Path(path).is_file():
+        raise FedcliError(f"no such teacher file: {path}", KINDS)
+    tensors = {name.removeprefix("module."): tensor for name, tensor in read(Path(path)).items()}
+    with torch.random.fork_rng(devices=[]):  # a new network draws weights, which the file then replaces
+        teacher = _clip(path, tensors) if _part(tensors, "visual.") else _resnet(path, tensors)
+    return teacher.requires_grad_(False).eval()
+
+
+def _resnet(path: str, tensors: Tensors) -> Teacher:
+    tensors = _part(tensors, "encoder_q.") or _part(tensors, "backbone.") or tensors
+    tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(HEADS)}
+    if not any(re.fullmatch(r"layer\d\.\d+\.conv\d\.weight", name) for name in tensors):
+        first = f" (its first tensor: {next(iter(tensors))})" if tensors else ""
+        raise FedcliError(f"{path} holds no network that can be a teacher{first}", KINDS)
+    deep = any(re.fullmatch(r"layer\d\.\d+\.conv3\.weight", name) for name in tensors)
+    body, width = resnet50(3) if deep else resnet18(3)
+    _fill(body, tensors, path, "a ResNet-50" if deep else "a ResNet-18")
+    return Teacher(body, width)
+
+
+def _clip(path: str, tensors: Tensors) -> Teacher:
+    try:
+        import open_clip
+    except ImportError:
+        raise FedcliError(
+            f"{path} is a CLIP checkpoint, which needs the package open_clip_torch", "pip install open_clip_torch"
+        ) from None
+    tower = _part(tensors, "visual.")
+    try:
+        shape, width = (_transformer if "proj" in tower else _attention_resnet)(tower)
+    except KeyError as missing:
+        raise FedcliError(
+            f"{path} is no image tower of CLIP: tensor visual.{missing.args[0]} is missing", KINDS
+        ) from None
+    text = open_clip.CLIPTextCfg(
+        context_length=1, vocab_size=1, width=64, heads=1, layers=1
+    )  # built only to be dropped
+    quick = "input_resolution" in tensors
+    body = open_clip.CLIP(width, open_clip.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual
+    _fill(body, tower, path, "an image tower of CLIP")
+    return Teacher(body, width, mean=CLIP_MEAN, std=CLIP_STD, side=shape["image_size"])
+
+
+def _transformer(tower: Tensors) -> tuple[dict, int]:
+    """open_clip's description of a vision transformer, and the width of its features, from the tensors' shapes."""
+    width, _, patch, _ = tower["conv1.weight"].shape
+    places = len(tower["positional_embedding"]) - 1
+    shape = {
+        "layers": len([name for name in tower if name.endswith(".attn.in_proj_weight")]),
+        "width": width,
+        "head_width": CLIP_HEADS.get(width, 64),
+        "mlp_ratio": (len(tower["transformer.resblocks.0.mlp.c_fc.weight"]) + 0.5) / width,  # times width, rounded down
+        "patch_size": patch,
+        "image_size": patch * round(places**0.5),
+    }
+    return shape, tower["proj"].shape[1]
+
+
+def _attention_resnet(tower: Tensors) -> tuple[dict, int]:
+    """The same of CLIP's ResNets, which end in attention over 1/32 of the image's side."""
+    blocks = {tuple(name.split(".")[:2]) for name in tower if name.startswith("layer")}
+    places = len(tower["attnpool.positional_embedding"]) - 1
+    shape = {
+        "layers": tuple(sum(layer == f"layer{i}" for layer, _ in blocks) for i in (1, 2, 3, 4)),
+        "width": len(tower["layer1.0.conv1.weight"]),
+        "image_size": 32 * round(places**0.5),
+    }
+    return shape, len(tower["attnpool.c_proj.weight"])
+
+
+def _fill(body: nn.Module, tensors: Tensors, path: str, kind: str) -> None:
+    """Put a file's tensors into a network. Raises FedcliError where one lacks, is too many or has another shape."""
+    known = body.state_dict()
+    for name, tensor in known.items():
+        if name not in tensors and not name.endswith("num_batches_tracked"):
+            raise FedcliError(f"{path} is not {kind}: tensor {name} is missing", KINDS)
+        if name in tensors and tensors[name].shape != tensor.shape:
+            shapes = f"has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}"
+            raise FedcliError(f"{path} is not {kind}: tensor {name} {shapes}", KINDS)
+    if unknown := [name for name in tensors if name not in known]:
+        raise FedcliError(f"{path} is not {kind}: it has a tensor {unknown[0]}", KINDS)
+    body.load_state_dict(tensors, strict=False)
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _by_channel(values: tuple[float, ...], x: Tensor) -> Tensor:
+    return torch.tensor(values, device=x.device).view(1, -1, 1, 1)

@@ -1,0 +1,103 @@
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from conftest import make_chain
+
+from fedcli.commands.inspect import inspect
+from fedcli.data import manifest
+from fedcli.data.partition import make_partition
+from fedcli.data.skew import describe, entropies, shared, told, total_variation
+
+AUTHORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedmrl_clients.json").read_text())["class_counts"]
+
+
+def clients(counts):
+    """Names, disjoint rows and labels of clients with these class counts [K, C]."""
+    counts = np.array(counts)
+    y = np.concatenate([np.repeat(np.arange(counts.shape[1]), row) for row in counts])
+    parts = np.split(np.arange(len(y)), counts.sum(1).cumsum()[:-1])
+    return [f"site-{k}" for k in range(len(counts))], parts, y, counts.shape[1]
+
+
+def test_the_fedmrl_authors_four_clients_are_almost_alike():
+    found = describe(*clients(AUTHORS))
+    assert round(found["total_variation"]["max"], 3) == 0.008  # their "non-IID" clients
+    assert found["images"] == {"min": 2803, "max": 2849, "ratio": 1.016411}
+    assert found["classes_per_client"] == 7
+
+
+def test_distances_are_half_the_summed_differences():
+    mix = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
+    assert total_variation(mix).tolist() == [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
+    found = describe(*clients([[4, 4, 0], [1, 1, 2], [0, 0, 4]]))
+    assert found["total_variation"] == {"max": 1.0, "mean": 0.666667, "between": ["site-0", "site-2"]}
+    assert found["total_variation_to_pooled"] == {"site-0": 0.375, "site-1": 0.125, "site-2": 0.625}
+    assert found["classes_per_client"] == 2
+
+
+def test_clients_of_one_mix_are_zero_apart_whatever_their_size():
+    found = describe(*clients([[1, 2], [3, 6], [7, 14]]))
+    assert found["total_variation"]["max"] == found["total_variation"]["mean"] == 0
+    assert set(found["total_variation_to_pooled"].values()) == {0}
+    assert found["images"] == {"min": 3, "max": 21, "ratio": 7}
+
+
+def test_clients_without_a_common_class_are_one_apart():
+    found = describe(*clients([[5, 0, 0], [0, 3, 0], [0, 0, 9]]))
+    assert found["total_variation"]["max"] == found["total_variation"]["mean"] == 1
+    assert set(found["entropy_nats"].values()) == {0}
+
+
+def test_entropy_is_the_log_of_the_classes_where_they_are_even():
+    assert entropies(np.array([[0.25] * 4, [0.5, 0.5, 0, 0]])) == pytest.approx(np.log([4, 2]))
+
+
+def test_images_and_lesions_in_several_clients_are_counted_once_each():
+    y, lesion = np.zeros(6, int), np.array([0, 0, 1, 2, 2, 3])
+    parts = [np.array([0, 2]), np.array([1, 2, 3]), np.array([2, 4, 5])]
+    found = describe(["a", "b", "c"], parts, y, 1, lesion)
+    assert found["images_in_several"] == {"count": 1, "share": 0.166667}  # image 2
+    assert found["units_in_several"] == shared(parts, lesion) == 3  # lesions 0, 1, 2
+    assert describe(["a", "b", "c"], parts, y, 1)["units_in_several"] is None
+
+
+def test_one_client_alone_is_apart_from_nobody():
+    found = describe(["all"], [np.arange(4)], np.array([0, 1, 1, 1]), 2)
+    assert found["total_variation"] == {"max": None, "mean": None, "between": None}
+    assert not any("apart (total" in line for line in told(found))
+
+
+def partition(tmp_path, **options):
+    """A partition of 80 images of three classes, two to a patient, and its body."""
+    dataset = manifest.parent(make_chain(tmp_path), "dataset")
+    path = make_partition(dataset, work=tmp_path, made_by=["partition"], **options)
+    return path, manifest.verify(path, "partition").body
+
+
+def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_path, capsys):
+    path, body = partition(tmp_path, scheme="dirichlet", clients=4, alpha=5.0, val=0.2)
+    with h5py.File(path.parent / "rows.h5") as file:
+        whole = [np.concatenate([file[f"{part}/{k}"][()] for part in ("train", "val")]) for k in range(4)]
+    image = np.arange(120)
+    expected = describe([f"client-{k:02d}" for k in range(4)], whole, image % 3, 3, image // 2)
+    assert body["skew"] == expected
+    assert body["skew"]["units_in_several"] == body["unit_overlap"] > 0
+    apart = expected["total_variation"]["max"]
+    assert f" images, label distributions up to {apart:.2f} apart (total variation)\n" in capsys.readouterr().err
+
+
+def test_inspect_says_it_in_words_and_skips_a_manifest_without_it(tmp_path, capsys):
+    path, body = partition(tmp_path, scheme="shards", clients=4, shards=1)
+    inspect(str(path), json=False)
+    out = capsys.readouterr().out
+    apart = body["skew"]["total_variation"]
+    assert f"{apart['max']:.3f} at most ({' and '.join(apart['between'])})" in out
+    assert "images in more than one client: 0 (0.0 %)" in out
+
+    without = tmp_path / "partitions" / "made"
+    assert "skew" not in manifest.read(without).body
+    inspect(str(without), json=False)
+    assert "skew" not in capsys.readouterr().out

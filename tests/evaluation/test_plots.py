@@ -1,0 +1,203 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROSTER, make_chain
+
+from fedcli.commands.plot import plot as command
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, HashError, UsageError
+from fedcli.evaluation import plots
+from fedcli.evaluation.curves import read
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def a_line(t, **more):
+    """A round of four clients, weights falling and losses rising along the roster."""
+    losses = [1 / t + k for k in range(4)]
+    return {"round": t, "loss": losses, "weights": [0.4, 0.3, 0.2, 0.1], "reports": {}} | more
+
+
+def a_run(folder, lines, *, label="FedMRL", roster=ROSTER, finished=True):
+    """The folder of a run with this record."""
+    folder.mkdir(parents=True)
+    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if not finished:
+        settings = {"options": {"method": "fedmrl", "rounds": 9}, "data_path": "../../partitions/made/partition.json"}
+        (folder / "settings.json").write_text(json.dumps(settings))
+        return folder
+    body = {"label": label, "dataset": "skin", "rounds": len(lines), "roster": roster}
+    manifest.seal(folder, manifest.Manifest("run", ["train"], {}, {}, {}, body))
+    return folder
+
+
+def drawn(*records, names=None):
+    """The panels of a picture by title, and the names in its legend."""
+    figure = plots._figure(list(records), names or plots.chosen(list(records), []))
+    panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
+    return panels, [text.get_text() for legend in figure.legends for text in legend.get_texts()], figure
+
+
+def test_a_record_is_read_as_named_curves_in_the_order_they_are_shown(tmp_path):
+    more = {
+        "reports": {"mu": [1.0, 2.0, 3.0, 4.0], "rescue_factor": [0.0] * 4, "loss": [9.0] * 4},
+        "server": {"epsilon": 0.5, "mu": 0.1},
+        "test": {"clean": {"balanced_accuracy": 0.25}},
+    }
+    record = read(a_run(tmp_path / "run", [a_line(1, **more), a_line(2, **more)]))
+    assert list(record.series) == [
+        "loss", "clean balanced_accuracy", "weights", "mu", "rescue_factor", "reported loss", "epsilon", "server mu",
+    ]  # fmt: skip
+    assert list(record.series["mu"].curves) == ROSTER and not record.series["mu"].scalar
+    assert record.series["mu"].curves["south"].tolist() == [[1, 2], [2, 2]]
+    assert record.series["server mu"].curves[""].tolist() == [[1, 0.1], [2, 0.1]]
+    assert record.series["clean balanced_accuracy"].curves[""].tolist() == [[1, 25], [2, 25]]  # percent
+    assert record.series["rescue_factor"].title == "Rescue factor"
+    assert (record.clients, record.played, record.rounds, record.dataset) == (4, 2, 2, "skin")
+
+
+def test_rounds_without_a_score_or_a_client_have_no_point_and_null_is_a_gap(tmp_path):
+    lines = [
+        a_line(1, clients=["north", "west"], loss=[1.0, 2.0], weights=[0.5, 0.5]),
+        a_line(2, clients=["north", "south"], loss=[None, 3.0], weights=[0.5, 0.5], test={"clean": {"auc": 0.5}}),
+        a_line(3, clients=["north", "west"], loss=[4.0, 5.0], weights=[0.5, 0.5]),
+    ]
+    series = read(a_run(tmp_path / "run", lines)).series
+    curves = series["loss"].curves
+    assert curves["west"].tolist() == [[1, 2], [3, 5]]
+    assert curves["south"].tolist() == [[2, 3]]
+    assert np.array_equal(curves["north"], [[1, 1], [2, np.nan], [3, 4]], equal_nan=True)
+    assert series["clean auc"].curves[""].tolist() == [[2, 0.5]]
+
+
+def test_an_unfinished_run_is_read_with_its_datas_roster_up_to_the_last_whole_line(tmp_path):
+    make_chain(tmp_path)
+    folder = a_run(tmp_path / "runs" / "mine", [a_line(1), a_line(2)], finished=False)
+    with (folder / "rounds.jsonl").open("a") as file:
+        file.write('{"round": 3, "lo')
+    record = read(folder)
+    assert list(record.series["loss"].curves) == ROSTER
+    assert (record.played, record.rounds, record.label) == (2, 9, "fedmrl")
+    (tmp_path / "partitions" / "made" / "partition.json").unlink()
+    assert list(read(folder).series["loss"].curves) == ["client 0", "client 1", "client 2", "client 3"]
+
+
+def test_what_is_no_record_is_told(tmp_path):
+    with pytest.raises(FedcliError, match="no such run"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(FedcliError, match="holds no record of rounds"):
+        read(tmp_path)
+    with pytest.raises(FedcliError, match="has no round yet"):
+        read(a_run(tmp_path / "new", [], finished=False))
+    for k, line in enumerate([{"round": 1}, a_line(1, weights=[1.0]), {"round": "x"}, [], a_line(1, reports=3)]):
+        with pytest.raises(FedcliError, match="is damaged"):
+            read(a_run(tmp_path / f"bad{k}", [line]))
+    changed = a_run(tmp_path / "changed", [a_line(1)])
+    (changed / "rounds.jsonl").write_text(json.dumps(a_line(2)) + "\n")
+    with pytest.raises(HashError, match="rounds.jsonl"):
+        read(changed / "run.json")
+
+
+def test_one_run_has_a_line_per_client_and_names_them(tmp_path):
+    record = read(a_run(tmp_path / "run", [a_line(t, server={"epsilon": 1 / t}) for t in (1, 2, 3)]))
+    panels, legend, figure = drawn(record)
+    assert list(panels) == ["Training loss", "Weight in the aggregation", "Epsilon"]
+    assert legend == ROSTER
+    assert figure.get_suptitle() == "FedMRL on skin: 4 clients, 3 rounds"
+    losses = [line.get_ydata().tolist() for line in panels["Training loss"].lines]
+    assert losses == [[1 / t + k for t in (1, 2, 3)] for k in range(4)]
+    assert len(panels["Epsilon"].lines) == 1
+    looks = {(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines}
+    assert len(looks) == 4 and panels["Epsilon"].lines[0].get_color() not in {colour for colour, _ in looks}
+
+
+def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their_mean(tmp_path):
+    def many(count):
+        line = {"round": 1, "loss": [float(k) for k in range(count)], "weights": [1 / count] * count}
+        return read(a_run(tmp_path / str(count), [line], roster=[f"site {k}" for k in range(count)]))
+
+    panels, legend, _ = drawn(many(12), names=["loss"])
+    assert len({(line.get_color(), line.get_linestyle()) for line in panels["Training loss"].lines}) == 12
+    assert len(legend) == 12
+    panels, legend, _ = drawn(many(13), names=["loss"])
+    assert legend == ["one client", "mean over clients"]
+    assert panels["Training loss"].lines[-1].get_ydata().tolist() == [6.0]
+
+
+def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tmp_path):
+    one = a_run(tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})])
+    other = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
+    panels, legend, figure = drawn(read(one), read(other))
+    assert legend == ["FedMRL", "FedAvg", "lowest to highest client"]
+    assert figure.get_suptitle() == "2 runs on skin"
+    mean = [line.get_ydata().tolist() for line in panels["Training loss"].lines]
+    assert mean == [[2.5, 2.0], pytest.approx([2.5, 2.0, 1 / 3 + 1.5])]
+    band = panels["Training loss"].collections[0].get_paths()[0].vertices
+    assert (band[:, 1].min(), band[:, 1].max()) == (0.5, 4.0)
+    assert len(panels["Epsilon"].lines) == 1  # the other has none
+
+
+def test_runs_of_one_method_are_named_by_their_folders(tmp_path):
+    records = [read(a_run(tmp_path / name, [a_line(1)])) for name in ("fedmrl-a", "fedmrl-b")]
+    assert drawn(*records)[1][:2] == ["fedmrl-a", "fedmrl-b"]
+    assert drawn(records[0], replace(records[0]))[1][:2] == ["FedMRL [1]", "FedMRL [2]"]
+
+
+def test_a_gap_is_not_bridged_and_a_point_between_gaps_is_a_dot(tmp_path):
+    lines = [a_line(t, server={"reward": None if t in (50, 52) else 1.0}) for t in range(1, 100)]
+    panels, _, _ = drawn(read(a_run(tmp_path / "run", lines)), names=["reward"])
+    (line,) = panels["Reward"].lines
+    assert np.flatnonzero(np.isnan(line.get_ydata())).tolist() == [49, 51]
+    assert line.get_markevery() == [50]
+
+
+def test_a_series_of_nulls_says_so(tmp_path):
+    panels, legend, _ = drawn(read(a_run(tmp_path / "run", [a_line(1, loss=[None] * 4)])), names=["loss"])
+    assert [text.get_text() for text in panels["Training loss"].texts] == ["no finite value"]
+    assert legend == []
+
+
+def test_an_unknown_series_names_the_nearest_and_all(tmp_path):
+    record = read(a_run(tmp_path / "run", [a_line(1, server={"epsilon": 1.0})]))
+    with pytest.raises(UsageError, match="no run has a series 'epsilom'") as caught:
+        plots.chosen([record], ["loss", "epsilom"])
+    assert caught.value.hint == "did you mean 'epsilon'? known: loss, weights, epsilon"
+    assert plots.chosen([record], ["weights", "loss", "weights"]) == ["weights", "loss"]
+
+
+def test_the_command_writes_under_work_and_leaves_the_run_as_it_is(tmp_path, capsys):
+    roster = ["$x_1$", "_hidden", "Zürich\n", "a" * 80]
+    folder = a_run(tmp_path / "runs" / "mine", [a_line(1), a_line(2)], roster=roster)
+    before = sorted(folder.iterdir())
+    command(None, None, work=tmp_path, out=None, json=False)
+    path = Path(capsys.readouterr().out.strip())
+    assert path == tmp_path / "plots" / "mine.png"
+    assert path.read_bytes().startswith(PNG) and sorted(folder.iterdir()) == before
+    assert manifest.verify(folder).kind == "run"
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_the_same_curves_give_the_same_bytes(tmp_path, suffix):
+    folder = a_run(tmp_path / "run", [a_line(1), a_line(2)])
+    pictures = [tmp_path / f"{k}{suffix}" for k in range(2)]
+    for picture in pictures:
+        command([str(folder)], ["loss"], work=tmp_path, out=picture, json=True)
+    first, second = (picture.read_bytes() for picture in pictures)
+    assert first == second and len(first) > 5000
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"0{suffix}", f"1{suffix}", "run"]
+
+
+@pytest.mark.parametrize(("name", "sentence"), [("a.pdf", "no picture"), ("runs/mine/a.png", "files are sealed")])
+def test_a_picture_of_another_kind_or_inside_a_run_is_refused(tmp_path, name, sentence):
+    folder = a_run(tmp_path / "runs" / "mine", [a_line(1)], finished=False)
+    with pytest.raises(UsageError, match=sentence):
+        command([str(folder)], None, work=tmp_path, out=tmp_path / name, json=False)
+
+
+def test_without_a_run_the_hint_says_how_to_get_one(tmp_path):
+    with pytest.raises(FedcliError, match="no run under") as caught:
+        command(None, None, work=tmp_path, out=None, json=False)
+    assert "fedcli train" in caught.value.hint

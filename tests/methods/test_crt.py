@@ -1,0 +1,121 @@
+import pytest
+import torch
+from conftest import ROSTER, play, replies, toy_net, toy_shard
+from torch import nn
+
+from fedcli.errors import UsageError
+from fedcli.federation.client import Training
+from fedcli.federation.layout import Layout
+from fedcli.federation.state import RunState
+from fedcli.federation.train import Plan
+from fedcli.methods import bsm, crt, ldam, resolve  # noqa: F401 - importing registers
+from fedcli.models.network import frozen_parts
+
+MODELS = [[1.0, 0.0], [0.0, 1.0], [3.0, 3.0]]
+
+
+def begin(**server):
+    """The state a run of crt begins with."""
+    net = toy_net(extend=resolve("crt").local.extend)
+    return RunState(0, Layout(net).read(), server=server)
+
+
+def test_the_backbone_is_frozen_and_the_classifier_fresh():
+    plain, net = toy_net(), toy_net(extend=resolve("crt").local.extend)
+    assert list(frozen_parts(net)) == ["backbone"]
+    assert Layout(net).shapes == {"head.weight": (3, 16), "head.bias": (3,)}  # nothing else travels
+    assert all(torch.equal(a, b) for a, b in zip(plain.backbone.parameters(), net.backbone.parameters(), strict=True))
+    assert not torch.equal(net.head.weight, plain.head.weight)
+    assert torch.equal(net.head.weight, toy_net(extend=resolve("crt").local.extend).head.weight)
+
+
+def test_a_cosine_classifier_gives_way_to_a_linear_one():
+    net = toy_net(extend=resolve("ldam").local.extend)
+    resolve("crt").local.extend(net)
+    assert type(net.head) is nn.Linear and net.head.bias is not None
+
+
+def test_models_are_averaged_with_the_weights_that_ended_the_run_before():
+    rule, memory = resolve("crt").aggregator, {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
+    theta, weights = rule.aggregate(torch.zeros(2), replies(MODELS, n=[9.0, 1.0, 1.0]), memory)
+    assert weights.tolist() == pytest.approx([0.5, 0.2, 0.3]) and theta.tolist() == pytest.approx([1.4, 1.1])
+
+
+def test_over_those_present_the_weights_sum_to_one():
+    memory = {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}
+    some = replies(MODELS[:2], rows=[0, 2], roster=3)
+    _, weights = resolve("crt").aggregator.aggregate(torch.zeros(2), some, memory)
+    assert weights.tolist() == pytest.approx([0.625, 0.375])
+
+
+@pytest.mark.parametrize(
+    ("settings", "memory"),
+    [
+        ({}, {}),
+        ({"weights": "samples"}, {"start_weights": torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)}),
+        ({}, {"start_weights": torch.zeros(3, dtype=torch.float64)}),
+    ],
+    ids=["nothing known", "asked for", "those here had none"],
+)
+def test_image_counts_are_the_weights(settings, memory):
+    _, weights = resolve("crt", settings).aggregator.aggregate(torch.zeros(2), replies(MODELS, n=[2, 1, 1]), memory)
+    assert weights.tolist() == [0.5, 0.25, 0.25]
+
+
+def test_the_weights_last_to_the_end_of_the_run():
+    start = torch.tensor([0.7, 0.1, 0.1, 0.1], dtype=torch.float64)
+    seen = []
+    state = play("crt", state=begin(start_weights=start), each=lambda played: seen.append(played.weights))
+    assert len(seen) == 3 and all(torch.allclose(weights, start) for weights in seen)
+    assert torch.equal(state.server["start_weights"], start)
+
+
+def test_the_host_s_weights_change_the_model():
+    last = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=torch.float64)
+    assert not torch.equal(play("crt", state=begin(start_weights=last)).theta, play("crt", state=begin()).theta)
+
+
+def test_a_rare_class_is_drawn_as_often_as_the_others():
+    shard = toy_shard("north", 300)
+    y = torch.zeros(300, dtype=torch.long)
+    y[:3], y[3:9] = 1, 2
+    shard = type(shard)(shard.images, shard.rows, y, shard.ids, shard.groups, 3, 1)
+    assert resolve("crt").local.sampling == "balanced"
+    drawn = torch.cat([b.y for b in shard.epoch(32, shuffle=1, augment=1, balanced=True)]).bincount()
+    assert drawn.sum() == 300 and drawn.min() > 70
+
+
+def test_it_balances_a_skewed_client_s_answers(monkeypatch):
+    """Nine of ten training images are of one class: shuffled draws favour it, balanced ones do not."""
+
+    def skewed(client):
+        shard = toy_shard(client, 200)
+        keep = torch.cat([(shard.y == 0).nonzero()[:, 0], (shard.y != 0).nonzero()[:, 0][:8]])
+        return type(shard)(shard.images, keep, shard.y[keep], shard.ids, shard.groups, 3, 1)
+
+    training = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, batch_size=8, epochs=5)
+    shards = {c: skewed(c) for c in ROSTER}
+    net = toy_net(extend=resolve("crt").local.extend)
+    layout, batch = Layout(net), next(toy_shard("test", 300).in_order())
+    answers = {}
+    for sampling in ("balanced", "shuffle"):
+        monkeypatch.setattr(crt.Retrained, "sampling", sampling)
+        layout.load(play("crt", shards=shards, training=training, dropout=0.0).theta)
+        answers[sampling] = (net.eval()(batch.x).argmax(1) == 0).float().mean()
+    assert answers["balanced"] < answers["shuffle"] - 0.1
+
+
+def test_its_usual_training_stands_for_what_the_user_leaves_open():
+    usual = resolve("crt").usual
+    assert (usual["rounds"], usual["optimizer"], usual["momentum"], usual["schedule"]) == (10, "sgd", 0.9, "cosine")
+
+
+def test_a_prior_on_balanced_draws_is_refused():
+    with pytest.raises(UsageError, match="crt corrects for class counts itself"):
+        Plan("crt", {}, Training(prior="bsm"), rounds=1).check()
+
+
+@pytest.mark.parametrize("spec", ["crt+fedavg", "bsm+crt", "crt+afl"])
+def test_it_is_neither_base_nor_add_on(spec):
+    with pytest.raises(UsageError, match="crt"):
+        resolve(spec)

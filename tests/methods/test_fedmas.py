@@ -1,0 +1,332 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import CLASSES, ROSTER, play, replies, toy_net, toy_shard, toy_shards
+from torch import nn
+
+import fedcli.methods.fedmas as fedmas  # importing registers
+from fedcli.errors import UsageError
+from fedcli.federation import state as states
+from fedcli.federation.client import Training
+from fedcli.federation.layout import Layout
+from fedcli.federation.train import Plan
+from fedcli.methods import resolve
+from fedcli.methods.method import Visit
+
+SGD = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "batch_size": 8}
+EQUAL = {c: toy_shard(c, 24) for c in ROSTER}  # every client weighs the same by image count
+
+
+def grown(spec="fed-mas", settings=None, **rest):
+    """The method and a network that it has extended."""
+    method = resolve(spec, settings)
+    net = toy_net(extend=method.local.extend, **rest)
+    return method, net, Layout(net)
+
+
+def visit(layout, shard, **rest):
+    return Visit("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {}, **rest)
+
+
+def model(state, spec, settings=None):
+    """Backbone and head of a played state, by tensor name."""
+    named = grown(spec, settings)[2].named(state.theta)
+    return {name: tensor for name, tensor in named.items() if name.startswith(("backbone.", "head."))}
+
+
+def factor(w, what, rule):
+    return float(fedmas.rescue_factor(torch.tensor(w).double(), torch.tensor(what).double(), rule))
+
+
+def test_the_rescue_factor_in_both_forms_from_known_divergences():
+    """w = (0.5, 1.5, 0), what = (1, 3, 0): 0.5 + 4.5; shares (1/4, 3/4) twice give 1/16 + 9/16."""
+    w, what = np.array([0.5, 1.5, 0.0]), np.array([1.0, 3.0, 0.0])
+    assert factor(w, what, "paper") == (w * what).sum() == 5.0
+    assert factor(w, what, "released") == (w / w.sum() * what / what.sum()).sum() == 0.625
+
+
+@pytest.mark.parametrize("present", [1, 2, 6, 8])
+def test_flat_divergences_make_the_paper_count_classes_and_the_code_their_inverse(present):
+    w, what = ([value] * present + [0.0] * (8 - present) for value in (0.7, 1.3))
+    assert factor(w, what, "paper") == pytest.approx(present * 0.7 * 1.3)
+    assert factor(w, what, "released") == pytest.approx(1 / present)
+
+
+FLAMBY = [  # training images of six hospitals in eight classes
+    [2279, 3363, 2245, 606, 923, 97, 87, 330],
+    [20, 2977, 2, 0, 96, 23, 45, 0],
+    [533, 1470, 174, 20, 379, 40, 64, 11],
+    [276, 649, 223, 86, 406, 20, 3, 144],
+    [166, 349, 0, 0, 140, 0, 0, 0],
+    [58, 276, 5, 0, 6, 4, 2, 0],
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("paper", [0.205, 0.154, 0.205, 0.205, 0.077, 0.154]),
+        ("released", [0.12, 0.16, 0.12, 0.12, 0.32, 0.16]),
+    ],
+)
+def test_flat_divergences_at_the_six_hospitals_of_flamby(rule, expected):
+    have = (torch.tensor(FLAMBY) > 0).double()  # [K, C]
+    rescue = torch.stack([fedmas.rescue_factor(row, row, rule) for row in have])
+    table = replies(torch.zeros(6, 1), n=[sum(row) for row in FLAMBY], rescue_factor=rescue)
+    weights = resolve("fed-mas", {"rule": rule}).aggregator.weights(table)
+    assert weights.numpy().round(3).tolist() == expected
+
+
+def test_the_code_gives_0_where_both_divergences_are_0():
+    assert factor([0.0, 0.0], [0.0, 0.0], "released") == factor([0.0, 0.0], [1.0, 2.0], "paper") == 0
+
+
+THETA = [[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]
+
+
+def test_the_whole_model_is_averaged_by_rescue_factor_and_not_by_images():
+    """Factors 1, 3, 4 and images 100, 10, 10; with by_count 100, 30, 40."""
+    table = replies(THETA, n=[100, 10, 10], rescue_factor=[1.0, 3.0, 4.0])
+    theta, weights = resolve("fed-mas").aggregator.aggregate(torch.zeros(2), table, {})
+    assert weights.tolist() == [0.125, 0.375, 0.5] and theta.tolist() == [0.125, 0.375]
+    _, weights = resolve("fed-mas", {"by_count": True}).aggregator.aggregate(torch.zeros(2), table, {})
+    torch.testing.assert_close(weights, torch.tensor([100, 30, 40]).double() / 170)
+
+
+@pytest.mark.parametrize("rescue", [[0.0, 0.0, 0.0], [1.0, math.nan, 1.0], [1.0, math.inf, 1.0]])
+def test_factors_that_say_nothing_leave_the_images_to_decide(rescue):
+    table = replies(THETA, n=[2, 1, 1], rescue_factor=rescue)
+    assert resolve("fed-mas").aggregator.weights(table).tolist() == [0.5, 0.25, 0.25]
+
+
+@pytest.mark.parametrize(("t", "delayed"), [(1, True), (29, True), (30, False), (100, False)])
+def test_a_delay_averages_by_image_count_first(t, delayed):
+    """0.29 of 100 rounds are 29, though 0.29 * 100 is below 29 in floating point."""
+    table = replies(THETA, t=t, rounds=100, n=[2, 1, 1], rescue_factor=[1.0, 1.0, 2.0])
+    weights = resolve("fed-mas", {"delay": 0.29}).aggregator.weights(table).tolist()
+    assert weights == ([0.5, 0.25, 0.25] if delayed else [0.25, 0.25, 0.5])
+
+
+def apart(net, shard, x):
+    """Equation 1 by hand, in float64: 2 - 2 cos of projected and taught features."""
+    with torch.no_grad():
+        y, taught = net.projector(net.features(x)).double(), net.teacher(x).double()
+    return (2 - 2 * (y * taught).sum(1) / (y.norm(dim=1) * taught.norm(dim=1))).numpy()  # [B]
+
+
+@pytest.mark.parametrize("rule", ["paper", "released"])
+def test_a_client_reports_the_factor_of_its_divergences_and_nothing_else(rule):
+    """Before training from the fixed view, during it from what the steps saw; class 1 is absent and adds 0."""
+    method, net, layout = grown(settings={"rule": rule})
+    turn = visit(layout, toy_shard("north", absent=1))
+    method.local.begin(net, turn)
+    method.aggregator.before(net, turn)
+    net.eval()
+    seen = np.zeros(CLASSES)
+    for _ in range(2):  # two epochs without a step: the mean of each, summed
+        for batch in turn.shard.in_order(7):
+            method.local.loss(net, batch, turn)
+            np.add.at(seen, batch.y.numpy(), apart(net, turn.shard, batch.x))
+    method.aggregator.after(net, turn)
+
+    whole, n = next(turn.shard.in_order()), turn.shard.class_counts.numpy()
+    values = apart(net, turn.shard, whole.x)
+    w = np.array([values[whole.y.numpy() == k].mean() if n[k] else 0 for k in range(CLASSES)])
+    what = seen / np.maximum(n, 1)
+    assert n[1] == 0 and np.allclose(what, 2 * w, atol=1e-5)
+    expected = (w * what).sum() if rule == "paper" else (w / w.sum() * what / what.sum()).sum()
+    assert set(turn.report) == {"rescue_factor"} and turn.report["rescue_factor"].ndim == 0
+    assert float(turn.report["rescue_factor"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
+    method, net, layout = grown(settings={"lambda_f": 0.5})
+    turn = visit(layout, toy_shard("north"))
+    batch = next(turn.shard.in_order())
+    method.local.begin(net.eval(), turn)
+    shares = turn.shard.class_counts / len(turn.shard)
+    supervised = F.cross_entropy(net(batch.x) + shares.log(), batch.y)
+    expected = supervised.item() + 0.5 * apart(net, turn.shard, batch.x).mean()
+    assert method.local.loss(net, batch, turn).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_released_loss_adds_a_classifier_on_the_projection():
+    method, net, layout = grown(settings={"rule": "released", "prior": "none"})
+    turn = visit(layout, toy_shard("north"))
+    batch = next(turn.shard.in_order())
+    method.local.begin(net.eval(), turn)
+    extra = F.cross_entropy(net.auxiliary(net.projector(net.features(batch.x))), batch.y)
+    expected = F.cross_entropy(net(batch.x), batch.y) + 3 * apart(net, turn.shard, batch.x).mean() + extra
+    assert method.local.loss(net, batch, turn).item() == pytest.approx(expected.item(), rel=1e-5)
+    assert not hasattr(grown()[1], "auxiliary")
+
+
+@pytest.mark.parametrize("prior", ["bsm", "none", "fedlc", "logit-adjust"])
+def test_without_distillation_the_model_is_that_of_the_prior_alone(prior):
+    """Bit for bit, under FedAvg's average; bsm makes it BSM-FL."""
+    settings = {"lambda_f": 0, "prior": prior}
+    bare = play("fedavg", training=Training(**SGD, prior=prior), shards=EQUAL)
+    names = Layout(toy_net()).named(bare.theta)
+    ours = model(play("kd", settings, shards=EQUAL), "kd", settings)
+    assert ours.keys() == names.keys()
+    assert all(torch.equal(ours[name], names[name]) for name in names)
+
+
+def test_equal_factors_without_distillation_are_bsm_fl_with_uniform_weights(monkeypatch):
+    def equal(self, net, turn):
+        turn.report["rescue_factor"] = torch.tensor(0.3)
+
+    monkeypatch.setattr(fedmas.Rescue, "after", equal)
+    seen = []
+    ours = play("fed-mas", {"lambda_f": 0}, shards=EQUAL, each=lambda played: seen.append(played.weights))
+    bare = model(play("kd", {"lambda_f": 0}, shards=EQUAL), "kd")
+    assert all(torch.allclose(weights, torch.full((4,), 0.25).double()) for weights in seen)
+    for name, tensor in model(ours, "fed-mas").items():
+        torch.testing.assert_close(tensor, bare[name], atol=1e-5, rtol=1e-4)
+
+
+def test_one_client_alone_is_kd():
+    alone = {"roster": ROSTER[:1], "shards": toy_shards()}
+    assert torch.equal(play("fed-mas", **alone).theta, play("kd", **alone).theta)
+
+
+@pytest.mark.parametrize("spec", ["fed-mas", "kd"])
+def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
+    def mean(theta, lambda_f):
+        method, net, layout = grown(spec)
+        layout.load(theta)
+        return np.mean([apart(net.eval(), s, next(s.in_order()).x).mean() for s in EQUAL.values()])
+
+    pulled, free = (mean(play(spec, {"lambda_f": f}, rounds=6, shards=EQUAL).theta, f) for f in (3.0, 0.0))
+    assert pulled < 0.5 * free
+
+
+class Watched(nn.Module):
+    """A teacher that counts how often it is asked, and in which mode."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body, self.width, self.asked = body, 16, []
+
+    def forward(self, x):
+        self.asked.append((len(x), self.training or self.body.training, x.requires_grad))
+        return self.body(x)
+
+
+def watch(monkeypatch):
+    """Give every network of a play() the same kind of teacher from outside; return all of them."""
+    teachers = []
+    extend = fedmas.Distilled.extend
+
+    def watched(self, net):
+        teachers.append(Watched(toy_net(9).backbone))
+        net.teacher = teachers[-1]
+        extend(self, net)
+
+    monkeypatch.setattr(fedmas.Distilled, "extend", watched)
+    return teachers
+
+
+@pytest.mark.parametrize("view", ["same", "clean"])
+def test_the_teacher_never_moves_is_always_still_and_is_never_sent(view, monkeypatch):
+    teachers = watch(monkeypatch)
+    flipped = {c: toy_shard(c, kind="flip") for c in ROSTER}
+    state = play("fed-mas", {"teacher_view": view}, shards=flipped)
+    fresh = Watched(toy_net(9).backbone).state_dict()
+    assert all(torch.equal(tensor, fresh[name]) for name, tensor in teachers[0].state_dict().items())
+    assert teachers[0].asked and not any(training for _, training, _ in teachers[0].asked)
+    layout = grown()[2]
+    assert len(state.theta) == layout.size and not any(name.startswith("teacher") for name in layout.shapes)
+
+
+@pytest.mark.parametrize(
+    ("kind", "view", "cached"),
+    [("none", "same", True), ("none", "clean", True), ("flip", "clean", True), ("flip", "same", False)],
+)
+@pytest.mark.parametrize("spec", ["fed-mas", "kd"])
+def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, cached, monkeypatch):
+    teachers = watch(monkeypatch)
+    shards = {c: toy_shard(c, 20, kind=kind) for c in ROSTER}
+    play(spec, {"teacher_view": view}, shards=shards, rounds=3)
+    images = sum(count for count, _, _ in teachers[0].asked)
+    once, every_step = 4 * 20, 3 * 4 * 20
+    assert images == (once if cached else every_step + (once if spec == "fed-mas" else 0))
+
+
+def test_a_cached_view_belongs_to_its_teacher():
+    shard = toy_shard("north")
+    one, two = toy_net(extend=resolve("kd").local.extend), toy_net(3, extend=resolve("kd").local.extend)
+    first = fedmas.fixed_view(one.eval(), shard)
+    assert fedmas.fixed_view(one, shard) is first
+    assert not torch.equal(fedmas.fixed_view(two.eval(), shard), first)
+
+
+def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
+    net = grown()[1]
+    start = toy_net().backbone.state_dict()
+    assert net.teacher.width == 16 and all(torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items())
+    assert not any(p.requires_grad for p in net.teacher.parameters())
+    assert all(p.requires_grad for p in net.backbone.parameters())
+
+
+def test_the_projector_ends_at_the_teachers_width():
+    method = resolve("kd", {"rule": "released"})
+    net = toy_net()
+    net.teacher = Watched(nn.Linear(1, 1))
+    net.teacher.width = 40
+    method.local.extend(net)
+    assert [tuple(p.shape) for p in net.projector.parameters() if p.ndim == 2] == [(16, 16), (40, 16)]
+    assert net.auxiliary.weight.shape == (CLASSES, 40)
+
+
+def test_the_teacher_computes_low_where_the_model_does():
+    net = grown()[1].eval()
+    x = next(toy_shard("north").in_order()).x
+    exact = fedmas.taught(net, x)
+    net.bf16 = True
+    low = fedmas.taught(net, x)
+    assert low.dtype == torch.float32 and not torch.equal(low, exact)
+    torch.testing.assert_close(low, exact, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize("rule", ["paper", "released"])
+def test_one_image_and_a_class_nobody_has_survive(rule):
+    shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1, absent=2)}
+    seen = []
+    state = play("fed-mas", {"rule": rule}, shards=shards, each=lambda played: seen.append(played.weights))
+    seen = torch.stack(seen)  # [rounds, K]
+    assert state.theta.isfinite().all() and (seen >= 0).all()
+    torch.testing.assert_close(seen.sum(1), torch.ones(3).double())
+
+
+def test_absent_clients_are_left_out_of_the_sum():
+    seen = []
+    state = play("fed-mas", rounds=4, participation=0.5, each=lambda played: seen.append(played.weights))
+    assert state.theta.isfinite().all() and [len(weights) for weights in seen] == [2] * 4
+    torch.testing.assert_close(torch.stack(seen).sum(1), torch.ones(4).double())
+
+
+@pytest.mark.parametrize("spec", ["fed-mas", "kd"])
+def test_it_resumes_to_the_same_bits_from_disk(spec, tmp_path):
+    training = Training(optimizer="adam", lr=0.01, epochs=2, batch_size=16, bn="local")
+    shards = {c: toy_shard(c, kind="flip") for c in ROSTER}
+    whole, half = (play(spec, until=t, training=training, shards=shards) for t in (3, 1))
+    states.save(tmp_path, half, ROSTER)
+    again = states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu")
+    assert torch.equal(play(spec, state=again, training=training, shards=shards).theta, whole.theta)
+
+
+def test_the_two_rules_and_the_two_names_differ():
+    thetas = [play(*chosen).theta for chosen in (("fed-mas",), ("kd",))]
+    assert not torch.equal(*thetas)
+    assert not torch.equal(
+        *(model(play("kd", {"rule": r}), "kd", {"rule": r})["head.weight"] for r in ("paper", "released"))
+    )
+
+
+def test_a_run_level_prior_is_refused():
+    with pytest.raises(UsageError, match="fed-mas corrects for class counts itself"):
+        Plan("fed-mas", {}, Training(prior="bsm"), rounds=2).check()

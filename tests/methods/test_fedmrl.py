@@ -1,0 +1,383 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, flat_layout, play, replies, toy_net, toy_shard
+
+from fedcli.federation import state as states
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.layout import Layout
+from fedcli.methods import fedmrl, qmix, resolve, som
+from fedcli.methods.method import Visit
+
+# images of each class that the authors' four clients have of ISIC 2018
+COUNTS = torch.tensor([
+    [896, 584, 568, 337, 248, 100, 75], [913, 575, 569, 343, 247, 101, 76],
+    [919, 585, 579, 338, 251, 101, 76], [910, 569, 558, 340, 248, 101, 77],
+])  # fmt: skip
+FULL_BATCH = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=10_000, epochs=2)
+SOON = {"warmup": 1}  # agents learn from the third round on, when there is something to learn from
+
+
+COLUMNS = {
+    "validation_accuracy": 0.5, "training_accuracy": 0.5, "training_loss": 1.0, "label_entropy": 0.9, "loss_before": 1.0
+}  # fmt: skip
+
+
+def table(theta, t=1, **rest):
+    """A round's table with the columns that FedMRL's clients send."""
+    columns = {name: rest.pop(name, [usual] * len(theta)) for name, usual in COLUMNS.items()}
+    return replies(theta, t=t, **rest, **{k: torch.tensor(v, dtype=torch.float64) for k, v in columns.items()})
+
+
+def server(**settings):
+    return resolve("fedmrl", settings).aggregator
+
+
+def normal(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_entropy_and_shares_of_the_authors_clients():
+    entropy = [float(fedmrl.label_entropy(counts)) * math.log(7) for counts in COUNTS]
+    assert entropy == pytest.approx([1.6987, 1.6975, 1.6959, 1.6992], abs=5e-5)
+    released = [float(fedmrl.released_entropy(counts)) for counts in COUNTS]
+    assert released == pytest.approx([-1.14, -1.13, -1.13, -1.13], abs=6e-3)
+    memory = {}
+    rule = server(parts="qmix")
+    rule.aggregate(torch.zeros(2), table(torch.zeros(4, 2), n=COUNTS.sum(1).tolist()), memory)
+    assert memory["qmix_states"][0, :, 1].tolist() == pytest.approx([0.2488, 0.2503, 0.2525, 0.2484], abs=5e-5)
+
+
+def test_entropy_of_one_class_is_zero_and_of_equal_classes_one():
+    assert fedmrl.label_entropy(torch.tensor([0, 9, 0])) == 0 == fedmrl.label_entropy(torch.tensor([4]))
+    assert fedmrl.label_entropy(torch.tensor([3, 3, 3, 3])) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "reward"), [(0.0, -0.613), (0.5, -0.362), (0.73, -0.197), (0.95, 0.0), (1.0, 0.051)]
+)
+def test_the_reward_is_equation_8(accuracy, reward):
+    memory = {}
+    server(parts="qmix").aggregate(torch.zeros(2), table(torch.zeros(3, 2), validation_accuracy=[accuracy] * 3), memory)
+    assert memory["reward"].item() == pytest.approx(reward, abs=6e-4)
+
+
+def test_the_reward_counts_clients_by_their_images():
+    memory = {}
+    table_ = table(torch.zeros(2, 2), validation_accuracy=[0.2, 0.6], n=[30.0, 10.0])
+    server(parts="qmix", zeta=0.3).aggregate(torch.zeros(2), table_, memory)
+    assert memory["reward"].item() == pytest.approx(0.0, abs=1e-12)  # 0.75 * 0.2 + 0.25 * 0.6 = 0.3
+
+
+def gradients(settings, mean_loss, offset=None):
+    """Of one batch: the plain loss, its gradient, and what the method leaves."""
+    net, shard = toy_net(dropout=0.0), toy_shard("north")
+    layout = Layout(net)
+    layout.zero_grad()
+    net.train()
+    batch = next(shard.in_order())
+    loss = F.cross_entropy(net(batch.x), batch.y)
+    loss.backward()
+    plain = layout.grad.clone()
+    layout.zero_grad()
+    shared = {"mean_loss": loss.detach().double() + mean_loss, "mu": torch.zeros(1).double()}
+    visit = Visit("north", 0, 2, 9, 0.1, layout.read(), shared, layout, shard, offset, {})
+    local = resolve("fedmrl", {"parts": "qmix+fair", **settings}).local
+    visit.scratch.update(pull=0.0, right=0, loss=0, images=0)
+    recorded = local.gradient(net, batch, visit)
+    supervised = F.cross_entropy(net(batch.x) + (0 if offset is None else offset), batch.y)
+    torch.testing.assert_close(recorded, supervised.detach())  # without the penalty, so that methods compare
+    return plain, layout.grad.clone()
+
+
+@pytest.mark.parametrize(
+    ("fair", "above", "factor"),
+    [("hinge", 0.3, 1 + 2 * 0.5 * 0.3), ("hinge", -0.3, 1.0), ("symmetric", 0.3, 1.3), ("symmetric", -0.3, 0.7)],
+)
+def test_the_fairness_term_multiplies_the_gradient(fair, above, factor):
+    """1 + 2 lambda (F_h - F), and 1 below the mean under the hinge."""
+    plain, found = gradients({"fair": fair, "lambda_fair": 0.5}, -above)
+    torch.testing.assert_close(found, factor * plain, atol=1e-6, rtol=1e-5)
+
+
+def test_the_symmetric_term_unlearns_far_below_the_mean():
+    plain, found = gradients({"fair": "symmetric", "lambda_fair": 1.0}, 2.0)
+    torch.testing.assert_close(found, -3 * plain, atol=1e-6, rtol=1e-5)
+
+
+def test_the_fairness_term_compares_plain_losses_under_a_prior():
+    """The batch's own loss as the mean: no penalty, although the adjusted loss is another."""
+    offset = torch.tensor([-2.0, 0.0, 1.0])
+    on, off = (gradients({"lambda_fair": strength}, 0.0, offset)[1] for strength in (5.0, 0.0))
+    torch.testing.assert_close(on, off)
+
+
+def visited(spec, settings, shared, val=None, t=2, net=None):
+    net = net or toy_net(dropout=0.0)
+    layout = Layout(net)
+    task = Task("north", 0, t, 9, 1, layout.read(), shared, {})
+    return run_client(resolve(spec, settings), net, layout, toy_shard("north"), task, FULL_BATCH, val=val)
+
+
+def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
+    told = {"mu": torch.tensor([0.7, 0.1], dtype=torch.float64)}
+    report = visited("fedmrl", {"parts": "qmix"}, told)
+    assert torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta) and report.columns["mu"] == 0.7
+    assert visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"] == 1e-5
+    fixed = visited("fedmrl", {"parts": "som", "mu": 0.7}, {})
+    assert torch.equal(fixed.theta, report.theta)
+
+
+def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_step():
+    """Two full-batch steps of a net without dropout: the mean of two evaluations with batch statistics."""
+    report, net, shard = (
+        visited("fedmrl", {"parts": "som", "mu": 0.0}, {}),
+        toy_net(dropout=0.0).train(),
+        toy_shard("north"),
+    )
+    batch, losses, right = next(shard.in_order()), [], []
+    for _ in range(2):
+        logits = net(batch.x)
+        loss = F.cross_entropy(logits, batch.y)
+        losses.append(loss.item())
+        right.append((logits.argmax(1) == batch.y).double().mean().item())
+        net.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for p in net.parameters():
+                p -= 0.1 * p.grad
+    assert report.columns["training_loss"].item() == pytest.approx(sum(losses) / 2, rel=1e-5)
+    assert report.columns["training_accuracy"].item() == pytest.approx(sum(right) / 2)
+    assert report.columns["training_loss"].dtype == torch.float64
+
+
+def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training_images():
+    net, val, empty = toy_net(dropout=0.0).eval(), toy_shard("other", 12), toy_shard("other", 12)
+    empty = type(empty)(empty.images, empty.rows[:0], empty.y[:0], empty.ids[:0], {}, 3, 1)
+    for part, measured, count in ((val, val, 12), (None, toy_shard("north"), 0), (empty, toy_shard("north"), 0)):
+        batch = next(measured.in_order())
+        expected = (net(batch.x).argmax(1) == batch.y).double().mean()
+        columns = visited("fedmrl", {}, {}, val=part).columns
+        assert columns["validation_accuracy"] == expected and columns["validation_images"] == count
+
+
+def test_the_mean_loss_is_over_images_and_told_to_all():
+    rule, memory = server(parts="fair"), {}
+    rule.aggregate(torch.zeros(2), table(torch.zeros(2, 2), n=[30.0, 10.0], loss_before=[0.4, 2.0]), memory)
+    assert rule.tell(memory)["mean_loss"].item() == pytest.approx(0.8)
+    assert "mu" not in rule.tell(memory)
+
+
+def test_without_its_parts_it_is_fedavg_to_the_bit():
+    adam = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=8)
+    for training in (None, adam):
+        assert torch.equal(
+            play("fedmrl", {"parts": "none"}, training=training).theta, play("fedavg", training=training).theta
+        )
+
+
+def test_every_choice_of_parts_differs():
+    names = ("qmix+fair+som", "qmix+fair", "qmix+som", "fair+som", "qmix", "fair", "som", "none")
+    assert len({tuple(play("fedmrl", {"parts": parts, "mu": 0.01}).theta.tolist()) for parts in names}) == len(names)
+
+
+def test_parts_that_are_off_leave_no_trace_on_the_server():
+    assert set(play("fedmrl", {"parts": "fair"}).server) == {"mean_loss"}
+    assert set(play("fedmrl", {"parts": "som"}).server) == {"som"}
+    assert play("fedmrl", {"parts": "none"}).server == {}
+
+
+def test_mu_of_the_next_round_comes_from_the_grid():
+    told = []
+    play("fedmrl", {"grid": "linear"}, rounds=4, each=lambda played: told.append(played.columns["mu"]))
+    assert told[0].tolist() == [1e-5] * 4
+    later = torch.stack(told[1:])
+    assert torch.equal((later * 10).round() / 10, later) and len(later.unique()) > 2
+    assert fedmrl.GRIDS["log"] == (0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.4, 1)
+
+
+def test_an_absent_clients_agent_sees_its_last_numbers():
+    rule, memory = server(parts="qmix"), {}
+    rule.aggregate(
+        torch.zeros(2), table(torch.zeros(3, 2), n=[10.0, 20.0, 10.0], training_accuracy=[0.1, 0.2, 0.3]), memory
+    )
+    later = table(
+        torch.zeros(2, 2),
+        2,
+        rows=[0, 2],
+        roster=3,
+        n=[10.0, 10.0],
+        training_accuracy=[0.5, 0.7],
+        training_loss=[0.0, 1.0],
+    )
+    rule.aggregate(torch.zeros(2), later, memory)
+    assert memory["qmix_states"].shape == (2, 3, 4) and memory["mu"].shape == (3,)
+    log2 = math.log(2)
+    expected = torch.tensor([[0.9, 0.25, 0.5, 0.0], [0.9, 0.5, 0.2, log2], [0.9, 0.25, 0.7, log2]])
+    torch.testing.assert_close(memory["qmix_states"][1], expected)
+
+
+def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
+    """Eq. 10's further 1/H would leave a third of it."""
+    model = normal(2000)
+    theta, weights = server(parts="som").aggregate(torch.zeros(2000), replies(model.repeat(3, 1)), {})
+    assert weights.tolist() == pytest.approx([1 / 3] * 3, abs=1e-15)
+    torch.testing.assert_close(theta, model)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"som_input": "weights"}, {"alpha_by_size": True}, {"alpha_temperature": 0.3}, {"alpha_floor": 0.4}],
+)
+def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
+    models, n = normal(4, 1500), [5.0, 9.0, 2.0, 4.0]
+    memory, turned = {}, {}
+    for t in (1, 2):
+        _, weights = server(parts="som", **settings).aggregate(normal(1500, seed=9), replies(models, n=n, t=t), memory)
+        assert weights.sum().item() == pytest.approx(1) and (weights >= settings.get("alpha_floor", 0) / 4).all()
+    assert weights.max() - weights.min() > 1e-4
+    by_size = server(parts="som", alpha_by_size=True).aggregate(torch.zeros(1500), replies(models, n=n), turned)[1]
+    even = server(parts="som").aggregate(torch.zeros(1500), replies(models, n=n), {})[1]
+    wanted = even * torch.tensor(n).double()
+    torch.testing.assert_close(by_size, wanted / wanted.sum())
+
+
+def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
+    """Round 2 of three clients out of five, of the parts in som.py, which their own tests write out."""
+    start, models, neurons = normal(40), normal(3, 40, seed=1), normal(25, 40, seed=2).double()
+    memory, rows = {"som": neurons}, torch.tensor([0, 2, 3])
+    _, weights = server(parts="som").aggregate(start, replies(models, t=2, rows=rows, roster=5), memory)
+    delta = (models - start).double()
+    likeness = (1 + F.cosine_similarity(delta, delta.mean(0)[None])) / 2
+    turn = som.order(rows, 5, seed=0, round=2)
+    assert turn.tolist() != [0, 1, 2]  # or the order would not show
+    trained = som.train(neurons, delta[turn], likeness[turn], 2)
+    expected = som.nearness(trained, delta) * likeness
+    torch.testing.assert_close(memory["som"], trained, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(weights, expected / expected.sum(), atol=1e-6, rtol=1e-6)
+
+
+def test_who_moves_with_the_others_weighs_more_than_who_moves_against_them():
+    along = normal(1, 300) + 0.3 * normal(4, 300, seed=1)
+    models = torch.cat([along, -normal(1, 300)])
+    _, weights = server(parts="som").aggregate(torch.zeros(300), replies(models), {})
+    assert weights[:4].min() > 2 * weights[4]
+
+
+def test_buffers_are_averaged_with_the_same_weights():
+    net = toy_net()
+    layout = Layout(net)
+    models = normal(3, layout.size)
+    theta, weights = server(parts="som").aggregate(layout.read(), replies(models, layout=layout), {})
+    expected = weights @ models.double()
+    torch.testing.assert_close(theta.double(), expected, atol=1e-6, rtol=1e-5)
+    other = models.clone()
+    other[:, layout.trainable :] += 5.0 * normal(3, layout.size - layout.trainable, seed=4)
+    again = server(parts="som").aggregate(layout.read(), replies(other, layout=layout), {})[1]
+    assert torch.equal(again, weights)  # statistics are averaged, but do not weigh
+
+
+def test_clients_who_did_not_move_and_a_lone_client_are_survived():
+    start = normal(1500)
+    for memory in ({}, {"som": torch.zeros(25, 1024, dtype=torch.float64)}):
+        theta, weights = server(parts="som").aggregate(start, replies(start.repeat(3, 1)), memory)
+        assert weights.tolist() == pytest.approx([1 / 3] * 3)
+        torch.testing.assert_close(theta, start)
+    assert server(parts="som").aggregate(start, replies(normal(1, 1500)), {})[1].tolist() == [1.0]
+
+
+def test_resumes_to_the_same_bits_with_agents_that_have_learned(tmp_path):
+    for settings in (SOON, {**SOON, "rule": "released"}):
+        whole, half = play("fedmrl", settings, rounds=6), play("fedmrl", settings, rounds=6, until=4)
+        assert half.server["released_steps" if "rule" in settings else "qmix_steps"] > 0
+        states.save(tmp_path, half, ROSTER)
+        again = play("fedmrl", settings, rounds=6, state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+        assert torch.equal(again.theta, whole.theta) and again.server.keys() == whole.server.keys()
+        for name, value in whole.server.items():
+            assert torch.equal(again.server[name], value) and again.server[name].dtype == value.dtype, name
+
+
+@pytest.mark.parametrize("rule", ["paper", "released"])
+def test_absent_clients_do_no_harm(rule):
+    state = play("fedmrl", {**SOON, "rule": rule}, rounds=6, participation=0.5)
+    assert state.theta.isfinite().all()
+    assert all(value.isfinite().all() for value in state.server.values())
+
+
+def test_what_is_logged_is_a_scalar_and_finite():
+    server = play("fedmrl", SOON, rounds=4).server
+    scalars = {name: value for name, value in server.items() if value.ndim == 0 and value.is_floating_point()}
+    assert set(scalars) == {"mean_loss", "epsilon", "reward", "qmix_loss"}
+    assert "qmix_loss" not in play("fedmrl", rounds=4).server  # still warming up
+
+
+def still(agents: int, bias: float = 0.0) -> dict:
+    """Server memory of the released rule whose nets all say sigmoid(bias)."""
+    layers = fedmrl.Released(agents, 0.99).layers
+    learner = qmix.Learner.start(layers, 0)
+    weights = torch.zeros_like(learner.weights)
+    qmix.unpacked(weights, layers)["agent_out"][1].fill_(bias)
+    memory = {"released_state": torch.zeros(agents, 4)}
+    qmix.Learner(weights, learner.mean, learner.square, learner.steps).keep(memory, "released")
+    return memory
+
+
+@pytest.mark.parametrize(("bias", "mu"), [(0.0, 0.622459), (-50.0, 0.5), (50.0, 0.731059)])
+def test_the_released_step_is_a_part_of_the_uniform_mean(bias, mu):
+    """sigmoid of a sigmoid: mu in [0.5, 0.7311], so the step is 0.27 to 0.5 of FedAvg's."""
+    models, start = normal(4, 6), normal(6, seed=1)
+    theta, weights = server(rule="released").aggregate(start, table(models, n=[1.0, 2.0, 3.0, 4.0]), still(4, bias))
+    torch.testing.assert_close(theta, start + (1 - mu) * (models - start).mean(0), atol=1e-5, rtol=1e-5)
+    assert weights.tolist() == pytest.approx([0.25] * 4)
+
+
+def test_released_clients_are_each_drawn_back_by_a_mu_of_their_own():
+    """Client h is seen as the first client's row with the numbers of whoever trained before h."""
+    models, start, memory = normal(2, 6), normal(6, seed=1), {}
+    columns = {
+        "label_entropy": [-1.0, -2.0],
+        "training_accuracy": [0.3, 0.6],
+        "training_loss": [1.5, 0.7],
+        "n": [30.0, 10.0],
+    }
+    theta, weights = server(rule="released").aggregate(start, table(models, **columns), memory)
+    nets, net = fedmrl.Released(2, 0.99), memory["released_weights"]
+    before = torch.tensor([[-1.0, 0.75, 0.0, 0.0], [-1.0, 0.75, 0.3, 1.5]])
+    mu = nets.outputs(net, torch.cat([before, before], 1)).mean(1).sigmoid()
+    assert mu[0] != mu[1] and ((mu > 0.5) & (mu < 0.7311)).all()
+    torch.testing.assert_close(theta, start + ((1 - mu)[:, None] * (models - start)).mean(0))
+    torch.testing.assert_close(weights.float(), (1 - mu) / (1 - mu).sum())
+    assert memory["mean_mu"].item() == pytest.approx(mu.mean().item())
+    written = torch.tensor([[-1.0, 0.75, 0.6, 0.7], [-2.0, 0.25, 0.0, 0.0]])
+    torch.testing.assert_close(memory["released_state"], written)  # everybody writes into the first row
+
+
+def test_the_released_nets_learn_from_round_eleven_on_and_their_target_learns_with_them():
+    memory = {}
+    for t in range(1, 13):
+        server(rule="released").aggregate(torch.zeros(2), table(torch.zeros(2, 2), t), memory)
+        assert memory["released_steps"] == (1 if t == 12 else 0)  # the reward of round 11 comes in round 12
+    nets, state = fedmrl.Released(2, 0.99), memory["released_state"]
+    weights = memory["released_weights"].clone().requires_grad_()
+    loss = nets.loss(weights, state, torch.tensor(0.5))
+    (gradient,) = torch.autograd.grad(loss, weights)
+    parts = qmix.unpacked(gradient, nets.layers)
+    assert all(parts[name][0].any() for name in ("agent_in", "critic_in", "mixer_in", "mixer_out"))
+
+
+def test_released_statistics_are_the_uniform_mean_and_clients_train_plainly():
+    layout = Layout(toy_net())
+    models, start = normal(3, layout.size), layout.read()
+    theta, _ = server(rule="released").aggregate(start, table(models, layout=layout, n=[1.0, 5.0, 9.0]), {})
+    torch.testing.assert_close(theta[layout.trainable :], models.mean(0)[layout.trainable :])
+    told = {"mean_loss": torch.tensor(0.1), "mu": torch.ones(1)}
+    report = visited("fedmrl", {"rule": "released"}, told)
+    assert torch.equal(report.theta, visited("fedavg", {}, {}).theta) and "loss_before" not in report.columns
+
+
+def test_the_map_of_a_long_model_is_of_its_sketch():
+    memory = {}
+    server(parts="som").aggregate(torch.zeros(2003), replies(normal(2, 2003), layout=flat_layout(3, 2000)), memory)
+    assert memory["som"].shape == (25, 1024)

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, play, toy_net, toy_shard
+
+from fedcli.errors import UsageError
+from fedcli.federation.layout import Layout
+from fedcli.methods import creff, resolve  # noqa: F401 - importing registers
+from fedcli.methods.ldam import effective_weights, margins
+from fedcli.methods.method import Visit
+
+
+def begun(settings=None, *, shard, round=1, rounds=10):
+    """The method, its network in eval mode and a visit that has begun."""
+    local = resolve("ldam", settings).local
+    net = toy_net(extend=local.extend).eval()
+    layout = Layout(net)
+    visit = Visit("north", 0, round, rounds, 0.1, layout.read(), {}, layout, shard, None, {})
+    local.begin(net, visit)
+    return local, net, visit
+
+
+def test_margins_are_inverse_fourth_roots_and_the_rarest_class_has_the_largest():
+    found = margins(torch.tensor([81, 16, 0, 1296]), 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
+    torch.testing.assert_close(found, torch.tensor([1 / 3, 1 / 2, 0, 1 / 6]))
+
+
+def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
+    n = np.array([1000.0, 10.0, 1.0])
+    raw = (1 - 0.9999) / (1 - 0.9999**n)
+    found = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.9999)
+    expected = 3 * raw / raw.sum()
+    assert found.tolist() == pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
+    assert effective_weights(torch.tensor([1000, 10, 0, 1]), 0.0).tolist() == [1, 1, 0, 1]
+
+
+def test_the_loss_is_the_paper_s_image_by_image():
+    """Cosines, margin and weights in float64 numpy; a class is absent and the weighted rounds have begun."""
+    shard = toy_shard("north", absent=1)
+    local, net, visit = begun({"beta": 0.9, "scale": 7.0, "max_margin": 0.3}, shard=shard, round=8)
+    batch = next(shard.in_order())
+    z, w = net.features(batch.x).detach().double().numpy(), net.head.weight.detach().double().numpy()
+    n = shard.class_counts.numpy()
+
+    present = n > 0
+    root = np.where(present, np.maximum(n, 1) ** -0.25, 0)
+    m = 0.3 * root / root.max()
+    v = np.where(present, 0.1 / (1 - 0.9 ** np.maximum(n, 1)), 0)
+    v = v / v.sum() * present.sum()
+    total = 0.0
+    for i, y in enumerate(batch.y.tolist()):
+        logits = 7 * (w @ z[i]) / (np.linalg.norm(w, axis=1) * np.linalg.norm(z[i]))
+        logits[y] -= 7 * m[y]
+        total += v[y] * (np.log(np.exp(logits).sum()) - logits[y])
+    expected = total / v[batch.y].sum()
+    assert local.loss(net, batch, visit).item() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("start", "rounds", "first"), [(0.8, 10, 8), (0.8, 3, 3), (0.8, 1, 1), (0.7, 10, 7), (0.0, 5, 1), (1.0, 5, 5)]
+)
+def test_weights_come_in_with_the_first_round_that_is_no_less_than_their_share(start, rounds, first):
+    shard = toy_shard("north")
+    weighted = [
+        t
+        for t in range(1, rounds + 1)
+        if not begun({"start": start, "beta": 0.9}, shard=shard, round=t, rounds=rounds)[2]
+        .scratch["weight"]
+        .eq(1)
+        .all()
+    ]
+    assert weighted == list(range(first, rounds + 1))
+
+
+def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
+    shard = toy_shard("north")
+    local, net, visit = begun({"max_margin": 0.0, "beta": 0.0}, shard=shard)
+    batch = next(shard.in_order())
+    cosines = F.cosine_similarity(net.features(batch.x)[:, None], net.head.weight[None], dim=2)
+    torch.testing.assert_close(net(batch.x), 30 * cosines)
+    torch.testing.assert_close(local.loss(net, batch, visit), F.cross_entropy(30 * cosines, batch.y))
+
+
+def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
+    local = resolve("ldam", {"scale": 5.0}).local
+    one, two = (toy_net(extend=local.extend).head for _ in range(2))
+    assert (one.in_features, one.out_features, one.bias) == (16, 3, None)
+    assert torch.equal(one.weight, two.weight)
+    torch.testing.assert_close(one.weight.norm(dim=1), torch.ones(3))
+    assert one(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
+
+
+def test_a_zero_feature_has_a_finite_gradient():
+    head = toy_net(extend=resolve("ldam").local.extend).head
+    z = torch.zeros(1, 16, requires_grad=True)
+    F.cross_entropy(head(z.relu()), torch.tensor([1])).backward()
+    assert z.grad.isfinite().all() and head.weight.grad.isfinite().all()
+
+
+def test_it_trains_with_clients_of_one_class_and_one_image():
+    shards = {c: toy_shard(c, absent=2) for c in ROSTER} | {"east": toy_shard("east", 1)}
+    assert play("ldam", shards=shards).theta.isfinite().all()
+
+
+def test_a_rule_that_needs_a_linear_head_is_refused_by_name():
+    with pytest.raises(UsageError, match="ldam has a cosine classifier, which creff cannot work with") as error:
+        resolve("ldam+creff")
+    assert error.value.hint == "train each alone"
+    assert resolve("ldam+afl").label == "LDAM-DRW + AFL"

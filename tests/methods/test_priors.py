@@ -1,0 +1,73 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, play, toy_shard
+
+from fedcli.federation.client import Training
+from fedcli.methods.priors import PRIORS, offset
+
+COUNTS = torch.tensor([3, 0, 1])
+EVERY = [kind for kind in PRIORS if kind != "none"]
+
+
+def test_balanced_softmax_is_the_log_share_with_a_floor():
+    expected = torch.tensor([math.log(0.75), math.log(1e-12), math.log(0.25)])
+    torch.testing.assert_close(offset("bsm", COUNTS), expected)
+
+
+def test_logit_adjustment_takes_absent_classes_out():
+    expected = torch.tensor([math.log(0.75), -torch.inf, math.log(0.25)])
+    torch.testing.assert_close(offset("logit-adjust", COUNTS), expected)
+    torch.testing.assert_close(offset("logit-adjust", COUNTS, tau=2.0), 2 * expected)
+    assert offset("logit-adjust", COUNTS, tau=0.0).tolist() == [0, -torch.inf, 0]
+
+
+def test_the_margin_is_a_fourth_root():
+    """16 images: 1/2 of tau; 81: 1/3; none: as if 1e-8, whose fourth root is 1/100."""
+    counts = torch.tensor([16, 81, 0])
+    torch.testing.assert_close(offset("fedlc", counts), -0.5 * torch.tensor([1 / 2, 1 / 3, 100]))
+    torch.testing.assert_close(offset("fedlc", counts, tau=3.0), -3 * torch.tensor([1 / 2, 1 / 3, 100]))
+    assert offset("fedlc", counts, absent="mask").tolist() == pytest.approx([-0.25, -1 / 6, -torch.inf])
+
+
+def test_logit_adjustment_and_balanced_softmax_agree_where_no_class_is_absent():
+    counts = torch.tensor([100_000, 7, 1])
+    torch.testing.assert_close(offset("bsm", counts), offset("logit-adjust", counts))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_equal_counts_change_no_probability(kind):
+    logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    shifted = logits + offset(kind, torch.tensor([5, 5, 5]))
+    torch.testing.assert_close(shifted.softmax(1), logits.softmax(1))
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_it_is_float32_and_lower_for_rarer_classes(kind):
+    found = offset(kind, torch.tensor([1_000_000, 1000, 1, 0]))
+    assert found.dtype == torch.float32 and (found.diff() < 0).all()
+
+
+@pytest.mark.parametrize("kind", EVERY)
+@pytest.mark.parametrize("absent", ["floor", "mask"])
+def test_the_loss_is_finite_and_an_absent_class_gets_almost_no_gradient(kind, absent):
+    logits = torch.zeros(2, 3, requires_grad=True)
+    loss = F.cross_entropy(logits + offset(kind, COUNTS, absent=absent), torch.tensor([0, 2]))
+    (slope,) = torch.autograd.grad(loss, logits)
+    assert loss.isfinite() and slope.isfinite().all() and slope[:, 1].abs().max() < 1e-11
+
+
+def test_an_unknown_prior_is_our_own_mistake():
+    with pytest.raises(ValueError, match="focal"):
+        offset("focal", COUNTS)
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_the_training_option_and_the_method_of_that_name_are_one(kind):
+    training = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8, prior=kind)
+    shards = {c: toy_shard(c, absent=i % 4) for i, c in enumerate(ROSTER)}  # class 3 is none: the last lacks no class
+    with_option = play("fedavg", training=training, shards=shards).theta
+    assert torch.equal(with_option, play(kind, shards=shards).theta)
+    assert not torch.equal(with_option, play("fedavg", shards=shards).theta)

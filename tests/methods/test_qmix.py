@@ -1,0 +1,194 @@
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from fedcli.methods import qmix
+from fedcli.methods.qmix import Learner, Qmix, Transitions
+
+TEAM = Qmix(agents=3, actions=3, gamma=0.9)
+
+
+def weights(seed: int, team: Qmix = TEAM) -> torch.Tensor:
+    return Learner.start(team.layers, seed).weights
+
+
+def states(count: int, agents: int = 3, seed: int = 0) -> torch.Tensor:
+    return torch.randn(count, agents, 4, generator=torch.Generator().manual_seed(seed))
+
+
+def some(count: int, seed: int = 0) -> Transitions:
+    """Transitions of the team of three, of random numbers."""
+    draw = torch.Generator().manual_seed(seed)
+    last, action = torch.randint(3, (2, count, 3), generator=draw)
+    return Transitions(states(count, seed=1), last, action, torch.rand(count, generator=draw), states(count, seed=2))
+
+
+def rounds(team: Qmix, count: int, memory=None, *, start=1, warmup=10, of=60, seed=0):
+    """Play rounds; in round t the state is t everywhere, and the reward of the round before t - 1."""
+    memory = {} if memory is None else memory
+    for t in range(start, count + 1):
+        state, reward = torch.full((team.agents, 4), float(t)), torch.tensor(t - 1.0)
+        qmix.next_actions(team, memory, state, reward, first=1, round=t, rounds=of, warmup=warmup, seed=seed)
+    return memory
+
+
+def test_the_mixer_is_two_layers_with_absolute_weights_from_the_state():
+    """Against numpy, with the hypernetworks written out."""
+    flat, state, chosen = weights(1), states(1), torch.tensor([[0.3, -1.2, 0.8]])
+    layer = {name: [part.numpy() for part in pair] for name, pair in qmix.unpacked(flat, TEAM.layers).items()}
+    s = state.numpy().reshape(-1)
+
+    def hyper(into, out):
+        inner = np.maximum(layer[into][0] @ s + layer[into][1], 0)
+        return layer[out][0] @ inner + layer[out][1]
+
+    first = np.abs(hyper("mix_in", "mix_out")).reshape(3, 32)
+    inner = chosen.numpy()[0] @ first + layer["bias"][0] @ s + layer["bias"][1]
+    inner = np.where(inner > 0, inner, np.exp(np.minimum(inner, 0)) - 1)
+    expected = inner @ np.abs(hyper("sum_in", "sum_out")) + hyper("value_in", "value_out")[0]
+    assert TEAM.total(flat, chosen, state).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_total_rises_with_the_value_of_each_agent():
+    for seed in range(5):
+        chosen = torch.randn(20, 3, generator=torch.Generator().manual_seed(seed)).requires_grad_()
+        TEAM.total(weights(seed), chosen, states(20, seed=seed)).sum().backward()
+        assert (chosen.grad >= 0).all() and (chosen.grad > 0).any()
+
+
+def test_the_best_joint_action_is_everybodys_own_best():
+    """All 27 joint actions of three agents."""
+    joint = torch.tensor(list(product(range(3), repeat=3)))  # [27, 3]
+    for seed in range(10):
+        state, last = states(1, seed=seed), torch.tensor([[0, 2, 1]])
+        q = TEAM.utilities(weights(seed), state, last)[0]  # [3, 3]
+        values = TEAM.total(weights(seed), q[torch.arange(3), joint], state.expand(27, -1, -1))
+        assert joint[values.argmax()].tolist() == q.argmax(1).tolist()
+
+
+def test_agents_share_a_network_but_know_who_they_are_and_what_they_did():
+    alike = torch.zeros(1, 3, 4)
+    q = TEAM.utilities(weights(0), alike, torch.tensor([[0, 0, 0]]))[0]
+    assert not torch.equal(q[0], q[1])
+    assert not torch.equal(q[2], TEAM.utilities(weights(0), alike, torch.tensor([[0, 0, 1]]))[0, 2])
+
+
+def test_targets_let_the_new_weights_choose_and_the_old_ones_value():
+    """r + 0.9 Q_tot^-(s', argmax Q(s')), transition by transition."""
+    new, old, seen = weights(0), weights(5), some(20)
+    best = TEAM.utilities(new, seen.after, seen.action).argmax(2)
+    own = TEAM.utilities(old, seen.after, seen.action)
+    assert not torch.equal(best, own.argmax(2))  # or this could not tell
+    for m in range(20):
+        worth = TEAM.total(old, own[m, torch.arange(3), best[m]][None], seen.after[m : m + 1])
+        expected = seen.reward[m] + 0.9 * worth[0]
+        torch.testing.assert_close(TEAM.target(new, old, seen)[m], expected)
+
+
+def test_the_target_is_held_constant():
+    """With the target network equal to the online one, only the value of the chosen actions has a gradient."""
+    seen, flat = some(8), weights(0).requires_grad_()
+    target = TEAM.target(flat, flat, seen)
+    assert not target.requires_grad
+    (found,) = torch.autograd.grad(TEAM.loss(flat, flat, seen), flat)
+    q = TEAM.utilities(flat, seen.state, seen.last).gather(2, seen.action[:, :, None])[:, :, 0]
+    apart = TEAM.total(flat, q, seen.state) - target
+    far = apart.abs() > 1  # Huber's loss is half the square up to 1, and the distance less a half beyond
+    assert far.any() and not far.all()
+    (expected,) = torch.autograd.grad(torch.where(far, apart.abs() - 0.5, apart.square() / 2).mean(), flat)
+    torch.testing.assert_close(found, expected)
+
+
+def test_steps_are_those_of_adam_with_clipped_gradients():
+    flat, wanted = weights(0), torch.nn.Parameter(weights(0))
+    optimizer = torch.optim.Adam([wanted], lr=1e-3)
+    learner = Learner.start(TEAM.layers, 0)
+    for scale in (0.1, 30.0, 0.0, 0.001, 2.0):
+        loss = lambda w, scale=scale: scale * (w - 1).square().sum() / 2  # noqa: E731
+        learner, value = learner.descend(loss, 10.0)
+        optimizer.zero_grad()
+        loss(wanted).backward()
+        torch.nn.utils.clip_grad_norm_([wanted], 10.0)
+        optimizer.step()
+        assert not value.requires_grad
+    torch.testing.assert_close(learner.weights, wanted.detach(), atol=1e-6, rtol=1e-5)
+    assert learner.steps == 5 and not torch.equal(learner.weights, flat)
+
+
+def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
+    """The action of round t is chosen on the state of round t - 1; its reward arrives in round t + 1."""
+    memory = rounds(TEAM, 5)
+    actions = memory["qmix_actions"]  # of rounds 1 to 6
+    assert actions.shape == (6, 3) and actions[0].tolist() == [1, 1, 1]
+    seen = qmix.transitions(memory["qmix_states"], memory["qmix_rewards"], actions[:-1])
+    assert len(seen) == 3  # rounds 2, 3 and 4
+    assert seen.state[:, 0, 0].tolist() == [1, 2, 3] and seen.after[:, 0, 0].tolist() == [2, 3, 4]
+    assert seen.reward.tolist() == [2, 3, 4]
+    assert torch.equal(seen.action, actions[1:4]) and torch.equal(seen.last, actions[:3])
+
+
+def test_only_the_newest_transitions_are_kept(monkeypatch):
+    monkeypatch.setattr(qmix, "CAPACITY", 3)
+    memory = rounds(TEAM, 9)
+    seen = qmix.transitions(memory["qmix_states"], memory["qmix_rewards"], memory["qmix_actions"][:-1])
+    assert seen.reward.tolist() == [6, 7, 8] and seen.state[:, 0, 0].tolist() == [5, 6, 7]
+
+
+def test_agents_learn_after_the_warm_up_and_targets_follow_every_fifth_round():
+    start = rounds(TEAM, 1)["qmix_weights"]
+    memory = rounds(TEAM, 6, warmup=6)
+    assert torch.equal(memory["qmix_weights"], start) and "qmix_loss" not in memory
+    rounds(TEAM, 7, memory, start=7, warmup=6)
+    assert memory["qmix_steps"] == qmix.STEPS and memory["qmix_loss"].ndim == 0 and memory["qmix_loss"].isfinite()
+    assert torch.equal(memory["qmix_target"], start) and not torch.equal(memory["qmix_weights"], start)
+    rounds(TEAM, 10, memory, start=8, warmup=6)
+    assert torch.equal(memory["qmix_target"], memory["qmix_weights"])
+
+
+def test_exploration_falls_in_a_line_over_the_first_half():
+    assert [qmix.exploration(t, 60) for t in (1, 16, 31, 60)] == pytest.approx([1.0, 0.525, 0.05, 0.05])
+
+
+def test_without_exploration_the_best_known_is_chosen_and_with_nothing_else_anything():
+    team = Qmix(100, 8, 0.9)
+    state, last = torch.randn(100, 4, generator=torch.Generator().manual_seed(3)), torch.zeros(100, dtype=torch.int64)
+    best = team.utilities(weights(0, team), state[None], last[None])[0].argmax(1)
+    assert torch.equal(team.choose(weights(0, team), state, last, epsilon=0.0, seed=1), best)
+    anything = team.choose(weights(0, team), state, last, epsilon=1.0, seed=1)
+    assert anything.bincount(minlength=8).min() >= 3  # 12.5 expected of each
+    assert torch.equal(anything, team.choose(weights(5, team), state, last, epsilon=1.0, seed=1))
+
+
+def test_a_bandit_in_which_one_agent_matters_is_solved():
+    """Reward 1 for action 2 of agent 1, else 0, whatever the others do."""
+    team, draw = Qmix(3, 3, 0.0), torch.Generator().manual_seed(0)
+    last, action = torch.randint(3, (2, 60, 3), generator=draw)
+    reward = (action[:, 1] == 2).float()
+    seen = Transitions(states(60, seed=1), last, action, reward, states(60, seed=2))
+    learner = Learner.start(team.layers, 0)
+    for t in range(12):
+        learner, loss = team.train(learner, learner.weights, seen, t)
+    fresh = team.utilities(learner.weights, states(50, seed=7), torch.randint(3, (50, 3), generator=draw))
+    assert (fresh[:, 1].argmax(1) == 2).float().mean() > 0.9
+    assert loss < 0.05
+
+
+@pytest.mark.parametrize("agents", [1, 100])
+def test_any_number_of_agents_learns(agents):
+    memory = rounds(Qmix(agents, 11, 0.99), 5, warmup=3)
+    assert memory["qmix_steps"] == 2 * qmix.STEPS
+    assert all(value.isfinite().all() and value.numel() for value in memory.values())
+    assert memory["qmix_actions"].max() < 11
+
+
+def test_the_same_seed_gives_the_same_bits_and_no_global_numbers_are_drawn():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    one = rounds(TEAM, 5, warmup=2)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(1)
+    other, third = rounds(TEAM, 5, warmup=2), rounds(TEAM, 5, warmup=2, seed=1)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert not torch.equal(one["qmix_weights"], third["qmix_weights"])

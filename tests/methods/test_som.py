@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+import torch
+
+from fedcli.methods import som
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def sketched(x: torch.Tensor, seed: int) -> torch.Tensor:
+    return som.sketch(x, *som.projection(len(x), seed, x.device))
+
+
+def test_one_round_is_kohonens_rule_written_out():
+    """Three clients met one by one, in numpy, neuron by neuron; round 4 is t = 3."""
+    neurons, x, likeness = numbers(25, 6), numbers(3, 6, seed=1), torch.tensor([0.9, 0.4, 0.7], dtype=torch.float64)
+    m = neurons.numpy().copy().reshape(5, 5, 6)
+    sigma, rate = 2 * np.exp(-0.3), 0.5 * np.exp(-0.3)
+    for h in range(3):
+        client = x[h].numpy()
+        bi, bj = divmod(int(np.argmin(((m - client) ** 2).sum(-1))), 5)
+        for i in range(5):
+            for j in range(5):
+                near = np.exp(-((i - bi) ** 2 + (j - bj) ** 2) / (2 * sigma**2))
+                m[i, j] += rate * float(likeness[h]) * near * (client - m[i, j])
+    torch.testing.assert_close(som.train(neurons, x, likeness, 4), torch.from_numpy(m.reshape(25, 6)))
+
+
+def test_the_pull_of_a_late_round_is_narrow_and_weak_but_there():
+    """From round 24 on sigma is 0.5 and the rate 0.05: the nearest neuron moves by 5 %, its neighbour by e^-2 of it."""
+    neurons, x = torch.zeros(25, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    moved = som.train(neurons, x, torch.ones(1, dtype=torch.float64), 100)
+    assert moved[:2, 0].tolist() == pytest.approx([0.05, 0.05 * np.exp(-2)])
+
+
+def test_the_first_of_equal_neurons_row_by_row_is_the_nearest():
+    neurons = torch.full((25, 1), 3.0, dtype=torch.float64)
+    neurons[[7, 12, 21]] = 1.0
+    moved = som.train(neurons, torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), 100)
+    assert moved[7, 0] == pytest.approx(0.95) and moved[21, 0] > 0.99
+
+
+def test_nearness_is_in_units_of_the_median_distance():
+    neurons, x = numbers(25, 6), numbers(3, 6, seed=1)
+    apart = ((neurons.numpy()[None] - x.numpy()[:, None]) ** 2).sum(-1)  # [3, 25]
+    expected = np.exp(-apart / (2 * np.median(apart))).mean(1)
+    torch.testing.assert_close(som.nearness(neurons, x), torch.from_numpy(expected))
+    torch.testing.assert_close(som.nearness(1000 * neurons, 1000 * x), som.nearness(neurons, x))
+
+
+def test_clients_on_the_spot_are_all_near():
+    assert som.nearness(torch.zeros(25, 4).double(), torch.zeros(3, 4).double()).tolist() == [1, 1, 1]
+
+
+def test_a_short_vector_is_its_own_sketch():
+    x = torch.randn(1024, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(sketched(x, 0), x.double())
+
+
+def test_inner_products_of_sketches_are_right_on_average():
+    """200 sketches of two vectors of 3000 numbers: the mean lies within four of its standard errors."""
+    x, y = 1 + numbers(3000), 1 + numbers(3000, seed=1)  # with a mean, which only the signs take out
+    found = torch.stack([sketched(x, seed) @ sketched(y, seed) for seed in range(200)])
+    error = found.std() / 200**0.5
+    assert (found.mean() - x @ y).abs() < 4 * error
+    assert found.std() < 0.05 * x.norm() * y.norm()  # one alone is near as well: sqrt(2 / 1024) is 0.044
+
+
+def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
+    x, y = numbers(3000), numbers(3000, seed=1)
+    torch.testing.assert_close(sketched(x + 2 * y, 5), sketched(x, 5) + 2 * sketched(y, 5))
+    assert sketched(x, 5).shape == (1024,) and not torch.equal(sketched(x, 5), sketched(x, 6))
+    hit = sketched(torch.eye(1, 3000)[0], 5)
+    assert hit.abs().sum() == 1 and hit.count_nonzero() == 1
+
+
+def test_likeness_is_half_of_one_plus_the_cosine_and_half_where_there_is_none():
+    x = torch.tensor([3.0, 4.0])
+    found = [som.likeness(x, torch.tensor(to)) for to in ([6.0, 8.0], [-4.0, 3.0], [-3.0, -4.0], [0.0, 0.0])]
+    assert [float(s) for s in found] == pytest.approx([1, 0.5, 0, 0.5])
+
+
+def test_the_first_map_lies_about_the_first_clients():
+    x = numbers(2, 40)
+    neurons = som.start(x, 0)
+    assert neurons.shape == (25, 40)
+    apart = (neurons - x[torch.arange(25) % 2]).square().mean().sqrt()
+    assert apart == pytest.approx(0.1 * float(x.square().mean().sqrt()), rel=0.1)
+
+
+def test_the_order_of_a_round_is_drawn_and_follows_the_clients_not_their_places():
+    rows = torch.tensor([0, 2, 3, 5])
+    turn = som.order(rows, 6, seed=1, round=1)
+    assert turn.sort().values.tolist() == [0, 1, 2, 3]
+    assert torch.equal(rows.flip(0)[som.order(rows.flip(0), 6, seed=1, round=1)], rows[turn])
+    assert len({tuple(som.order(rows, 6, seed=1, round=t).tolist()) for t in range(1, 9)}) > 1
+
+
+def test_shares_sum_to_one_whatever_evens_them_out():
+    weight = torch.tensor([1.0, 2.0, 5.0], dtype=torch.float64)
+    assert som.shares(weight, temperature=1.0, floor=0.0).tolist() == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+    assert som.shares(weight, temperature=0.5, floor=0.0).tolist() == pytest.approx([1 / 30, 4 / 30, 25 / 30])
+    assert som.shares(weight, temperature=1.0, floor=0.6).tolist() == pytest.approx([0.25, 0.3, 0.45])
+    assert som.shares(weight, temperature=1.0, floor=1.0).tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_weights_that_are_all_zero_or_nearly_are_shared_out():
+    nothing = torch.zeros(4, dtype=torch.float64)
+    assert som.shares(nothing, temperature=1.0, floor=0.0).tolist() == [0.25] * 4
+    assert som.shares(nothing + 1e-250, temperature=0.1, floor=0.0).tolist() == [0.25] * 4
