@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import console
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from . import options as o
 
 
@@ -17,12 +17,18 @@ def inspect(
         str | None,
         typer.Argument(help="manifest, its folder, or an HDF5 file; default: the newest manifest under --work"),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="exit code 1 if train and test share a patient, lesion or image")
+    ] = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """Show what a manifest, shard or run holds, after checking every hash above it (exit code 3 if one differs)."""
+    """Show what a manifest, shard or run holds, after checking every hash above it (exit code 3 if one differs).
+
+    For a dataset and a partition also which patients, lesions or identical images train and test share.
+    """
     from ..data import manifest
 
     target = Path(path) if path and path != "-" else None
@@ -32,13 +38,39 @@ def inspect(
         found = _unfinished(target)
     else:
         found = _manifest(o.source(path, work, *manifest.KINDS))
+    if strict and "overlap" not in found:
+        raise UsageError(f"--strict is for a dataset or partition, not for a {found['kind']}", "leave --strict out")
+    _show(found, json)
+    if strict:
+        _refuse_overlap(found["overlap"])
+
+
+def _show(found: dict[str, Any], json: bool) -> None:
     if json:
         o.show_json(found)
         return
     if found["kind"] == "scores":
         _print_scores(Path(found["path"]), found)
         return
-    o.show_tree(found)
+    o.show_tree(_readable(found))
+
+
+def _refuse_overlap(found: dict[str, Any]) -> None:
+    from ..data import overlap
+
+    if sentence := overlap.told(found):
+        raise FedcliError(sentence, "prepare again with a split that keeps them together, or mend the files")
+
+
+def _readable(found: dict[str, Any]) -> dict[str, Any]:
+    """A manifest whose numbers about skew stand in sentences; one without them as it is."""
+    if "overlap" in found and found["overlap"]["units"] is None:
+        found = found | {"overlap": found["overlap"] | {"units": "this dataset names no patient or lesion"}}
+    if found["kind"] != "partition" or "skew" not in found["body"]:
+        return found
+    from ..data.skew import told
+
+    return found | {"body": found["body"] | {"skew": told(found["body"]["skew"])}}
 
 
 def _print_scores(path: Path, found: dict[str, Any]) -> None:
@@ -50,9 +82,10 @@ def _print_scores(path: Path, found: dict[str, Any]) -> None:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    from ..data import manifest
+    from ..data import manifest, overlap
 
     checked = manifest.verify(path)
+    found = {"overlap": overlap.find(path)} if checked.kind in ("dataset", "partition") else {}
     return {
         "path": str(path),
         "kind": checked.kind,
@@ -62,6 +95,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         "parents": checked.parents,
         "files": checked.files,
         "body": checked.body,
+        **found,
     }
 
 

@@ -1,5 +1,6 @@
 """fedcli partition."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,25 @@ def partition(
         float | None,
         typer.Option(help="with --by: FedHEAL's clients, evenly over the values, each with this portion of its own"),
     ] = None,
+    fedmrl: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="ETA", help="FedMRL's shards, by odds of ETA for a client's own class"),
+    ] = None,
+    fedmrl_authors: Annotated[
+        bool, typer.Option("--fedmrl-authors", help="as FedMRL's authors draw: near alike, and sharing images")
+    ] = False,
+    clients_file: Annotated[
+        Path | None, typer.Option(help="who holds which image: a CSV, {client: [id, ...]} as JSON, or FedISM's .npy")
+    ] = None,
+    client_column: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="of a CSV; default: client, center, site, hospital or node")
+    ] = None,
+    order_file: Annotated[
+        Path | None, typer.Option(help="the train.csv whose rows an .npy means; default: training images by class")
+    ] = None,
+    keep_units: Annotated[
+        bool, typer.Option("--keep-units", help="whole patients or lesions to a client, in the random schemes")
+    ] = False,
     clients: o.Clients = None,
     val: o.Val = 0.0,
     materialize: Annotated[
@@ -56,9 +76,18 @@ def partition(
     from ..data import manifest
     from ..data.partition import make_partition
 
-    o.refuse_together(iid=iid, shards=shards, by=by, fedism=fedism, balanced=balanced)
-    if dirichlet is not None and (iid or shards or by):
-        raise UsageError("--dirichlet is one scheme, --iid, --shards and --by are others", "give one of them")
+    o.refuse_together(
+        iid=iid, shards=shards, by=by, fedism=fedism, balanced=balanced, fedmrl=fedmrl, fedmrl_authors=fedmrl_authors,
+        clients_file=clients_file,
+    )  # fmt: skip
+    if dirichlet is not None and (iid or shards or by or fedmrl is not None or fedmrl_authors or clients_file):
+        raise UsageError(
+            "--dirichlet is one scheme, --iid, --shards, --by and others are other ones", "give one of them"
+        )
+    if (order_file or client_column) and not clients_file:
+        flag = "--order-file" if order_file else "--client-column"
+        raise UsageError(f"{flag} is about a file of clients", "add --clients-file FILE")
+    o.refuse_together(clients_file=clients_file, clients=clients)
     if (shares or portion) and not by:
         flag = "--shares" if shares else "--portion"
         raise UsageError(f"{flag} needs to know which attribute it is about", "add --by ATTRIBUTE")
@@ -67,12 +96,15 @@ def partition(
     count = clients or manifest.read(path, "dataset").body["clients"]
     asked = {
         "dirichlet": dirichlet, "balanced": balanced, "iid": iid, "shards": shards, "by": by, "shares": shares,
-        "portion": portion, "fedism": fedism,
+        "portion": portion, "fedism": fedism, "fedmrl": fedmrl, "fedmrl_authors": fedmrl_authors,
+        "clients_file": clients_file and clients_file.name, "client_column": client_column,
+        "order_file": order_file and order_file.name, "keep_units": keep_units,
     }  # fmt: skip
     made = make_partition(
         path, work=work, out=out, scheme=_scheme(asked), clients=count, alpha=1.0 if dirichlet is None else dirichlet,
         by=by or [], shares=shares or [], shards=shards or 2, portion=portion or 0.1, val=val, minimum=minimum,
-        corrupted=fedism, seed=seed, materialize=materialize,
+        corrupted=fedism, eta=1.0 if fedmrl is None else fedmrl, keep_units=keep_units, file=clients_file,
+        order_file=order_file, client_column=client_column, seed=seed, materialize=materialize,
         made_by=o.command(
             "partition", **asked, clients=clients, minimum=minimum or None, val=val or None, seed=seed or None,
             materialize=materialize,
@@ -85,7 +117,9 @@ def _scheme(asked: dict[str, Any]) -> str:
     """The scheme that the flags mean."""
     if asked["by"]:
         return "shares" if asked["shares"] else "domains" if asked["portion"] else "by"
-    for scheme in ("iid", "shards", "fedism"):
-        if asked[scheme]:
+    if asked["clients_file"]:
+        return "file"
+    for scheme in ("iid", "shards", "fedism", "fedmrl", "fedmrl-authors"):
+        if asked[scheme.replace("-", "_")] not in (None, False):
             return scheme
     return "dirichlet-balanced" if asked["balanced"] else "dirichlet"

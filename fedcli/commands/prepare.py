@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from ..errors import UsageError
 from . import options as o
 from .chain import corrupted, default_partition
 
@@ -19,6 +20,20 @@ def prepare(
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="share of images in the test part")] = 0.2,
     split: Annotated[str | None, typer.Option(help="what a split keeps together; default: the dataset's own")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="refuse unreadable images instead of skipping them")] = False,
+    split_file: Annotated[Path | None, typer.Option(help="CSV of image ids and parts, instead of --split")] = None,
+    fold: Annotated[int | None, typer.Option(min=0, help="test fold, of a split or split file that has folds")] = None,
+    folds: Annotated[int | None, typer.Option(min=2, help="number of folds")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="this dataset's own option; may be repeated")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="images: the CSV in the folder")] = None,
+    image_column: Annotated[str | None, typer.Option(metavar="COLUMN", help="images: files' names")] = None,
+    label_column: Annotated[str | None, typer.Option(metavar="COLUMN", help="images: classes")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="images: an attribute, such as sex; may be repeated")
+    ] = None,
+    site: Annotated[str | None, typer.Option(metavar="COLUMN", help="images: hospitals")] = None,
+    patient: Annotated[str | None, typer.Option(metavar="COLUMN", help="images: patients or lesions")] = None,
     clients: o.Clients = None,
     dirichlet: o.Dirichlet = None,
     val: o.Val = 0.0,
@@ -43,6 +58,11 @@ def prepare(
     """
     from ..data.prepare import prepare as run
 
+    own = o.settings(settings)
+    flags = {"table": table, "image-column": image_column, "label-column": label_column, "site": site}
+    flags |= {"patient": patient, "group": ",".join(group) if group else None}
+    if twice := [name for name, value in flags.items() if value is not None and name in own]:
+        raise UsageError(f"--{twice[0]} and --set {twice[0]} exclude each other", "give one of them")
     path: Path = run(
         name,
         raw=raw,
@@ -57,6 +77,10 @@ def prepare(
         seed=seed,
         strict=strict,
         jobs=jobs,
+        own=own | {name: value for name, value in flags.items() if value is not None},
+        split_file=split_file,
+        fold=fold,
+        folds=folds,
     )
     if clients or dirichlet or corrupt:
         path = default_partition(path, work=work, clients=clients, alpha=dirichlet, val=val, seed=seed)

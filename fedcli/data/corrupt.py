@@ -71,9 +71,16 @@ def full_kind(word: str) -> str:
 
 
 def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed: int) -> np.ndarray:
-    """A corrupted copy of an image: uint8 [H, W, C] in and out, C 1 or 3; fractions are cut off, as in the package."""
+    """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the package.
+
+    C is 1 or 3, or the slices of a volume, each of which is corrupted as a grey image with a draw of its own.
+    """
     from PIL import Image
 
+    if image.shape[2] not in (1, 3):
+        how = dict(kind=kind, severity=severity, seed=seed)
+        slices = [corrupt_image(image[..., [k]], f"{id}/{k}", **how) for k in range(image.shape[2])]
+        return np.concatenate(slices, -1)
     change = getattr(_library(), kind.replace("-", "_"))
     grey = image.shape[2] == 1
     flat = image[..., 0] if grey else image
@@ -171,7 +178,7 @@ def _check_images(kind: str, body: dict[str, Any]) -> None:
         size = "x".join(map(str, body["size"]))
         hint = f"prepare with a larger --size, or use {', '.join(POINTWISE)}"
         raise FedcliError(f"{kind} needs images of at least {SMALLEST} px; these are {size}", hint)
-    if body["channels"] == 1 and kind == "saturate":
+    if body["channels"] != 3 and kind == "saturate":
         raise FedcliError("saturate changes colours, and these images are grey", "use another kind, such as contrast")
 
 
@@ -213,11 +220,11 @@ def _write(path: Path, partition: Path, clients: list[str], *, change: Any, jobs
 
 
 def _rows(partition: Path, clients: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Rising pool rows of the clients' training and validation images, and of all test images."""
+    """Rising, distinct pool rows of the clients' training and validation images, and of all test images."""
     roster = [client["client"] for client in manifest.read(partition).body["roster"]]
     with open_h5(partition.parent / "rows.h5") as file:
         parts = [file[f"{part}/{roster.index(name)}"][()] for name in clients for part in ("train", "val")]
-        return np.sort(np.concatenate([np.empty(0, np.int64), *parts])), file["test/all"][()]
+        return np.unique(np.concatenate([np.empty(0, np.int64), *parts])), file["test/all"][()]
 
 
 def _changed(piece: tuple[Path, np.ndarray, np.ndarray], **how: Any) -> np.ndarray:

@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from typing import TypeVar
 
 from .. import console
@@ -17,22 +18,37 @@ from ..errors import FedcliError
 A = TypeVar("A")
 B = TypeVar("B")
 
+_work: tuple[Callable, Sequence] | None = None  # of a worker process, written once as it starts
 
-def in_order(function: Callable[[A], B], items: Sequence[A], *, label: str, jobs: int = 0) -> Iterator[B]:
+
+def in_order(
+    function: Callable, items: Sequence[A], *, label: str, jobs: int = 0, run: int | None = None
+) -> Iterator[B]:
     """Yield function(item) for each item, in order, under a progress bar.
 
-    function must be picklable and depend on its item only, so the number of jobs changes no result.
-    jobs: processes, 0 for one per core, never more than four per core. A FedcliError raised by function reaches the caller.
+    function must be picklable and depend on its item only, so the number of jobs changes no result. A FedcliError that
+    it raises reaches the caller.
+
+    Args:
+        jobs: processes, 0 for one per core, never more than four per core.
+        run: function takes a sequence of up to so many consecutive items, and returns as many results.
     """
     jobs = min(jobs or _cores(), 4 * _cores(), len(items))
-    if jobs <= 1:
+    if jobs <= 1 and not run:
         yield from console.progress(map(function, items), label=label, total=len(items))
         return
-    # forked children share the imports; they start before the bar so that no thread is alive
+    of_run = function if run else partial(_each, function)
+    size = max(1, min(run or 32, len(items) // (4 * max(jobs, 1))))
+    runs = [slice(start, start + size) for start in range(0, len(items), size)]
+    if jobs <= 1:
+        results = chain.from_iterable(of_run(items[part]) for part in runs)
+        yield from console.progress(results, label=label, total=len(items))
+        return
+    # forked children share the imports and the items; they start before the bar so that no thread is alive
     method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
-    size = max(1, min(32, len(items) // (4 * jobs)))
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context(method), initializer=_begin) as pool:
-        work = (pool.submit(_each, function, items[i : i + size]) for i in range(0, len(items), size))
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=(of_run, items)) as pool:
+        work = (pool.submit(_work_on, part) for part in runs)
         waiting = deque(islice(work, 3 * jobs))  # so far may the workers run ahead of the reader
         try:
             yield from console.progress(_drain(waiting, work), label=label, total=len(items))
@@ -54,11 +70,18 @@ def _each(function: Callable[[A], B], items: Sequence[A]) -> list[B]:
     return [function(item) for item in items]
 
 
+def _work_on(part: slice) -> list:
+    of_run, items = _work
+    return of_run(items[part])
+
+
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _begin() -> None:
+def _begin(of_run: Callable[[Sequence[A]], list[B]], items: Sequence[A]) -> None:
+    global _work
+    _work = of_run, items
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=_end_with_parent, daemon=True).start()

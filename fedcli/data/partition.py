@@ -7,6 +7,11 @@ The schemes themselves are in schemes.py.
 
 Validation images leave a client's training part by whole units (patients or lesions) where the pool has them. The
 random schemes deal out images, not units, as the papers do; the manifest says how many units lie in several clients.
+With `keep_units` they deal out units, each for the class of its first image: clients that are even in units are then
+uneven in images, by as much as units are. An image without a unit is its own.
+
+Clients may share images where the authors' do (fedmrl-authors, domains, a file of clients). With a validation part an
+image may then train one client and validate another; how many do is said.
 """
 
 import math
@@ -21,7 +26,7 @@ import numpy as np
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive
-from . import manifest
+from . import clients_file, manifest, skew
 from .schemes import (
     FEDISM_SEED,
     attribute_shares,
@@ -30,6 +35,8 @@ from .schemes import (
     dirichlet_balanced,
     domain_clients,
     fedism,
+    fedmrl,
+    fedmrl_authors,
     hold_out,
     iid,
     label_shards,
@@ -45,7 +52,12 @@ SCHEMES = {  # name -> the options that decide it
     "shares": ("clients", "by", "shares"),
     "fedism": ("clients", "alpha", "corrupted"),
     "domains": ("clients", "by", "portion"),
+    "fedmrl": ("clients", "eta"),
+    "fedmrl-authors": ("clients",),
+    "file": (),
 }
+BY_UNITS = "iid", "dirichlet", "dirichlet-balanced", "shards", "fedmrl"  # schemes that can keep units whole
+FILES = "clients_file", "order_file"
 
 
 def make_partition(
@@ -64,6 +76,11 @@ def make_partition(
     minimum: int = 0,
     corrupted: int | None = None,
     portion: float = 0.1,
+    eta: float = 1.0,
+    keep_units: bool = False,
+    file: Path | None = None,
+    order_file: Path | None = None,
+    client_column: str | None = None,
     seed: int = 0,
     materialize: bool = False,
 ) -> Path:
@@ -82,21 +99,30 @@ def make_partition(
         minimum: images each client must have, else it is refused; dirichlet-balanced sees to it (0: even sizes).
         corrupted: number of last clients to be corrupted later (fedism only).
         portion: share of its domain's images that each client draws, in (0, 1] (domains only).
+        eta: odds of a client's own class against at most 1 for any other, in [0, 1] (fedmrl only).
+        keep_units: give whole patients or lesions to a client, in the schemes BY_UNITS.
+        file: who holds which image, for the scheme "file"; see clients_file.py, also for the next two.
+        order_file: the train.csv whose rows an .npy file means.
+        client_column: of a CSV file.
         seed: 0 gives the authors' own assignment in the fedism scheme, which draws with 2024 + seed.
         materialize: also write sites/<client>.h5, rows in the order train, val, test; one site in memory at a time.
     """
     dataset = manifest.find(dataset, "dataset")
     body = manifest.verify(dataset, "dataset").body
     given = dict(clients=clients, alpha=alpha, by=list(by), shares=list(shares), shards=shards, corrupted=corrupted)
-    given["portion"] = portion
+    given |= dict(portion=portion, eta=eta)
     if not 0 <= val < 1:
         raise UsageError(f"the validation share is {val}, not in [0, 1)", "0.1 holds out a tenth of each client")
     options = _options(scheme, given, body["attributes"])
     options |= dict(val=val, minimum=minimum, seed=seed, materialize=materialize)
+    if keep_units:
+        options |= _keeping_units(scheme, body)
+    if scheme == "file":
+        options |= _file_options(file, order_file, client_column)
     folder = manifest.place(work, out, "partition", f"{body['name']}-{scheme}", options, [dataset])
 
     def build(target: Path) -> dict[str, Any]:
-        return _build(target, read_pool(dataset.parent / "pool.h5"), options, body)
+        return _build(target, read_pool(dataset.parent / "pool.h5"), options, body, (file, order_file))
 
     return manifest.stage("partition", folder=folder, made_by=made_by, options=options, parents=[dataset], build=build)
 
@@ -112,6 +138,8 @@ def _options(scheme: str, given: dict[str, Any], attributes: dict[str, list[str]
         raise UsageError(f"alpha is {options['alpha']}, but it must be above 0", "0.1 is very uneven, 100 nearly even")
     if options.get("shards", 1) < 1:
         raise UsageError(f"{options['shards']} shards per client cannot hold anything", "give at least one")
+    if not 0 <= options.get("eta", 1) <= 1:
+        raise UsageError(f"eta is {options['eta']}, not in [0, 1]", "the authors have 1")
     if given["corrupted"] is not None and scheme != "fedism":
         raise UsageError("only the fedism scheme knows corrupted clients", "elsewhere fedcli corrupt decides")
     if scheme == "fedism" and not 1e-3 <= options["alpha"] <= 1e6:
@@ -128,6 +156,31 @@ def _options(scheme: str, given: dict[str, Any], attributes: dict[str, list[str]
     if scheme == "shares":
         values = attributes[options["by"][0]]
         options["shares"] = _share_rows(options["shares"], values, options["clients"])
+    return options
+
+
+def _keeping_units(scheme: str, dataset: dict[str, Any]) -> dict[str, bool]:
+    if scheme not in BY_UNITS:
+        raise UsageError(f"the scheme {scheme} deals out images, not units", f"schemes by units: {', '.join(BY_UNITS)}")
+    if dataset["unit"] is None:
+        raise FedcliError("the dataset does not say which patient or lesion an image shows", "deal out images instead")
+    return {"keep_units": True}
+
+
+def _file_options(file: Path | None, order_file: Path | None, column: str | None) -> dict[str, Any]:
+    """What a manifest records of a file of clients and how it is read."""
+    if file is None:
+        raise UsageError("no file of clients is given", "give a .csv, .json or .npy")
+    npy = file.suffix.lower() == ".npy"
+    if order_file and not npy:
+        raise UsageError(f"{file.name} names images, so no order of rows is needed", "leave the order file out")
+    if column and file.suffix.lower() != ".csv":
+        raise UsageError(f"{file.name} has no columns", "leave the client column out")
+    options: dict[str, Any] = {} if column is None else {"client_column": column}
+    for name, path in zip(FILES, (file, order_file), strict=True):
+        if path and not path.is_file():
+            raise FedcliError(f"no such file: {path}", "give the file of clients, and the order file of an .npy")
+        options |= {name: {"name": path.name, "sha256": manifest.sha256(path)}} if path else {}
     return options
 
 
@@ -171,40 +224,74 @@ def _share_rows(texts: list[str], values: list[str], clients: int) -> list[list[
     return rows
 
 
-def _build(folder: Path, pool: Pool, options: dict[str, Any], dataset: dict[str, Any]) -> dict[str, Any]:
+def _build(
+    folder: Path, pool: Pool, options: dict[str, Any], dataset: dict[str, Any], files: tuple[Path | None, Path | None]
+) -> dict[str, Any]:
     """Write rows.h5 (and the sites) into folder; returns the manifest's body."""
-    rows = np.flatnonzero(pool.split == TRAIN)
-    by = options.get("by", [])
-    sites, site_names = _sites(pool, by, dataset["attributes"])
-    if by and not (sites[rows] >= 0).any():
-        raise FedcliError(f"no training image has a known {' and '.join(by)}", "divide by another attribute")
-
-    names, parts = _assign(options, pool.y[rows], sites[rows], site_names)
-    _check_sizes(names, parts, options)
-    parts = [rows[part] for part in parts]
     units = _units(pool)
-    everyone = np.flatnonzero(pool.split == TEST)
+    if options["scheme"] == "file":
+        names, parts, test, extra = _from_file(pool, options, files)
+    else:
+        names, parts, test, extra = *_drawn(pool, options, dataset, units), {}
+    _check_sizes(names, parts, options)
     train, val = _hold_out_all(names, parts, pool.y, units, options)
-    test = [everyone[:0]] * len(names)
-    if options["scheme"] == "by":
-        test = [everyone[sites[everyone] == site_names.index(name)] for name in names]
-    if options["scheme"] == "domains":
-        test = [everyone[sites[everyone] == site_names.index(name.rpartition("-")[0])] for name in names]
-
+    everyone = np.flatnonzero(pool.split == TEST)
     _write_rows(folder / "rows.h5", train, val, test, everyone)
     if options["materialize"]:
         _write_sites(folder / "sites", pool, names, [np.concatenate(p) for p in zip(train, val, test, strict=True)])
+    found = skew.describe(names, parts, pool.y, len(dataset["classes"]), None if pool.unit is None else units)
     body = {name: dataset[name] for name in ("classes", "attributes", "size", "channels", "augment")}
     body |= {
         "dataset": dataset["name"],
         "scheme": options["scheme"],
         "roster": _roster(names, train, val, test, pool.y, len(dataset["classes"])),
         "corrupted_last": options.get("corrupted"),
-        "dropped": len(rows) - len(np.unique(np.concatenate(parts))),
-        "unit_overlap": None if pool.unit is None else _overlap(parts, units),
+        "dropped": int((pool.split == TRAIN).sum()) - len(np.unique(np.concatenate(parts))),
+        "unit_overlap": found["units_in_several"],
+        "skew": found,
+        **extra,
     }
-    _tell(body, [len(part) for part in parts], dataset["unit"])
+    _tell(body, dataset["unit"], len(np.intersect1d(np.concatenate(train), np.concatenate(val))))
     return body
+
+
+def _drawn(
+    pool: Pool, options: dict[str, Any], dataset: dict[str, Any], units: np.ndarray
+) -> tuple[list[str], list[np.ndarray], list[np.ndarray]]:
+    """Client names, and each client's rows for training and for its own test part."""
+    rows, everyone = np.flatnonzero(pool.split == TRAIN), np.flatnonzero(pool.split == TEST)
+    by, scheme = options.get("by", []), options["scheme"]
+    sites, site_names = _sites(pool, by, dataset["attributes"])
+    if by and not (sites[rows] >= 0).any():
+        raise FedcliError(f"no training image has a known {' and '.join(by)}", "divide by another attribute")
+    if options.get("keep_units"):
+        _, first, unit = np.unique(units[rows], return_index=True, return_inverse=True)
+        names, parts = _assign(options, pool.y[rows[first]], sites[rows[first]], site_names)
+        parts = [rows[np.isin(unit, part)] for part in parts]
+    else:
+        names, parts = _assign(options, pool.y[rows], sites[rows], site_names)
+        parts = [rows[part] for part in parts]
+    if scheme not in ("by", "domains"):
+        return names, parts, [everyone[:0]] * len(names)
+    site_of = [site_names.index(name if scheme == "by" else name.rpartition("-")[0]) for name in names]
+    return names, parts, [everyone[sites[everyone] == site] for site in site_of]
+
+
+def _from_file(
+    pool: Pool, options: dict[str, Any], files: tuple[Path | None, Path | None]
+) -> tuple[list[str], list[np.ndarray], list[np.ndarray], dict[str, Any]]:
+    """As _drawn, and what the manifest says of the file; test images that it names are the clients' own test parts."""
+    training = np.flatnonzero(pool.split == TRAIN)
+    training = training[np.argsort(pool.y[training], kind="stable")]  # FedISM's train.csv is sorted by class
+    file, order = files
+    found = clients_file.read(file, pool.id.tolist(), training, column=options.get("client_column"), order=order)
+    if found.unknown:
+        console.say(f"{file.name} names {len(found.unknown)} images that the dataset does not have: {found.unknown[0]}")
+    tested = pool.split == TEST
+    if given := sum(int(tested[rows].sum()) for rows in found.rows):
+        console.say(f"{given} images that {file.name} gives to clients are test images here: their own test parts")
+    train, test = [rows[~tested[rows]] for rows in found.rows], [rows[tested[rows]] for rows in found.rows]
+    return found.names, train, test, {"not_in_dataset": len(found.unknown)}
 
 
 def _sites(pool: Pool, by: list[str], attributes: dict[str, list[str]]) -> tuple[np.ndarray, list[str]]:
@@ -222,8 +309,9 @@ def _assign(
 ) -> tuple[list[str], list[np.ndarray]]:
     """Client names and each client's places in y."""
     scheme, clients, alpha = options["scheme"], options.get("clients", 0), options.get("alpha", 0.0)
+    what = "training units" if options.get("keep_units") else "training images"
     if clients > len(y):
-        raise FedcliError(f"{len(y)} training images cannot be divided among {clients} clients", "give fewer --clients")
+        raise FedcliError(f"{len(y)} {what} cannot be divided among {clients} clients", "give fewer --clients")
     if scheme == "by":
         parts = by_attribute(sites)
         return [site_names[k] for k, part in enumerate(parts) if len(part)], [part for part in parts if len(part)]
@@ -241,22 +329,26 @@ def _assign(
         case "dirichlet":
             return names, dirichlet(y, clients, alpha, rng)
         case "dirichlet-balanced":
-            _check_room(len(y), clients, options["minimum"])
+            _check_room(len(y), clients, options["minimum"], what)
             return names, dirichlet_balanced(y, clients, alpha, rng, options["minimum"] or None)
         case "shards":
-            _check_room(len(y), clients, options["shards"])
+            _check_room(len(y), clients, options["shards"], what)
             return names, label_shards(y, clients, options["shards"], rng)
         case "shares":
             rows = np.array(options["shares"])
             group = np.arange(clients) * len(rows) // clients  # [K]
             return names, attribute_shares(sites, y, rows[group] / np.bincount(group)[group, None], rng)
+        case "fedmrl":
+            return names, fedmrl(y, clients, options["eta"], rng)
+        case "fedmrl-authors":
+            return names, fedmrl_authors(y, clients, rng)
     return names, fedism(y, clients, options["corrupted"], alpha, (FEDISM_SEED + options["seed"]) % 2**32)
 
 
-def _check_room(images: int, clients: int, each: int) -> None:
-    if clients * each > images:
+def _check_room(count: int, clients: int, each: int, what: str) -> None:
+    if clients * each > count:
         hint = "lower that number or give fewer --clients"
-        raise FedcliError(f"{images} training images cannot give {clients} clients {each} each", hint)
+        raise FedcliError(f"{count} {what} cannot give {clients} clients {each} each", hint)
 
 
 def _check_sizes(names: list[str], parts: list[np.ndarray], options: dict[str, Any]) -> None:
@@ -267,7 +359,9 @@ def _check_sizes(names: list[str], parts: list[np.ndarray], options: dict[str, A
     hint = {
         "dirichlet": "try another --seed, a larger alpha, fewer --clients, or fedcli partition --dirichlet ALPHA --balanced",
         "fedism": "try another --seed, a larger alpha or fewer --clients",
+        "fedmrl": "try another --seed or fewer --clients",
         "by": "lower the minimum or divide by another attribute",
+        "file": "is this the dataset, and the split, that the file is about?",
     }.get(options["scheme"], "lower the minimum or give fewer --clients")
     (name, size), others = small[0], f" (and so do {len(small) - 1} more)" if len(small) > 1 else ""
     raise FedcliError(f"client {name} gets {size or 'no'} training images{others}; each needs at least {least}", hint)
@@ -293,14 +387,6 @@ def _hold_out_all(
         train.append(part[~held])
         val.append(part[held])
     return train, val
-
-
-def _overlap(parts: list[np.ndarray], units: np.ndarray) -> int:
-    """How many units have images in more than one client."""
-    client = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    pairs = np.unique(np.stack([units[np.concatenate(parts)], client]), axis=1)
-    _, holders = np.unique(pairs[0], return_counts=True)
-    return int((holders > 1).sum())
 
 
 def _write_rows(
@@ -338,10 +424,19 @@ def _roster(
     return roster
 
 
-def _tell(body: dict[str, Any], sizes: list[int], unit: str | None) -> None:
-    console.say(f"{len(sizes)} clients with {min(sizes)} to {max(sizes)} images")
+def _tell(body: dict[str, Any], unit: str | None, seen: int) -> None:
+    """seen: images that validate one client and train another."""
+    images, apart = body["skew"]["images"], body["skew"]["total_variation"]["max"]
+    unlike = "" if apart is None else f", label distributions up to {apart:.2f} apart (total variation)"
+    console.say(f"{len(body['roster'])} clients with {images['min']} to {images['max']} images{unlike}")
     if body["dropped"]:
-        why = "are left over" if body["scheme"] == "domains" else "have an unknown attribute"
-        console.say(f"{body['dropped']} training images {why} and go to no client")
+        of_attribute = body["scheme"] in ("by", "shares")
+        console.say(
+            f"{body['dropped']} training images {'have an unknown attribute' if of_attribute else 'are left over'} and go to no client"
+        )
+    if shared := body["skew"]["images_in_several"]["count"]:
+        console.say(
+            f"{shared} images are in more than one client" + f", {seen} validate one and train another" * bool(seen)
+        )
     if body["unit_overlap"]:
         console.say(f"{body['unit_overlap']} patients or lesions ({unit}) have images in more than one client")

@@ -17,6 +17,13 @@ Sources, and where we differ:
     domains             FedHEAL (arXiv 2405.16585): clients divided evenly among the domains, each with the same portion of
                         its domain and no image twice. From its released code: a client that misses a class gets one
                         image of it from the whole domain, perhaps another client's too, in place of a spare one.
+    fedmrl              FedMRL (arXiv 2407.05800, Eq. 11): each class in 200 shards, each given to a client with odds of eta
+                        for the client's own class and a number from N(0.5, 1) for any other. The paper does not say
+                        which class is a client's own; here they take turns, in random order. Odds are cut to [0, 1]
+                        and drawn once per client and class, and every shard goes to exactly one client.
+    fedmrl-authors      As its released code draws instead: each client, from each class, 200 times five images (in a
+                        class of n < 200, n times). No class is a client's own and clients share images, so that a
+                        client has n (1 - (1 - 5/n)^min(200, n)) of n images, and all clients are nearly alike.
 """
 
 from itertools import pairwise
@@ -24,6 +31,7 @@ from itertools import pairwise
 import numpy as np
 
 FEDISM_SEED = 2024  # of the authors' released partitions
+FEDMRL_SHARDS, FEDMRL_DRAW = 200, 5
 SCALINGS = 100  # Sinkhorn rounds; what is left after them, the rounding mends
 
 
@@ -132,6 +140,34 @@ def fedism(y: np.ndarray, clients: int, corrupted: int, alpha: float, seed: int 
         owner[rows[:first]] = stream.choice(clean, first, p=p_clean)
         owner[rows[first:]] = clean + stream.choice(corrupted, len(rows) - first, p=p_corrupted)
     return _split(owner, clients)
+
+
+def fedmrl(y: np.ndarray, clients: int, eta: float, rng: np.random.Generator) -> list[np.ndarray]:
+    """Shards of each class by odds of eta, in [0, 1], for a client's own class; a client may stay empty."""
+    labels = np.unique(y)
+    own = rng.permutation(len(labels))[np.arange(clients) % len(labels)]  # [H] place of each client's own class
+    odds = np.clip(rng.normal(0.5, 1, (clients, len(labels))), 0, 1)  # [H, C] Eq. 11
+    odds[np.arange(clients), own] = eta
+    odds[:, odds.sum(0) == 0] = 1
+    owner = np.empty(len(y), np.int64)
+    for place, label in enumerate(labels):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        shards = min(FEDMRL_SHARDS, len(rows))
+        to = rng.choice(clients, shards, p=odds[:, place] / odds[:, place].sum())  # [S]
+        owner[rows] = to[np.arange(len(rows)) * shards // len(rows)]
+    return _split(owner, clients)
+
+
+def fedmrl_authors(y: np.ndarray, clients: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Each client's own draws, without regard to the others'; within a draw no image comes twice."""
+    of_class = [np.flatnonzero(y == label) for label in np.unique(y)]
+    return [np.sort(np.concatenate([_drawn(rows, rng) for rows in of_class])) for _ in range(clients)]
+
+
+def _drawn(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """What is drawn at least once."""
+    times, each = min(FEDMRL_SHARDS, len(rows)), min(FEDMRL_DRAW, len(rows))
+    return np.unique(np.concatenate([rng.choice(rows, each, replace=False) for _ in range(times)]))
 
 
 def hold_out(y: np.ndarray, unit: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -13,6 +13,8 @@ A stage never copies pixels: a partition is row numbers of the pool, a corruptio
 rows. load() lays both over the pool in memory, where the net lives.
 """
 
+import math
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,13 +136,18 @@ class BlankPool:
         with h5py.File(path, "w") as file:
             return BlankPool(path, shape, file.create_dataset("x", shape, np.uint8, dcpl=plan).id.get_offset())
 
-    def put(self, place: int, image: np.ndarray) -> None:
-        """Write uint8 [H, W, C]."""
-        if image.shape != self.shape[1:] or image.dtype != np.uint8:
-            raise ValueError(f"image is {image.dtype} {image.shape}, expected uint8 {self.shape[1:]}")
-        with self.path.open("r+b") as file:
-            file.seek(self.start + place * image.size)
-            file.write(np.ascontiguousarray(image).data)
+    def put(self, place: int, images: np.ndarray) -> None:
+        """Write images that follow one another, uint8 [n, H, W, C], from this place on."""
+        if images.shape[1:] != self.shape[1:] or images.dtype != np.uint8:
+            raise ValueError(f"images are {images.dtype} {images.shape}, expected uint8 [n, {self.shape[1:]}]")
+        pixels = np.ascontiguousarray(images).reshape(-1).data
+        at, handle = self.start + place * math.prod(self.shape[1:]), os.open(self.path, os.O_WRONLY)
+        try:
+            while len(pixels):  # a nearly full disk takes a part before it raises
+                written = os.pwrite(handle, pixels, at)
+                pixels, at = pixels[written:], at + written
+        finally:
+            os.close(handle)
 
     def finish(self, rows: list[Row], places: list[int], attributes: Iterable[str]) -> None:
         """Keep the images at these rising places and add the columns of their rows."""
@@ -155,7 +162,7 @@ class BlankPool:
         images = np.memmap(whole, np.uint8, "r", self.start, self.shape)
         smaller = BlankPool.make(self.path, (len(places), *self.shape[1:]))
         for new, old in enumerate(places):
-            smaller.put(new, images[old])
+            smaller.put(new, images[old : old + 1])
         whole.unlink()
 
 
@@ -164,7 +171,7 @@ def write_pool(path: Path, rows: list[Row], images: Iterable[np.ndarray], attrib
     pool = None
     for place, image in enumerate(images):
         pool = pool or BlankPool.make(path, (len(rows), *image.shape))
-        pool.put(place, image)
+        pool.put(place, image[None])
     pool.finish(rows, list(range(len(rows))), attributes)
 
 

@@ -78,6 +78,14 @@ def test_a_grey_image_gets_one_draw_and_a_colour_image_three():
     assert not np.array_equal(noisy[..., 0], noisy[..., 1])
 
 
+@pytest.mark.parametrize("kind", ["gaussian-noise", "motion-blur"])
+def test_a_volumes_slices_are_corrupted_as_grey_images_with_a_draw_each(kind):
+    volume = np.repeat(photo(channels=1), 5, 2)
+    out = corrupted(volume, kind=kind)
+    assert out.shape == volume.shape and not np.array_equal(out[..., 0], out[..., 1])
+    assert np.array_equal(out[..., [3]], corrupted(volume[..., [3]], "one/3", kind=kind))
+
+
 def test_motion_blur_of_grey_equals_a_channel_of_the_same_image_in_colour():
     grey = photo(channels=1)
     colour = corrupted(np.repeat(grey, 3, axis=2), kind="motion-blur")

@@ -1,14 +1,23 @@
+import base64
+import io
+import json
 import os
 from pathlib import Path
 
 import numpy as np
 import pydicom
 import pytest
-from raw_folders import write_slice
+from PIL import Image
+from pydicom.dataset import Dataset
+from pydicom.encaps import encapsulate
+from pydicom.sequence import Sequence
+from raw_folders import write_csv, write_slice
 
-from fedcli.data.sources import dicom
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import read_pool
+from fedcli.data.sources import dicom, rsna_ich
 from fedcli.data.sources.source import Unreadable
-from fedcli.errors import UsageError
+from fedcli.errors import FedcliError, UsageError
 
 BRAIN = dicom.WINDOWS["brain"]
 
@@ -49,13 +58,13 @@ def test_the_window_maps_its_bounds_to_0_and_255():
 def test_the_files_own_window_is_the_first_of_several(tmp_path):
     stored = np.array([[0, 50, 100]], np.int16)
     path = write_slice(tmp_path / "a.dcm", stored, WindowCenter=[50, 600], WindowWidth=[100, 2800])
-    assert dicom.read_slice(path, None)[..., 0].tolist() == [[0, 128, 255]]
+    assert dicom.read_slice(path)[..., 0].tolist() == [[0, 128, 255]]
 
 
 @pytest.mark.parametrize("width", [None, 0, ""])
 def test_without_a_window_of_its_own_a_slice_gets_the_brains(tmp_path, width):
     path = write_slice(tmp_path / "a.dcm", np.array([[0, 40, 80]], np.int16), WindowWidth=width)
-    assert dicom.read_slice(path, None)[..., 0].tolist() == [[0, 128, 255]]
+    assert dicom.read_slice(path)[..., 0].tolist() == [[0, 128, 255]]
 
 
 def test_a_given_window_beats_the_files(tmp_path):
@@ -66,44 +75,160 @@ def test_a_given_window_beats_the_files(tmp_path):
 
 def test_monochrome1_is_turned_so_that_dense_is_bright(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.array([[0, 80]], np.int16), PhotometricInterpretation="MONOCHROME1")
-    assert dicom.read_slice(path, None)[..., 0].tolist() == [[255, 0]]
+    assert dicom.read_slice(path)[..., 0].tolist() == [[255, 0]]
 
 
 def test_a_slice_of_one_value_stays_one_grey(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.full((4, 4), 20, np.int16))
-    image = dicom.read_slice(path, None)
+    image = dicom.read_slice(path)
     assert image.shape == (4, 4, 1) and image.dtype == np.uint8 and set(image.ravel()) == {64}
 
 
 def test_a_file_without_pixels_says_so(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PixelData=None)
     with pytest.raises(Unreadable, match="holds no pixel data"):
-        dicom.read_slice(path, None)
+        dicom.read_slice(path)
 
 
 def test_a_truncated_file_says_so_without_its_folder(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.zeros((64, 64), np.int16))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(Unreadable, match="less than expected") as error:
-        dicom.read_slice(path, None)
+        dicom.read_slice(path)
     assert str(tmp_path) not in str(error.value)
 
 
 def test_a_file_that_is_no_dicom_says_so(tmp_path):
     (tmp_path / "a.dcm").write_text("hello")
     with pytest.raises(Unreadable, match="InvalidDicomError"):
-        dicom.read_slice(tmp_path / "a.dcm", None)
+        dicom.read_slice(tmp_path / "a.dcm")
     with pytest.raises(Unreadable, match="InvalidDicomError"):
         dicom.read_header(tmp_path / "a.dcm")
 
 
-def test_several_frames_are_no_slice(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((3, 4, 4), np.int16), NumberOfFrames=3)
-    with pytest.raises(Unreadable, match=r"shape \(3, 4, 4\)"):
-        dicom.read_slice(path, None)
+def test_of_several_frames_the_middle_one_counts(tmp_path):
+    for frames, middle in ((2, 1), (3, 1), (4, 2)):
+        stored = np.arange(frames, dtype=np.int16)[:, None, None].repeat(4, 1).repeat(4, 2) * 20
+        path = write_slice(tmp_path / "a.dcm", stored, NumberOfFrames=frames)
+        assert set(dicom.read_slice(path, ((40, 80),)).ravel()) == {round(255 * 20 * middle / 80)}
 
 
-@pytest.mark.parametrize("text", ["brian", "40", "40/80/2", "40/0", "40/-5", "nan/80", "40/inf", "a/b"])
+def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
+    def group(**sequences):
+        dataset = Dataset()
+        for name, fields in sequences.items():
+            item = Dataset()
+            for key, value in fields.items():
+                setattr(item, key, value)
+            setattr(dataset, name, Sequence([item]))
+        return dataset
+
+    own = [group(PixelValueTransformationSequence={"RescaleIntercept": 10 * k}) for k in range(3)]
+    common = group(
+        PixelValueTransformationSequence={"RescaleSlope": 2},
+        FrameVOILUTSequence={"WindowCenter": 50, "WindowWidth": 100},
+    )
+    path = write_slice(
+        tmp_path / "a.dcm", np.full((3, 4, 4), 20, np.int16), NumberOfFrames=3, RescaleSlope=None, RescaleIntercept=None,
+        PerFrameFunctionalGroupsSequence=Sequence(own), SharedFunctionalGroupsSequence=Sequence([common]),
+    )  # fmt: skip
+    assert set(hounsfield(path)) == {2 * 20 + 10}
+    assert set(dicom.read_slice(path).ravel()) == {128}
+
+
+def test_three_windows_are_three_channels(tmp_path):
+    path = write_slice(tmp_path / "a.dcm", np.array([[-20, 40, 80, 600, 2000]], np.int16))
+    image = dicom.read_slice(path, dicom.parse_window("brain,subdural,bone"))
+    assert image.dtype == np.uint8 and image[0].tolist() == [  # 255 (HU - centre + width / 2) / width
+        [0, 0, 71], [128, 76, 76], [255, 128, 80], [255, 255, 128], [255, 255, 255],
+    ]  # fmt: skip
+    assert dicom.parse_window("file, 40/80,bone") == (None, (40, 80), (600, 2800))
+    assert dicom.read_slice(path, dicom.parse_window("file,file,file"))[..., 2].tolist() == [[0, 128, 255, 255, 255]]
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16])
+@pytest.mark.parametrize("kind", [np.int16, np.uint16])
+def test_looking_a_value_up_gives_what_computing_it_gives(tmp_path, bits, kind):
+    stored = np.random.default_rng(bits).integers(0, 1 << bits, (32, 32)).astype(kind)
+    fields = dict(BitsStored=bits, RescaleSlope=1.7, RescaleIntercept=-3, PhotometricInterpretation="MONOCHROME1")
+    path = write_slice(tmp_path / "a.dcm", stored, **fields)
+    expected = 255 - dicom.apply_window(dicom.to_hounsfield(pydicom.dcmread(path)), 300, 1500)
+    assert np.array_equal(dicom.read_slice(path, ((300, 1500),)), expected) and len(np.unique(expected)) > 1
+
+
+# compressed files
+
+TILTED = np.add.outer(np.arange(64) * 40, np.arange(64) * 3) - 1500
+JPEG_2000 = (  # TILTED as int16, by OpenJPEG 2.5.2
+    "/0//UQApAAAAAABAAAAAQAAAAAAAAAAAAAAAQAAAAEAAAAAAAAAAAAABjwEB/1IADAAAAAEABQQEAAH/XAATQICIiJCIiJCIiJCIiJCIiJD/ZAAlAAFD"
+    "cmVhdGVkIGJ5IE9wZW5KUEVHIHZlcnNpb24gMi41LjL/kAAKAAAAAACCAAH/k8D+QYAGoM7PLC3AA+oDgH7AgAz6Gws8rN7AAfOEgD8wYCIYd8QDf7vM"
+    "McvAAPkDQA/AIDahhTkYDz2mNDQypAX1wAB8IsAH2hpfp8cz352sKUBGAVoBgrULSeTAADosAD6gwItiAazv4Y1ip39qWsgDCQl//9kA"
+)
+JPEG_LOSSLESS = (  # np.add.outer(8 * 400, 8 * 30) - 1500 as int16, by GDCM 3.2
+    "/9j/wwALEAAIAAgBAREA/8QAFgABAQEAAAAAAAAAAAAAAAAABQkP/9oACAEBAAEAAN6JHnnnnnnrIPPPPPPPWQeeeeeeesg8888889ZB555555"
+    "6yDzzzzzz1kHnnnnnnrIPPPPPPPf/ZAA=="
+)
+
+
+def encapsulated(path: Path, frame: bytes, syntax: str, **fields) -> Path:
+    slice_ = pydicom.dcmread(path)
+    slice_.file_meta.TransferSyntaxUID = syntax
+    slice_.PixelData = encapsulate([frame])
+    slice_["PixelData"].VR = "OB"
+    for name, value in fields.items():
+        setattr(slice_, name, value)
+    slice_.save_as(path)
+    return path
+
+
+def test_jpeg_2000_gives_the_stored_values_back(tmp_path):
+    path = write_slice(tmp_path / "a.dcm", np.zeros((64, 64), np.int16))
+    encapsulated(path, base64.b64decode(JPEG_2000), pydicom.uid.JPEG2000Lossless)
+    assert hounsfield(path) == TILTED.ravel().tolist()
+
+
+def test_rle_gives_the_stored_values_back(tmp_path):
+    path = write_slice(tmp_path / "a.dcm", TILTED.astype(np.int16))
+    slice_ = pydicom.dcmread(path)
+    slice_.compress(pydicom.uid.RLELossless)
+    slice_.save_as(path)
+    assert hounsfield(path) == TILTED.ravel().tolist()
+
+
+def test_a_coloured_jpeg_becomes_rgb(tmp_path):
+    stream = io.BytesIO()
+    Image.new("RGB", (16, 16), (200, 100, 50)).save(stream, "JPEG", quality=95)
+    path = write_slice(tmp_path / "a.dcm", np.zeros((16, 16), np.int16))
+    fields = dict(SamplesPerPixel=3, PlanarConfiguration=0, PhotometricInterpretation="YBR_FULL_422", BitsAllocated=8)
+    encapsulated(
+        path, stream.getvalue(), pydicom.uid.JPEGBaseline8Bit, BitsStored=8, HighBit=7, PixelRepresentation=0, **fields
+    )
+    image = dicom.read_picture(path)
+    assert image.shape == (16, 16, 3) and np.abs(image.astype(int) - (200, 100, 50)).max() <= 3
+
+
+def test_lossless_jpeg_needs_one_decoder_more_and_then_gives_the_stored_values_back(tmp_path):
+    pytest.importorskip("gdcm", reason="fedcli[dicom] is not installed")
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
+    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
+    assert hounsfield(path) == (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
+
+
+@pytest.mark.parametrize("read", [dicom.read_slice, dicom.read_picture])
+def test_a_missing_decoder_stops_with_the_line_that_installs_it(tmp_path, read, monkeypatch):
+    monkeypatch.setattr(pydicom.pixels.decoders.JPEGLosslessSV1Decoder, "_available", {})
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16), Modality="CT")
+    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
+    with pytest.raises(
+        FedcliError, match=r"a\.dcm is compressed as JPEG Lossless, .* no decoder is installed"
+    ) as error:
+        read(path)
+    assert "pip install" in error.value.hint and str(tmp_path) not in error.value.sentence
+
+
+@pytest.mark.parametrize(
+    "text", ["brian", "40", "40/80/2", "40/0", "40/-5", "nan/80", "40/inf", "a/b", "brain,bone", "brain,,bone", ""]
+)
 def test_a_window_that_cannot_be_meant_is_refused(text):
     with pytest.raises(UsageError):
         dicom.parse_window(text)
@@ -140,4 +265,27 @@ def test_real_scanners_files_show_tissue_where_tissue_is():
     with pytest.raises(Unreadable, match="holds no image"):
         dicom.read_header(philips / "DIRFILE")
     with pytest.raises(Unreadable, match="holds no pixel data"):
-        dicom.read_slice(philips / "DIRFILE", None)
+        dicom.read_slice(philips / "DIRFILE")
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+def test_real_slices_through_rsna_ich_have_the_greys_that_their_bytes_give(tmp_path):
+    folder = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head")
+    files = [folder / "GE" / "16.dcm", folder / "Philips" / "S21570" / "S2010" / "I120"]
+    (tmp_path / "raw" / "stage_2_train").mkdir(parents=True)
+    rows = []
+    for k, file in enumerate(files):
+        (tmp_path / "raw" / "stage_2_train" / f"ID_{k}.dcm").symlink_to(file)
+        rows += [[f"ID_{k}_{name}", int(name == "subdural")] for name in rsna_ich.CLASSES]
+    write_csv(tmp_path / "raw" / "stage_2_train.csv", ["ID", "Label"], rows)
+    made = prepare("rsna-ich", raw=tmp_path / "raw", work=tmp_path, size=512, window="brain,subdural,bone", jobs=1)
+    assert json.loads(made.read_text())["body"]["channels"] == 3
+    pixels = read_pool(made.parent / "pool.h5").pixels()
+    for image, file, intercept in zip(pixels, files, (0, -1024), strict=True):
+        count = 512 * 512 * 2  # the last bytes of an uncompressed file
+        at = file.read_bytes().rfind(bytes.fromhex("e07f1000")) + 12  # tag of PixelData, its type and length
+        stored = np.frombuffer(file.read_bytes()[at : at + count], "<i2" if intercept == 0 else "<u2").reshape(512, 512)
+        units = stored.astype(float) + intercept
+        for channel, (centre, width) in enumerate([(40, 80), (80, 200), (600, 2800)]):
+            expected = np.clip((units - (centre - width / 2)) / width, 0, 1) * 255
+            assert np.abs(image[..., channel] - expected).max() < 0.501

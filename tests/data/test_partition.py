@@ -8,10 +8,14 @@ import pytest
 
 from fedcli.data import manifest
 from fedcli.data import partition as p
+from fedcli.data.corrupt import make_corruption
+from fedcli.data.load import load
 from fedcli.data.shard import Row, read_pool, write_pool
+from fedcli.data.skew import describe
 from fedcli.errors import FedcliError, UsageError
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text())["partitions"]
+VECTOR_FOLDER = Path(__file__).parents[1] / "vectors"
+VECTORS = json.loads((VECTOR_FOLDER / "fedism_partitions.json").read_text())["partitions"]
 COUNTS = [300, 150, 40, 10]
 Y = np.random.default_rng(0).permutation(np.repeat(np.arange(4), COUNTS))  # 500 images of four uneven classes
 SEX = np.where(np.arange(500) % 5 == 0, 1, 0)  # 400 of value 0, 100 of value 1
@@ -25,6 +29,8 @@ RANDOM = {
     "minimum": lambda rng: p.dirichlet_balanced(Y, 7, 0.2, rng, 30),
     "shards": lambda rng: p.label_shards(Y, 7, 2, rng),
     "shares": lambda rng: p.attribute_shares(SEX, Y, np.array([[0.9, 0.1], [0.1, 0.9]]), rng),
+    "fedmrl": lambda rng: p.fedmrl(Y, 7, 1.0, rng),
+    "fedmrl, few shards of its own": lambda rng: p.fedmrl(Y, 7, 0.0, rng),
     "fedism": lambda rng: p.fedism(Y, 7, 2, 1.0, int(rng.integers(100))),
 }
 
@@ -171,6 +177,70 @@ def test_a_rare_class_is_sometimes_held_out():
     assert abs(sum(draws) - 200) < 60  # its share, give or take five standard deviations
 
 
+def test_fedmrl_gives_a_clients_own_class_by_eta_and_the_others_by_a_cut_normal():
+    y = np.repeat(np.arange(4), 1000)
+    own = []
+    for seed in range(300):
+        parts = p.fedmrl(y, 4, 1.0, np.random.default_rng(seed))
+        mix = np.array([np.bincount(y[part], minlength=4) for part in parts]) / 1000  # [H, C] share of the class
+        place = np.random.default_rng(seed).permutation(4)
+        own += mix[np.arange(4), place].tolist()
+    z = np.random.default_rng(0).normal(0.5, 1, (100_000, 3)).clip(0, 1)
+    assert abs(np.mean(own) - np.mean(1 / (1 + z.sum(1)))) < 0.01
+
+
+def test_fedmrl_without_eta_leaves_a_client_nothing_of_its_own_class():
+    y = np.repeat(np.arange(4), 1000)
+    for seed in range(20):
+        parts, own = p.fedmrl(y, 4, 0.0, np.random.default_rng(seed)), np.random.default_rng(seed).permutation(4)
+        of_own = [int((y[part] == label).sum()) for part, label in zip(parts, own, strict=True)]
+        others = np.random.default_rng(seed)
+        others.permutation(4)
+        odds = others.normal(0.5, 1, (4, 4)).clip(0, 1)
+        odds[np.arange(4), own] = 0
+        alone = odds.sum(0)[own] == 0  # nobody has odds for the class, so all get it alike
+        assert all(count == 0 for count, free in zip(of_own, alone, strict=True) if not free)
+
+
+def test_fedmrl_shards_hold_images_of_one_class_in_near_equal_numbers():
+    y = np.repeat([0, 1], [1001, 50])
+    parts = p.fedmrl(y, 60, 1.0, np.random.default_rng(0))
+    small = [int((y[part] == 1).sum()) for part in parts]
+    assert sum(small) == 50 and max(small) <= 10  # fifty shards of one image
+    large = np.array([int((y[part] == 0).sum()) for part in parts])  # 200 shards of five images, one of six
+    assert (large % 5 != 0).sum() == 1
+
+
+POOLS = [5160, 820, 790, 362, 253, 101, 76]  # about the authors' own, from the specs of FedMRL
+
+
+def test_fedmrls_authors_get_as_many_distinct_images_as_their_draws_give():
+    y = np.repeat(np.arange(7), POOLS)
+    n = np.array(POOLS)
+    expected = n * (1 - (1 - 5 / n) ** np.minimum(200, n))
+    runs = [p.fedmrl_authors(y, 4, np.random.default_rng(seed)) for seed in range(5)]
+    counts = np.array([[np.bincount(y[part]) for part in parts] for parts in runs])  # [runs, 4, 7]
+    assert np.all(np.abs(counts.mean((0, 1)) - expected) < 0.01 * n + 1)
+    published = json.loads((VECTOR_FOLDER / "fedmrl_clients.json").read_text())["class_counts"]
+    assert np.all(np.abs(counts.mean((0, 1)) - np.mean(published, 0)) < 0.05 * np.mean(published, 0) + 1)
+    assert 2750 < counts.sum(2).min() and counts.sum(2).max() < 2900
+
+
+def test_fedmrls_authors_clients_are_nearly_alike_and_share_images():
+    y = np.repeat(np.arange(7), POOLS)
+    parts = p.fedmrl_authors(y, 4, np.random.default_rng(0))
+    found = describe(list("abcd"), parts, y, 7)
+    assert 0 < found["total_variation"]["max"] < 0.02  # the authors' own: 0.008
+    held = np.concatenate(parts)
+    nevus = np.bincount(held[held < 5160], minlength=5160)
+    assert abs((nevus == 0).mean() - 0.46) < 0.02 and all(len(np.unique(part)) == len(part) for part in parts)
+
+
+def test_fedmrls_authors_take_all_of_a_class_smaller_than_a_draw():
+    parts = p.fedmrl_authors(np.array([0, 0, 0, 1]), 2, np.random.default_rng(0))
+    assert [part.tolist() for part in parts] == [[0, 1, 2, 3]] * 2
+
+
 # ---- the stage
 
 
@@ -263,6 +333,9 @@ def test_the_body_carries_what_later_stages_need(tmp_path):
         {"scheme": "by", "by": ["sex"]},
         {"scheme": "shares", "clients": 4, "by": ["sex"], "shares": ["0.8,0.2"]},
         {"scheme": "fedism", "clients": 4, "corrupted": 1},
+        {"scheme": "fedmrl", "clients": 4, "eta": 0.7},
+        {"scheme": "fedmrl-authors", "clients": 4},
+        {"scheme": "iid", "clients": 4, "keep_units": True},
     ],
     ids=lambda options: "-".join(map(str, options.values())),
 )
@@ -368,6 +441,11 @@ def test_site_files_get_safe_and_distinct_names(tmp_path):
         ({"scheme": "shares", "by": ["sex"], "shares": ["1,0"], "clients": 1}, "1 clients for 2 rows", "--clients 2"),
         ({"scheme": "fedism"}, "corrupted clients, not None", "of 20"),
         ({"scheme": "fedism", "clients": 4, "corrupted": 4}, "1 to 3 corrupted clients, not 4", "of 20"),
+        ({"scheme": "fedmrl", "eta": 1.5}, "eta is 1.5", "the authors have 1"),
+        ({"scheme": "fedism", "corrupted": 2, "keep_units": True}, "deals out images, not units", "dirichlet-balanced"),
+        ({"scheme": "file"}, "no file of clients", ".npy"),
+        ({"scheme": "file", "file": Path("a.npy"), "client_column": "x"}, "a.npy has no columns", "leave"),
+        ({"scheme": "file", "file": Path("a.csv"), "order_file": Path("b.csv")}, "no order of rows", "leave"),
         ({"scheme": "iid", "corrupted": 2}, "only the fedism scheme", "fedcli corrupt"),
     ],
 )
@@ -412,3 +490,115 @@ def test_a_thousand_clients_of_a_hundred_images_are_even():
     y = np.random.default_rng(0).integers(0, 8, 100_000)
     parts = p.dirichlet_balanced(y, 1000, 0.3, np.random.default_rng(0))
     assert sizes(parts) == [100] * 1000
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scheme": "iid"},
+        {"scheme": "dirichlet", "alpha": 5.0},
+        {"scheme": "dirichlet-balanced", "alpha": 0.5, "minimum": 3},
+        {"scheme": "shards", "shards": 2},
+        {"scheme": "fedmrl"},
+    ],
+    ids=lambda options: options["scheme"],
+)
+def test_whole_units_go_to_one_client_if_asked_for(tmp_path, options, capsys):
+    _, body, arrays = partition(tmp_path, clients=4, keep_units=True, val=0.2, **options)
+    held = [set(np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) // 3) for k in range(4)]
+    assert sum(map(len, held)) == len(set.union(*held)) == 27 and body["unit_overlap"] == 0
+    assert everyone(arrays, "train", "val") == [k for k in range(80) if k % 4 != 3]
+    assert "more than one client" not in capsys.readouterr().err
+    if options["scheme"] == "iid":
+        assert sorted(map(len, held)) == [6, 7, 7, 7]
+
+
+def test_units_cannot_be_kept_whole_where_nobody_knows_them(tmp_path):
+    with pytest.raises(FedcliError, match="does not say which patient or lesion"):
+        partition(tmp_path / "bare", units=False, scheme="iid", clients=4, keep_units=True)
+    with pytest.raises(FedcliError, match="27 training units cannot be divided among 28 clients"):
+        partition(tmp_path, scheme="iid", clients=28, keep_units=True)
+
+
+def test_four_clients_by_shares_of_two_skin_tones(tmp_path):
+    shares = ["0.45,0.05", "0.30,0.10", "0.20,0.15", "0.05,0.70"]
+    _, body, arrays = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares=shares)
+    for value, (count, column) in enumerate([(37, [0.45, 0.3, 0.2, 0.05]), (18, [0.05, 0.1, 0.15, 0.7])]):
+        got = [int((arrays["train"][str(k)] % 2 == value).sum()) for k in range(4)]
+        assert sum(got) == count and np.all(np.abs(np.array(got) - count * np.array(column)) <= 3)  # one per class
+
+
+# ---- clients that share images
+
+
+def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp_path, capsys):
+    path, body, arrays = partition(tmp_path, scheme="fedmrl-authors", clients=3, val=0.2)
+    assert (
+        "images are in more than one client" in (told := capsys.readouterr().err) and "validate one and train" in told
+    )
+    held = [np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) for k in range(3)]
+    assert body["skew"]["images_in_several"]["count"] == (np.bincount(np.concatenate(held)) > 1).sum() > 0
+    made = make_corruption(path, "gaussian", work=tmp_path, made_by=[], on=["client-02"], jobs=1)
+    clean, noisy = load(path), load(made)
+    for client in ("client-00", "client-01", "client-02"):
+        for part in ("train", "val"):
+            before, after = getattr(clean, part)[client], getattr(noisy, part)[client]
+            assert before.ids.tolist() == after.ids.tolist() and before.y.equal(after.y)
+            same = before.images[before.rows].equal(after.images[after.rows])
+            assert same == (client != "client-02")
+
+
+def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_path):
+    (tmp_path / "shared.json").write_text(json.dumps({"a": ["i0", "i1", "i2"], "b": ["i2", "i4"]}))
+    (tmp_path / "apart.json").write_text(json.dumps({"a": ["i0", "i1"], "b": ["i2", "i4"]}))
+    shards = []
+    for name in ("shared", "apart"):
+        path, *_ = partition(tmp_path, scheme="file", file=tmp_path / f"{name}.json")
+        shards.append(load(make_corruption(path, "gaussian", work=tmp_path, made_by=[], on=["b"], jobs=1)).train["b"])
+    one, two = (shard.images[shard.rows] for shard in shards)
+    assert one.equal(two) and len(one) == 2
+
+
+# ---- a file of clients
+
+
+def test_a_file_of_clients_gives_each_its_images_and_its_own_test_part(tmp_path, capsys):
+    (tmp_path / "who.csv").write_text("image,hospital\ni0,b\ni1,a\ni2,b\ni3,b\ni99,a\ni1,b\n")
+    path, body, arrays = partition(tmp_path, scheme="file", file=tmp_path / "who.csv")
+    assert names(body) == ["a", "b"] and body["not_in_dataset"] == 1 and body["dropped"] == 57
+    assert [arrays["train"][k].tolist() for k in "01"] == [[1], [0, 1, 2]]
+    assert [arrays["test"][k].tolist() for k in ("0", "1")] == [[], [3]] and len(arrays["test"]["all"]) == 20
+    told = capsys.readouterr().err
+    assert "who.csv names 1 images that the dataset does not have: i99" in told and "1 images are in more than" in told
+    assert (
+        "1 images that who.csv gives to clients are test images here" in told
+        and "57 training images are left over" in told
+    )
+    assert str(tmp_path) not in path.read_text()
+
+
+def test_another_files_bytes_or_column_are_another_partition(tmp_path):
+    who = tmp_path / "who.csv"
+    who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,b,y\n")
+    one, by_center = (partition(tmp_path, scheme="file", file=who, client_column=c)[0] for c in (None, "center"))
+    who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,a,y\n")
+    assert len({one, by_center, partition(tmp_path, scheme="file", file=who)[0]}) == 3
+
+
+def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(tmp_path):
+    np.save(
+        tmp_path / "d.npy", np.array({0: [np.int64(0), np.int64(59)], 1: [np.int64(21)]}, object), allow_pickle=True
+    )
+    _, body, arrays = partition(tmp_path, scheme="file", file=tmp_path / "d.npy")
+    by_class = sorted((k for k in range(80) if k % 4 != 3), key=lambda k: (k % 3, k))
+    assert names(body) == ["client-00", "client-01"]
+    assert [arrays["train"][k].tolist() for k in "01"] == [sorted([by_class[0], by_class[59]]), [by_class[21]]]
+    (tmp_path / "train.csv").write_text("id,class\n" + "".join(f"i{k},0\n" for k in range(79, -1, -1)))
+    _, _, arrays = partition(tmp_path, scheme="file", file=tmp_path / "d.npy", order_file=tmp_path / "train.csv")
+    assert arrays["train"]["0"].tolist() == [20] and arrays["test"]["0"].tolist() == [79]
+
+
+def test_a_client_of_test_images_alone_is_refused(tmp_path):
+    (tmp_path / "who.json").write_text('{"a": ["i3"], "b": ["i0"]}')
+    with pytest.raises(FedcliError, match="client a gets no training images"):
+        partition(tmp_path, scheme="file", file=tmp_path / "who.json")

@@ -43,9 +43,9 @@ def test_the_cards_agree_with_the_code():
 
 
 def test_an_unknown_dataset_is_named_with_the_nearest():
-    with pytest.raises(FedcliError, match="unknown dataset 'isic2019'") as error:
-        sources.source("isic2019")
-    assert "'isic2018'" in error.value.hint
+    with pytest.raises(FedcliError, match="unknown dataset 'phantoms'") as error:
+        sources.source("phantoms")
+    assert "'phantom'" in error.value.hint
 
 
 def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):

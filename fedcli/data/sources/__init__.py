@@ -7,11 +7,38 @@ from typing import Any
 import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
-from . import isic2018, office_caltech, phantom, rsna_ich, toy
+from . import (
+    digits,
+    fairfedmed,
+    fed_isic,
+    fedchexmimic,
+    hyper_kvasir,
+    isic2018,
+    isic2019,
+    isic_skin_tone,
+    medmnist,
+    messidor2,
+    office_caltech,
+    own_images,
+    phantom,
+    rsna_ich,
+    toy,
+)
 from .source import Source
 
 SOURCES: dict[str, Source] = {
+    "digits": digits.SOURCE,
+    "fairfedmed-oct": fairfedmed.OCT,
+    "fairfedmed-slo": fairfedmed.SLO,
+    "fed-isic": fed_isic.SOURCE,
+    "fedchexmimic": fedchexmimic.SOURCE,
+    "hyper-kvasir": hyper_kvasir.SOURCE,
+    "images": own_images.SOURCE,
+    "isic-skin-tone": isic_skin_tone.SOURCE,
     "isic2018": isic2018.SOURCE,
+    "isic2019": isic2019.SOURCE,
+    "medmnist": medmnist.SOURCE,
+    "messidor2": messidor2.SOURCE,
     "office-caltech": office_caltech.SOURCE,
     "phantom": phantom.SOURCE,
     "rsna-ich": rsna_ich.SOURCE,

@@ -1,19 +1,27 @@
-"""CT slices from DICOM files: stored values -> Hounsfield units -> eight bits of one window.
+"""CT slices from DICOM files: stored values -> Hounsfield units -> eight bits of one window, or of three as channels.
 
 FedISM's images came from a Kaggle notebook (guiferviz, prepare-dataset-resizing-and-saving-as-png) that
 clips to the file's window and then stretches every slice between its own smallest and largest value. Here
 the window's bounds are always 0 and 255, so a tissue has the same grey in every slice; a slice with
 both air and bone, which is nearly all of them, comes out alike either way.
+
+Of a file with several frames the middle one counts, number n // 2 from 0: a row of a table is one image. Where such
+files keep slope, intercept and window for each frame, that frame's are used.
+
+RLE, JPEG and JPEG 2000 are read by pydicom and Pillow. Lossless JPEG and JPEG-LS need a decoder more, which
+`pip install "fedcli[dicom]"` brings; without it such a file stops prepare, for leaving it out would make the
+images depend on what is installed.
 """
 
 import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import UsageError, nearest
+from ...errors import FedcliError, UsageError, nearest
 from .source import Unreadable, unreadable
 
 if TYPE_CHECKING:
@@ -21,6 +29,11 @@ if TYPE_CHECKING:
 
 WINDOWS = {"brain": (40.0, 80.0), "subdural": (80.0, 200.0), "bone": (600.0, 2800.0)}  # centre, width in HU
 WRAPPED_FROM = {12: 3096, 16: 32768}  # bits stored -> smallest stored value that stands for a negative one
+COLOURS = "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT"  # pydicom turns the others into RGB
+LAST_HEADER_TAG = 0x00280010  # Rows; a slice's patient comes before it
+PIXELS = "PixelData", "FloatPixelData", "DoubleFloatPixelData"
+
+Window = tuple[float, float] | None  # centre and width in HU, None for the file's own
 
 
 @dataclass(frozen=True)
@@ -32,8 +45,41 @@ class Header:
     age: float  # years
 
 
-def parse_window(text: str) -> tuple[float, float] | None:
-    """(centre, width) in HU of "brain", "subdural", "bone" or "C/W"; None for "file". Raises UsageError."""
+@dataclass(frozen=True)
+class Scale:
+    """How stored values mean Hounsfield units.
+
+    Scanners exist that store signed values and call them unsigned: air, which must lie near -1000 HU,
+    then wraps around to large values although the intercept is near 0. Those are turned back.
+    """
+
+    slope: float
+    intercept: float
+    bits: int
+    signed: bool
+
+    def hounsfield(self, stored: np.ndarray) -> np.ndarray:
+        """float32, of the same shape."""
+        if stored.dtype.kind == "f":
+            return stored.astype(np.float32) * np.float32(self.slope) + np.float32(self.intercept)
+        stored = stored.astype(np.int32 if stored.itemsize <= 2 else np.int64)
+        if not self.signed and self.intercept > -100 and self.bits in WRAPPED_FROM:
+            stored[stored >= WRAPPED_FROM[self.bits]] -= 1 << self.bits
+        return stored.astype(np.float32) * np.float32(self.slope) + np.float32(self.intercept)
+
+
+def parse_window(text: str) -> tuple[Window, ...]:
+    """One window, or the three of an image's channels with commas between them. Raises UsageError.
+
+    A window is "brain", "subdural", "bone", "C/W" (centre and width in HU), or "file", which gives None.
+    """
+    windows = tuple(_parse_one(part.strip()) for part in text.split(","))
+    if len(windows) not in (1, 3):
+        raise UsageError(f"{text!r} are {len(windows)} windows", "give one, or three as channels: brain,subdural,bone")
+    return windows
+
+
+def _parse_one(text: str) -> Window:
     if text == "file":
         return None
     if text in WINDOWS:
@@ -48,28 +94,98 @@ def parse_window(text: str) -> tuple[float, float] | None:
     return centre, width
 
 
-def read_slice(path: Path, window: tuple[float, float] | None) -> np.ndarray:
-    """uint8 [H, W, 1]; window None takes the file's own, or brain where it has none. Raises Unreadable."""
+def read_slice(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
+    """uint8 [H, W, one channel per window]; a file without a window of its own has the brain's. Raises Unreadable."""
     try:
-        slice_ = _read(path)
-        hounsfield = to_hounsfield(slice_)
-        grey = apply_window(hounsfield, *(window or own_window(slice_)))
-    except Unreadable:
+        return _grey(path, _read(path), windows)
+    except (Unreadable, FedcliError):
         raise
     except Exception as error:  # pydicom: a dozen unrelated types for damaged or compressed files
         raise unreadable(error, path) from error
-    return 255 - grey if slice_.get("PhotometricInterpretation") == "MONOCHROME1" else grey
+
+
+def _grey(path: Path, slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+    stored, scale = _pixels(path, slice_), scale_of(slice_)
+    inverted = slice_.get("PhotometricInterpretation") == "MONOCHROME1"
+    windows = tuple(window or own_window(slice_) for window in windows)
+    if stored.dtype.kind == "f" or stored.itemsize > 2:
+        return _windowed(scale.hounsfield(stored), windows, inverted)
+    bits = np.dtype(f"u{stored.itemsize}")
+    channels = [_table(stored.dtype.str, scale, window, inverted) for window in windows]
+    return np.stack([np.take(table, stored.view(bits), mode="clip") for table in channels], -1)
+
+
+@lru_cache(maxsize=64)
+def _table(kind: str, scale: Scale, window: tuple[float, float], inverted: bool) -> np.ndarray:
+    """uint8 [2^bits]: the grey of every value that can be stored, which takes a tenth of computing each pixel's."""
+    dtype = np.dtype(kind)
+    values = np.arange(1 << 8 * dtype.itemsize, dtype=f"u{dtype.itemsize}").view(dtype.newbyteorder("="))
+    return _windowed(scale.hounsfield(values), (window,), inverted)[..., 0]
+
+
+def _windowed(hounsfield: np.ndarray, windows: tuple[tuple[float, float], ...], inverted: bool) -> np.ndarray:
+    grey = np.concatenate([apply_window(hounsfield, *window) for window in windows], -1)
+    return 255 - grey if inverted else grey
+
+
+def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
+    """Like read_slice of any kind of image, [H, W, 3] of a coloured one. Raises Unreadable.
+
+    Other kinds have no Hounsfield units: window None takes the file's own, or the range of its values.
+    """
+    try:
+        slice_ = _read(path)
+        if slice_.get("SamplesPerPixel", 1) > 1:
+            return _colours(path, slice_)
+        if slice_.get("Modality") == "CT":
+            return _grey(path, slice_, windows)
+        return _any_grey(path, slice_, windows)
+    except (Unreadable, FedcliError):
+        raise
+    except Exception as error:  # as above
+        raise unreadable(error, path) from error
+
+
+def is_coloured(path: Path) -> bool:
+    """Whether a slice's header says that it has colours. Raises Unreadable."""
+    try:
+        return _read(path, stop_before_pixels=True, specific_tags=["SamplesPerPixel"]).get("SamplesPerPixel", 1) > 1
+    except Exception as error:  # as above
+        raise unreadable(error, path) from error
+
+
+def _colours(path: Path, slice_: "Dataset") -> np.ndarray:
+    kind = slice_.get("PhotometricInterpretation")
+    if kind not in COLOURS or slice_.BitsAllocated != 8:
+        raise Unreadable(f"holds {slice_.BitsAllocated}-bit colours as {kind}, not 8-bit RGB")
+    colours = _frame(path, slice_)
+    if colours.ndim != 3:
+        raise Unreadable(f"holds an array of shape {colours.shape}, not one image")
+    return colours
+
+
+def _any_grey(path: Path, slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+    """uint8 [H, W, one channel per window] of a grey image in units of its own."""
+    values, scale = _pixels(path, slice_).astype(np.float32), scale_of(slice_)
+    values = values * np.float32(scale.slope) + np.float32(scale.intercept)
+    low, high = float(values.min()), float(values.max())
+    own = _told_window(slice_) or ((low + high) / 2, max(high - low, 1.0))
+    inverted = slice_.get("PhotometricInterpretation") == "MONOCHROME1"
+    return _windowed(values, tuple(window or own for window in windows), inverted)
 
 
 def read_header(path: Path) -> Header:
     """A slice's patient, without its pixels. Raises Unreadable."""
-    tags = ["Rows", "PatientID", "StudyInstanceUID", "PatientSex", "PatientAge"]
+    from pydicom.filereader import read_partial
+
     try:
-        slice_ = _read(path, stop_before_pixels=True, specific_tags=tags)
-        if "Rows" not in slice_:
-            raise Unreadable("holds no image")
-        patient = str(slice_.get("PatientID") or slice_.get("StudyInstanceUID") or "")
-        return Header(patient, str(slice_.get("PatientSex") or ""), _years(str(slice_.get("PatientAge") or "")))
+        with path.open("rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # as in _read
+            slice_ = read_partial(file, stop_when=lambda tag, *_: tag > LAST_HEADER_TAG)
+            if "Rows" not in slice_:
+                raise Unreadable("holds no image")
+            patient = str(slice_.get("PatientID") or slice_.get("StudyInstanceUID") or "")
+            return Header(patient, str(slice_.get("PatientSex") or ""), _years(str(slice_.get("PatientAge") or "")))
     except Unreadable:
         raise
     except Exception as error:  # as above
@@ -82,33 +198,69 @@ def _read(path: Path, **options) -> "Dataset":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
         slice_ = pydicom.dcmread(path, **options)
-        if not options and "PixelData" not in slice_:
+        if not options and not any(name in slice_ for name in PIXELS):
             raise Unreadable("holds no pixel data")
         return slice_
 
 
-def to_hounsfield(slice_: "Dataset") -> np.ndarray:
-    """float32 [H, W] from the stored values, their slope and intercept.
-
-    Scanners exist that store signed values and call them unsigned: air, which must lie near -1000 HU,
-    then wraps around to large values although the intercept is near 0. Those are turned back.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        stored = slice_.pixel_array.astype(np.int32)
+def _pixels(path: Path, slice_: "Dataset") -> np.ndarray:
+    """The stored values [H, W] of the only or the middle frame."""
+    stored = _frame(path, slice_)
     if stored.ndim != 2:
         raise Unreadable(f"holds an array of shape {stored.shape}, not one grey slice")
-    slope, intercept = _first(slice_.get("RescaleSlope"), 1.0), _first(slice_.get("RescaleIntercept"), 0.0)
-    bits = slice_.BitsStored
-    if slice_.PixelRepresentation == 0 and intercept > -100 and bits in WRAPPED_FROM:
-        stored[stored >= WRAPPED_FROM[bits]] -= 1 << bits
-    return stored.astype(np.float32) * np.float32(slope) + np.float32(intercept)
+    return stored
+
+
+def _frame(path: Path, slice_: "Dataset") -> np.ndarray:
+    from pydicom.pixels import get_decoder, pixel_array
+
+    syntax = slice_.file_meta.TransferSyntaxUID
+    if syntax.is_encapsulated and not get_decoder(syntax).is_available:
+        hint = 'pip install "fedcli[dicom]", or: pip install python-gdcm'
+        raise FedcliError(f"{path.name} is compressed as {syntax.name}, for which no decoder is installed", hint)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pixel_array(slice_, index=_middle(slice_)) if _middle(slice_) else slice_.pixel_array
+
+
+def _middle(slice_: "Dataset") -> int | None:
+    """Number of the middle frame from 0, None of a file that has but one."""
+    frames = int(slice_.get("NumberOfFrames") or 1)
+    return frames // 2 if frames > 1 else None
+
+
+def to_hounsfield(slice_: "Dataset") -> np.ndarray:
+    """float32 [H, W] from the stored values, their slope and intercept."""
+    return scale_of(slice_).hounsfield(_pixels(Path("the slice"), slice_))
+
+
+def scale_of(slice_: "Dataset") -> Scale:
+    slope = _first(_told(slice_, "RescaleSlope", "PixelValueTransformationSequence"), 1.0)
+    intercept = _first(_told(slice_, "RescaleIntercept", "PixelValueTransformationSequence"), 0.0)
+    signed = slice_.get("PixelRepresentation", 0) == 1
+    return Scale(slope, intercept, int(slice_.get("BitsStored", 0)), signed)
 
 
 def own_window(slice_: "Dataset") -> tuple[float, float]:
     """(centre, width): the first that the file gives, the brain's where it gives none or one without width."""
-    centre, width = _first(slice_.get("WindowCenter"), np.nan), _first(slice_.get("WindowWidth"), np.nan)
-    return (centre, width) if np.isfinite(centre) and width >= 1 else WINDOWS["brain"]
+    return _told_window(slice_) or WINDOWS["brain"]
+
+
+def _told_window(slice_: "Dataset") -> tuple[float, float] | None:
+    centre = _first(_told(slice_, "WindowCenter", "FrameVOILUTSequence"), np.nan)
+    width = _first(_told(slice_, "WindowWidth", "FrameVOILUTSequence"), np.nan)
+    return (centre, width) if np.isfinite(centre) and width >= 1 else None
+
+
+def _told(slice_: "Dataset", name: str, sequence: str) -> Any:
+    """A field's value; files of several frames keep it in a sequence, for the middle frame or for all."""
+    if (middle := _middle(slice_)) is not None:
+        frames, shared = slice_.get("PerFrameFunctionalGroupsSequence"), slice_.get("SharedFunctionalGroupsSequence")
+        for group in [*(frames or [])[middle : middle + 1], *(shared or [])]:
+            for item in group.get(sequence) or []:
+                if name in item:
+                    return item.get(name)
+    return slice_.get(name)
 
 
 def apply_window(hounsfield: np.ndarray, centre: float, width: float) -> np.ndarray:

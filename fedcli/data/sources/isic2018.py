@@ -16,7 +16,7 @@ from ...errors import FedcliError
 from ..shard import Row
 from .images import read_rgb
 from .source import Choices, Listing, Source
-from .tables import AGE_BANDS, age_band, place, read_table, split_rows
+from .tables import AGE_BANDS, age_band, fold_rows, place, read_table, split_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,6 +27,7 @@ HAM, CENTERS = "HAM10000_metadata.csv", "ham10000_fedisic2019.csv"
 TRUTH = "ISIC2018_Task3_Training_GroundTruth.csv"
 GROUPINGS = "ISIC2018_Task3_Training_LesionGroupings.csv"
 FOLDERS = "images", "HAM10000_images_part_1", "HAM10000_images_part_2", "ISIC2018_Task3_Training_Input", "."
+SUFFIXES = ".jpg", ".jpeg", ".png"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -109,17 +110,23 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
 def _files(raw: Path) -> dict[str, str]:
     """Image id -> path relative to raw, from every folder in which images may lie."""
     folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
-    names = [Path(folder, entry.name) for folder in reversed(folders) for entry in os.scandir(raw / folder)]
-    return {name.stem: name.as_posix() for name in names if name.suffix.lower() in (".jpg", ".jpeg", ".png")}
+    found = {}
+    for folder in reversed(folders):  # those named first count
+        inside = "" if folder == "." else f"{folder}/"
+        names = [entry.name for entry in os.scandir(raw / folder)]
+        found |= {name.rpartition(".")[0]: inside + name for name in names if name.lower().endswith(SUFFIXES)}
+    return found
 
 
 def _split(found: list[Row], raw: Path, choices: Choices) -> list[Row]:
     if choices.split == "official":
         return found  # already in the rows
-    if choices.split == "lesion" and not all(row.unit for row in found):
+    if choices.split in ("lesion", "folds") and not all(row.unit for row in found):
         bare = next(row.id for row in found if not row.unit)
         hint = f"put {GROUPINGS} beside the table, or use --split image"
         raise FedcliError(f"{raw} does not say which lesion {bare} shows", hint)
+    if choices.split == "folds":
+        return fold_rows(found, choices, by_unit=True)
     return split_rows(found, choices, by_unit=choices.split == "lesion")
 
 

@@ -50,11 +50,16 @@ def rows(raw: Path, choices: Choices) -> Listing:
     known = {name: values for name, values in ATTRIBUTES.items() if any(row.groups[name] >= 0 for row in found)}
     unit = "patient_id" if any(row.unit for row in found) else None
     found = split_rows(found, choices, by_unit=choices.split == "patient")
-    return Listing(found, known, unit, [table], sorted(skipped))
+    channels = len(windows(choices))
+    return Listing(found, known, unit, [table], sorted(skipped), channels=channels)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return dicom.read_slice(raw / row.source, dicom.parse_window(choices.window))
+    return dicom.read_slice(raw / row.source, windows(choices))
+
+
+def windows(choices: Choices) -> tuple[dicom.Window, ...]:
+    return dicom.parse_window(choices.window or "file")
 
 
 def locate(raw: Path) -> tuple[str, str]:

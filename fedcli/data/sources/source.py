@@ -32,6 +32,9 @@ class Choices:
         test: share of the test part, in (0, 1).
         strict: refuse a file that cannot be used instead of skipping it.
         jobs: processes, 0 for one per core; never changes a result.
+        own: options that only this dataset has, each a text; the card's "options" lists them.
+        fold: which of the folds is the test part, from 1, for a split that has folds.
+        folds: how many folds there are.
     """
 
     size: int
@@ -43,6 +46,9 @@ class Choices:
     seed: int = 0
     strict: bool = False
     jobs: int = 0
+    own: dict[str, str] = field(default_factory=dict)
+    fold: int = 1
+    folds: int = 5
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,9 @@ class Listing:
         unit: what Row.unit names, None if nothing.
         tables: files, relative to raw, whose contents decided the rows.
         skipped: (file relative to raw, why), for files already known to be unusable.
+        classes: names of the classes where the card cannot know them; else None.
+        channels: 1 or 3 where the card cannot know; else None.
+        sites: the attribute whose values are the hospitals where the card cannot know; else None.
     """
 
     rows: list[Row]
@@ -62,6 +71,9 @@ class Listing:
     unit: str | None = None
     tables: list[str] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
+    classes: list[str] | None = None
+    channels: int | None = None
+    sites: str | None = None
 
 
 @dataclass(frozen=True)

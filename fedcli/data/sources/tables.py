@@ -1,6 +1,7 @@
 """CSV files, age bands and the split into train and test: what several sources share."""
 
 import math
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -67,3 +68,30 @@ def split_rows(rows: list[Row], choices: Choices, *, by_unit: bool) -> list[Row]
                 test[member] = True
                 room -= images[member]
     return [replace(row, test=bool(test[u])) for row, u in zip(rows, unit, strict=True)]
+
+
+def fold_rows(rows: list[Row], choices: Choices, *, by_unit: bool) -> list[Row]:
+    """Mark fold `choices.fold` of `choices.folds` as the test part: stratified folds, drawn by the seed.
+
+    Rarest class first, each unit goes to the fold that has the fewest images of its class, then the fewest in
+    all. by_unit keeps the images of a unit together; a unit with several classes counts for the rarest of them.
+    """
+    rarest_first = [
+        label for label, _ in sorted(Counter(row.label for row in rows).items(), key=lambda n: (n[1], n[0]))
+    ]
+    members: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        members.setdefault(row.unit or row.id if by_unit else row.id, []).append(i)
+    label_of = {name: min((rows[i].label for i in of), key=rarest_first.index) for name, of in members.items()}
+    total, fold_of = [0] * choices.folds, {}
+    for label in rarest_first:
+        names = sorted(name for name in members if label_of[name] == label)
+        np.random.default_rng(derive("folds", choices.seed, label)).shuffle(names)
+        own = [0] * choices.folds
+        for name in names:
+            fold = min(range(choices.folds), key=lambda k: (own[k], total[k]))
+            own[fold] += len(members[name])
+            total[fold] += len(members[name])
+            fold_of[name] = fold
+    test = {i for name, of in members.items() if fold_of[name] == choices.fold - 1 for i in of}
+    return [replace(row, test=i in test) for i, row in enumerate(rows)]

@@ -1,0 +1,89 @@
+"""What lies on both sides of a split: patients or lesions, and images that are equal to the last pixel.
+
+A test score counts what a model has learnt about others only if neither is in both parts. Images are compared as they
+are in the pool, so a copy that was stored anew, or under another name, is found where it comes out the same.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import FedcliError
+from . import manifest
+from .shard import TEST, TRAIN, Pool, iterate, open_h5, read_pool
+
+EXAMPLES = 3
+
+
+def find(path: Path) -> dict[str, Any]:
+    """Overlap of a dataset's or partition's training (with validation) and test images: counts and a few examples.
+
+    "units" is None where the dataset names no patient or lesion.
+    """
+    made = manifest.read(path, "dataset", "partition")
+    dataset = path if made.kind == "dataset" else manifest.parent(path, "dataset")
+    if dataset is None:
+        raise FedcliError(f"{path} has no dataset manifest above it", "make the chain again: prepare, partition")
+    pool = read_pool(dataset.parent / "pool.h5")
+    train, test = _sides(path, pool) if made.kind == "partition" else _parts(pool)
+    units = None if pool.unit is None else _units(pool, train, test, manifest.read(dataset).body.get("unit"))
+    return {"units": units, "pixels": _pixels(pool, train, test)}
+
+
+def told(found: dict[str, Any]) -> str:
+    """One sentence, or "" where nothing overlaps."""
+    parts = []
+    if (units := found["units"]) and units["count"]:
+        parts.append(f"{units['count']} patients or lesions ({units['name']})")
+    if count := found["pixels"]["count"]:
+        parts.append(f"{count} identical image{'s' if count > 1 else ''}")
+    return f"train and test share {' and '.join(parts)}" if parts else ""
+
+
+def _parts(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
+    return np.flatnonzero(pool.split == TRAIN), np.flatnonzero(pool.split == TEST)
+
+
+def _sides(path: Path, pool: Pool) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that some client trains or validates on, and rows that test."""
+    with open_h5(path.parent / "rows.h5") as file:
+        held = [rows[()] for part in ("train", "val") for rows in file[part].values()]
+        train, test = np.unique(np.concatenate(held)), file["test/all"][()]
+    if len(rows := np.concatenate([train, test])) and not 0 <= rows.min() <= rows.max() < len(pool.y):
+        raise FedcliError(f"{path.parent / 'rows.h5'} names rows the pool does not have", "partition again")
+    return train, test
+
+
+def _units(pool: Pool, train: np.ndarray, test: np.ndarray, name: str | None) -> dict[str, Any]:
+    both = np.intersect1d(pool.unit[train], pool.unit[test])
+    both = both[both != ""]
+    return {
+        "name": name or "unit",
+        "count": len(both),
+        "train_images": int(np.isin(pool.unit[train], both).sum()),
+        "test_images": int(np.isin(pool.unit[test], both).sum()),
+        "examples": both[:EXAMPLES].tolist(),
+    }
+
+
+def _pixels(pool: Pool, train: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+    """Pictures that are in both parts; an example is "training id = test id"."""
+    of_train, of_test = _digests(pool, train), _digests(pool, test)  # [N], [M]
+    both, first, second = np.intersect1d(of_train, of_test, return_indices=True)
+    pairs = sorted(f"{pool.id[train[i]]} = {pool.id[test[j]]}" for i, j in zip(first, second, strict=True))
+    return {
+        "count": len(both),
+        "train_images": int(np.isin(of_train, both).sum()),
+        "test_images": int(np.isin(of_test, both).sum()),
+        "examples": pairs[:EXAMPLES],
+    }
+
+
+def _digests(pool: Pool, rows: np.ndarray) -> np.ndarray:
+    """bytes [N], equal where all pixels are; 16 bytes, so that chance makes no two alike."""
+    found = [
+        hashlib.blake2b(image.tobytes(), digest_size=16).hexdigest() for _, x in iterate(pool, rows) for image in x
+    ]
+    return np.array(found, "S32")

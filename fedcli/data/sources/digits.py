@@ -1,0 +1,198 @@
+"""Digits in four domains: MNIST, USPS, SVHN and SYN, each in the files its makers publish; any two of them will do.
+
+Sources: MNIST, LeCun et al. 1998, idx files; USPS, Hull 1994, libsvm's text or an HDF5 file; SVHN, Netzer et al. 2011,
+Matlab files; SYN, Roy et al., arXiv 1807.10108, a folder per digit. Train and test are the makers' own, as in FedHEAL
+(arXiv 2405.16585), whose clients are `fedcli partition --by domain --portion 0.01`. FedHEAL enlarges by bilinear
+interpolation; fedcli's cubics are a little sharper. The containers' images are held in memory as bytes, about 360 MB
+with all four domains, once for all processes where these are forked.
+"""
+
+import bz2
+import gzip
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ... import console
+from ...errors import FedcliError
+from ..shard import Row, open_h5
+from .images import read_rgb
+from .source import Choices, Listing, Source
+from .tables import split_rows
+
+DOMAINS = ["mnist", "usps", "svhn", "syn"]
+PLACES = {  # domain -> (folders, pairs of a train and a test file); the first that is there counts
+    "mnist": (
+        ("MNIST/raw", "mnist", "MNIST", "."),
+        [
+            (f"train-images{dot}idx3-ubyte{end}", f"t10k-images{dot}idx3-ubyte{end}")
+            for dot in "-."
+            for end in (".gz", "")
+        ],
+    ),
+    "usps": ((".", "usps", "USPS"), [("usps.bz2", "usps.t.bz2"), ("usps.h5", "usps.h5")]),
+    "svhn": ((".", "svhn", "SVHN"), [("train_32x32.mat", "test_32x32.mat")]),
+    "syn": (
+        ("syn", "SYN", "synthetic_digits", "data/synthetic_digits", "syn/synthetic_digits"),
+        [("train", "val"), ("imgs_train", "imgs_valid")],
+    ),
+}
+PARTS = "train", "test"
+SUFFIXES = ".jpg", ".jpeg", ".png"
+FETCH = "download it again"
+
+
+def rows(raw: Path, choices: Choices) -> Listing:
+    """Every image of every domain that is there."""
+    places = {domain: files for domain in DOMAINS if (files := locate(raw, domain))}
+    if len(places) < 2:
+        there = f"only {next(iter(places))}" if places else "none"
+        raise FedcliError(f"{raw} has {there} of {', '.join(DOMAINS)}", "it takes two; see fedcli datasets digits")
+    if absent := [domain for domain in DOMAINS if domain not in places]:
+        console.say(f"{raw} has no {' and no '.join(absent)}: the domains are {', '.join(places)}")
+    found: list[Row] = []
+    for place, (domain, files) in enumerate(places.items()):
+        for part, file in zip(PARTS, files, strict=True):
+            listed = _in_folders(raw, file) if domain == "syn" else _in_container(raw, domain, file, part)
+            for name, label, source in listed:
+                found.append(Row(f"{domain}/{part}/{name}", label, source, part == "test", {"domain": place}))
+    if choices.split == "image":
+        found = split_rows(found, choices, by_unit=False)
+    tables = {_labels_of(file) for domain, files in places.items() if domain != "syn" for file in files}
+    tables |= {file for domain, files in places.items() if domain != "syn" for file in files}
+    return Listing(found, {"domain": list(places)}, tables=sorted(tables))
+
+
+def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    domain, part, _ = row.id.split("/", 2)
+    if domain == "syn":
+        return read_rgb(raw / row.source)
+    file, _, place = row.source.rpartition("#")
+    return np.ascontiguousarray(contents(raw / file, domain, part)[0][int(place.rpartition("-")[2])])
+
+
+def locate(raw: Path, domain: str) -> tuple[str, str] | None:
+    """A domain's train and test file or folder, relative to raw; None if it has neither. Raises FedcliError for half."""
+    folders, pairs = PLACES[domain]
+    for folder in folders:
+        for pair in pairs:
+            there = [(raw / folder / name).exists() for name in pair]
+            if all(there):
+                return tuple(Path(folder, name).as_posix() for name in pair)
+            if any(there):
+                have, lack = (pair[k] for k in (there.index(True), there.index(False)))
+                raise FedcliError(f"{raw / folder} has {have}, but no {lack}", f"get the rest of {domain}")
+    return None
+
+
+def contents(path: Path, domain: str, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """uint8 [N, H, W, 1 or 3] and int64 [N], the digits, of one part of a domain. Raises FedcliError."""
+    stamp = path.stat()
+    return _contents(path, domain, part, (stamp.st_mtime_ns, stamp.st_size))
+
+
+@lru_cache(maxsize=2 * len(DOMAINS))
+def _contents(path: Path, domain: str, part: str, stamp: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    match domain:
+        case "mnist":
+            images, labels = read_idx(path)[..., None], read_idx(path.with_name(_labels_of(path.name)))
+        case "usps":
+            images, labels = read_usps_h5(path, part) if path.suffix == ".h5" else read_usps(path)
+        case _:
+            images, labels = read_svhn(path)
+    if len(images) != len(labels):
+        raise FedcliError(f"{path} has {len(images)} images and {len(labels)} labels", FETCH)
+    labels = labels.astype(np.int64)
+    if (odd := labels[(labels < 0) | (labels > 9)]).size:
+        raise FedcliError(f"{path.with_name(_labels_of(path.name))} has the digit {odd[0]}, expected 0 to 9", FETCH)
+    return images, labels
+
+
+def read_idx(path: Path) -> np.ndarray:
+    """uint8 array of an idx file, compressed or not: two zeros, type 8, the number of sides, the sides, the bytes."""
+    if not path.is_file():
+        raise FedcliError(f"{path.parent} has no {path.name}", "get the rest of MNIST")
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise FedcliError(f"{path} is not a readable gzip file: {error}", FETCH) from None
+    if data[:3] != b"\0\0\x08" or len(data) < 4:
+        raise FedcliError(f"{path} is no idx file of bytes", FETCH)
+    start = 4 + 4 * data[3]
+    shape = [int(side) for side in np.frombuffer(data[4:start], ">u4")]
+    if len(data) != start + np.prod(shape, dtype=object):
+        raise FedcliError(f"{path} has {len(data) - start} bytes for {' x '.join(map(str, shape))}", FETCH)
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """libsvm's text, compressed: per line the digit plus 1, then place:value with values in [-1, 1]."""
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        with bz2.open(path) as file:
+            pixels, labels = load_svmlight_file(file, n_features=256, dtype=np.float32, zero_based=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise FedcliError(f"{path} is not USPS in libsvm's format: {error}", FETCH) from None
+    return _grey(path, (pixels.toarray() + 1) / 2), labels - 1
+
+
+def read_usps_h5(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """An HDF5 file with groups train and test: data [N, 256] in [0, 1] and target [N]."""
+    with open_h5(path) as file:
+        if absent := [name for name in (f"{part}/data", f"{part}/target") if name not in file]:
+            raise FedcliError(
+                f"{path} has no dataset {absent[0]}", "expected train/data, train/target and the same of test"
+            )
+        pixels, labels = file[f"{part}/data"][()], file[f"{part}/target"][()]
+    return _grey(path, pixels), labels
+
+
+def _grey(path: Path, pixels: np.ndarray) -> np.ndarray:
+    """Unit-range [N, 256] -> uint8 [N, 16, 16, 1]."""
+    if pixels.ndim != 2 or pixels.shape[1] != 256 or not (pixels.min() >= 0 and pixels.max() <= 1):
+        raise FedcliError(f"{path} does not hold 256 pixels per image in the range of USPS", FETCH)
+    return np.rint(pixels * 255).astype(np.uint8).reshape(-1, 16, 16, 1)
+
+
+def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Matlab: X [32, 32, 3, N] and y [N, 1], in which 10 is the digit 0."""
+    from scipy.io import loadmat
+
+    try:
+        file = loadmat(path, variable_names=["X", "y"])
+        images, labels = file["X"], file["y"].reshape(-1)
+    except KeyError as error:
+        raise FedcliError(f"{path} has no variable {error}", "expected X and y, as in SVHN's format 2") from None
+    except Exception as error:  # a broken file raises ValueError, TypeError, zlib.error and more
+        raise FedcliError(f"{path} is not a readable Matlab file: {error}", FETCH) from None
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
+        raise FedcliError(f"{path}: X is {images.dtype} {list(images.shape)}, expected uint8 [32, 32, 3, N]", FETCH)
+    return np.moveaxis(images, 3, 0), labels % 10 if labels.max(initial=0) <= 10 else labels
+
+
+def _labels_of(file: str) -> str:
+    """The file that holds the labels of a file of images: another one for MNIST only."""
+    return file.replace("-images", "-labels").replace("idx3", "idx1")
+
+
+def _in_container(raw: Path, domain: str, file: str, part: str) -> Iterator[tuple[str, int, str]]:
+    for i, label in enumerate(contents(raw / file, domain, part)[1]):
+        yield f"{i:05d}", int(label), f"{file}#{part}-{i}"
+
+
+def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
+    files = sorted(path for path in (raw / folder).glob("*/*") if path.suffix.lower() in SUFFIXES)
+    if not files:
+        raise FedcliError(f"{raw / folder} has no images", "expected a folder per digit, 0 to 9")
+    for path in files:
+        digit = path.parent.name
+        if len(digit) != 1 or digit not in "0123456789":
+            raise FedcliError(f"{path.parent} is no digit", "expected folders 0 to 9")
+        yield f"{digit}/{path.name}", int(digit), path.relative_to(raw).as_posix()
+
+
+SOURCE = Source(rows, decode)

@@ -1,0 +1,116 @@
+"""Fed-ISIC2019: ISIC 2019 by the six hospitals it came from, with FLamby's table of hospitals and folds.
+
+Source: Ogier du Terrail et al., FLamby, NeurIPS 2022 (arXiv 2210.04620). Its 23,247 images are those of ISIC 2019
+that name a lesion. The split "official" is theirs, drawn image by image within a hospital, so it leaks: a lesion may
+have images on both sides. Published results can be compared with no other, so it is the default, and the leak is
+told; "lesion" keeps a lesion's images together.
+
+The split "folds" is our reading of Fed-MAS's five (arXiv 2307.14959), of which only the first is public: fold 1 tests
+on the official test part, each other one on a part of the official train part, cut by class within every hospital.
+They too are drawn image by image, as the first is, and leak as it does.
+"""
+
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ... import console
+from ...errors import FedcliError
+from ..shard import Row
+from . import isic2019
+from .isic2019 import CLASSES, decode
+from .source import Choices, Listing, Source
+from .tables import fold_rows, read_table, split_rows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+CENTERS = ["BCN", "vidir_molemax", "vidir_modern", "rosendahl", "MSK", "vienna_dias"]  # by their numbers in the table
+TABLES = "train_test_split", "train_test_split.csv", "flamby_isic2019_train_test_split.csv"  # FLamby's name first
+
+
+def rows(raw: Path, choices: Choices) -> Listing:
+    """Every image of FLamby's table that is there."""
+    path = locate(raw)
+    table, hospitals = isic2019.read_tables(raw), read_hospitals(path)
+    why = f"listed in {path.name}, not in {isic2019.TRUTH}"
+    skipped = [(f"{name}.jpg", why) for name in hospitals.index.difference(table.index)]
+    if outside := len(table.index.difference(hospitals.index)):
+        console.say(f"{outside} of {len(table)} images of ISIC 2019 have no hospital in {path.name} and are left out")
+    table = table.join(hospitals[["target", "center", "fold"]], how="inner")
+    _check_labels(table, path)
+    listing = isic2019.collect(raw, table)
+    official = set(table.image[table.fold == "test"])
+    found = [replace(row, test=row.id in official) for row in listing.rows]
+    tables, skipped = [*listing.tables, path.name], [*skipped, *listing.skipped]
+    return replace(listing, rows=_split(found, choices), tables=tables, skipped=skipped)
+
+
+def locate(raw: Path) -> Path:
+    """FLamby's table, by any of its names."""
+    for name in TABLES:
+        if (raw / name).is_file():
+            return raw / name
+    hint = f"put {TABLES[0]} of FLamby's folder datasets/fed_isic2019/dataset_creation_scripts there"
+    raise FedcliError(f"{raw} has no {TABLES[0]}, which names the hospitals", hint)
+
+
+def read_hospitals(path: Path) -> "DataFrame":
+    """One line per image, indexed as ISIC's tables are: image, target, center (a category), fold."""
+    from pandas import Categorical
+
+    columns = ["image", "target", "center", "fold"]
+    table = read_table(path, columns, dtype={"image": str, "fold": str})[columns]
+    known = {"target": range(len(CLASSES)), "center": range(len(CENTERS)), "fold": ["train", "test"]}
+    for column, values in known.items():
+        if (odd := ~table[column].isin(values)).any():
+            wrong = table[odd].iloc[0]
+            said = f"{path}: {wrong.image} has the {column} {wrong[column]!r}"
+            raise FedcliError(
+                said, f"expected {values[0]} to {values[-1]}" if column != "fold" else "expected train or test"
+            )
+    table["center"] = Categorical.from_codes(table.center.astype(int), CENTERS)
+    return isic2019.by_key(table, path.name)
+
+
+def _check_labels(table: "DataFrame", path: Path) -> None:
+    """Refuse two tables that call an image by different classes."""
+    if (odd := (table.label >= 0) & (table.label != table.target)).any():
+        wrong = table[odd].iloc[0]
+        here, there = CLASSES[wrong.label], CLASSES[wrong.target]
+        said = f"{wrong.image} is {here} in {isic2019.TRUTH} and {there} in {path.name}"
+        raise FedcliError(said, "download both tables again")
+
+
+def _split(found: list[Row], choices: Choices) -> list[Row]:
+    """found holds the official fold."""
+    if choices.split in ("lesion", "image"):
+        return split_rows(found, choices, by_unit=choices.split == "lesion")
+    if choices.split == "folds" and choices.fold > 1:
+        found = _later_fold(found, choices)
+    if leaks := leaking(found):
+        said = f"the split {choices.split!r} leaks: {leaks} lesions have images in both train and test"
+        console.say(f"{said}; --split lesion keeps them together")
+    return found
+
+
+def _later_fold(found: list[Row], choices: Choices) -> list[Row]:
+    """Test on one part of the official train part of every hospital, train on all else."""
+    apart = replace(choices, fold=choices.fold - 1, folds=choices.folds - 1)
+    test = set()
+    for center in range(len(CENTERS)):
+        rows = [row for row in found if row.groups["center"] == center and not row.test]
+        test |= {row.id for row in fold_rows(rows, apart, by_unit=False) if row.test}
+    return [replace(row, test=row.id in test) for row in found]
+
+
+def leaking(rows: list[Row]) -> int:
+    """Lesions with images on both sides of a split."""
+    sides = defaultdict(set)
+    for row in rows:
+        sides[row.unit].add(row.test)
+    return sum(len(of) > 1 for unit, of in sides.items() if unit)
+
+
+SOURCE = Source(rows, decode)

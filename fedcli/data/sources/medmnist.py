@@ -1,0 +1,210 @@
+"""MedMNIST: any of its two-dimensional sets with one label per image, from the .npz as downloaded.
+
+Source: Yang et al., Scientific Data 10:41, 2023 (arXiv 2110.14795), and the larger sizes of MedMNIST+. The test part is
+theirs; their validation images train, or are dropped with --set val=drop. Pixels are streamed out of the archive, so a
+process holds one image however large the file is; in a compressed archive it reads through those before it.
+"""
+
+import math
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ...errors import FedcliError, UsageError, nearest
+from ..shard import Row
+from .images import within
+from .source import Choices, Listing, Source, unreadable
+from .tables import fold_rows, split_rows
+
+ORGANS = [
+    *("bladder", "femur-left", "femur-right", "heart", "kidney-left", "kidney-right"),
+    *("liver", "lung-left", "lung-right", "pancreas", "spleen"),
+]
+CLASSES = {  # in the order of the labels
+    "pathmnist": [
+        *("adipose", "background", "debris", "lymphocytes", "mucus", "smooth muscle", "normal colon mucosa"),
+        *("cancer-associated stroma", "colorectal adenocarcinoma epithelium"),
+    ],
+    "dermamnist": [
+        *("actinic keratoses and intraepithelial carcinoma", "basal cell carcinoma", "benign keratosis-like lesions"),
+        *("dermatofibroma", "melanoma", "melanocytic nevi", "vascular lesions"),
+    ],
+    "octmnist": ["choroidal neovascularization", "diabetic macular edema", "drusen", "normal"],
+    "pneumoniamnist": ["normal", "pneumonia"],
+    "retinamnist": ["grade 0", "grade 1", "grade 2", "grade 3", "grade 4"],
+    "breastmnist": ["malignant", "normal or benign"],
+    "bloodmnist": [
+        *("basophil", "eosinophil", "erythroblast", "immature granulocytes"),
+        *("lymphocyte", "monocyte", "neutrophil", "platelet"),
+    ],
+    "tissuemnist": [
+        *("collecting duct or connecting tubule", "distal convoluted tubule", "glomerular endothelial cells"),
+        *("interstitial endothelial cells", "leukocytes", "podocytes", "proximal tubule segments"),
+        "thick ascending limb",
+    ],
+    **dict.fromkeys(["organamnist", "organcmnist", "organsmnist"], ORGANS),
+}
+PARTS = "train", "val", "test"
+VAL = "train", "drop"
+HINT = "expected a two-dimensional MedMNIST file with one label per image, such as pathmnist.npz"
+AGAIN = "download it again"
+BROKEN = zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError  # the last: a password
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """An array in the archive: a stream, the byte at which its numbers begin, and their shape."""
+
+    stream: IO[bytes]
+    start: int
+    shape: tuple[int, ...]
+
+
+def rows(raw: Path, choices: Choices) -> Listing:
+    """The images of the parts asked for."""
+    if choices.own["val"] not in VAL:
+        raise UsageError(f"unknown value val={choices.own['val']}", nearest(choices.own["val"], VAL))
+    path = locate(raw, choices.own["file"])
+    parts = [part for part in PARTS if part != "val" or choices.own["val"] == "train"]
+    labels = {part: read_labels(path, part) for part in PARTS}  # the dropped ones too: the classes depend on no option
+    classes = _classes(path, max(int(of.max(initial=0)) for of in labels.values()))
+    shapes = {part: _check_images(path, part, len(labels[part])) for part in PARTS}
+    if len({shape[1:] for shape in shapes.values()}) > 1:
+        raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
+    name = path.relative_to(raw).as_posix()
+    found = [
+        Row(f"{part}-{i:06d}", int(label), f"{name}#{part}-{i}", part == "test")
+        for part in parts
+        for i, label in enumerate(labels[part])
+    ]
+    if choices.split == "folds":
+        found = fold_rows(found, choices, by_unit=False)
+    if choices.split == "image":
+        found = split_rows(found, choices, by_unit=False)
+    channels = 3 if len(shapes["train"]) == 4 else 1
+    return Listing(found, tables=[name], classes=classes, channels=channels)
+
+
+def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    file, _, place = row.source.rpartition("#")
+    part, _, i = place.partition("-")
+    path = raw / file
+    try:
+        stamp = path.stat()
+        pixels = _pixels(path, f"{part}_images", os.getpid(), (stamp.st_mtime_ns, stamp.st_size))
+        size = math.prod(pixels.shape[1:])
+        pixels.stream.seek(pixels.start + int(i) * size)
+        image = np.frombuffer(pixels.stream.read(size), np.uint8)
+        return image.reshape(*pixels.shape[1:3], -1)
+    except BROKEN as error:
+        raise unreadable(error, path) from error
+
+
+def locate(raw: Path, file: str) -> Path:
+    """The archive asked for, else the only one in the folder."""
+    if file:
+        path = within(raw, file)
+        if not path.is_file():
+            raise FedcliError(f"no such file: {path}", "name a .npz of that folder: --set file=pathmnist.npz")
+        return path
+    found = sorted(raw.glob("*.npz"))
+    if not found:
+        raise FedcliError(f"{raw} has no .npz file", "give the folder of a MedMNIST file, such as pathmnist.npz")
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise UsageError(f"{raw} has {len(found)} .npz files: {names}", f"choose one: --set file={found[0].name}")
+    return found[0]
+
+
+def read_labels(path: Path, part: str) -> np.ndarray:
+    """int64 [N]. Raises FedcliError for more than one label per image."""
+    name = f"{part}_labels"
+    pixels, kind = _open(path, name)
+    with pixels.stream as stream:
+        stream.seek(0)
+        try:
+            labels = npy.read_array(stream, allow_pickle=False)
+        except BROKEN as error:
+            raise FedcliError(f"{path}: {name} cannot be read: {error}", AGAIN) from None
+    if labels.ndim == 2 and labels.shape[1] > 1:
+        raise FedcliError(f"{path} has {labels.shape[1]} labels per image, fedcli takes one", HINT)
+    if kind.kind not in "iu" or labels.ndim not in (1, 2) or labels.min(initial=0) < 0:
+        raise FedcliError(f"{path}: {name} is {kind} {list(labels.shape)}, not classes from 0", HINT)
+    return labels.reshape(-1).astype(np.int64)
+
+
+def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
+    """Shape of a part's images. Raises FedcliError for volumes, other numbers and another count than labels."""
+    pixels, kind = _open(path, f"{part}_images")
+    pixels.stream.close()
+    shape = pixels.shape
+    if len(shape) == 5 or (len(shape) == 4 and shape[3] != 3):
+        raise FedcliError(f"{path} holds volumes of {' x '.join(map(str, shape[1:]))}, fedcli takes images", HINT)
+    if kind != np.uint8 or len(shape) not in (3, 4):
+        raise FedcliError(
+            f"{path}: {part}_images is {kind} {list(shape)}, expected uint8 [N, H, W] or [N, H, W, 3]", HINT
+        )
+    if shape[0] != count:
+        raise FedcliError(f"{path} has {shape[0]} {part} images and {count} labels", AGAIN)
+    return shape
+
+
+def _classes(path: Path, highest: int) -> list[str]:
+    """Names of the classes: MedMNIST's for its own file names, else numbers."""
+    known = CLASSES.get(path.stem.split("_")[0].lower())  # pathmnist_224.npz
+    if known is None:
+        return [f"class-{label}" for label in range(highest + 1)]
+    if highest >= len(known):
+        hint = f"rename the file if it is not {path.stem.split('_')[0]}"
+        raise FedcliError(f"{path} has the label {highest}, but only {len(known)} classes", hint)
+    return known
+
+
+@lru_cache(maxsize=3)
+def _pixels(path: Path, name: str, process: int, stamp: tuple[int, int]) -> Pixels:
+    """An array kept open, one per process: forked processes would move each other's place in the file."""
+    return _open(path, name)[0]
+
+
+def _open(path: Path, name: str) -> tuple[Pixels, np.dtype]:
+    """An array of the archive and the type of its numbers, nothing but its header read. Raises FedcliError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if f"{name}.npy" not in archive.namelist():
+                raise FedcliError(f"{path} has no array {name}", HINT)
+            length = archive.getinfo(f"{name}.npy").file_size
+            stream = archive.open(f"{name}.npy")  # stays open when the archive is closed
+    except BROKEN as error:
+        raise FedcliError(f"{path} is not a readable .npz file: {error}", AGAIN) from None
+    try:
+        shape, kind = _header(path, name, stream, length)
+        return Pixels(stream, stream.tell(), shape), kind
+    except BaseException:
+        stream.close()
+        raise
+
+
+def _header(path: Path, name: str, stream: IO[bytes], length: int) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape of an array and the type of its numbers; the stream then stands at the first. Raises FedcliError."""
+    try:
+        read = npy.read_array_header_1_0 if npy.read_magic(stream) == (1, 0) else npy.read_array_header_2_0
+        shape, by_column, kind = read(stream)
+    except BROKEN as error:
+        raise FedcliError(f"{path}: {name} cannot be read: {error}", AGAIN) from None
+    if kind.hasobject:
+        raise FedcliError(f"{path}: {name} holds Python objects, which fedcli never unpickles", HINT)
+    if by_column and len(shape) > 2:
+        raise FedcliError(f"{path}: {name} is stored column by column", "save it again from np.ascontiguousarray")
+    if length != (whole := stream.tell() + math.prod(shape) * kind.itemsize):
+        raise FedcliError(f"{path}: {name} has {length} bytes, expected {whole}", AGAIN)
+    return shape, kind
+
+
+SOURCE = Source(rows, decode)

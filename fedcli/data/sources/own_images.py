@@ -1,0 +1,283 @@
+"""Your own images: a folder with a CSV that names each file and its class, or with a folder per class and no CSV.
+
+Everything a table can get wrong is refused or listed, never guessed: a file that is listed and absent is skipped with
+the reason, one that is listed with two labels is an error, and no name in the table may lead out of the folder.
+"""
+
+import csv
+import math
+import os
+import unicodedata
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ... import console
+from ...errors import FedcliError, UsageError
+from ..shard import Row
+from ..splits import PARTS
+from . import dicom
+from .images import is_coloured, read_grey_or_rgb, within
+from .source import Choices, Listing, Source, Unreadable
+from .tables import AGE_BANDS, age_band, fold_rows, place, split_rows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SUFFIXES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".dcm"
+NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
+MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
+GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
+CHANNELS = "auto", "1", "3"
+
+
+def rows(raw: Path, choices: Choices) -> Listing:
+    """Every image of the table that is there, or of the class folders where there is no table."""
+    if choices.own["channels"] not in CHANNELS:
+        raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
+    white(choices)
+    files = _files(raw)
+    if not files:
+        raise FedcliError(f"{raw} holds no image", f"files that are read: {', '.join(SUFFIXES)}")
+    table = _table_name(raw, choices.own["table"])
+    listing = _from_table(raw, table, files, choices) if table else _from_folders(raw, files, choices)
+    if listing.rows and len(listing.classes) < 2:
+        hint = "a classifier needs two classes; is --label-column the right one?"
+        raise FedcliError(f"every image in {raw} is of the class {listing.classes[0]!r}", hint)
+    channels = choices.own["channels"]
+    coloured = len(dicom.parse_window(choices.window)) == 3 or _any_coloured(raw, listing.rows)
+    found = int(channels) if channels != "auto" else 3 if coloured else 1
+    return replace(listing, channels=found)
+
+
+def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    path = raw / row.source
+    if path.suffix.lower() == ".dcm":
+        return dicom.read_picture(path, dicom.parse_window(choices.window))
+    return read_grey_or_rgb(path, white(choices))
+
+
+def white(choices: Choices) -> float:
+    """The stored value that is white in a grey image of more than eight bits. Raises UsageError."""
+    text = choices.own["white"]
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise UsageError(f"white is {text!r}", "give the stored value that is white, 4095 for 12 bits, 65535 for 16")
+    return float(text)
+
+
+def _files(raw: Path) -> list[str]:
+    """Every image below raw, relative to it, sorted; links to folders are not followed."""
+    found = []
+    for folder, below, names in os.walk(raw):
+        below[:] = [name for name in below if not name.startswith((".", "__MACOSX"))]
+        at = Path(folder).relative_to(raw)
+        chosen = [name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
+        for name in chosen:
+            file = (at / name).as_posix()
+            if (raw / file).is_symlink():
+                within(raw, file)
+            found.append(file)
+    return sorted(found)
+
+
+def _any_coloured(raw: Path, rows: list[Row]) -> bool:
+    """Whether any file is coloured, by its header; the first one that is ends the search."""
+    for row in rows:
+        read = dicom.is_coloured if row.source.lower().endswith(".dcm") else is_coloured
+        try:
+            if read(raw / row.source):
+                return True
+        except Unreadable:  # decode meets it again, and says so
+            continue
+    return False
+
+
+# a folder per class
+
+
+def _from_folders(raw: Path, files: list[str], choices: Choices) -> Listing:
+    """Classes from the folders in raw, or from those in its folders train, val and test."""
+    for key in ("site", "patient", "group"):
+        if choices.own[key]:
+            raise UsageError(f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there")
+    parts = {Path(file).parts[0].lower() for file in files}
+    split = parts <= set(PARTS) and len(parts) > 1
+    level = 1 if split else 0
+    if bare := [file for file in files if len(Path(file).parts) < level + 2]:
+        hint = "put a CSV with a row per image beside them, or each image into a folder named after its class"
+        raise FedcliError(f"{raw} has no CSV, and {bare[0]} is in no folder of a class", hint)
+    labels = [Path(file).parts[level] for file in files]
+    classes = _classes(labels, raw)
+    found = [Row(file, classes.index(label), file) for file, label in zip(files, labels, strict=True)]
+    if split:
+        found = [replace(row, test=PARTS[Path(row.source).parts[0].lower()]) for row in found]
+    if choices.split == "folder" and not split:
+        raise FedcliError(f"{raw} has no folders train and test", "leave --split out, or use --split-file")
+    if split and choices.split != "folder":
+        console.say(f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them")
+    return Listing(_split(found, choices), classes=classes)
+
+
+# a table
+
+
+def _from_table(raw: Path, name: str, files: list[str], choices: Choices) -> Listing:
+    own = choices.own
+    if choices.split == "folder":
+        raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
+    groups = [column.strip() for column in own["group"].split(",") if column.strip()]
+    attributes = list(dict.fromkeys([*groups, *([own["site"]] if own["site"] else [])]))
+    wanted = [own["image-column"], own["label-column"], *attributes, *([own["patient"]] if own["patient"] else [])]
+    table = _read(raw / name, wanted)
+    images = table[own["image-column"]]
+    table = table[list(dict.fromkeys(wanted[1:]))].assign(at=_located(raw, name, images.tolist(), files))
+    absent, bare = table["at"] == "", table[own["label-column"]].str.lower().isin(NO_LABEL)
+    skipped = [(image, f"listed in {name}, not in the folder") for image in images[absent]]
+    skipped += [(file, f"has no {own['label-column']} in {name}") for file in table["at"][bare & ~absent]]
+    table = table[~absent & ~bare].drop_duplicates()
+    _check_once(raw / name, table, own["label-column"])
+    if others := len(set(files) - set(table["at"]) - {file for file, _ in skipped}):
+        console.say(f"{others} of {len(files)} images in {raw} are not in {name}")
+    found, values, classes = _rows(table.sort_values("at"), raw / name, attributes, own)
+    unit = own["patient"] if any(row.unit for row in found) else None
+    site = own["site"] or None
+    return Listing(_split(found, choices), values, unit, [name], sorted(set(skipped)), classes, sites=site)
+
+
+def _rows(
+    table: "DataFrame", path: Path, attributes: list[str], own: dict[str, str]
+) -> tuple[list[Row], dict[str, list[str]], list[str]]:
+    """Rows, values of each attribute, classes."""
+    labels = table[own["label-column"]].tolist()
+    classes = _classes(labels, path)
+    values, columns = {}, {}
+    for name in attributes:
+        values[name], columns[name] = _attribute(table[name].tolist(), name, path)
+    units = table[own["patient"]].tolist() if own["patient"] else [""] * len(table)
+    found = []
+    for i, (file, label, unit) in enumerate(zip(table["at"], labels, units, strict=True)):
+        groups = {name: columns[name][i] for name in attributes}
+        found.append(Row(file, classes.index(label), file, False, groups, "" if unit.lower() in MISSING else unit))
+    return found, values, classes
+
+
+def _table_name(raw: Path, asked: str) -> str | None:
+    """The table, relative to raw: the one asked for, or the only CSV there; None where there is none."""
+    if asked:
+        if not within(raw, asked).is_file():
+            raise FedcliError(f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it")
+        return Path(asked).as_posix()
+    found = sorted(p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith("."))
+    if len(found) > 1:
+        raise UsageError(f"{raw} has {len(found)} CSV files: {', '.join(found)}", "name one with --table")
+    return found[0] if found else None
+
+
+def _read(path: Path, wanted: list[str]) -> "DataFrame":
+    """The table as texts without spaces around them; commas, semicolons or tabs stand between its cells."""
+    import pandas
+
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            first = file.readline()
+        separator = max(",;\t", key=first.count)
+        table = pandas.read_csv(path, sep=separator, dtype=str, keep_default_na=False, encoding="utf-8-sig")
+    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError, ValueError) as error:
+        raise FedcliError(f"{path} is not a readable CSV file: {error}", "save it as CSV in UTF-8") from None
+    head = [name.strip() for name in next(csv.reader([first], delimiter=separator))]
+    if twice := [name for name in wanted if head.count(name) > 1]:
+        raise FedcliError(f"{path} has two columns {twice[0]!r}", "rename one of them")
+    table.columns = [str(name).strip() for name in table.columns]
+    if missing := [name for name in wanted if name not in table]:
+        flags = "--image-column, --label-column, --group, --site and --patient name columns"
+        raise FedcliError(f"{path} has no column {missing[0]!r}, only {', '.join(table.columns)}", flags)
+    if odd := [name for name in wanted[2:] if "/" in name]:
+        raise FedcliError(f"{path}: the column {odd[0]!r} has a slash in its name", "rename it")
+    return table[list(dict.fromkeys(wanted))].fillna("").apply(lambda column: column.str.strip())
+
+
+def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[str]:
+    """Each name's file relative to raw, "" where no file is it.
+
+    A name is a path from raw or from the table's folder, or a file's name alone, with or without suffix. Accents may be
+    spelt in either of Unicode's two ways, as they are after a journey through another system.
+    """
+    places: dict[str, set[str]] = {}
+    for file in files:
+        path = Path(file)
+        for key in {file, path.with_suffix("").as_posix(), path.name, path.stem}:
+            places.setdefault(unicodedata.normalize("NFC", key), set()).add(file)
+    beside = Path(table).parent
+    located = []
+    for name in names:
+        within(raw, clean := name.replace("\\", "/"))
+        keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (beside / clean, Path(clean))]
+        key = next((key for key in keys if key in places), None) if clean else None
+        at = {key} & places[key] or places[key] if key else set()  # a whole path before a name alone
+        if len(at) > 1:
+            both = " and ".join(sorted(at)[:2])
+            raise FedcliError(f"{raw / table}: {name!r} may be {both}", "write the path from the folder, with suffix")
+        located.append(next(iter(at), ""))
+    return located
+
+
+def _check_once(path: Path, table: "DataFrame", label: str) -> None:
+    if (twice := table["at"].duplicated()).any():
+        file = table["at"][twice].iloc[0]
+        of = table[table["at"] == file]
+        differing = next(name for name in [label, *of.columns] if of[name].nunique() > 1)
+        both = " and ".join(repr(value) for value in of[differing].unique()[:2])
+        raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
+
+
+def _classes(labels: list[str], path: Path) -> list[str]:
+    classes = _ordered(set(labels))
+    if len(classes) > CLASSES:
+        hint = "is --label-column the right one?"
+        raise FedcliError(f"{path} has {len(classes)} classes for {len(labels)} images", hint)
+    return classes
+
+
+def _attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
+    """Values of an attribute, and each image's place among them, -1 where it is missing."""
+    known = {value for value in column if value.lower() not in MISSING}
+    if name.lower() == "age" and known and all(_number(value) is not None for value in known):
+        bands = {value: age_band(years if (years := _number(value)) >= 0 else math.nan) for value in known}
+        return AGE_BANDS, [place(bands.get(value), AGE_BANDS) for value in column]
+    if not known:
+        raise FedcliError(f"{path}: the column {name!r} is empty", "leave that group out")
+    if len(known) > GROUPS:
+        hint = f"an attribute has at most {GROUPS}; put them into bands in the table"
+        raise FedcliError(f"{path}: the column {name!r} has {len(known)} values", hint)
+    values = _ordered(known)
+    return values, [place(value, values) for value in column]
+
+
+def _ordered(values: set[str]) -> list[str]:
+    """Numbers by size, other words by letters."""
+    return sorted(values, key=lambda value: (_number(value) or 0.0, value) if _all_numbers(values) else (0.0, value))
+
+
+def _all_numbers(values: set[str]) -> bool:
+    return all(_number(value) is not None for value in values)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _split(found: list[Row], choices: Choices) -> list[Row]:
+    if choices.split == "folder":
+        return found  # already in the rows
+    if choices.split == "folds":
+        return fold_rows(found, choices, by_unit=True)
+    return split_rows(found, choices, by_unit=choices.split == "unit")
+
+
+SOURCE = Source(rows, decode)

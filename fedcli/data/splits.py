@@ -1,0 +1,102 @@
+"""A split that somebody published or made: a CSV that names images and the part each belongs to."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+from .. import console
+from ..errors import FedcliError, UsageError
+from .shard import Row
+
+COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"  # the first that is there counts
+PARTS = {"train": False, "training": False, "val": False, "valid": False, "validation": False}
+PARTS |= {"test": True, "testing": True}
+VALIDATION = "val", "valid", "validation"
+
+
+def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], list[tuple[str, str]]]:
+    """Rows with the split of a CSV, and (file, why) for those it does not name.
+
+    An image is named by its id, its path under --raw, or its file's name with or without suffix. The split column
+    holds train, val or test, or fold numbers of which `fold` is the test part. Raises FedcliError, UsageError.
+    """
+    head, records = _read(path)
+    split_column = next((head.index(name) for name in COLUMNS if name in head), None)
+    if split_column is None:
+        hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
+        raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
+    names = [_names(row) for row in rows]
+    parts = _parts(path, records, _id_column(path, head, records, names), split_column)
+    test = _meaning(path, parts, fold)
+    kept, left, validation = [], [], 0
+    for row, known in zip(rows, names, strict=True):
+        part = next((parts[name] for name in known if name in parts), None)
+        if part is None:
+            left.append((str(row.source or row.id), f"not in {path.name}"))
+            continue
+        kept.append(replace(row, test=test[part]))
+        validation += part in VALIDATION
+    if validation:
+        console.say(f"{validation} validation images of {path.name} train; fedcli partition --val holds some out")
+    return kept, left
+
+
+def _read(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Header in lower case, and the other lines, by the separator that the header has most of."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FedcliError(
+            f"{path} is not a readable CSV file: {error}", "give a CSV with image ids and parts"
+        ) from None
+    lines = text.splitlines()
+    if len(lines) < 2:
+        raise FedcliError(f"{path} is not a readable CSV file: it has {len(lines)} lines", "give ids and parts")
+    separator = max(",;\t", key=lines[0].count)
+    head, *records = [[cell.strip() for cell in line] for line in csv.reader(lines, delimiter=separator) if line]
+    if odd := next((record for record in records if len(record) != len(head)), None):
+        raise FedcliError(f"{path}: {separator.join(odd)!r} has {len(odd)} cells, not {len(head)}", "correct that line")
+    return [name.lower() for name in head], records
+
+
+def _names(row: Row) -> list[str]:
+    """All names by which a file of splits may mean a row, the surest first."""
+    if not isinstance(row.source, str):
+        return [row.id]
+    file = Path(row.source)
+    return list(dict.fromkeys([row.id, row.source, file.name, file.stem]))
+
+
+def _id_column(path: Path, head: list[str], records: list[list[str]], names: list[list[str]]) -> int:
+    """The column that names the most images."""
+    known = {name for of in names for name in of}
+    named = [len(known & {record[k] for record in records}) for k in range(len(head))]
+    if not max(named):
+        hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
+        raise FedcliError(f"{path} names none of the {len(names)} images", hint)
+    return named.index(max(named))
+
+
+def _parts(path: Path, records: list[list[str]], id_column: int, split_column: int) -> dict[str, str]:
+    """Name -> part. Raises FedcliError for an image in two parts."""
+    parts: dict[str, str] = {}
+    for record in records:
+        name, part = record[id_column], record[split_column].lower()
+        if parts.setdefault(name, part) != part:
+            raise FedcliError(f"{path}: {name} is in {parts[name]!r} and in {part!r}", "keep the right one of the rows")
+    return parts
+
+
+def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, bool]:
+    """Part -> whether it is the test part."""
+    found = sorted(set(parts.values()))
+    if all(part in PARTS for part in found):
+        if fold is not None:
+            raise UsageError(f"{path.name} has the parts {', '.join(found)}, no folds", "leave --fold out")
+        return PARTS
+    if odd := [part for part in found if not part.isdigit()]:
+        raise FedcliError(f"{path} has the unknown part {odd[0]!r}", "expected train, val and test, or fold numbers")
+    if fold is None or str(fold) not in [str(int(part)) for part in found]:
+        asked = "no --fold is given" if fold is None else f"--fold is {fold}"
+        raise UsageError(f"{path.name} has the folds {', '.join(found)}, and {asked}", "--fold names the test part")
+    return {part: int(part) == fold for part in found}

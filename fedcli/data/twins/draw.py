@@ -1,0 +1,39 @@
+"""Pictures for twins: tiny images that a network can tell apart by class, equal on every machine."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from ...seeds import derive
+
+
+def picture(name: str, label: int, *, height: int = 24, width: int = 32, tint: float = 0.0) -> np.ndarray:
+    """uint8 [height, width, 3]: a blob on skin-like ground; its place and colour follow the class, the rest the name.
+
+    tint: darkens the ground, in [0, 1], for attributes that show in the image.
+    """
+    rng = np.random.default_rng(derive("twin", name))
+    y, x = np.mgrid[:height, :width]
+    angle = 2.4 * label  # the golden angle keeps any number of classes apart
+    centre = height / 2 + np.sin(angle) * height / 5, width / 2 + np.cos(angle) * width / 5
+    blob = np.exp(-((y - centre[0]) ** 2 + (x - centre[1]) ** 2) / (2 * (height / 7) ** 2))[..., None]
+    ground = (1 - 0.6 * tint) * np.array([200.0, 160.0, 140.0])
+    colour = 60 + 90 * (1 + np.sin(angle + np.array([0.0, 2.1, 4.2])))
+    image = ground * (1 - blob) + colour * blob + rng.normal(0, 8, (height, width, 3))
+    return np.rint(image.clip(0, 255)).astype(np.uint8)
+
+
+def save(path: Path, image: np.ndarray) -> None:
+    """Write an image file of the kind its suffix names, making its folder."""
+    from PIL import Image
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(image.squeeze()).save(path)
+
+
+def table(path: Path, head: list[str], rows: list[list], *, separator: str = ",") -> None:
+    """Write a CSV file, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=separator, lineterminator="\n").writerows([head, *rows])

@@ -1,0 +1,86 @@
+"""What train and test share, counted by hand."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.data import manifest, overlap
+from fedcli.data.partition import make_partition
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import Row, write_pool
+
+#          image 0  1  2  3  4  5  6  7   the last four test
+UNITS = ["a", "a", "b", "", "c", "b", "", "a"]
+PIXELS = [10, 11, 12, 13, 14, 11, 13, 11]
+
+
+def dataset(work: Path, units: list[str], pixels: list[int]) -> Path:
+    rows = [Row(f"i{i}", i % 2, None, i >= 4, {}, unit) for i, unit in enumerate(units)]
+
+    def build(folder: Path) -> dict:
+        write_pool(folder / "pool.h5", rows, [np.full((4, 4, 1), value, np.uint8) for value in pixels], [])
+        body = {"classes": ["x", "y"], "attributes": {}, "size": [4, 4], "channels": 1, "augment": "none"}
+        return body | {"name": "made", "clients": 2, "sites": None, "unit": "lesion_id" if any(units) else None}
+
+    return manifest.stage(
+        "dataset", folder=work / "made", made_by=["prepare"], options={}, parents=[], build=build
+    )  # fmt: skip
+
+
+def test_units_and_identical_images_on_both_sides_are_counted(tmp_path):
+    found = overlap.find(dataset(tmp_path, UNITS, PIXELS))
+    assert found["units"] == {
+        "name": "lesion_id", "count": 2, "train_images": 3, "test_images": 2, "examples": ["a", "b"],
+    }  # fmt: skip
+    assert found["pixels"] == {
+        "count": 2, "train_images": 2, "test_images": 3, "examples": ["i1 = i5", "i3 = i6"],
+    }  # fmt: skip
+    assert overlap.told(found) == "train and test share 2 patients or lesions (lesion_id) and 2 identical images"
+
+
+def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tmp_path):
+    found = overlap.find(dataset(tmp_path / "1", ["a", "a", "", "", "b", "b", "", ""], list(range(8))))
+    assert found["units"]["count"] == 0 and overlap.told(found) == ""
+    assert overlap.find(dataset(tmp_path / "2", [""] * 8, list(range(8))))["units"] is None
+
+
+def test_a_partition_counts_what_its_clients_hold(tmp_path):
+    made = dataset(tmp_path, UNITS, PIXELS)
+    path = make_partition(made, work=tmp_path, made_by=[], scheme="iid", clients=2, val=0.5)
+    assert overlap.find(path) == overlap.find(made)
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_strict_ends_with_code_1_and_one_sentence_where_anything_is_shared(tmp_path):
+    made = dataset(tmp_path / "1", UNITS, PIXELS)
+    code, out, err = run("inspect", made, "--strict", "--json")
+    assert code == 1 and json.loads(out)["overlap"]["units"]["count"] == 2
+    assert "train and test share 2 patients or lesions" in err and "hint:" in err and "Traceback" not in err
+    code, out, _ = run("inspect", made)
+    assert code == 0 and "i1 = i5 i3 = i6" in out
+    clean = dataset(tmp_path / "2", [""] * 8, list(range(8)))
+    assert run("inspect", clean, "--strict")[0] == 0
+
+
+def test_strict_is_for_datasets_and_partitions(tmp_path):
+    made = dataset(tmp_path, UNITS, PIXELS)
+    code, _, err = run("inspect", made.parent / "pool.h5", "--strict")
+    assert code == 2 and "--strict is for a dataset or partition" in err
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+def test_the_official_fold_of_ham10000_shares_696_lesions(tmp_path):
+    raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
+    official = overlap.find(prepare("isic2018", raw=raw, work=tmp_path, size=32, split="official"))
+    assert official["units"]["name"] == "lesion_id" and official["units"]["count"] == 696
+    own = overlap.find(prepare("isic2018", raw=raw, work=tmp_path, size=32))
+    assert own["units"]["count"] == 0

@@ -1,0 +1,286 @@
+"""Your own images: every way in which a table and a folder can disagree."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from raw_folders import write_slice
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.data import manifest
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import read_pool
+from fedcli.data.sources import card, own_images
+from fedcli.data.sources.source import Choices, Listing
+from fedcli.errors import FedcliError, UsageError
+
+OWN = {key: about["default"] for key, about in card("images")["options"].items()}
+
+
+def save(path: Path, colour: object = 90, mode: str = "L") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (9, 8), colour).save(path)
+    return path
+
+
+def folder(raw: Path, text: str, *names: str, table: str = "labels.csv") -> Path:
+    for name in names:
+        save(raw / name)
+    (raw / table).write_text(text, encoding="utf-8")
+    return raw
+
+
+def listed(raw: Path, split: str = "unit", **own: str) -> Listing:
+    own = {key.replace("_", "-"): value for key, value in own.items()}
+    return own_images.rows(raw, Choices(8, split, window="file", own=OWN | own))
+
+
+def labels(listing: Listing) -> dict[str, str]:
+    return {row.id: listing.classes[row.label] for row in listing.rows}
+
+
+def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
+    head = "file,diagnosis,sex,age,hospital,patient_id\n"
+    lines = [
+        "a.jpg,mel,F,39,north,p1",
+        "b,nv,M,40,south,p1",
+        "sub/c.png,nv,,,north,",
+        "sub/d.png,mel,unknown,81,east,p2",
+    ]
+    raw = folder(tmp_path, head + "\n".join(lines), "a.jpg", "b.png", "sub/c.png", "sub/d.png")
+    found = listed(
+        raw, image_column="file", label_column="diagnosis", group="sex,age", site="hospital", patient="patient_id"
+    )
+    assert found.classes == ["mel", "nv"] and found.channels == 1 and found.sites == "hospital"
+    assert found.attributes == {
+        "sex": ["F", "M"],
+        "age": ["0-39", "40-59", "60+"],
+        "hospital": ["east", "north", "south"],
+    }
+    assert [(row.id, row.label, row.unit, *row.groups.values()) for row in found.rows] == [
+        ("a.jpg", 0, "p1", 0, 0, 1), ("b.png", 1, "p1", 1, 1, 2), ("sub/c.png", 1, "", -1, -1, 1),
+        ("sub/d.png", 0, "p2", -1, 2, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_a_spreadsheets_csv_is_read_as_it_comes(tmp_path, separator):
+    lines = ["\ufeffimage, label ", " a.jpg ,x ", "b.jpg , y", "", '"c, d.jpg",x']
+    text = "\r\n".join(line if line.startswith('"') else line.replace(",", separator) for line in lines)
+    text = text.replace('d.jpg",', f'd.jpg"{separator}')
+    raw = folder(tmp_path, text, "a.jpg", "b.jpg", "c, d.jpg")
+    assert labels(listed(raw)) == {"a.jpg": "x", "b.jpg": "y", "c, d.jpg": "x"}
+
+
+def test_accents_may_be_spelt_in_either_way(tmp_path):
+    raw = folder(
+        tmp_path, unicodedata.normalize("NFC", "image,label\nné.jpg,süd\nb.jpg,x\n"), unicodedata.normalize("NFD", "né.jpg"), "b.jpg"
+    )  # fmt: skip
+    assert list(labels(listed(raw)).values()) == ["x", "süd"]
+
+
+def test_absent_files_and_missing_labels_are_skipped_with_the_reason(tmp_path, capsys):
+    text = "image,label\na.jpg,x\nb.jpg,y\ngone.jpg,x\nc.jpg,\nd.jpg,NA\n,x\n"
+    found = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg"))
+    assert labels(found) == {"a.jpg": "x", "b.jpg": "y"}
+    assert found.skipped == [
+        ("", "listed in labels.csv, not in the folder"), ("c.jpg", "has no label in labels.csv"),
+        ("d.jpg", "has no label in labels.csv"), ("gone.jpg", "listed in labels.csv, not in the folder"),
+    ]  # fmt: skip
+    assert "1 of 5 images in" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "name", ["../a.jpg", "/etc/a.jpg", "x/../../a.jpg", "..\\a.jpg", "out/a.jpg", "link.jpg", "a\0.jpg"]
+)
+def test_no_name_leads_out_of_the_folder(tmp_path, name):
+    save(tmp_path / "a.jpg"), save(tmp_path / "elsewhere" / "a.jpg")
+    raw = tmp_path / "raw"
+    folder(raw, f"image,label\nb.jpg,x\n{name},y\n", "b.jpg")
+    (raw / "out").symlink_to(tmp_path / "elsewhere")
+    if name == "link.jpg":
+        (raw / name).symlink_to(tmp_path / "a.jpg")
+    with pytest.raises(FedcliError) as error:
+        listed(raw)
+    assert "leads out of" in error.value.sentence and "'..'" in error.value.hint
+
+
+def test_a_repeated_row_is_fine_and_a_contradiction_is_not(tmp_path):
+    raw = folder(tmp_path, "image,label\na.jpg,x\n./a.jpg,x\nb.jpg,y\na.jpg,x\n", "a.jpg", "b.jpg")
+    assert labels(listed(raw)) == {"a.jpg": "x", "b.jpg": "y"}
+    folder(tmp_path, "image,label\na.jpg,x\na,y\nb.jpg,y\n")
+    with pytest.raises(FedcliError, match="a.jpg is listed twice, with label 'x' and 'y'"):
+        listed(raw)
+    folder(tmp_path, "image,label,sex\na.jpg,x,f\na.jpg,x,m\nb.jpg,y,m\n")
+    with pytest.raises(FedcliError, match="a.jpg is listed twice, with sex 'f' and 'm'"):
+        listed(raw, group="sex")
+
+
+def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
+    raw = folder(tmp_path, "image,label\nx.jpg,a\n", "one/x.jpg", "two/x.jpg")
+    with pytest.raises(FedcliError, match="'x.jpg' may be one/x.jpg and two/x.jpg"):
+        listed(raw)
+    folder(tmp_path, "image,label\none/x.jpg,a\ntwo/x,b\n")
+    assert labels(listed(raw)) == {"one/x.jpg": "a", "two/x.jpg": "b"}
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "sentence"),
+    [
+        ("image,label\na.jpg,x\nb.jpg,x\n", {}, "of the class 'x'"),
+        ("file,label\na.jpg,x\n", {}, "no column 'image', only file, label"),
+        ("image,label\na.jpg,x\nb.jpg,y\n", {"group": "sex"}, "no column 'sex'"),
+        ("image,label,label\na.jpg,x,y\n", {}, "two columns 'label'"),
+        ("image,label,sex\na.jpg,x,\nb.jpg,y,unknown\n", {"group": "sex"}, "the column 'sex' is empty"),
+        ("image,label,a/b\na.jpg,x,1\nb.jpg,y,2\n", {"group": "a/b"}, "slash in its name"),
+        ("", {}, "not a readable CSV file"),
+        ("image,label\na.jpg,x\n", {"table": "other.csv"}, "no such table"),
+        ("image,label\na.jpg,x\n", {"table": "../labels.csv"}, "leads out of"),
+        ("image,label\na.jpg,x\n", {"channels": "2"}, "channels is '2'"),
+        ("image,label\na.jpg,x\n", {"white": "0"}, "white is '0'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant_is_refused_in_a_sentence(tmp_path, text, own, sentence):
+    raw = folder(tmp_path, text, "a.jpg", "b.jpg")
+    with pytest.raises(FedcliError, match=sentence) as error:
+        listed(raw, **own)
+    assert error.value.hint and "\n" not in error.value.sentence
+
+
+def test_a_group_has_at_most_50_values_and_numbers_are_ordered_by_size(tmp_path):
+    names = [f"{i:03d}.jpg" for i in range(51)]
+    text = "image,label,ward\n" + "".join(f"{name},{i % 12},{i}\n" for i, name in enumerate(names))
+    raw = folder(tmp_path, text, *names)
+    assert listed(raw).classes == [str(i) for i in range(12)]
+    with pytest.raises(FedcliError, match="'ward' has 51 values") as error:
+        listed(raw, group="ward")
+    assert "at most 50" in error.value.hint
+
+
+def test_ages_in_words_are_groups_as_they_are(tmp_path):
+    raw = folder(tmp_path, "image,label,age\na.jpg,x,young\nb.jpg,y,old\n", "a.jpg", "b.jpg")
+    assert listed(raw, group="age").attributes == {"age": ["old", "young"]}
+    folder(tmp_path, "image,label,Age\na.jpg,x,-1\nb.jpg,y,61.5\n")
+    found = listed(raw, group="Age")
+    assert [row.groups["Age"] for row in found.rows] == [-1, 2]
+
+
+def test_several_tables_need_a_choice_and_one_below_counts_from_its_folder(tmp_path):
+    raw = folder(tmp_path, "image,label\n1.jpg,x\n2.jpg,y\n", "set/1.jpg", "set/2.jpg", "3.jpg", table="set/own.csv")
+    folder(tmp_path, "image,label\n3.jpg,x\n", table="one.csv"), folder(tmp_path, "image,label\n", table="two.csv")
+    with pytest.raises(UsageError, match="has 2 CSV files: one.csv, two.csv"):
+        listed(raw)
+    found = listed(raw, table="set/own.csv")
+    assert labels(found) == {"set/1.jpg": "x", "set/2.jpg": "y"} and found.tables == ["set/own.csv"]
+
+
+def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
+    for name in ("mel/a.jpg", "mel/deep/b.png", "nv/a.jpg", ".hidden/x.jpg", "__MACOSX/mel/a.jpg", "nv/._a.jpg"):
+        save(tmp_path / name)
+    found = listed(tmp_path)
+    assert labels(found) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"} and found.tables == []
+    for split, words in (("folder", "no folders train and test"), ("unit", None)):
+        if words:
+            with pytest.raises(FedcliError, match=words):
+                listed(tmp_path, split)
+    with pytest.raises(UsageError, match="--patient needs a table"):
+        listed(tmp_path, patient="p")
+    save(tmp_path / "loose.jpg")
+    with pytest.raises(FedcliError, match="loose.jpg is in no folder of a class"):
+        listed(tmp_path)
+
+
+def test_folders_train_and_test_above_the_classes_can_be_the_split(tmp_path, capsys):
+    for name in ("train/x/1.jpg", "train/y/2.jpg", "val/x/3.jpg", "test/y/4.jpg"):
+        save(tmp_path / name)
+    found = listed(tmp_path, "folder")
+    assert labels(found) == {"test/y/4.jpg": "y", "train/x/1.jpg": "x", "train/y/2.jpg": "y", "val/x/3.jpg": "x"}
+    assert [row.id for row in found.rows if row.test] == ["test/y/4.jpg"]
+    listed(tmp_path)
+    assert "--split folder keeps them" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_refused(tmp_path):
+    with pytest.raises(FedcliError, match="holds no image"):
+        listed(tmp_path)
+
+
+def test_images_are_grey_only_if_all_files_are(tmp_path):
+    raw = folder(tmp_path / "raw", "image,label\na.jpg,x\nb.png,y\nc.tif,x\n", "a.jpg")
+    save(raw / "b.png", (200, 0, 0), "RGB"), save(raw / "c.tif", 90)
+    assert listed(raw).channels == 3 and listed(raw, channels="1").channels == 1
+    made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
+    pool = read_pool(made.parent / "pool.h5")
+    assert pool.pixels()[1:, 4, 4].tolist() == [[200, 0, 0], [90, 90, 90]]
+    grey = read_pool(
+        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own={"channels": "1"}).parent / "pool.h5"
+    )
+    assert grey.pixels()[1:, 4, 4].tolist() == [[60], [90]]  # 0.299 x 200
+
+
+def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
+    raw = folder(tmp_path, "image,label\na.png,x\nb.tif,y\n")
+    Image.fromarray(np.full((8, 8), 2048, np.uint16)).save(raw / "a.png")
+    Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
+    choices = Choices(8, "unit", window="file", own=OWN | {"white": "4096"})
+    first, second = own_images.rows(raw, choices).rows
+    assert own_images.decode(raw, first, choices).max() == 128 and own_images.decode(raw, second, choices).max() == 255
+
+
+def test_dicom_files_are_read_by_their_kind(tmp_path):
+    raw = folder(tmp_path, "image,label\nct.dcm,x\nxray,y\nultrasound.dcm,x\nbroken.dcm,y\n")
+    ramp = np.arange(64, dtype=np.int16).reshape(8, 8)
+    write_slice(raw / "ct.dcm", ramp, Modality="CT", WindowCenter=[40, 300], WindowWidth=[80, 1500])
+    xray = dict(Modality="DX", WindowCenter=None, WindowWidth=None, PhotometricInterpretation="MONOCHROME1")
+    write_slice(raw / "xray.dcm", (ramp * 65).astype(np.uint16), BitsStored=12, **xray)
+    colours = dict(
+        SamplesPerPixel=3, PhotometricInterpretation="RGB", PlanarConfiguration=0, BitsAllocated=8, BitsStored=8
+    )
+    write_slice(raw / "ultrasound.dcm", np.zeros((8, 8), np.uint16), **colours, PixelData=bytes(range(192)))
+    (raw / "broken.dcm").write_text("no")
+    assert listed(raw).channels == 3
+    pool = read_pool(prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5")
+    pixels = dict(zip(pool.id, pool.pixels(), strict=True))
+    assert set(pixels) == {"ct.dcm", "xray.dcm", "ultrasound.dcm"}
+    assert pixels["ct.dcm"][7, 7, 0] == round(63 / 80 * 255)
+    assert pixels["xray.dcm"][0, 0, 0] == 255 and pixels["xray.dcm"][7, 7, 0] == 0
+    assert pixels["ultrasound.dcm"][7, 7].tolist() == [189, 190, 191]
+
+
+def test_the_hospitals_are_the_default_partition(tmp_path):
+    raw = tmp_path / "raw"
+    rows = [(f"{i:02d}.png", "xy"[i % 2], ("north", "south")[i // 10 % 2], f"p{i // 2}") for i in range(40)]
+    text = "image,label,hospital,patient\n" + "".join(",".join(row) + "\n" for row in rows)
+    folder(raw, text, *(row[0] for row in rows))
+    own = {"site": "hospital", "patient": "patient"}
+    body = manifest.read(made := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)).body
+    assert body["sites"] == "hospital" and body["unit"] == "patient" and body["classes"] == ["x", "y"]
+    assert body["channels"] == 1 and body["split"] == {"train": 32, "test": 8, "by": "unit"}
+    pool = read_pool(made.parent / "pool.h5")
+    assert not set(pool.unit[pool.split == 0]) & set(pool.unit[pool.split == 1])
+    recorded = json.loads(made.read_text())
+    assert recorded["options"]["own"]["site"] == "hospital" and "patient=patient" in recorded["made_by"]
+    assert str(tmp_path) not in made.read_text()
+
+
+def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path):
+    lines = [f"{i}.png,{'xy'[i % 2]},{'fm'[i % 2]},{30 + i},{'ns'[i // 5]},p{i}" for i in range(10)]
+    raw = tmp_path / "raw"
+    folder(raw, "file,dx,sex,age,hospital,who\n" + "\n".join(lines), *(f"{i}.png" for i in range(10)))
+    folder(raw, "image\n", table="other.csv")
+    flags = (
+        "--table labels.csv --image-column file --label-column dx --group sex --group age --site hospital --patient who"
+    )
+    words = ["--size", "8", "--jobs", "1", "--work", str(tmp_path / "work"), "--raw", str(raw)]
+    done = CliRunner().invoke(app, ["prepare", "images", *flags.split(), *words])
+    assert done.exit_code == 0, done.stderr
+    body = json.loads(Path(done.stdout.strip()).read_text())["body"]
+    assert list(body["attributes"]) == ["age", "hospital", "sex"] and body["sites"] == "hospital"
+    again = CliRunner().invoke(app, ["prepare", "images", *flags.split(), "--set", "site=hospital", *words])
+    assert again.exit_code == 2 and "--site and --set site exclude each other" in again.stderr
+    other = CliRunner().invoke(app, ["prepare", "isic2018", "--image-column", "file", *words])
+    assert other.exit_code == 2 and "isic2018 has no option 'image-column'" in other.stderr

@@ -1,0 +1,294 @@
+"""FairFedMed-Oph: npz files, and tables of three sites for each attribute."""
+
+import csv
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raw_folders import write_csv
+
+from fedcli.data import manifest, sources
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import Row, read_pool
+from fedcli.data.sources import fairfedmed
+from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.twins import fairfedmed as twin
+from fedcli.errors import FedcliError, UsageError
+
+OWN = {"sites": "race", "unknown": "keep"}
+SLO, OCT = fairfedmed.SLO, fairfedmed.OCT
+CODES = {"glaucoma": 1, "race": 2, "language": 0, "ethnicity": -1, "gender": 1, "maritalstatus": 4}
+
+
+def choices(split: str = "official", *, clahe: bool = False, **own: str) -> Choices:
+    return Choices(16, split, clahe=clahe, jobs=1, own=OWN | own)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twin")
+    twin.make(folder)
+    return folder
+
+
+@pytest.fixture
+def raw(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "raw"))
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def by_id(listing) -> dict[str, Row]:
+    return {row.id: row for row in listing.rows}
+
+
+def patient(raw: Path, *, codes: dict = CODES, told: dict | None = None, name: str = "a.npz", **arrays) -> Path:
+    """A folder of one patient, without sites, for --split image."""
+    (raw / "all").mkdir(exist_ok=True)
+    arrays = {"slo_fundus": np.zeros((6, 4), np.uint8), **arrays}
+    np.savez_compressed(raw / "all" / name, **{**arrays, **codes})
+    told = {"filename": name, **(told or {})}
+    write_csv(raw / "meta_all.csv", list(told), [list(told.values())])
+    return raw
+
+
+@pytest.mark.parametrize("name", ["fairfedmed-slo", "fairfedmed-oct"])
+def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
+    card = sources.card(name)
+    assert card["classes"] == fairfedmed.CLASSES and card["channels"] == (32 if name.endswith("oct") else 1)
+    assert card["attributes"] == {**fairfedmed.CODED, "age": fairfedmed.AGE_BANDS, "site": fairfedmed.SITES}
+    assert {key: option["default"] for key, option in card["options"].items()} == OWN
+
+
+def test_the_tables_of_the_sites_decide_site_and_part(made):
+    found = by_id(SLO.rows(made, choices()))
+    for site in (1, 2, 3):
+        for part in ("train", "test"):
+            for line in read(made / f"fairfedmed/meta_site{site}_race_{part}.csv"):
+                if (row := found.pop(line["filename"].removesuffix(".npz"), None)) is not None:
+                    assert (row.groups["site"], row.test) == (site - 1, part == "test")
+    assert found == {}
+
+
+def test_every_attribute_has_three_sites_of_its_own(made):
+    site = {
+        attribute: {id: row.groups["site"] for id, row in by_id(SLO.rows(made, choices(sites=attribute))).items()}
+        for attribute in ("race", "language", "ethnicity")
+    }
+    assert site["race"] != site["language"] != site["ethnicity"] != site["race"]
+    assert all(Counter(of.values()).keys() == {0, 1, 2} for of in site.values())
+
+
+def test_labels_and_attributes_are_those_of_the_table_that_spells_them(made):
+    found = by_id(SLO.rows(made, choices("image")))
+    lines = read(made / "fairfedmed/meta_all.csv")
+    assert len(found) == len(lines) - 1 == 71  # one file has no SLO
+    for line in lines:
+        if (row := found.get(line["filename"].removesuffix(".npz"))) is None:
+            continue
+        assert fairfedmed.CLASSES[row.label] == {"no": "no glaucoma", "yes": "glaucoma"}[line["glaucoma"]]
+        for name, values in fairfedmed.CODED.items():
+            told, place = line[name.replace("_", "")], row.groups[name]
+            if (name, row.id) != ("gender", "fairclip_data_00011"):  # the one in which they differ
+                assert (values[place] if place >= 0 else "unknown") == told
+        age = int(line["age"])
+        assert row.groups["age"] == (age >= 40) + (age >= 60)
+
+
+def test_where_file_and_table_differ_the_file_counts_and_a_person_is_told(made, capsys):
+    row = by_id(SLO.rows(made, choices()))["fairclip_data_00011"]
+    with np.load(made / row.source) as data:
+        assert row.groups["gender"] == data["gender"].item()
+    assert "the tables differ from the npz files, which count: gender 1" in capsys.readouterr().err
+
+
+def test_the_table_tells_what_a_file_lacks(tmp_path):
+    told = {"race": "Black", "age": "59.5", "gender": "female", "glaucoma": "yes", "language": "Klingon"}
+    (row,) = SLO.rows(patient(tmp_path, codes={}, told=told), choices("image")).rows
+    assert row.label == 1
+    assert row.groups == {
+        **{"race": 1, "age": 1, "gender": 0, "language": -1, "ethnicity": -1, "marital_status": -1, "site": -1}
+    }
+
+
+def test_the_unknown_stay_unless_they_are_to_be_dropped(made, capsys):
+    kept = SLO.rows(made, choices(sites="ethnicity")).rows
+    dropped = SLO.rows(made, choices(sites="ethnicity", unknown="drop")).rows
+    unknown = [row for row in kept if row.groups["ethnicity"] < 0]
+    assert len(unknown) > 5 and len(dropped) == len(kept) - len(unknown)
+    assert all(row.groups["ethnicity"] >= 0 for row in dropped) and any(row.groups["language"] < 0 for row in dropped)
+    assert f"left out {len(unknown)} patients whose ethnicity is unknown" in capsys.readouterr().err
+
+
+def test_a_patient_without_this_kind_of_image_is_skipped_and_has_the_other(made):
+    slo, oct_ = SLO.rows(made, choices()), OCT.rows(made, choices())
+    assert slo.skipped == [("fairfedmed/all/fairclip_data_00005.npz", "its slo_fundus is empty")]
+    assert oct_.skipped == [("fairfedmed/all/fairclip_data_00008.npz", "its oct_bscans is empty")]
+    assert "fairclip_data_00008" in by_id(slo) and "fairclip_data_00005" in by_id(oct_)
+
+
+@pytest.mark.parametrize(
+    ("source", "arrays", "why"),
+    [
+        (OCT, {}, "has no oct_bscans"),
+        (OCT, {"oct_bscans": np.zeros((200, 4, 4), np.uint8)}, "its oct_bscans has 200 B-scans, expected 128"),
+        (OCT, {"oct_bscans": np.zeros((128, 4), np.uint8)}, "its oct_bscans is uint8 [128, 4], expected uint8 with 3 axes"),
+        (SLO, {"slo_fundus": np.zeros((4, 4))}, "its slo_fundus is float64 [4, 4], expected uint8 with 2 axes"),
+        (SLO, {"slo_fundus": np.array([None])}, "its slo_fundus is object [1], expected uint8 with 2 axes"),
+        (SLO, {"race": 3}, "its race is 3, expected -1 to 2"),
+        (SLO, {"race": np.arange(9)}, "its race is int64 [9], expected one number"),
+        (SLO, {"race": np.array("white")}, "its race is <U5 [], expected one number"),
+        (SLO, {"race": np.array([None])}, "its race is object [1], expected one number"),
+        (SLO, {"glaucoma": -1}, "its glaucoma label is unknown"),
+    ],
+)  # fmt: skip
+def test_a_file_of_another_form_is_skipped_with_the_reason(tmp_path, source, arrays, why):
+    listing = source.rows(patient(tmp_path, **({"codes": CODES | arrays} | arrays)), choices("image"))
+    assert (listing.rows, listing.skipped) == ([], [("all/a.npz", why)])
+
+
+def test_a_file_that_is_no_archive_is_skipped(tmp_path):
+    patient(tmp_path)
+    (tmp_path / "all/a.npz").write_bytes((tmp_path / "all/a.npz").read_bytes()[:-100])
+    assert SLO.rows(tmp_path, choices("image")).skipped == [("all/a.npz", "is no npz archive")]
+    (tmp_path / "all/a.npz").unlink()
+    why = "listed in the tables, not in the folder"
+    assert SLO.rows(tmp_path, choices("image")).skipped == [("all/a.npz", why)]
+
+
+def test_listing_reads_no_pixels(tmp_path, monkeypatch):
+    patient(tmp_path, oct_bscans=np.zeros((128, 4, 4), np.uint8))
+    read_members = []
+    member = np.lib.npyio.NpzFile.__getitem__
+    monkeypatch.setattr(
+        np.lib.npyio.NpzFile, "__getitem__", lambda s, key: (read_members.append(key), member(s, key))[1]
+    )
+    assert len(OCT.rows(tmp_path, choices("image")).rows) == 1
+    assert sorted(read_members) == sorted(CODES)
+
+
+def test_an_slo_is_transposed(tmp_path):
+    slo = np.arange(24, dtype=np.uint8).reshape(6, 4)
+    raw = patient(tmp_path, slo_fundus=slo)
+    (row,) = SLO.rows(raw, choices("image")).rows
+    image = SLO.decode(raw, row, choices())
+    assert image.shape == (4, 6, 1) and image[3, 5, 0] == slo[5, 3] and image[0, 5, 0] == slo[5, 0]
+
+
+def test_every_fourth_b_scan_of_a_volume_is_a_channel(tmp_path):
+    volume = np.arange(128, dtype=np.uint8)[:, None, None] + np.arange(6, dtype=np.uint8).reshape(2, 3)
+    raw = patient(tmp_path, oct_bscans=volume)
+    (row,) = OCT.rows(raw, choices("image")).rows
+    image = OCT.decode(raw, row, choices())
+    assert image.shape == (2, 3, 32)
+    assert image[0, 0].tolist() == list(range(0, 128, 4)) and image[1, 2, 31] == 124 + 5
+
+
+def test_a_damaged_volume_is_unreadable(tmp_path):
+    raw = patient(tmp_path, slo_fundus=np.random.default_rng(0).integers(0, 255, (64, 64), np.uint8))
+    (row,) = SLO.rows(raw, choices("image")).rows
+    data = bytearray((raw / row.source).read_bytes())
+    data[2000:2100] = bytes(100)
+    (raw / row.source).write_bytes(data)
+    with pytest.raises(Unreadable):
+        SLO.decode(raw, row, choices())
+
+
+def test_the_folder_may_be_given_itself_and_all_may_be_a_link(raw):
+    inner = SLO.rows(raw / "fairfedmed", choices())
+    assert inner.rows[0].source.startswith("all/") and inner.tables[0] == "meta_site1_race_train.csv"
+    (raw / "fairfedmed/all").rename(raw / "elsewhere")
+    (raw / "fairfedmed/all").symlink_to(raw / "elsewhere")
+    assert len(SLO.rows(raw / "fairfedmed", choices()).rows) == len(inner.rows) == 71
+
+
+def test_without_the_tables_of_the_sites_there_is_no_site(raw):
+    for path in raw.glob("fairfedmed/meta_site*"):
+        path.unlink()
+    listing = SLO.rows(raw, choices("image"))
+    assert "site" not in listing.attributes and listing.tables == ["fairfedmed/meta_all.csv"]
+    assert sum(row.test for row in listing.rows) == 15
+
+
+def test_sites_of_another_split_come_from_the_whole_tables_else_from_the_parts(raw):
+    official = {id: row.groups["site"] for id, row in by_id(SLO.rows(raw, choices())).items()}
+    for _ in range(2):
+        assert {id: row.groups["site"] for id, row in by_id(SLO.rows(raw, choices("folds"))).items()} == official
+        for path in raw.glob("fairfedmed/meta_site?_race.csv"):
+            path.unlink()
+
+
+def test_folds_take_turns_as_the_test_part(made):
+    tests = [
+        {row.id for row in SLO.rows(made, Choices(16, "folds", jobs=1, own=OWN, fold=fold)).rows if row.test}
+        for fold in range(1, 6)
+    ]
+    assert sum(map(len, tests)) == len(set.union(*tests)) == 71
+
+
+def test_a_volume_of_32_channels_goes_into_the_pool(made, tmp_path):
+    made_at = prepare("fairfedmed-oct", raw=made, work=tmp_path, size=10, jobs=1)
+    body, pool = manifest.read(made_at).body, read_pool(made_at.parent / "pool.h5")
+    assert (body["channels"], body["sites"], body["count"], pool.shape) == (32, "site", 71, (71, 10, 10, 32))
+    row = by_id(OCT.rows(made, choices()))[pool.id[0]]
+    volume = OCT.decode(made, row, choices()).astype(float)  # [20, 20, 32]
+    halves = volume.reshape(10, 2, 10, 2, 32).mean((1, 3))
+    assert np.abs(pool.pixels(np.array([0]))[0] - halves).max() <= 0.5
+
+
+def test_what_the_options_do_not_know_is_named_with_the_nearest(made):
+    with pytest.raises(UsageError, match="unknown value sites=racist") as error:
+        SLO.rows(made, choices(sites="racist"))
+    assert "'race'" in error.value.hint
+    with pytest.raises(UsageError, match="unknown value unknown=drp"):
+        SLO.rows(made, choices(unknown="drp"))
+    with pytest.raises(UsageError, match="--clahe takes grey or colour images, not 32 B-scans"):
+        OCT.rows(made, choices(clahe=True))
+
+
+def test_missing_tables_and_columns_are_named(raw):
+    with pytest.raises(FedcliError, match="has no meta_site1_gender_train.csv") as error:
+        SLO.rows(raw, choices(sites="gender"))
+    assert "--split image" in error.value.hint
+    write_csv(raw / "fairfedmed/meta_all.csv", ["file"], [["a.npz"]])
+    with pytest.raises(FedcliError, match="has no column 'filename'"):
+        SLO.rows(raw, choices("image"))
+    (raw / "fairfedmed/meta_all.csv").unlink()
+    with pytest.raises(FedcliError, match=r"has no meta_all\.csv") as error:
+        SLO.rows(raw, choices("image"))
+    assert "--split official" in error.value.hint
+    shutil.rmtree(raw / "fairfedmed/all")
+    with pytest.raises(FedcliError, match="has no folder 'all'"):
+        SLO.rows(raw, choices())
+
+
+def test_a_patient_in_two_parts_two_sites_or_two_lines_is_refused(raw):
+    site1, site2 = (raw / f"fairfedmed/meta_site{site}_race_{part}.csv" for site, part in ((1, "test"), (2, "test")))
+    name = read(site1)[0]["filename"]
+    write_csv(site2, ["filename"], [[name]])
+    with pytest.raises(FedcliError, match=f"meta_site2_race_test.csv lists {name}, which another site or part lists"):
+        SLO.rows(raw, choices())
+    write_csv(site1, ["filename"], [[name], [name]])
+    with pytest.raises(FedcliError, match=f"meta_site1_race_test.csv lists {name} twice"):
+        SLO.rows(raw, choices())
+
+
+@pytest.mark.parametrize("name", ["../a.npz", "/etc/passwd"])
+def test_a_name_that_leads_out_of_the_folder_is_refused(tmp_path, name):
+    raw = patient(tmp_path)
+    write_csv(raw / "meta_all.csv", ["filename"], [[name]])
+    with pytest.raises(FedcliError, match="leads out of"):
+        SLO.rows(raw, choices("image"))
+
+
+def test_a_link_that_leads_out_of_the_folder_is_refused(tmp_path):
+    raw = patient(tmp_path)
+    shutil.move(raw / "all/a.npz", tmp_path / "b.npz")
+    (raw / "all/a.npz").symlink_to(tmp_path / "b.npz")
+    with pytest.raises(FedcliError, match="leads out of"):
+        SLO.rows(raw, choices("image"))

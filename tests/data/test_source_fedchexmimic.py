@@ -1,0 +1,320 @@
+"""FairFedMed-Chest: CheXpert's and MIMIC-CXR's own tables, people from others, and the authors' tables."""
+
+import csv
+import gzip
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from raw_folders import write_csv
+
+from fedcli.data import manifest, sources
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import Row
+from fedcli.data.sources import fedchexmimic
+from fedcli.data.sources.source import Choices
+from fedcli.data.twins import fedchexmimic as twin
+from fedcli.errors import FedcliError, UsageError
+
+OWN = {"uncertain": "skip", "views": "frontal", "attribute": "race"}
+TRAIN = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "Pleural Effusion"]
+
+
+def rows(raw: Path, split: str = "patient", **own: str):
+    return fedchexmimic.rows(raw, Choices(16, split, jobs=1, own=OWN | own))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twin")
+    twin.make(folder)
+    return folder
+
+
+@pytest.fixture
+def raw(made, tmp_path):
+    """The folder fedchexmimic of a twin of one's own."""
+    return Path(shutil.copytree(made, tmp_path / "raw")) / "fedchexmimic"
+
+
+def lines(path: Path) -> list[list[str]]:
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    return list(csv.reader(text.splitlines()))
+
+
+def change(path: Path, edit) -> None:
+    """Write a table again without its pack, after edit(lines)."""
+    table = lines(path)
+    edit(table)
+    path.unlink()
+    write_csv(path.with_suffix("") if path.suffix == ".gz" else path, table[0], table[1:])
+
+
+def chexpert(raw: Path, *people: list, demo: list | None = None) -> dict[str, Row]:
+    """CheXpert rows of a folder that has these lines of train.csv, beside MIMIC's files."""
+    home = raw / "CheXpert-v1.0-small"
+    write_csv(home / "train.csv", TRAIN, [[f"CheXpert-v1.0-small/{path}", *rest] for path, *rest in people])
+    if demo is not None:
+        write_csv(raw / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], demo)
+    for path, *_ in people:
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 8), 7).save(home / path)
+    return {row.id.removeprefix("chexpert/"): row for row in rows(raw).rows if row.groups["site"] == 0}
+
+
+def test_the_card_names_the_classes_attributes_and_options_of_the_code():
+    card = sources.card("fedchexmimic")
+    assert card["classes"] == fedchexmimic.CLASSES and card["attributes"] == fedchexmimic.ATTRIBUTES
+    assert {key: option["default"] for key, option in card["options"].items()} == OWN
+
+
+def test_both_hospitals_are_there_with_their_certain_frontal_images(made, capsys):
+    listing = rows(made)
+    assert Counter((row.groups["site"], row.label) for row in listing.rows) == {
+        (0, 0): 26,
+        (0, 1): 22,
+        (1, 0): 14,
+        (1, 1): 12,
+    }
+    assert listing.skipped == [] and listing.unit == "patient_id" and len(listing.tables) == 8
+    said = capsys.readouterr().err
+    assert "chexpert: 48 images; left out 9 that are not frontal, 5 uncertain" in said
+    assert "left out 1 MIMIC-CXR images whose study has no labels" in said
+    row = next(row for row in listing.rows if row.groups["site"] == 1)
+    assert fedchexmimic.decode(made, row, None).shape == (28, 32, 1)
+
+
+def test_uncertain_labels_are_skipped_or_count_as_either(made):
+    skip, zero, one = (
+        Counter(row.label for row in rows(made, uncertain=word).rows) for word in ("skip", "zero", "one")
+    )
+    assert zero - skip == {0: 9} and one - skip == {1: 9}
+
+
+def test_lateral_views_come_on_request(made):
+    every = rows(made, views="all").rows
+    assert Counter(row.groups["site"] for row in every) == {0: 56, 1: 36}
+    assert any(row.id.endswith("view2_lateral") for row in every)
+
+
+def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
+    path = "train/patient0000{}/study1/view1_frontal.jpg".format
+    found = chexpert(
+        raw,
+        *([path(1), "Male", 59, "Frontal", "AP", 1.0], [path(2), "Female", 60, "Frontal", "PA", ""]),
+        *([path(3), "Unknown", 0, "Frontal", "AP", 0.0], [path(4), "Female", 90, "Frontal", "AP", 1.0]),
+        *([path(5), "Male", 30, "Lateral", "", 1.0], [path(6), "Male", 30, "Frontal", "AP", -1.0]),
+        demo=[
+            *(
+                ["patient00001", "Male", 59, "White, Hispanic", ""],
+                ["patient00002", "Female", 1, "Asian - Historical", ""],
+            ),
+            *(
+                ["patient00003", "Male", 1, "Black or African American", ""],
+                ["patient00004", "", "", "Pacific Islander", ""],
+            ),
+        ],
+    )
+    told = {id[6:18]: (row.label, *row.groups.values(), row.unit) for id, row in found.items() if id[:5] == "train"}
+    assert told == {  # label, race, gender, age, site, unit
+        "patient00001": (1, 0, 0, 0, 0, "chexpert-patient00001"),
+        "patient00002": (0, 1, 1, 1, 0, "chexpert-patient00002"),
+        "patient00003": (0, 2, 0, -1, 0, "chexpert-patient00003"),
+        "patient00004": (1, -1, 1, 1, 0, "chexpert-patient00004"),
+    }
+
+
+def test_people_of_mimic_come_from_patients_and_admissions(raw):
+    home = raw / "mimic-cxr-jpg"
+    image = next(row for row in rows(raw).rows if row.groups["site"] == 1)
+    subject = image.unit.removeprefix("mimic-p")
+    people, stays = (raw / f"mimic-iv/hosp/{name}.csv.gz" for name in ("patients", "admissions"))
+    change(people, lambda table: table.__setitem__(slice(1, None), [[subject, "F", 58, 2100, "", ""]]))
+    date = lines(home / "mimic-cxr-2.0.0-metadata.csv.gz")[0].index("StudyDate")
+
+    def told(study: int, *races: str) -> tuple[int, int, int]:
+        """Race, gender and age of the one patient, whose study was on that day."""
+        meta = next(home.glob("mimic-cxr-2.0.0-metadata.csv*"))
+        change(meta, lambda table: [line.__setitem__(date, study) for line in table[1:]])
+        admissions = [[subject, k, "", race] for k, race in enumerate(races)]
+        change(next(stays.parent.glob("admissions.csv*")), lambda table: table.__setitem__(slice(1, None), admissions))
+        groups = next(row for row in rows(raw).rows if row.id == image.id).groups
+        return groups["race"], groups["gender"], groups["age"]
+
+    assert told(21_010_101, "BLACK/CAPE VERDEAN") == (2, 1, 0)  # 59 years
+    assert told(21_021_231, "UNKNOWN", "ASIAN - KOREAN", "ASIAN") == (1, 1, 1)  # 60 years
+    assert told(21_021_231, "WHITE", "WHITE - RUSSIAN", "BLACK/AFRICAN") == (-1, 1, 1)
+    assert told(21_021_231, "PORTUGUESE") == (-1, 1, 1)
+
+
+def test_without_the_tables_of_people_they_are_unknown_and_a_person_is_told(raw, capsys):
+    shutil.rmtree(raw / "mimic-iv")
+    (raw / "CHEXPERT DEMO.csv").unlink()
+    found = rows(raw).rows
+    assert all(row.groups["race"] < 0 for row in found)
+    assert all((row.groups["gender"] < 0) == (row.groups["site"] == 1) for row in found if row.groups["age"] >= 0)
+    said = capsys.readouterr().err
+    assert "race is unknown for CheXpert" in said and "gender and age are unknown for MIMIC-CXR" in said
+
+
+def test_a_patients_images_stay_together_unless_told_otherwise(made):
+    def torn(split: str) -> int:
+        sides = {}
+        for row in rows(made, split).rows:
+            sides.setdefault(row.unit, set()).add(row.test)
+        return sum(len(of) > 1 for of in sides.values())
+
+    assert [torn(split) for split in ("patient", "folds", "official")] == [0, 0, 0]
+    assert torn("image") > 0
+
+
+def test_the_official_split_is_each_downloads_own(made):
+    found = rows(made, "official").rows
+    split = {line[0]: line[3] for line in lines(made / "fedchexmimic/mimic-cxr-jpg/mimic-cxr-2.0.0-split.csv.gz")}
+    for row in found:
+        site, _, id = row.id.partition("/")
+        assert row.test == (id.startswith("valid/") if site == "chexpert" else split[id] == "test")
+    assert Counter((row.groups["site"], row.test) for row in found) == {(0, 0): 33, (0, 1): 15, (1, 0): 18, (1, 1): 8}
+
+
+@pytest.mark.parametrize("attribute", ["race", "gender", "age"])
+def test_the_authors_tables_decide_where_they_are(made, attribute):
+    listing = rows(made, "paper", attribute=attribute)
+    home, expected = made / "fedchexmimic", {}
+    for site in ("chexpert", "mimic"):
+        for part in ("train", "test"):
+            for name, label, *codes in lines(home / f"meta_{site}_{attribute}_{part}.csv")[1:]:
+                expected[f"{site}/{name.removesuffix('.jpg')}"] = (int(label), part == "test", *map(int, codes))
+    assert {
+        row.id: (row.label, row.test, *(row.groups[name] for name in ("race", "gender", "age"))) for row in listing.rows
+    } == expected
+    assert len(expected) == 63 and listing.skipped == [] and len({row.unit for row in listing.rows}) == 63
+
+
+def test_the_authors_names_may_be_values_and_mimic_may_lie_in_files_336p(raw):
+    shutil.move(raw / "mimic-cxr-jpg/files", raw / "files_336p")
+    for part in ("train", "test"):
+        path = raw / f"meta_mimic_race_{part}.csv"
+        table = [[name.removeprefix("files/"), label, " White", "F", "2"] for name, label, *_ in lines(path)[1:]]
+        write_csv(path, ["filename", "disease_label", "race_label", "gender_label", "age_label"], table)
+    mimic = [row for row in rows(raw, "paper").rows if row.groups["site"] == 1]
+    assert {row.source.split("/")[0] for row in mimic} == {"files_336p"} and len(mimic) == 26
+    assert {tuple(row.groups.values()) for row in mimic} == {(0, -1, -1, 1)}
+
+
+def test_downloads_may_be_links_and_lie_in_other_places(raw):
+    count = len(rows(raw).rows)
+    away = raw.parent.parent / "downloads"
+    away.mkdir()
+    shutil.move(raw / "CheXpert-v1.0-small", away / "full")
+    (raw / "CheXpert-v1.0").symlink_to(away / "full")
+    shutil.move(raw / "mimic-cxr-jpg", raw / "mimic")
+    listing = rows(raw)
+    assert len(listing.rows) == count and listing.rows[0].source.startswith("CheXpert-v1.0/train/")
+    names = [name for path in sorted(raw.glob("meta_chexpert_race_t*.csv")) for name, *_ in lines(path)[1:]]
+    assert names[0].startswith("CheXpert-v1.0-small/")
+    (raw / "CheXpert-v1.0").rename(raw / "CheXpert-v1.0-small")
+    assert rows(raw, "paper").skipped == []
+
+
+def test_an_image_that_is_not_there_is_skipped(raw):
+    gone = next(row for row in rows(raw).rows if row.groups["site"] == 1)
+    (raw / gone.source).unlink()
+    assert rows(raw).skipped == [(gone.source, "listed in the tables, not there")]
+
+
+def test_a_spreadsheet_of_people_needs_openpyxl(raw, monkeypatch):
+    (raw / "CHEXPERT DEMO.csv").rename(raw / "CHEXPERT DEMO.xlsx")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(FedcliError, match=r"reading CHEXPERT DEMO\.xlsx needs the Python module openpyxl") as error:
+        rows(raw)
+    assert "pip install openpyxl" in error.value.hint
+
+
+def test_a_spreadsheet_of_people_is_read_where_openpyxl_is(raw):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("openpyxl")
+    before = rows(raw).rows
+    pandas.read_csv(raw / "CHEXPERT DEMO.csv").to_excel(raw / "CHEXPERT DEMO.xlsx", index=False)
+    (raw / "CHEXPERT DEMO.csv").unlink()
+    assert rows(raw).rows == before
+    (raw / "CHEXPERT DEMO.xlsx").write_bytes(b"no spreadsheet")
+    with pytest.raises(FedcliError, match="is not a readable spreadsheet"):
+        rows(raw)
+
+
+def test_a_colour_file_becomes_grey(tmp_path):
+    Image.new("RGB", (4, 3), (255, 0, 0)).save(tmp_path / "a.png")
+    image = fedchexmimic.decode(tmp_path, Row("a", 0, "a.png"), None)
+    assert image.shape == (3, 4, 1) and np.unique(image).tolist() == [76]
+
+
+def test_the_pool_has_two_sites(made, tmp_path):
+    body = manifest.read(prepare("fedchexmimic", raw=made, work=tmp_path, size=8, jobs=1)).body
+    assert (body["sites"], body["clients"], body["channels"], body["count"]) == ("site", 2, 1, 74)
+
+
+def test_what_the_options_do_not_know_is_named_with_the_nearest(made):
+    for own in ({"uncertain": "ones"}, {"views": "frontl"}, {"attribute": "rase"}):
+        (key, value), *_ = own.items()
+        with pytest.raises(UsageError, match=f"unknown value {key}={value}") as error:
+            rows(made, **own)
+        assert "did you mean" in error.value.hint
+
+
+def test_missing_tables_and_columns_are_named(raw):
+    (raw / "meta_mimic_age_test.csv").unlink()
+    with pytest.raises(FedcliError, match=r"has no meta_mimic_age_test\.csv") as error:
+        rows(raw, "paper", attribute="age")
+    assert "--split patient" in error.value.hint
+    (raw / "mimic-cxr-jpg/mimic-cxr-2.0.0-split.csv.gz").unlink()
+    with pytest.raises(FedcliError, match=r"has no mimic-cxr-2\.0\.0-split\.csv\.gz"):
+        rows(raw)
+    (raw / "mimic-cxr-jpg/mimic-cxr-2.0.0-chexpert.csv.gz").unlink()
+    with pytest.raises(FedcliError, match=r"has no mimic-cxr-2\.0\.0-chexpert\.csv in any of mimic-cxr-jpg") as error:
+        rows(raw)
+    assert "or link it there" in error.value.hint
+    (raw / "CheXpert-v1.0-small/valid.csv").unlink()
+    with pytest.raises(FedcliError, match=r"has no valid\.csv"):
+        rows(raw)
+    write_csv(raw / "CheXpert-v1.0-small/train.csv", TRAIN[:-1], [])
+    (raw / "CheXpert-v1.0-small/valid.csv").write_text("x\n")
+    with pytest.raises(FedcliError, match=r"train\.csv has no column 'Pleural Effusion'"):
+        rows(raw)
+
+
+def test_admissions_without_race_are_refused_and_ethnicity_will_do(raw):
+    before, path = rows(raw).rows, raw / "mimic-iv/hosp/admissions.csv.gz"
+    change(path, lambda table: table[0].__setitem__(3, "ethnicity"))
+    assert rows(raw).rows == before
+    change(path.with_suffix(""), lambda table: table[0].__setitem__(3, "origin"))
+    with pytest.raises(FedcliError, match="has neither 'race' nor 'ethnicity'"):
+        rows(raw)
+
+
+def test_labels_that_are_none_and_images_listed_twice_are_refused(raw):
+    person = ["train/patient00001/study1/view1_frontal.jpg", "Male", 59, "Frontal", "AP"]
+    with pytest.raises(FedcliError, match=r"chexpert/train/patient00001/study1/view1_frontal has the label 2"):
+        chexpert(raw, [*person, 2.0])
+    with pytest.raises(FedcliError, match=r"train\.csv lists .*view1_frontal\.jpg twice"):
+        chexpert(raw, [*person, 1.0], [*person, 1.0])
+    write_csv(raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["a.jpg", -1]])
+    with pytest.raises(FedcliError, match=r"a\.jpg has the label -1"):
+        rows(raw, "paper")
+
+
+def test_no_table_leads_out_of_its_download(raw):
+    with pytest.raises(FedcliError, match="leads out of"):
+        chexpert(raw, ["../../../a.jpg", "Male", 59, "Frontal", "AP", 1.0])
+    write_csv(
+        raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["CheXpert-v1.0-small/../../a.jpg", 1]]
+    )
+    with pytest.raises(FedcliError, match="leads out of"):
+        rows(raw, "paper")
+    write_csv(raw / "meta_chexpert_race_test.csv", ["filename", "disease_label"], [["/etc/passwd", 1]])
+    with pytest.raises(FedcliError, match="leads out of"):
+        rows(raw, "paper")

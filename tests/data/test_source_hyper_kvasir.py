@@ -1,0 +1,205 @@
+"""HyperKvasir: 23 folders, a table, and the authors' folds."""
+
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from raw_folders import write_csv
+
+from fedcli.data import manifest, sources
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import read_pool
+from fedcli.data.sources import hyper_kvasir
+from fedcli.data.sources.source import Choices
+from fedcli.data.twins import hyper_kvasir as twin
+from fedcli.errors import FedcliError
+
+IMAGE = Choices(16, "image")
+COUNTS = {
+    **{"bbps-2-3": 1148, "polyp": 1028, "normal-cecum": 1009, "dyed-lifted-polyps": 1002, "normal-pylorus": 999},
+    **{"dyed-resection-margins": 989, "normal-z-line": 932, "retroflex-stomach": 764, "bbps-0-1": 646},
+    **{"ulcerative-colitis-grade-2": 443, "oesophagitis-a": 403, "retroflex-rectum": 391, "oesophagitis-b-d": 260},
+    **{"ulcerative-colitis-grade-1": 201, "ulcerative-colitis-grade-3": 133, "impacted-stool": 131},
+    **{"short-segment-barretts": 53, "barretts": 41, "ulcerative-colitis-grade-0-1": 35},
+    **{"ulcerative-colitis-grade-2-3": 28, "ulcerative-colitis-grade-1-2": 11, "ileum": 9, "hemorrhoids": 6},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twin")
+    twin.make(folder)
+    return folder
+
+
+@pytest.fixture
+def raw(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "raw"))
+
+
+def table(raw: Path) -> Path:
+    return raw / "labeled-images" / "image-labels.csv"
+
+
+def held_out(listing) -> set[str]:
+    return {row.id for row in listing.rows if row.test}
+
+
+def test_the_card_names_the_classes_and_attributes_of_the_code():
+    card = sources.card("hyper-kvasir")
+    assert card["classes"] == hyper_kvasir.CLASSES and len(card["classes"]) == 23
+    assert card["attributes"] == hyper_kvasir.ATTRIBUTES
+
+
+def test_every_class_has_its_images_organ_and_finding(made):
+    listing = hyper_kvasir.rows(made, IMAGE)
+    assert Counter(row.label for row in listing.rows) == dict.fromkeys(range(23), 5)
+    assert listing.skipped == [] and listing.tables == ["labeled-images/image-labels.csv"]
+    assert Counter(row.groups["organ"] for row in listing.rows) == {0: 16 * 5, 1: 7 * 5}
+    assert Counter(row.groups["finding"] for row in listing.rows) == {0: 6 * 5, 1: 12 * 5, 2: 3 * 5, 3: 2 * 5}
+    hemorrhoids = next(row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids")
+    assert (hemorrhoids.groups, hemorrhoids.unit) == ({"organ": 0, "finding": 1}, "")
+    assert hyper_kvasir.decode(made, hemorrhoids, IMAGE).shape == (24, 32, 3)
+
+
+def test_the_folder_of_images_itself_will_do(made):
+    inner = hyper_kvasir.rows(made / "labeled-images", IMAGE)
+    assert [row.id for row in inner.rows] == [row.id for row in hyper_kvasir.rows(made, IMAGE).rows]
+    assert inner.tables == ["image-labels.csv"]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("hemorroids", "hemorrhoids"),
+        ("ulcerative-colitis-0-1", "ulcerative-colitis-grade-0-1"),
+        ("ulcerative-colitis-3", "ulcerative-colitis-grade-3"),
+        ("Barretts short segment", "short-segment-barretts"),
+        ("esophagitis_b-d", "oesophagitis-b-d"),
+        ("z-line", "normal-z-line"),
+    ],
+)
+def test_other_spellings_of_a_class_are_known(spelling, name):
+    assert hyper_kvasir.class_of(spelling) == name
+
+
+def test_our_folds_test_every_image_once_and_every_class_each_time(made):
+    folds = [hyper_kvasir.rows(made, Choices(16, "folds", fold=k)) for k in range(1, 6)]
+    assert sum(Counter(held_out(fold)).total() for fold in folds) == 115 == len(set.union(*map(held_out, folds)))
+    for fold in folds:
+        assert Counter(row.label for row in fold.rows if row.test) == dict.fromkeys(range(23), 1)
+
+
+def test_the_authors_folds_are_taken_and_counted_from_1(made):
+    second = hyper_kvasir.rows(made, Choices(16, "official", fold=2, folds=2))
+    folds = hyper_kvasir.read_folds(made / "official_splits" / "2_fold_split.csv")
+    assert held_out(second) == {id for id, (_, fold) in folds.items() if fold == 1}
+    assert len(held_out(second)) == 2 * 23 and "official_splits/2_fold_split.csv" in second.tables
+
+
+def test_the_authors_file_says_the_same_as_a_split_file(made, tmp_path):
+    named = prepare("hyper-kvasir", raw=made, work=tmp_path, size=8, split="official", fold=3, jobs=1)
+    file = made / "official_splits" / "5_fold_split.csv"
+    given = prepare("hyper-kvasir", raw=made, work=tmp_path, size=8, split_file=file, fold=2, jobs=1)
+    assert manifest.read(named).body["split"]["test"] == 23
+    assert read_pool(named.parent / "pool.h5").split.tolist() == read_pool(given.parent / "pool.h5").split.tolist()
+
+
+def test_official_folds_that_are_not_there_or_incomplete_are_an_error(raw):
+    with pytest.raises(FedcliError, match="no 3_fold_split.csv") as error:
+        hyper_kvasir.rows(raw, Choices(16, "official", folds=3))
+    assert "simula/hyper-kvasir" in error.value.hint
+    path = raw / "official_splits" / "5_fold_split.csv"
+    head, first, *others = path.read_text().splitlines()
+    path.write_text("\n".join([head, *others]))
+    with pytest.raises(FedcliError, match=f"no fold for {first[:36]}"):
+        hyper_kvasir.rows(raw, Choices(16, "official"))
+    path.write_text("\n".join([head, first.replace("normal-cecum", "polyp"), *others]))
+    with pytest.raises(FedcliError, match="is normal-cecum, but .* calls it polyp"):
+        hyper_kvasir.rows(raw, Choices(16, "official"))
+    path.write_text("\n".join([head, first[:-1] + "first", *others]))
+    with pytest.raises(FedcliError, match="split-index 'first'"):
+        hyper_kvasir.rows(raw, Choices(16, "official"))
+
+
+def test_table_and_folders_that_differ_leave_an_image_out_with_the_reason(raw):
+    lines = table(raw).read_text().splitlines()
+    wrong = lines[2].replace("cecum", "ileum")
+    table(raw).write_text("\n".join([lines[0], wrong, *lines[3:], "gone,Lower GI,polyps,pathological-findings"]))
+    listing = hyper_kvasir.rows(raw, IMAGE)
+    unlisted, moved = lines[1][:36], lines[2][:36]
+    assert len(listing.rows) == 113 and not {unlisted, moved} & {row.id for row in listing.rows}
+    folder = "labeled-images/lower-gi-tract/anatomical-landmarks/cecum"
+    assert sorted(listing.skipped) == sorted(
+        [
+            ("gone.jpg", "listed in image-labels.csv, in none of the folders"),
+            (f"{folder}/{unlisted}.jpg", "not listed in image-labels.csv"),
+            (f"{folder}/{moved}.jpg", "listed in image-labels.csv as ileum"),
+        ]
+    )
+
+
+def test_without_the_table_the_folders_decide(raw):
+    whole = hyper_kvasir.rows(raw, IMAGE)
+    table(raw).unlink()
+    listing = hyper_kvasir.rows(raw, IMAGE)
+    assert listing.rows == whole.rows and listing.tables == []
+
+
+def test_an_image_with_two_classes_is_an_error_and_a_repeated_row_is_not(raw):
+    lines = table(raw).read_text().splitlines()
+    table(raw).write_text("\n".join([*lines, lines[1]]))
+    assert len(hyper_kvasir.rows(raw, IMAGE).rows) == 115
+    table(raw).write_text("\n".join([*lines, lines[1].replace("cecum", "ileum")]))
+    with pytest.raises(FedcliError, match="has two classes, normal-cecum and ileum") as error:
+        hyper_kvasir.rows(raw, IMAGE)
+    assert error.value.hint
+
+
+def test_an_image_in_two_folders_is_an_error(raw):
+    first = next(raw.glob("labeled-images/*/*/cecum/*.jpg"))
+    shutil.copy(first, first.parents[1] / "ileum" / first.name)
+    with pytest.raises(FedcliError, match="lies in cecum and in ileum"):
+        hyper_kvasir.rows(raw, IMAGE)
+
+
+def test_an_unknown_class_is_an_error_in_table_and_folder(raw):
+    text = table(raw).read_text()
+    table(raw).write_text(text + "x,Lower GI,appendix,anatomical-landmarks\n")
+    with pytest.raises(FedcliError, match="'appendix' is none of HyperKvasir's 23 classes") as error:
+        hyper_kvasir.rows(raw, IMAGE)
+    assert error.value.hint.startswith("known: barretts, ")
+    table(raw).unlink()
+    folder = raw / "labeled-images" / "lower-gi-tract" / "anatomical-landmarks"
+    (folder / "ileum").rename(folder / "colon")
+    with pytest.raises(FedcliError, match="colon' is none of"):
+        hyper_kvasir.rows(raw, IMAGE)
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(raw):
+    text = table(raw).read_text()
+    table(raw).write_text(text + "../../secret,Lower GI,polyps,pathological-findings\n")
+    with pytest.raises(FedcliError, match=r"'\.\./\.\./secret' leads out of"):
+        hyper_kvasir.rows(raw, IMAGE)
+
+
+def test_a_missing_column_and_a_missing_folder_are_named(raw):
+    write_csv(table(raw), ["Video file", "Organ"], [["a", "Lower GI"]])
+    with pytest.raises(FedcliError, match=r"image-labels.csv has no column 'Finding'"):
+        hyper_kvasir.rows(raw, IMAGE)
+    with pytest.raises(FedcliError, match="no folder lower-gi-tract") as error:
+        hyper_kvasir.rows(raw / "official_splits", IMAGE)
+    assert "labeled-images" in error.value.hint
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+@pytest.mark.parametrize(("folds", "sizes"), [(2, [5324, 5338]), (5, [2122, 2122, 2122, 2122, 2174])])
+def test_the_authors_files_have_the_published_counts(folds, sizes):
+    folder = Path(os.environ["FEDCLI_REAL_DATA"], "splits", "hyper_kvasir", "official_splits")
+    read = hyper_kvasir.read_folds(folder / f"{folds}_fold_split.csv")
+    assert Counter(name for name, _ in read.values()) == COUNTS and len(read) == 10662 == sum(COUNTS.values())
+    per_fold = Counter(fold for _, fold in read.values())
+    assert [per_fold[k] for k in range(folds)] == sizes
+    assert len({read_class for read_class, fold in read.values() if fold == 0}) == 23

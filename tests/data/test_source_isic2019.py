@@ -1,0 +1,185 @@
+"""ISIC 2019 in the archive's layout, through its twin."""
+
+from collections import Counter
+from pathlib import Path
+
+import pandas
+import pytest
+from raw_folders import write_csv
+
+from fedcli.data import sources
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import read_pool
+from fedcli.data.sources import isic2019
+from fedcli.data.sources.source import Choices, Listing, Unreadable
+from fedcli.data.twins import isic2019 as twin
+from fedcli.errors import FedcliError
+
+LESION = Choices(16, "lesion")
+
+
+@pytest.fixture
+def raw(tmp_path) -> Path:
+    twin.make(tmp_path)
+    return tmp_path
+
+
+def rewrite(path: Path, change) -> None:
+    """Read a table as text, change it, write it back."""
+    table = pandas.read_csv(path, dtype=str, keep_default_na=False)
+    change(table).to_csv(path, index=False)
+
+
+def column(listing: Listing, name: str) -> Counter:
+    values = [*listing.attributes[name], "unknown"]
+    return Counter(values[row.groups[name]] for row in listing.rows)
+
+
+def test_the_card_agrees_with_the_code():
+    card = sources.card("isic2019")
+    assert card["classes"] == isic2019.CLASSES == twin.CLASSES[:8]
+    assert card["attributes"]["anatomic_site"] == twin.SITES == sorted(twin.SITES)
+
+
+def test_every_image_has_its_class_attributes_and_lesion(raw):
+    listing = isic2019.rows(raw, LESION)
+    assert Counter(row.label for row in listing.rows) == dict.fromkeys(range(8), 8)
+    assert column(listing, "sex") == {"female": 28, "male": 28, "unknown": 8}
+    assert column(listing, "age") == {"0-39": 19, "40-59": 20, "60+": 17, "unknown": 8}
+    sites = column(listing, "anatomic_site")
+    assert sites["unknown"] == 8 and sites["head/neck"] == 8 and "oral/genital" not in sites  # no image shows it
+    assert listing.attributes["anatomic_site"] == [site for site in twin.SITES if site != "oral/genital"]
+    first, second = listing.rows[:2]
+    assert (first.id, first.label, first.unit, first.source) == (
+        *("ISIC_0000000", 0, "HAM_0000000"),
+        "ISIC_2019_Training_Input/ISIC_0000000.jpg",
+    )
+    assert second.unit == first.unit and listing.unit == "lesion_id" and not listing.skipped
+    assert listing.tables == [isic2019.TRUTH, isic2019.METADATA]
+
+
+def test_a_lesions_images_stay_together_and_those_without_one_stand_alone(raw, capsys):
+    listing = isic2019.rows(raw, LESION)
+    assert "8 of 64 images name no lesion; each of them stands alone" in capsys.readouterr().err
+    sides = {(row.unit, row.test) for row in listing.rows if row.unit}
+    assert len(sides) == len({unit for unit, _ in sides}) == 48
+    assert sum(row.test for row in listing.rows) == 16  # 8 - floor(0.8 * 8) of each class
+
+
+def test_the_split_by_image_is_fedisms_floor_and_needs_no_lesion(raw, capsys):
+    listing = isic2019.rows(raw, Choices(16, "image"))
+    assert Counter(row.label for row in listing.rows if not row.test) == dict.fromkeys(range(8), 6)
+    assert "lesion" not in capsys.readouterr().err
+
+
+def test_five_folds_cover_every_image_once_and_break_no_lesion(raw):
+    folds = [isic2019.rows(raw, Choices(16, "folds", fold=fold)) for fold in range(1, 6)]
+    tested = Counter(row.id for listing in folds for row in listing.rows if row.test)
+    assert len(tested) == 64 and set(tested.values()) == {1}
+    for listing in folds:
+        assert len({(row.unit, row.test) for row in listing.rows if row.unit}) == 48
+        assert 11 <= sum(row.test for row in listing.rows) <= 15
+
+
+def test_shrunken_images_are_found_under_both_spellings(raw):
+    listing = isic2019.rows(raw, LESION)
+    by_id = {row.id: row.source for row in listing.rows}
+    assert by_id["ISIC_0000007_downsampled"] == "ISIC_2019_Training_Input/ISIC_0000007.jpg"  # the file lacks the suffix
+    assert by_id["ISIC_0000015_downsampled"] == "ISIC_2019_Training_Input/ISIC_0000015_downsampled.jpg"
+    rewrite(raw / isic2019.METADATA, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled")))
+    assert isic2019.rows(raw, LESION) == listing
+    rewrite(raw / isic2019.TRUTH, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled")))
+    assert [row.source for row in isic2019.rows(raw, LESION).rows] == [row.source for row in listing.rows]
+
+
+@pytest.mark.parametrize("folder", ["ISIC_2019_Training_Input/ISIC_2019_Training_Input", "."])
+def test_images_may_lie_in_a_doubled_folder_or_beside_the_tables(raw, folder):
+    files = list((raw / isic2019.FOLDER).iterdir())
+    (raw / folder).mkdir(exist_ok=True)
+    for file in files:
+        file.rename(raw / folder / file.name)
+    assert isic2019.rows(raw, LESION).rows[0].source == (Path(folder) / "ISIC_0000000.jpg").as_posix()
+
+
+def test_a_grey_image_becomes_three_channels_and_a_broken_one_says_so(raw):
+    row = isic2019.rows(raw, LESION).rows[9]
+    image = isic2019.decode(raw, row, LESION)
+    assert image.shape == (24, 32, 3) and (image[..., 0] == image[..., 2]).all()
+    (raw / row.source).write_text("no")
+    with pytest.raises(Unreadable):
+        isic2019.decode(raw, row, LESION)
+
+
+def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
+    write_csv(
+        raw / isic2019.TRUTH, ["image", *twin.CLASSES], [["ISIC_0000000", *[0] * 8, 1], ["ISIC_0000001", 1, *[0] * 8]]
+    )
+    listing = isic2019.rows(raw, LESION)
+    assert [row.id for row in listing.rows] == ["ISIC_0000001"]
+    assert listing.skipped == [("ISIC_0000000.jpg", f"{isic2019.TRUTH} says UNK, which is no class")]
+
+
+@pytest.mark.parametrize(("labels", "count"), [([1, 1, *[0] * 7], 2), ([0] * 9, 0)])
+def test_a_row_without_exactly_one_label_is_an_error(raw, labels, count):
+    write_csv(raw / isic2019.TRUTH, ["image", *twin.CLASSES], [["ISIC_0000000", *labels]])
+    with pytest.raises(FedcliError, match=f"ISIC_0000000 has {count} labels, expected one") as error:
+        isic2019.rows(raw, LESION)
+    assert error.value.hint
+
+
+def test_a_repeated_row_is_fine_and_a_contradiction_is_not(raw):
+    rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[:1]]))
+    assert len(isic2019.rows(raw, LESION).rows) == 64
+    rewrite(raw / isic2019.TRUTH, lambda t: pandas.concat([t, t[10:11].assign(image=t.image[0])]))
+    with pytest.raises(FedcliError, match="ISIC_0000000 is listed twice") as error:
+        isic2019.rows(raw, LESION)
+    assert error.value.hint
+
+
+def test_two_spellings_of_one_image_are_one_image(raw):
+    rewrite(raw / isic2019.METADATA, lambda t: pandas.concat([t, t[7:8].assign(image="ISIC_0000007")]))
+    with pytest.raises(FedcliError, match="ISIC_0000007 is listed twice"):
+        isic2019.rows(raw, LESION)
+
+
+@pytest.mark.parametrize("name", [isic2019.TRUTH, isic2019.METADATA])
+def test_a_missing_table_is_named(raw, name):
+    (raw / name).unlink()
+    with pytest.raises(FedcliError, match=f"has no {name}") as error:
+        isic2019.rows(raw, LESION)
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(("name", "lost"), [(isic2019.TRUTH, "SCC"), (isic2019.METADATA, "lesion_id")])
+def test_a_missing_column_is_named(raw, name, lost):
+    rewrite(raw / name, lambda t: t.drop(columns=lost))
+    with pytest.raises(FedcliError, match=f"{name} has no column '{lost}'") as error:
+        isic2019.rows(raw, LESION)
+    assert error.value.hint.startswith("columns found: image")
+
+
+def test_a_line_without_a_name_is_an_error(raw):
+    rewrite(raw / isic2019.METADATA, lambda t: t.assign(image=["", *t.image[1:]]))
+    with pytest.raises(FedcliError, match="line 2 names no image"):
+        isic2019.rows(raw, LESION)
+
+
+def test_an_image_that_is_absent_or_named_outside_the_folder_is_skipped(raw):
+    (raw / isic2019.FOLDER / "ISIC_0000000.jpg").rename(raw.parent / "outside.jpg")
+    rewrite(raw / isic2019.TRUTH, lambda t: t.assign(image=[*t.image[:-1], "../../outside"]))
+    listing = isic2019.rows(raw, LESION)
+    assert [file for file, _ in listing.skipped] == ["../../outside.jpg", "ISIC_0000000.jpg"]
+    assert listing.skipped[1][1] == f"listed in {isic2019.TRUTH}, in none of the image folders"
+    assert all(row.source.startswith(isic2019.FOLDER) for row in listing.rows) and len(listing.rows) == 62
+
+
+def test_an_image_that_the_metadata_leave_out_has_no_attributes(raw):
+    rewrite(raw / isic2019.METADATA, lambda t: t[1:])
+    row = isic2019.rows(raw, LESION).rows[0]
+    assert row.unit == "" and set(row.groups.values()) == {-1}
+
+
+def test_the_twin_becomes_a_pool(raw):
+    made = prepare("isic2019", raw=raw, work=raw / "work", size=16, jobs=1)
+    pool = read_pool(made.parent / "pool.h5")
+    assert pool.shape == (64, 16, 16, 3) and set(pool.groups) == {"sex", "age", "anatomic_site"}

@@ -1,0 +1,188 @@
+"""ISIC 2019 with the tone of the skin: computed, from a table, and as clients by shares."""
+
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from raw_folders import write_csv, write_skin
+
+from fedcli.data import manifest, sources
+from fedcli.data.partition import make_partition
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import open_h5, read_pool
+from fedcli.data.sources import isic2018, isic2019, isic_skin_tone
+from fedcli.data.sources.source import Choices, Listing
+from fedcli.data.twins import isic_skin_tone as twin
+from fedcli.errors import FedcliError, UsageError
+
+OWN = {"ita-cut": "28", "ita-rule": "continuous", "tone-file": ""}
+LESION = Choices(16, "lesion", jobs=1, own=OWN)
+TABLE = "isic_train_20-19-18-17.csv"
+
+
+@pytest.fixture
+def raw(tmp_path) -> Path:
+    twin.make(tmp_path)
+    return tmp_path
+
+
+def choose(**own: str) -> Choices:
+    return replace(LESION, own={**OWN, **{name.replace("_", "-"): value for name, value in own.items()}})
+
+
+def tones(listing: Listing) -> list[int]:
+    return [row.groups["skin_tone"] for row in listing.rows]
+
+
+def test_the_card_agrees_with_the_code():
+    card = sources.card("isic-skin-tone")
+    assert card["classes"] == isic2019.CLASSES and card["attributes"]["skin_tone"] == isic_skin_tone.TONES
+    assert {name: of["default"] for name, of in card["options"].items()} == OWN
+
+
+def test_dark_ground_is_dark_and_light_ground_is_light(raw, capsys):
+    listing = isic_skin_tone.rows(raw, LESION)
+    assert tones(listing) == [int(i % 9 > 4) for i in range(72)]
+    assert listing.attributes["skin_tone"] == ["light", "dark"] and set(listing.attributes) > {"sex", "age"}
+    assert Counter((row.label, row.groups["skin_tone"]) for row in listing.rows) == {
+        (label, tone): (5, 4)[tone] for label in range(8) for tone in (0, 1)
+    }
+    assert "skin tone: 40 light, 32 dark, 0 unknown" in capsys.readouterr().err
+
+
+def test_the_released_rule_takes_a_bluish_cast_for_dark_skin(raw):
+    light = [i for i, tone in enumerate(tones(isic_skin_tone.rows(raw, LESION))) if tone == 0]
+    released = tones(isic_skin_tone.rows(raw, choose(ita_rule="released")))
+    assert [i for i in light if released[i] == 1] == list(twin.BLUISH)
+
+
+def test_the_tones_do_not_touch_the_split_or_the_other_attributes(raw):
+    plain, toned = isic2019.rows(raw, LESION), isic_skin_tone.rows(raw, LESION)
+    bare = [replace(row, groups={k: v for k, v in row.groups.items() if k != "skin_tone"}) for row in toned.rows]
+    assert bare == plain.rows and (toned.unit, toned.tables) == (plain.unit, plain.tables)
+
+
+def test_the_number_of_processes_changes_nothing(raw):
+    assert isic_skin_tone.rows(raw, replace(LESION, jobs=2)) == isic_skin_tone.rows(raw, LESION)
+
+
+def test_the_cut_decides_what_type_three_is(raw):
+    for path in (raw / isic2019.FOLDER).iterdir():
+        Image.new("RGB", (32, 32), (190, 150, 125)).save(path, quality=100)  # 33 degrees
+    assert set(tones(isic_skin_tone.rows(raw, LESION))) == {0}
+    assert set(tones(isic_skin_tone.rows(raw, choose(ita_cut="41")))) == {1}
+
+
+def test_a_table_of_types_stands_in_for_the_computation(raw, monkeypatch):
+    monkeypatch.setattr(isic_skin_tone.ita, "skin_type", None)  # must not be called
+    listing = isic_skin_tone.rows(raw, choose(tone_file=TABLE))
+    assert tones(listing) == [-1 if i == 20 else int(i % 9 > 4) for i in range(72)]
+    assert listing.tables[-1] == TABLE
+
+
+def test_the_cut_applies_to_a_table_too_and_what_it_leaves_out_is_unknown(raw):
+    names = [f"ISIC_{i:07d}" for i in range(6)]
+    lines = [[name, of] for name, of in zip(names, [1, 2, 3, 4, -1, ""], strict=True)]
+    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], lines)
+    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE)))[:7] == [0, 0, 0, 1, -1, -1, -1]
+    assert tones(isic_skin_tone.rows(raw, choose(tone_file=TABLE, ita_cut="41")))[:7] == [0, 0, 1, 1, -1, -1, -1]
+
+
+@pytest.mark.parametrize("name", ["../types.csv", "/etc/hostname", "a/../../types.csv"])
+def test_a_table_outside_the_folder_is_refused(raw, name):
+    with pytest.raises(FedcliError, match="leads out of") as error:
+        isic_skin_tone.rows(raw, choose(tone_file=name))
+    assert error.value.hint
+
+
+def test_a_table_that_is_absent_or_about_other_images_is_refused(raw):
+    with pytest.raises(FedcliError, match=r"has no nothing\.csv"):
+        isic_skin_tone.rows(raw, choose(tone_file="nothing.csv"))
+    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["elsewhere", 2]])
+    with pytest.raises(FedcliError, match="names none of the 72 images") as error:
+        isic_skin_tone.rows(raw, choose(tone_file=TABLE))
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("of", ["7", "0", "2.5", "light"])
+def test_an_unknown_type_is_an_error(raw, of):
+    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", of]])
+    with pytest.raises(FedcliError, match="ISIC_0000000 has the skin type") as error:
+        isic_skin_tone.rows(raw, choose(tone_file=TABLE))
+    assert "1 to 6" in error.value.hint
+
+
+def test_a_contradiction_or_a_missing_column_in_the_table_is_an_error(raw):
+    write_csv(raw / TABLE, ["image_name", "fitzpatrick"], [["ISIC_0000000", 1], ["ISIC_0000000", 5]])
+    with pytest.raises(FedcliError, match="ISIC_0000000 is listed twice"):
+        isic_skin_tone.rows(raw, choose(tone_file=TABLE))
+    write_csv(raw / TABLE, ["image_name"], [["ISIC_0000000"]])
+    with pytest.raises(FedcliError, match="no column 'fitzpatrick'"):
+        isic_skin_tone.rows(raw, choose(tone_file=TABLE))
+
+
+@pytest.mark.parametrize("own", [{"ita_cut": "30"}, {"ita_rule": "release"}])
+def test_an_unknown_cut_or_rule_is_refused(raw, own):
+    with pytest.raises(UsageError) as error:
+        isic_skin_tone.rows(raw, choose(**own))
+    assert error.value.hint in ("known: 28, 41", "did you mean 'released'?")
+
+
+def test_a_broken_image_has_no_tone_and_prepare_says_why(raw):
+    (raw / isic2019.FOLDER / "ISIC_0000000.jpg").write_text("no")
+    assert tones(isic_skin_tone.rows(raw, LESION))[:2] == [-1, 0]
+    made = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1)
+    assert [of["file"] for of in manifest.read(made).body["skipped"]] == [f"{isic2019.FOLDER}/ISIC_0000000.jpg"]
+
+
+def test_ham10000s_folder_is_taken_with_its_seven_classes(tmp_path):
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    lesions = [[f"L{i // 2}", f"i{i:02d}", isic2018.CLASSES[i % 7], 45, "male"] for i in range(28)]
+    write_skin(raw, lesions)
+    for i in range(28):
+        Image.new("RGB", (40, 30), (80, 64, 56) if i % 2 else (200, 160, 140)).save(raw / "images" / f"i{i:02d}.jpg")
+    listing = isic_skin_tone.rows(raw, LESION)
+    assert tones(listing) == [0, 1] * 14 and listing.classes == isic2018.CLASSES
+    assert len({(row.unit, row.test) for row in listing.rows}) == 14
+    made = prepare("isic-skin-tone", raw=raw, work=tmp_path, size=16, jobs=1, split="folds", fold=2)
+    assert manifest.read(made).body["classes"] == isic2018.CLASSES
+
+
+def test_a_folder_of_neither_is_told_what_is_missing(tmp_path):
+    with pytest.raises(FedcliError, match=f"has no {isic2019.TRUTH}"):
+        isic_skin_tone.rows(tmp_path, LESION)
+
+
+def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
+    made = prepare("isic-skin-tone", raw=raw, work=raw / "work", size=16, jobs=1, test=0.15)
+    words = sources.card("isic-skin-tone")["notes"].split("--shares ")[1:]
+    shares = [word.split()[0] for word in words]
+    assert shares == [".45,.05", ".30,.10", ".20,.15", ".05,.70"]  # light, dark: the order of the attribute's values
+    path = make_partition(
+        made, work=raw / "work", made_by=[], scheme="shares", by=["skin_tone"], shares=shares, clients=4, val=0.1765
+    )
+    pool = read_pool(made.parent / "pool.h5")
+    with open_h5(path.parent / "rows.h5") as file:
+        rows = [np.concatenate([file[f"train/{k}"][()], file[f"val/{k}"][()]]) for k in range(4)]
+    dark = [(pool.groups["skin_tone"][of] == 1).mean() for of in rows]
+    assert max(dark[:3]) < 0.5 < dark[3] and sum(map(len, rows)) == (pool.split == 0).sum()
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+def test_real_dark_images_are_dark_in_another_estimate_too(tmp_path):
+    from pandas import read_csv
+
+    real = Path(os.environ["FEDCLI_REAL_DATA"]) / "ham10000"
+    estimate = read_csv(real / "ita_estimate_derived.csv").set_index("image_id").ita_bin
+    chosen = set(estimate[estimate.isin(["brown", "dark"])].index) | set(estimate.index[::100])
+    table = read_csv(real / isic2018.HAM, dtype=str, keep_default_na=False)
+    table[table.image_id.isin(chosen)].to_csv(tmp_path / isic2018.HAM, index=False)
+    (tmp_path / "images").symlink_to(real / "images")
+    listing = isic_skin_tone.rows(tmp_path, LESION)
+    dark = {row.id for row in listing.rows if row.groups["skin_tone"] == 1}
+    assert len(dark) > 20 and (estimate[list(dark)].isin(["brown", "dark", "tan"])).mean() > 0.8

@@ -1,0 +1,185 @@
+"""MedMNIST: whichever .npz lies in the folder."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcli.data import manifest
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import read_pool
+from fedcli.data.sources import medmnist
+from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.data.twins import medmnist as twin
+from fedcli.errors import FedcliError, UsageError
+
+
+def choose(split: str = "official", **own) -> Choices:
+    return Choices(28, split, own={"file": "", "val": "train"} | own)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twin")
+    twin.make(folder)
+    return folder
+
+
+def arrays(classes: int = 4, channels: int = 1, side: int = 28) -> dict[str, np.ndarray]:
+    """Two images per class and part; the image of label n in part p is filled with 10 n + p."""
+    found = {}
+    for p, part in enumerate(("train", "val", "test")):
+        labels = np.arange(2 * classes, dtype=np.uint8) % classes
+        shape = (len(labels), side, side, channels) if channels > 1 else (len(labels), side, side)
+        fill = (10 * labels + p).reshape(-1, *[1] * (len(shape) - 1))
+        found |= {f"{part}_images": np.broadcast_to(fill, shape).astype(np.uint8), f"{part}_labels": labels[:, None]}
+    return found
+
+
+def write(folder: Path, name: str = "octmnist.npz", save=np.savez_compressed, **changes) -> Path:
+    save(folder / name, **{key: value for key, value in (arrays() | changes).items() if value is not None})
+    return folder
+
+
+def test_the_twin_has_pathmnists_classes_and_colours(made):
+    listing = medmnist.rows(made, choose())
+    assert listing.channels == 3 and listing.classes[-1] == "colorectal adenocarcinoma epithelium"
+    assert Counter(row.test for row in listing.rows) == {False: 9 * 6, True: 9 * 2}
+    assert listing.tables == ["pathmnist.npz"] and listing.unit is None and listing.attributes == {}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize(("channels", "side"), [(1, 28), (3, 28), (3, 64)])
+def test_every_image_is_found_in_whatever_order(tmp_path, save, channels, side):
+    write(tmp_path, save=save, **arrays(channels=channels, side=side))
+    listing = medmnist.rows(tmp_path, choose())
+    for row in listing.rows[::-1]:
+        image = medmnist.decode(tmp_path, row, choose())
+        part = ["train", "val", "test"].index(row.id.split("-")[0])
+        assert image.shape == (side, side, channels) and set(image.ravel()) == {10 * row.label + part}
+
+
+def test_the_images_of_validation_train_or_are_dropped(tmp_path):
+    write(tmp_path)
+    train, drop = medmnist.rows(tmp_path, choose()), medmnist.rows(tmp_path, choose(val="drop"))
+    assert Counter(row.id.split("-")[0] for row in train.rows) == {"train": 8, "val": 8, "test": 8}
+    assert Counter(row.id.split("-")[0] for row in drop.rows) == {"train": 8, "test": 8}
+    assert {row.id.split("-")[0] for row in train.rows if row.test} == {"test"}
+    with pytest.raises(UsageError, match="val=keep") as error:
+        medmnist.rows(tmp_path, choose(val="keep"))
+    assert "train" in error.value.hint
+
+
+def test_other_splits_mix_the_parts(tmp_path):
+    write(tmp_path)
+    mixed = medmnist.rows(tmp_path, choose("image")).rows
+    assert sum(row.test for row in mixed) == 8 and {row.id.split("-")[0] for row in mixed if row.test} != {"test"}
+    folds = [medmnist.rows(tmp_path, Choices(28, "folds", own=choose().own, fold=k)).rows for k in range(1, 6)]
+    assert sum(row.test for rows in folds for row in rows) == 24
+
+
+def test_the_pool_holds_the_files_pixels_and_the_manifest_its_classes(tmp_path):
+    write(tmp_path)
+    path = prepare("medmnist", raw=tmp_path, work=tmp_path / "work", jobs=2)
+    body, pool = manifest.read(path).body, read_pool(path.parent / "pool.h5")
+    assert body["channels"] == 1 and body["classes"] == medmnist.CLASSES["octmnist"]
+    assert body["split"] == {"train": 16, "test": 8, "by": "official"}
+    assert pool.shape == (24, 28, 28, 1)
+    assert (pool.pixels()[:, 0, 0, 0] == 10 * pool.y + np.repeat([0, 1, 2], 8)).all()
+
+
+def test_a_file_written_anew_is_read_anew(tmp_path):
+    write(tmp_path)
+    row = medmnist.rows(tmp_path, choose()).rows[0]
+    assert medmnist.decode(tmp_path, row, choose())[0, 0, 0] == 0
+    write(tmp_path, save=np.savez, train_images=arrays()["train_images"] + 7)
+    assert medmnist.decode(tmp_path, row, choose())[0, 0, 0] == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "count"),
+    [("organamnist_224.npz", "bladder", 11), ("bloodmnist.npz", "basophil", 8), ("mine.npz", "class-0", 4)],
+)
+def test_classes_are_named_after_the_file(tmp_path, name, first, count):
+    write(tmp_path, name)
+    classes = medmnist.rows(tmp_path, choose()).classes
+    assert classes[0] == first and len(classes) == count == len(set(classes))
+
+
+@pytest.mark.parametrize(
+    ("flag", "count"),
+    [
+        *(("pathmnist", 9), ("dermamnist", 7), ("octmnist", 4), ("pneumoniamnist", 2), ("retinamnist", 5)),
+        *(("breastmnist", 2), ("bloodmnist", 8), ("tissuemnist", 8)),
+        *(("organamnist", 11), ("organcmnist", 11), ("organsmnist", 11)),
+    ],
+)
+def test_every_known_set_has_as_many_names_as_classes(flag, count):
+    assert len(set(medmnist.CLASSES[flag])) == count and set(medmnist.CLASSES[flag]) == {*medmnist.CLASSES[flag]}
+
+
+def test_of_several_files_one_must_be_named(tmp_path):
+    with pytest.raises(FedcliError, match="has no .npz file"):
+        medmnist.rows(tmp_path, choose())
+    write(write(tmp_path, "a.npz"), "b.npz")
+    with pytest.raises(UsageError, match="has 2 .npz files: a.npz, b.npz") as error:
+        medmnist.rows(tmp_path, choose())
+    assert error.value.hint == "choose one: --set file=a.npz"
+    assert medmnist.rows(tmp_path, choose(file="b.npz")).tables == ["b.npz"]
+    with pytest.raises(FedcliError, match="no such file"):
+        medmnist.rows(tmp_path, choose(file="c.npz"))
+    (tmp_path / "inner").mkdir()
+    with pytest.raises(FedcliError, match="leads out of"):
+        medmnist.rows(tmp_path / "inner", choose(file="../a.npz"))
+
+
+EIGHT = np.zeros((8, 28, 28), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"train_labels": np.zeros((8, 14), np.uint8)}, "has 14 labels per image"),
+        ({"train_images": np.zeros((8, 28, 28, 28), np.uint8)}, "holds volumes of 28 x 28 x 28"),
+        ({"train_images": np.zeros((8, 9, 9, 9, 3), np.uint8)}, "holds volumes of 9 x 9 x 9 x 3"),
+        ({"train_images": EIGHT.astype(float)}, "train_images is float64"),
+        ({"train_images": EIGHT[:5]}, "has 5 train images and 8 labels"),
+        ({"test_images": np.zeros((8, 64, 64), np.uint8)}, "different shapes"),
+        ({"test_images": None}, "has no array test_images"),
+        ({"val_labels": np.array([None] * 8)}, "holds Python objects"),
+        ({"val_labels": np.full((8, 1), 0.5)}, "not classes from 0"),
+        ({"val_labels": np.full((8, 1), -1)}, "not classes from 0"),
+        ({"val_labels": np.full((8, 1), 4)}, "has the label 4, but only 4 classes"),
+        ({"train_images": np.asfortranarray(EIGHT + np.arange(28, dtype=np.uint8))}, "stored column by column"),
+    ],
+)
+def test_what_is_no_set_of_images_with_one_label_is_refused_in_one_sentence(tmp_path, changes, sentence):
+    write(tmp_path, **changes)
+    with pytest.raises(FedcliError, match=sentence) as error:
+        medmnist.rows(tmp_path, choose())
+    assert error.value.hint
+
+
+def test_a_damaged_archive_says_so(tmp_path):
+    path = write(tmp_path) / "octmnist.npz"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
+    with pytest.raises(FedcliError, match="octmnist.npz is not a readable .npz file"):
+        medmnist.rows(tmp_path, choose())
+    start = whole.index(b"test_images.npy") + 40
+    path.write_bytes(whole[:start] + bytes(60) + whole[start + 60 :])
+    with pytest.raises(FedcliError, match="test_images cannot be read"):
+        medmnist.rows(tmp_path, choose())
+
+
+def test_an_image_behind_a_damaged_place_is_unreadable_and_those_before_are_read(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 16, (100, 28, 28), np.uint8)
+    path = write(tmp_path, train_images=noise, train_labels=np.zeros(100, np.uint8)) / "octmnist.npz"
+    whole = path.read_bytes()
+    middle = whole.index(b"train_images.npy") + 20_000
+    path.write_bytes(whole[:middle] + b"\xff" * 9_000 + whole[middle + 9_000 :])
+    rows = medmnist.rows(tmp_path, choose()).rows
+    assert (medmnist.decode(tmp_path, rows[9], choose())[..., 0] == noise[9]).all()
+    with pytest.raises(Unreadable, match="Error"):
+        medmnist.decode(tmp_path, rows[99], choose())

@@ -1,0 +1,147 @@
+"""Messidor-2: a table of grades and a folder of photographs."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from raw_folders import write_csv
+
+from fedcli.data import manifest, sources
+from fedcli.data.prepare import prepare
+from fedcli.data.sources import messidor2
+from fedcli.data.sources.source import Choices
+from fedcli.data.twins import messidor2 as twin
+from fedcli.errors import FedcliError, UsageError
+
+DR = Choices(16, "image", own={"target": "dr"})
+DME = Choices(16, "image", own={"target": "dme"})
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("twin")
+    twin.make(folder)
+    return folder
+
+
+@pytest.fixture
+def raw(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "raw"))
+
+
+def append(raw: Path, row: str) -> None:
+    path = raw / "messidor_data.csv"
+    path.write_text(path.read_text() + row + "\n")
+
+
+def choose(split: str, **more) -> Choices:
+    return Choices(16, split, own={"target": "dr"}, **more)
+
+
+def test_the_card_names_the_grades_and_the_targets_default():
+    card = sources.card("messidor2")
+    assert card["classes"] == messidor2.TARGETS["dr"][1] and card["options"]["target"]["default"] == "dr"
+
+
+def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(made):
+    listing = messidor2.rows(made, DR)
+    assert Counter(row.label for row in listing.rows) == {0: 16, 1: 12, 2: 12, 3: 10, 4: 10}
+    assert listing.classes == ["no-dr", "mild", "moderate", "severe", "proliferative"]
+    assert listing.attributes == {} and listing.unit is None
+    ungradable = "messidor-2/messidor-2/preprocess/20060411_58550_0200_PP.png"
+    assert listing.skipped == [(ungradable, "not gradable, say the graders")]
+    assert messidor2.decode(made, listing.rows[0], DR).shape == (32, 32, 3)
+
+
+def test_macular_oedema_is_two_classes(made, tmp_path):
+    listing = messidor2.rows(made, DME)
+    assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16} and listing.classes == ["no-dme", "dme"]
+    path = prepare("messidor2", raw=made, work=tmp_path, size=8, own={"target": "dme"}, jobs=1)
+    assert manifest.read(path).body["classes"] == ["no-dme", "dme"]
+
+
+def test_an_unknown_target_is_named_with_the_nearest(made):
+    with pytest.raises(UsageError, match="unknown target 'dm'") as error:
+        messidor2.rows(made, Choices(16, "image", own={"target": "dm"}))
+    assert "dme" in error.value.hint
+
+
+def test_the_table_may_say_jpg_where_the_file_is_in_capitals(made):
+    old = {row.id: row.source for row in messidor2.rows(made, DR).rows if row.id.startswith("IM")}
+    assert old["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG" and len(old) == 19
+    assert "IM000002.jpg" in (made / "messidor_data.csv").read_text()
+
+
+def test_googles_spelling_and_adcis_folder_give_the_same(raw):
+    whole = messidor2.rows(raw, DR)
+    (raw / "messidor-2" / "messidor-2" / "preprocess").rename(raw / "IMAGES")
+    path = raw / "messidor_data.csv"
+    path.write_text(path.read_text().replace("id_code,diagnosis", "image_id,adjudicated_dr_grade"))
+    found = messidor2.rows(raw, DR)
+    assert [(r.id, r.label, r.test) for r in found.rows] == [(r.id, r.label, r.test) for r in whole.rows]
+    assert found.rows[0].source.startswith("IMAGES/")
+
+
+def test_the_list_of_pairs_keeps_both_eyes_together(raw):
+    ids = [row.id for row in messidor2.rows(raw, DR).rows]
+    with pytest.raises(FedcliError, match="does not say whose eye") as error:
+        messidor2.rows(raw, choose("patient"))
+    assert "messidor-2.csv" in error.value.hint
+    lines = [f"{left}.png;{right}.jpg" for left, right in zip(ids[::2], ids[1::2], strict=True)]
+    (raw / "messidor-2.csv").write_text("\n".join(["left;right", *lines]))
+    for choices in (choose("patient"), choose("folds", fold=2)):
+        listing = messidor2.rows(raw, choices)
+        assert listing.unit == "patient" and set(Counter(row.unit for row in listing.rows).values()) == {2}
+        test = {row.unit for row in listing.rows if row.test}
+        assert test and not test & {row.unit for row in listing.rows if not row.test}
+    assert "messidor-2.csv" in listing.tables
+
+
+def test_a_listed_photograph_that_is_absent_and_one_without_a_grade_are_skipped(raw):
+    append(raw, "gone.png,1,0,1")
+    (raw / "messidor-2/messidor-2/preprocess/IM000002.JPG").rename(raw / "messidor-2/messidor-2/preprocess/new.JPG")
+    append(raw, "new.jpg,,0,1")
+    reasons = dict(messidor2.rows(raw, DR).skipped)
+    assert reasons["gone.png"] == "listed in messidor_data.csv, in none of the image folders"
+    assert reasons["messidor-2/messidor-2/preprocess/new.JPG"] == "no diagnosis in messidor_data.csv"
+    assert len(messidor2.rows(raw, DME).rows) == 60
+
+
+def test_grades_written_as_decimals_are_read(raw):
+    path = raw / "messidor_data.csv"
+    path.write_text(path.read_text().replace(",4,", ",4.0,").replace(",0\n", ",0.0\n"))
+    assert Counter(row.label for row in messidor2.rows(raw, DR).rows)[4] == 10
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("IM000002.jpg,5,0,1", "lists IM000002.jpg twice"),
+        ("../../secret.png,1,0,1", "leads out of"),
+        ("/etc/secret.png,1,0,1", "leads out of"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(raw, row, sentence):
+    append(raw, row)
+    with pytest.raises(FedcliError, match=sentence) as error:
+        messidor2.rows(raw, DR)
+    assert error.value.hint
+
+
+def test_an_unknown_grade_is_an_error(raw):
+    path = raw / "messidor_data.csv"
+    path.write_text(path.read_text().replace("IM000002.jpg,0", "IM000002.jpg,5"))
+    with pytest.raises(FedcliError, match=r"IM000002.jpg has the grade '5'") as error:
+        messidor2.rows(raw, DR)
+    assert error.value.hint == "expected 0 to 4"
+
+
+def test_a_missing_table_and_a_missing_column_are_named(raw):
+    write_csv(raw / "messidor_data.csv", ["id_code", "diagnosis"], [["a.png", 1]])
+    with pytest.raises(FedcliError, match="no column 'adjudicated_dme'"):
+        messidor2.rows(raw, DR)
+    (raw / "messidor_data.csv").unlink()
+    with pytest.raises(FedcliError, match="has no messidor_data.csv") as error:
+        messidor2.rows(raw, DR)
+    assert "fedcli datasets messidor2" in error.value.hint

@@ -1,0 +1,178 @@
+"""Folds, and splits that come from a file."""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from raw_folders import write_csv, write_skin
+
+from fedcli.data import manifest, splits
+from fedcli.data.prepare import prepare
+from fedcli.data.shard import Row, read_pool
+from fedcli.data.sources import card, own_images
+from fedcli.data.sources.source import Choices
+from fedcli.data.sources.tables import fold_rows
+from fedcli.errors import FedcliError, UsageError
+
+# folds
+
+
+def folds(rows: list[Row], count: int, **options) -> list[set[str]]:
+    """Ids of each fold's test part."""
+    each = [
+        fold_rows(rows, Choices(16, "folds", fold=k + 1, folds=count, **options), by_unit=True) for k in range(count)
+    ]
+    return [{row.id for row in of if row.test} for of in each]
+
+
+def test_every_image_tests_in_exactly_one_fold_and_every_fold_has_its_share_of_each_class():
+    rows = [Row(f"{label}-{i}", label, None) for label, n in enumerate([50, 12, 3]) for i in range(n)]
+    parts = folds(rows, 5)
+    assert sum(map(len, parts)) == 65 and len(set.union(*parts)) == 65
+    assert {len(part) for part in parts} == {13}
+    for label, sizes in enumerate([{10}, {2, 3}, {0, 1}]):
+        assert {sum(id.startswith(f"{label}-") for id in part) for part in parts} == sizes
+
+
+def test_folds_keep_units_together_and_stay_even():
+    rows = [Row(f"i{i}", i // 3 % 2, None, unit=f"u{i // 3}") for i in range(120)]
+    parts = folds(rows, 4)
+    assert [len(part) for part in parts] == [30, 30, 30, 30]
+    units = [{rows[int(id[1:])].unit for id in part} for part in parts]
+    assert sum(map(len, units)) == len(set.union(*units)) == 40
+
+
+def test_a_unit_of_two_classes_counts_for_the_rarer_one():
+    rows = [Row(f"i{i}", 0, None, unit=f"u{i}") for i in range(10)] + [
+        Row(f"j{i}", 1, None, unit=f"u{i}") for i in range(4)
+    ]
+    for part in folds(rows, 2):
+        assert Counter(id[0] for id in part) == {"i": 5, "j": 2}
+
+
+def test_folds_depend_on_the_seed_and_not_on_the_order_of_rows():
+    rows = [Row(f"i{i}", i % 2, None) for i in range(40)]
+    assert folds(rows, 5) == folds(rows[::-1], 5) != folds(rows, 5, seed=1)
+
+
+def run(tmp_path: Path, name: str = "isic2018", **options) -> Path:
+    return prepare(name, raw=tmp_path, work=tmp_path / "work", size=8, jobs=1, **options)
+
+
+@pytest.fixture
+def skin(tmp_path):
+    return write_skin(
+        tmp_path, [[f"L{i // 2}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)]
+    )
+
+
+def test_a_fold_is_recorded_and_one_that_nobody_asked_for_is_not(skin, tmp_path):
+    made = manifest.read(run(tmp_path, split="folds", fold=2, folds=3))
+    assert (made.options["fold"], made.options["folds"]) == (2, 3)
+    assert "--split folds --fold 2 --folds 3" in " ".join(made.made_by)
+    assert "fold" not in manifest.read(run(tmp_path)).options
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"fold": 2}, "the split 'lesion' has no folds"),
+        ({"folds": 3, "split": "image"}, "the split 'image' has no folds"),
+        ({"split": "folds", "fold": 6}, "fold 6 is not one of 1 to 5"),
+        ({"split": "folds", "fold": 0}, "fold 0 is not one of 1 to 5"),
+        ({"split": "folds", "folds": 1}, "1 folds are not between 2 and 100"),
+        ({"split": "fold", "fold": 1}, "isic2018 has no split 'fold'"),
+        ({"own": {"tone": "1"}}, "isic2018 has no option 'tone'"),
+    ],
+)
+def test_folds_and_options_that_are_none_are_refused(skin, tmp_path, options, sentence):
+    with pytest.raises(UsageError, match=sentence) as error:
+        run(tmp_path, **options)
+    assert error.value.hint
+
+
+# a file
+
+
+def test_a_files_parts_become_the_split_and_images_it_leaves_out_are_listed(skin, tmp_path, capsys):
+    write_csv(
+        tmp_path / "parts.csv", ["image", "split"], [[f"i{i:02d}", ("train", "Val", "test")[i % 3]] for i in range(19)]
+    )
+    made = manifest.read(path := run(tmp_path, split_file=tmp_path / "parts.csv"))
+    pool = read_pool(path.parent / "pool.h5")
+    assert pool.id[pool.split == 1].tolist() == ["i02", "i05", "i08", "i11", "i14", "i17"] and len(pool.id) == 19
+    assert made.body["split"]["by"] == "file" and made.body["skipped"] == [
+        {"file": "images/i19.jpg", "why": "not in parts.csv"}
+    ]
+    assert made.made_by[-2:] == ["--split-file", "parts.csv"] and made.options["split_file"]["name"] == "parts.csv"
+    assert "6 validation images of parts.csv train" in capsys.readouterr().err
+    with pytest.raises(FedcliError, match="images/i19.jpg: not in parts.csv"):
+        run(tmp_path, split_file=tmp_path / "parts.csv", strict=True)
+
+
+@pytest.mark.parametrize("name", ["{}", "{}.jpg", "images/{}.jpg"])
+def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path, name):
+    lines = "\n".join(f"nv;{name.format(f'i{i:02d}')};{i % 2}" for i in range(20))
+    (tmp_path / "folds.csv").write_text(f"\ufeffclass;file-name;split-index\n{lines}\n", encoding="utf-8")
+    for fold in (0, 1):
+        pool = read_pool(run(tmp_path, split_file=tmp_path / "folds.csv", fold=fold).parent / "pool.h5")
+        assert pool.split.tolist() == [int(i % 2 == fold) for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "sentence"),
+    [
+        ("image,part of it\ni00,test\n", {}, "has no split column, only image, part of it"),
+        ("image,split\nx,test\n", {}, "names none of the 20 images"),
+        ("image,split\ni00,test\ni00,train\n", {}, "i00 is in 'test' and in 'train'"),
+        ("image,split\ni00,maybe\n", {}, "unknown part 'maybe'"),
+        ("image,split\ni00,0\ni01,1\n", {}, "has the folds 0, 1, and no --fold is given"),
+        ("image,split\ni00,0\ni01,1\n", {"fold": 2}, "has the folds 0, 1, and --fold is 2"),
+        ("image,split\ni00,test\n", {"fold": 1}, "no folds"),
+        ("image,split\ni00\n", {}, "has 1 cells, not 2"),
+        ("", {}, "not a readable CSV file"),
+        ("image,split\ni00,test\n", {"split": "image"}, "--split image and --split-file exclude each other"),
+        ("image,split\ni00,test\n", {"folds": 2}, "--folds 2 beside a split file"),
+    ],
+)
+def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(skin, tmp_path, text, options, sentence):
+    (tmp_path / "parts.csv").write_text(text)
+    with pytest.raises(FedcliError, match=sentence) as error:
+        run(tmp_path, split_file=tmp_path / "parts.csv", **options)
+    assert error.value.hint
+    with pytest.raises(FedcliError, match="no such file"):
+        run(tmp_path, split_file=tmp_path / "none.csv")
+
+
+REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+
+
+@REAL
+def test_flambys_own_file_gives_its_published_parts():
+    data = Path(os.environ["FEDCLI_REAL_DATA"])
+    images = [Row(file.stem, 0, f"images/{file.name}") for file in sorted((data / "ham10000" / "images").iterdir())]
+    kept, left = splits.by_file(images, data / "splits" / "flamby_isic2019_train_test_split.csv", None)
+    assert len(kept) == 10015 and not left and sum(row.test for row in kept) == 2003
+
+
+@REAL
+def test_hyper_kvasirs_own_file_gives_its_folds():
+    path = Path(os.environ["FEDCLI_REAL_DATA"]) / "splits" / "hyper_kvasir" / "official_splits" / "5_fold_split.csv"
+    names = [line.split(";")[0] for line in path.read_text().splitlines()[1:]]
+    images = [Row(Path(name).stem, 0, f"labeled-images/{name}") for name in names]
+    sizes = [sum(row.test for row in splits.by_file(images, path, fold)[0]) for fold in range(5)]
+    assert sum(sizes) == len(names) == 10662 and max(sizes) - min(sizes) < 100
+
+
+@REAL
+def test_ham10000_read_as_your_own_images_has_its_published_counts():
+    raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
+    own = {key: about["default"] for key, about in card("images")["options"].items()}
+    own |= {"table": "HAM10000_metadata.csv", "image-column": "image_id", "label-column": "dx"}
+    own |= {"group": "sex,age", "patient": "lesion_id"}
+    found = own_images.rows(raw, Choices(16, "unit", window="file", own=own))
+    counts = Counter(found.classes[row.label] for row in found.rows)
+    assert counts == {"nv": 6705, "mel": 1113, "bkl": 1099, "bcc": 514, "akiec": 327, "vasc": 142, "df": 115}
+    assert Counter(row.groups["sex"] for row in found.rows) == {-1: 57, 0: 4552, 1: 5406}
+    assert len({row.unit for row in found.rows}) == 7470 and found.channels == 3 and found.skipped == []
