@@ -18,7 +18,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from ..errors import FedcliError, UsageError
 from ..methods.method import Method, resolve
 from . import features, folders, start
 from . import state as states
-from .client import Training
+from .client import Report, Task, Training
 from .engines.in_process import InProcess
 from .layout import Layout
 from .run import KEPT, logits, save_frozen, save_model
@@ -41,6 +41,7 @@ from .server import Played, play_round
 from .state import RunState
 
 STATE_SHARE = 0.02  # of the time may go into writing states
+WORD_EVERY = 30  # seconds without a word, while a round lasts
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Plan:
         if self.training.prior != "none" and method.local.own_prior:
             raise UsageError(
                 f"{method.name} corrects for class counts itself, so --prior {self.training.prior} has no place",
-                "leave --prior out",
+                f"write --set prior={self.training.prior}" if "prior" in method.settings else "leave --prior out",
             )
         if self.teacher and not method.local.teacher:
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
@@ -113,6 +114,8 @@ def train(
     host = start.open_host(plan.weights)
     if method.aggregator.continues and host is None:
         given = f", which {plan.weights} is not" if plan.weights else ""
+        if plan.weights and not Path(plan.weights).exists():
+            raise FedcliError(f"no such run: {plan.weights}", "give the folder of a finished run")
         raise UsageError(
             f"{method.name} continues a finished run{given}",
             f"fedcli train {method.name} --weights RUN, or fedcli train METHOD --then {method.name}",
@@ -151,6 +154,11 @@ def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
     """What an unfinished run was begun with: its plan, its data, and the device, threads and stage to follow."""
     asked = folders.asked(folder)
     given = {name: folders.seen_back(folder, asked[name]) for name in ("weights", "teacher")}
+    if given["teacher"] and not Path(given["teacher"]).is_file():
+        raise FedcliError(
+            f"the teacher of this run is not where it was: {(folder / asked['teacher']).resolve()}",
+            "put it back, or give the whole command again with --teacher FILE and --resume",
+        )
     options = {**asked["options"], **given}
     training = Training(**{f.name: options[f.name] for f in fields(Training)})
     rest = {f.name: options[f.name] for f in fields(Plan) if f.name != "training"}
@@ -233,6 +241,9 @@ class _Training:
             teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
             extend=method.local.extend,
         ).to(device)  # fmt: skip
+        self.taken = ""
+        if host and not method.aggregator.continues:
+            self.taken = start.take_head(self.net, host, method, pool["classes"])
         self.layout = Layout(self.net, method.local.keeps(self.net))
         still = features.is_frozen(self.net)
         augment = plan.augment or ("none" if still else None)  # a fixed view of a frozen backbone is computed once
@@ -247,11 +258,23 @@ class _Training:
             "frozen": sorted(start.frozen(self.net)), "teacher_width": getattr(self.net.teacher, "width", None),
         }  # fmt: skip
         self.frozen = start.frozen(self.net)
-        self.caution = method.local.caution(self.net)
+        self.caution = "; ".join(filter(None, self._cautions(still)))
         if still:
             self.data = features.cached(self.net, self.data)
+        self.told = time.monotonic()
         self.engine = InProcess(method, self.net, self.layout, self.data.train, plan.training, val=self.data.val)
         self.written = self.spent = 0.0
+
+    def _cautions(self, still: bool) -> list[str]:
+        """What a reader of this run's numbers must know."""
+        validation = all(len(self.data.val.get(client, ())) for client in self.data.roster)
+        random = still and not (self.plan.weights or self.host)
+        return [
+            self.method.local.caution(self.net, self.plan.rounds),
+            self.method.aggregator.caution(self.plan.rounds, validation),
+            "the frozen backbone has random weights: give --weights" if random else "",
+            self.taken,
+        ]
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)
@@ -268,7 +291,7 @@ class _Training:
                 for t in console.progress(left, label=self.method.label, total=plan.rounds, done=state.round):
                     start = time.perf_counter()
                     played = play_round(
-                        state, self.method, self.data.roster, self.engine, self.layout,
+                        state, self.method, self.data.roster, self._watched, self.layout,
                         rounds=plan.rounds, seed=plan.seed, lr=plan.training.at(t, plan.rounds).lr,
                         participation=plan.participation,
                     )  # fmt: skip
@@ -295,6 +318,15 @@ class _Training:
         whole = any("model" in memory for memory in state.clients.values())
         self.model["personal_models"] = whole or bool(self.layout.own_shapes)
         self._drop_other_models()
+
+    def _watched(self, tasks: list[Task]) -> Iterator[Report]:
+        """The engine's reports; in a long round, a word every half minute on how far it is."""
+        for done, report in enumerate(self.engine(tasks), 1):
+            yield report
+            if time.monotonic() - self.told > WORD_EVERY and done < len(tasks):
+                console.say(f"round {tasks[0].round} of {tasks[0].rounds}: {done} of {len(tasks)} clients")
+                self.told = time.monotonic()
+        self.told = time.monotonic()
 
     def _drop_other_models(self) -> None:
         """Models that a forced resume with other --rounds left outside the last five."""
@@ -379,6 +411,9 @@ class _Training:
         about = self.data.body
         after = self.method.aggregator.continues and self.host
         label = f"{self.host.body['label']} + {self.method.label}" if after else self.method.label
+        if self.plan.training.prior != "none":
+            label += f", prior {self.plan.training.prior}"
+        label += ", frozen backbone" if self.plan.freeze else ""
         return {
             "method": self.method.name, "label": label, "rule": self.method.rule, "settings": self.method.settings,
             "rounds": self.plan.rounds, "roster": self.data.roster, "dataset": about["dataset"], "model": self.model,

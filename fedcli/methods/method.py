@@ -95,7 +95,7 @@ class Local:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
         its head, or freeze a part. What is frozen whole stays in eval mode and out of theta."""
 
-    def caution(self, net: nn.Module) -> str:
+    def caution(self, net: nn.Module, rounds: int) -> str:
         """What a reader of this run's numbers must know; said when it starts, and under every table."""
         return ""
 
@@ -135,6 +135,10 @@ class Aggregator:
     heads: tuple[str, ...] = ()  # kinds of classifier the rule can work with; none for all
     continues: bool = False  # True: starts from a finished run, whose last weights are in memory["start_weights"] [N]
 
+    def caution(self, rounds: int, validation: bool) -> str:
+        """As Local.caution; validation: every client has a validation part."""
+        return ""
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         """On the client, net is the global model: measure what this rule needs."""
 
@@ -157,6 +161,12 @@ class Aggregator:
 def cross_entropy(logits: Tensor, y: Tensor, visit: Visit) -> Tensor:
     """Mean cross-entropy, with the client's class prior added to the logits where one is set."""
     return F.cross_entropy(logits if visit.offset is None else logits + visit.offset, y)
+
+
+def mixed(first: int, rounds: int, what: str) -> str:
+    """A caution where something begins so late that a mean over the last five rounds is of two kinds of round."""
+    last = max(rounds - 4, 1)  # of those that are averaged, the first
+    return f"{what} from round {first} on, and scores are means over rounds {last} to {rounds}" if first > last else ""
 
 
 def average(theta: Tensor, weights: Tensor) -> Tensor:
@@ -239,6 +249,9 @@ def _known(name: str) -> Method:
 def _paired(base: Method, addon: Method) -> Method:
     plain = METHODS["fedavg"]
     adds_rule = type(addon.aggregator) is not type(plain.aggregator)
+    if base.aggregator.continues:
+        hint = f"fedcli train fedavg+{addon.name} --then {base.name}"
+        raise UsageError(f"{base.name} averages as the run before it did, so it takes no add-on", hint)
     if type(base.aggregator) is not type(plain.aggregator):
         turned = type(base.local) is type(plain.local) and not adds_rule
         hint = f"write {addon.name}+{base.name}" if turned else "train each alone"

@@ -87,8 +87,17 @@ def test_a_run_starts_from_another_ones_last_model(tmp_path):
     assert body["start"]["method"] == "fedavg" and body["label"] == "FedAvg"
     assert len(manifest.read(second).parents) == 2
     assert manifest.parent(second, "partition") == manifest.parent(first, "partition")
-    start = Layout(open_run(first).net)
-    assert start.size == body["numbers_sent"]
+    assert body["caution"] == ""
+    begun_again = read_tensors(first.parent / "models" / "00003.h5")
+    last = train(
+        make_chain(tmp_path),
+        Plan("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(first)),
+        work=tmp_path,
+        out=None,
+    )
+    for name, tensor in read_tensors(last.parent / "models" / "00001.h5").items():
+        if name.endswith(("weight", "bias")):  # the classifier too
+            torch.testing.assert_close(tensor, begun_again[name])
     (first.parent / "models" / "00003.h5").write_bytes(b"")
     with pytest.raises(FedcliError, match="sha256"):
         begun(tmp_path, weights=str(first), seed=5)
@@ -154,7 +163,7 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
     other.write_text(json.dumps(body))
     with pytest.raises(FedcliError, match="other clients"):
         train(other, Plan("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path / "other", out=None)
-    with pytest.raises(UsageError, match="which nowhere is not"):
+    with pytest.raises(FedcliError, match="no such run: nowhere"):
         begun(tmp_path, "crt", weights="nowhere")
     corrupted = make_chain(tmp_path, corrupted=True)
     assert train(corrupted, Plan("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None).is_file()
@@ -164,3 +173,12 @@ def test_a_second_stage_is_no_add_on():
     with pytest.raises(UsageError, match="continues a finished run") as error:
         resolve("bsm+crt")
     assert error.value.hint == "fedcli train bsm --then crt"
+
+
+def test_a_classifier_of_another_kind_starts_anew_and_says_so(tmp_path):
+    first = begun(tmp_path, "ldam")
+    assert "starts anew" in manifest.read(begun(tmp_path, weights=str(first))).body["caution"]
+
+
+def test_a_frozen_random_backbone_is_told(tmp_path):
+    assert "random weights" in manifest.read(begun(tmp_path, freeze=True)).body["caution"]
