@@ -45,7 +45,9 @@ def plot(
     records = [curves.read(path) for path in _runs(runs or [], work)]
     names = plots.chosen(records, series or [])
     if still := [f"{name} ({value:g})" for name, value in plots.constants(records).items() if name not in names]:
-        console.say(f"left out, as {'it never changes' if len(still) == 1 else 'they never change'}: {', '.join(still)}")
+        console.say(
+            f"left out, as {'it never changes' if len(still) == 1 else 'they never change'}: {', '.join(still)}"
+        )
     target = _checked(out or work / "plots" / f"{_name([record.folder for record in records])}.png")
     plots.plot(records, names, target)
     if json:

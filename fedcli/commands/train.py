@@ -158,10 +158,11 @@ def train(
             score=_curve, then=follow,
         )  # fmt: skip
     if follow:
+        second = out and out.resolve().with_name(f"{out.resolve().name}-{follow}")
         console.say(f"{plan.method} is done: {path}; now {follow}")
         plan = _second(plan, follow, str(path))
         path = stage.train(
-            source, plan, work=work, out=out and out.with_name(f"{out.name}-{follow}"), resume=True, **where, score=_curve,
+            source, plan, work=work, out=second, resume=True, **where, checkpoint_every=checkpoint_every, score=_curve,
         )  # fmt: skip
     o.show(path, json)
 

@@ -31,7 +31,7 @@ DOTS = 40  # rounds; shorter curves have a dot at each
 FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
 ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
-EXTREMES = {"largest client": "^", "smallest client": "v"}  # markers
+EXTREMES = {"largest weight": "^", "smallest weight": "v"}  # markers
 PANEL = 4.1, 2.7  # inches
 STYLE = {
     "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -125,23 +125,24 @@ def _title(records: list[Record]) -> str:
 
 def _labels(records: list[Record]) -> dict[str, Record]:
     """Runs by method, where a method has several also by what they were asked for, or else by folder, or by place."""
-    folders, asked = [record.folder.resolve().name for record in records], [_asked(r, records) for r in records]
-    short = [text if len(text) <= LONG else folder for text, folder in zip(asked, folders, strict=True)]
-    for texts in (asked, short, folders):
-        if len(set(texts)) == len(records) and (texts is folders or max(map(len, texts)) <= LONG):
+    for texts in ([_asked(r, records) for r in records], [r.folder.resolve().name for r in records]):
+        if len(set(texts)) == len(records):
             return dict(zip(texts, records, strict=True))
     return {f"{record.label} [{place}]": record for place, record in enumerate(records, 1)}
 
 
 def _asked(record: Record, records: list[Record]) -> str:
-    """The label, and the options in which other runs of that label have another value."""
+    """The label, with the options that tell it from other runs of that label; the folder's name where they are long."""
     alike = [other.options for other in records if other.label == record.label]
+    if len(alike) == 1:
+        return record.label
     differ = [
         f"{name} {value}"
         for name, value in record.options.items()
         if name != "settings" and any(other.get(name) != value for other in alike)
     ]
-    return f"{record.label} ({', '.join(differ)})" if differ else record.label
+    text = f"{record.label} ({', '.join(differ)})"
+    return text if differ and len(text) <= LONG else record.folder.resolve().name
 
 
 def _panel(axes: "Axes", runs: dict[str, Series | None], methods: int) -> dict[str, Any]:

@@ -36,10 +36,11 @@ from . import state as states
 from .client import Report, Task, Training
 from .engines.in_process import InProcess
 from .layout import Layout
-from .run import KEPT, logits, save_frozen, save_model
+from .run import KEPT, logits, mean_own, save_frozen, save_model
 from .server import Played, play_round
 from .state import RunState
 
+FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
 STATE_SHARE = 0.02  # of the time may go into writing states
 WORD_EVERY = 30  # seconds without a word, while a round lasts
 
@@ -176,7 +177,7 @@ def _command(options: dict[str, Any]) -> list[str]:
     for key, value in sorted(options.items()):
         if key in ("method", "settings", "rule", "weights", "teacher") or value in (None, False):
             continue
-        words += [f"--{key.replace('_', '-')}"] + ([] if value is True else [str(value)])
+        words += [f"--{FLAGS.get(key, key).replace('_', '-')}"] + ([] if value is True else [str(value)])
     return words + [word for key, value in options["settings"].items() for word in ("--set", f"{key}={value}")]
 
 
@@ -273,8 +274,15 @@ class _Training:
             self.method.local.caution(self.net, self.plan.rounds),
             self.method.aggregator.caution(self.plan.rounds, validation),
             "the frozen backbone has random weights: give --weights" if random else "",
+            "with a frozen backbone, terms on features or norms do nothing"
+            if still and self._bound_to_backbone()
+            else "",
             self.taken,
         ]
+
+    def _bound_to_backbone(self) -> bool:
+        """Whether the method changes nothing but how a backbone is trained."""
+        return self.method.local.trains_backbone
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)
@@ -336,9 +344,11 @@ class _Training:
                 path.unlink()
 
     def _keep(self, state: RunState) -> None:
-        counts = {client: len(shard) for client, shard in self.data.train.items()}
         theta = self.method.aggregator.scored(state.theta, state.server)
-        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, theta, state.clients, counts)
+        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, theta, state.clients, self._counts())
+
+    def _counts(self) -> dict[str, int]:
+        return {client: len(shard) for client, shard in self.data.train.items()}
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
@@ -398,6 +408,8 @@ class _Training:
         every = self.plan.eval_every
         if self.score and every and (played.state.round % every == 0 or played.state.round == self.plan.rounds):
             self.layout.load(self.method.aggregator.scored(played.state.theta, played.state.server))
+            if (own := mean_own(played.state.clients, self._counts())) is not None:
+                self.layout.load_own(own)  # not those of the client that trained last
             line["test"] = {
                 version: self.score(logits(self.net, shard), shard.y.cpu().numpy())
                 for version, shard in self.data.test.items()
@@ -418,7 +430,7 @@ class _Training:
             "method": self.method.name, "label": label, "rule": self.method.rule, "settings": self.method.settings,
             "rounds": self.plan.rounds, "roster": self.data.roster, "dataset": about["dataset"], "model": self.model,
             "corruption": {k: about[k] for k in ("kind", "severity", "ratio", "clients")} if self.data.corrupted else None,
-            "numbers_sent": self.layout.size, "caution": self.caution, "start": self.host and self.host.about,
+            "numbers_sent": self.layout.size, "caution": self.caution or (self.host.body.get("caution", "") if after else ""), "start": self.host and self.host.about,
         }  # fmt: skip
 
 

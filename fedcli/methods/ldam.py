@@ -69,7 +69,7 @@ class Margins(Local):
 
     def begin(self, net: nn.Module, visit: Visit) -> None:
         counts = visit.shard.class_counts
-        late = visit.round >= Fraction(str(self.start)) * visit.rounds  # 0.7 * 10 is above 7 in float64
+        late = visit.round >= Fraction(str(self.start)) * visit.rounds  # exact: 0.07 * 100 is above 7 in float64
         visit.scratch["margin"] = margins(counts, self.max_margin)  # [C]
         visit.scratch["weight"] = effective_weights(counts, self.beta if late else 0.0)  # [C]
 

@@ -82,12 +82,14 @@ class Local:
     Attributes:
         sampling: how an epoch picks images: "shuffle" takes each once, "balanced" draws class by class.
         own_prior: True: the method corrects for class counts itself, so --prior is refused.
+        trains_backbone: True: all that it changes is how features or their norms are trained.
         head: "linear", or the kind of classifier that extend() puts in its place.
         teacher: True: a frozen network given with --teacher has a meaning.
     """
 
     sampling: str = "shuffle"
     own_prior: bool = False
+    trains_backbone: bool = False
     head: str = "linear"
     teacher: bool = False
 
