@@ -99,11 +99,12 @@ def _torch_file(path: Path) -> dict[str, Tensor]:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)  # tensors only: nothing in the file is run
     except pickle.UnpicklingError:
-        load = f"torch.load({json.dumps(str(path), ensure_ascii=False)}, map_location='cpu', weights_only=False)"
-        code = f"import torch; torch.save({{'state_dict': {load}['state_dict']}}, 'clean.pth')".replace("'", '"')
+        name = json.dumps(str(path), ensure_ascii=False)
+        load = f'torch.load({name}, map_location="cpu", weights_only=False)["state_dict"]'
+        code = f'import torch; torch.save({{"state_dict": {load}}}, "clean.pth")'
         raise FedcliError(
             f"{path} holds Python objects beside tensors",
-            f"if you trust it, keep its tensors alone: python -c {shlex.quote(code)}",
+            f"if you trust it, keep its tensors alone, which may have another name than state_dict: python -c {shlex.quote(code)}",
         ) from None
 
 

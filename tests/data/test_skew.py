@@ -89,6 +89,21 @@ def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_pat
     assert f" images, label distributions up to {apart:.2f} apart (total variation)\n" in capsys.readouterr().err
 
 
+def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, capsys):
+    path, body = partition(tmp_path, scheme="dirichlet", clients=4, alpha=5.0, val=0.2)
+    capsys.readouterr()
+    inspect(str(path), json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"name: {path.parent.name}"
+    heading = next(k for k, line in enumerate(lines) if line.split()[:1] == ["client"])
+    assert lines[heading].split() == ["client", *body["classes"], "train", "val", "test"]
+    for line, client in zip(lines[heading + 1 :], body["roster"], strict=False):
+        numbers = [*client["class_counts"], client["train"], client["val"], client["test"]]
+        assert line.split() == [client["client"], *map(str, numbers)]
+    order = [lines.index(f"{part}:") for part in ("skew", "overlap", "options", "parents", "files")]
+    assert heading < order[0] and order == sorted(order) and lines.index("hashes: verified") > order[1]
+
+
 def test_inspect_says_it_in_words_and_skips_a_manifest_without_it(tmp_path, capsys):
     path, body = partition(tmp_path, scheme="shards", clients=4, shards=1)
     inspect(str(path), json=False)

@@ -21,7 +21,7 @@ def a_line(t, **more):
     return {"round": t, "loss": losses, "weights": [0.4, 0.3, 0.2, 0.1], "reports": {}} | more
 
 
-def a_run(folder, lines, *, label="FedMRL", roster=ROSTER, finished=True):
+def a_run(folder, lines, *, label="FedMRL", roster=ROSTER, finished=True, options=None):
     """The folder of a run with this record."""
     folder.mkdir(parents=True)
     (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -30,7 +30,7 @@ def a_run(folder, lines, *, label="FedMRL", roster=ROSTER, finished=True):
         (folder / "settings.json").write_text(json.dumps(settings))
         return folder
     body = {"label": label, "dataset": "skin", "rounds": len(lines), "roster": roster}
-    manifest.seal(folder, manifest.Manifest("run", ["train"], {}, {}, {}, body))
+    manifest.seal(folder, manifest.Manifest("run", ["train"], options or {}, {}, {}, body))
     return folder
 
 
@@ -131,19 +131,91 @@ def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tm
     one = a_run(tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})])
     other = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
     panels, legend, figure = drawn(read(one), read(other))
-    assert legend == ["FedMRL", "FedAvg", "lowest to highest client"]
+    assert legend == ["FedMRL", "FedAvg", "lowest to highest client", "largest weight", "smallest weight"]
     assert figure.get_suptitle() == "2 runs on skin"
-    mean = [line.get_ydata().tolist() for line in panels["Training loss"].lines]
+    losses = panels["Training loss (each method's own)"]
+    mean = [line.get_ydata().tolist() for line in losses.lines]
     assert mean == [[2.5, 2.0], pytest.approx([2.5, 2.0, 1 / 3 + 1.5])]
-    band = panels["Training loss"].collections[0].get_paths()[0].vertices
+    band = losses.collections[0].get_paths()[0].vertices
     assert (band[:, 1].min(), band[:, 1].max()) == (0.5, 4.0)
     assert len(panels["Epsilon"].lines) == 1  # the other has none
 
 
-def test_runs_of_one_method_are_named_by_their_folders(tmp_path):
-    records = [read(a_run(tmp_path / name, [a_line(1)])) for name in ("fedmrl-a", "fedmrl-b")]
+def test_of_weights_the_extremes_of_each_run_are_drawn_as_their_mean_is_always_the_same(tmp_path):
+    turned = a_line(2, weights=[0.1, 0.1, 0.1, 0.7])
+    records = [read(a_run(tmp_path / str(k), [a_line(1), turned], options={"seed": k})) for k in range(2)]
+    panels, _, _ = drawn(*records, names=["weights"])
+    lines = panels["Weight in the aggregation"].lines
+    assert [line.get_ydata().tolist() for line in lines] == [[0.4, 0.7], [0.1, 0.1]] * 2
+    assert len({(line.get_color(), line.get_marker()) for line in lines}) == 4
+
+
+def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders(tmp_path):
+    def runs(*names_and_options):
+        return [read(a_run(tmp_path / name, [a_line(1)], options=options)) for name, options in names_and_options]
+
+    short = runs(("a", {"lr": 1, "settings": {"mu": 0.1}}), ("b", {"lr": 1, "settings": {"mu": 0.5}}))
+    other = read(a_run(tmp_path / "c", [a_line(1)], label="FedAvg", options={"lr": 7}))
+    assert drawn(*short, other)[1][:3] == ["FedMRL (mu 0.1)", "FedMRL (mu 0.5)", "FedAvg"]
+    long = runs(("d", {"partition_options": "of one kind"}), ("e", {"partition_options": "of another kind"}))
+    assert drawn(*long)[1][:2] == ["d", "e"]
+    records = runs(("fedmrl-a", {}), ("fedmrl-b", {}))
     assert drawn(*records)[1][:2] == ["fedmrl-a", "fedmrl-b"]
     assert drawn(records[0], replace(records[0]))[1][:2] == ["FedMRL [1]", "FedMRL [2]"]
+
+
+def test_no_title_stands_for_two_things(tmp_path):
+    more = {"reports": {"training_loss": [1.0, 2.0, 3.0, 4.0], "mu": [0.0, 1.0, 2.0, 3.0], "odd": [0.0, 1.0, 2.0, 3.0]}}
+    record = read(a_run(tmp_path / "run", [a_line(t, **more, server={"mu": t, "odd": t}) for t in (1, 2)]))
+    titles = list(drawn(record)[0])
+    assert len(titles) == len(record.series) == 7
+    assert [title for title in titles if "Training loss" in title] == ["Training loss"]
+    assert {"Odd", "Odd, kept by the server"} < set(titles)
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [
+        ([1.0, 20.0, 2.0, 3.0], "linear"),
+        ([1.0, 21.0, 2.0, 3.0], "log"),
+        ([0.0, 1.0, 900.0, 3.0], "linear"),
+        ([0.0, 1e-5, 1e-3, 1.0], "symlog"),
+        ([-1.0, 1e-5, 1e-3, 1.0], "linear"),
+        ([None, 1e-5, 1e-3, 1.0], "log"),
+    ],
+)
+def test_values_that_spread_far_stand_on_a_logarithmic_axis(tmp_path, values, scale):
+    record = read(a_run(tmp_path / "run", [a_line(1, reports={"odd": values})]))
+    panels, _, figure = drawn(record, names=["odd"])
+    assert panels["Odd"].get_yscale() == scale
+    figure.canvas.draw()
+    ticks = [text.get_text() for text in panels["Odd"].get_yticklabels()]
+    assert not any("$" in tick for tick in ticks)  # TeX would be printed as it is
+    if scale == "symlog":
+        assert panels["Odd"].yaxis.get_transform().linthresh == 1e-5 and {"0", "1e-5", "1"} <= set(ticks)
+
+
+def test_what_never_changes_is_left_out_unless_it_is_asked_for(tmp_path, capsys):
+    folder = a_run(tmp_path / "run", [a_line(t, reports={"mu": [0.01] * 4}, server={"gone": None}) for t in (1, 2)])
+    record = read(folder)
+    assert plots.chosen([record], []) == ["loss", "weights", "gone"]
+    assert plots.chosen([record], ["mu"]) == ["mu"]
+    other = read(a_run(tmp_path / "other", [a_line(1, reports={"mu": [0.02] * 4})]))
+    assert "mu" in plots.chosen([record, other], [])
+    command([str(folder)], None, work=tmp_path, out=None, json=False)
+    assert "left out, as it never changes: mu (0.01)\n" in capsys.readouterr().err
+    flat = read(a_run(tmp_path / "flat", [a_line(1, loss=[1.0] * 4, weights=[0.25] * 4)]))
+    assert plots.chosen([flat], []) == ["loss", "weights"]
+
+
+@pytest.mark.parametrize("count", range(1, 11))
+def test_the_lowest_panel_of_each_column_names_the_axis(tmp_path, count):
+    record = read(a_run(tmp_path / "run", [a_line(1, server={f"s{k}": k for k in range(count)})]))
+    axes = drawn(record, names=[f"s{k}" for k in range(count)])[2].axes
+    below = {}
+    for panel in axes:
+        below[panel.get_subplotspec().colspan.start] = panel  # row by row: the last is the lowest
+    assert {panel for panel in axes if panel.get_xlabel() == "round"} == set(below.values())
 
 
 def test_a_gap_is_not_bridged_and_a_point_between_gaps_is_a_dot(tmp_path):
@@ -164,8 +236,16 @@ def test_an_unknown_series_names_the_nearest_and_all(tmp_path):
     record = read(a_run(tmp_path / "run", [a_line(1, server={"epsilon": 1.0})]))
     with pytest.raises(UsageError, match="no run has a series 'epsilom'") as caught:
         plots.chosen([record], ["loss", "epsilom"])
-    assert caught.value.hint == "did you mean 'epsilon'? known: loss, weights, epsilon"
+    assert caught.value.hint.startswith("did you mean 'epsilon'? a series begins once a round has something to record")
+    assert caught.value.hint.endswith("known: loss, weights, epsilon")
     assert plots.chosen([record], ["weights", "loss", "weights"]) == ["weights", "loss"]
+
+
+def test_a_series_that_only_ends_alike_is_not_suggested(tmp_path):
+    record = read(a_run(tmp_path / "run", [a_line(1, server={"mean_loss": 1.0})]))
+    with pytest.raises(UsageError, match="no run has a series 'qmix_loss'") as caught:
+        plots.chosen([record], ["qmix_loss"])
+    assert "did you mean" not in caught.value.hint and "something to record" in caught.value.hint
 
 
 def test_the_command_writes_under_work_and_leaves_the_run_as_it_is(tmp_path, capsys):

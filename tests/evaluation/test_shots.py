@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import h5py
@@ -12,7 +13,7 @@ from fedcli.errors import UsageError
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.metrics import score
 from fedcli.evaluation.report import notes, render, rows, table_cells
-from fedcli.evaluation.shots import GROUPS, group_means, group_of, recalls, shot_scores, thresholds, told
+from fedcli.evaluation.shots import GROUPS, group_means, group_of, recalls, shot_scores, suggestion, thresholds, told
 from fedcli.federation.client import Training
 from fedcli.federation.train import Plan, train
 
@@ -90,6 +91,36 @@ def test_thresholds_in_the_wrong_order_are_turned_round_in_the_hint():
     assert caught.value.hint.endswith("--shots 700,70")
 
 
+SKIN = {"nv": 5364, "mel": 891, "bkl": 879, "bcc": 412, "akiec": 262, "vasc": 114, "df": 92}
+
+
+@pytest.mark.parametrize(
+    ("limits", "sentence"),
+    [
+        ((700, 70), "no class has fewer than 70 training images: --shots 700,200 would make vasc, df the tail"),
+        ((9000, 200), "no class has more than 9000 training images: --shots 600,200 would make nv, mel, bkl the head"),
+        ((90, 90), "no class has 90 to 90 or fewer than 90 training images: --shots "),
+    ],
+)
+def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sentence):
+    counts = np.array(list(SKIN.values()))
+    found = told(shot_scores({"clean": [np.eye(7)]}, np.arange(7), list(SKIN), counts, limits))
+    assert sentence in found
+    upper, lower = map(int, re.search(r"--shots (\d+),(\d+)", found).groups())
+    assert {group_of(count, upper, lower) for count in counts} == set(GROUPS)
+
+
+def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_allow_it():
+    rng = np.random.default_rng(4)
+    for _ in range(200):
+        counts = rng.integers(0, 10 ** rng.integers(1, 5), rng.integers(1, 24)).tolist()
+        found = suggestion(counts, 700, 70)
+        assert (found is None) == (len(set(counts)) < 3)
+        if found:
+            assert {group_of(count, *found) for count in counts} == set(GROUPS)
+    assert suggestion(list(range(1, 10)), 700, 70) == (6, 4)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Two rounds on 80 training images: 27, 27 and 26 of each class."""
@@ -127,7 +158,7 @@ def test_the_report_names_the_groups_and_warns_where_they_differ(run):
     one, other = (evaluate(run, by=[], out=None, device="cpu", made_by=[], shots=text) for text in ("26,26", "30,27"))
     assert notes(rows([one]))[-1] == (
         "made: head (more than 26 training images): a, b; medium (26 to 26 training images): c; "
-        "tail (fewer than 26 training images): no class"
+        "no class has fewer than 26 training images"  # two sizes cannot make three groups
     )
     assert "do not share the same shot groups" in notes(rows([one, other]))[0]
     assert "Head, medium and tail recall" in render(rows([other]), "markdown")

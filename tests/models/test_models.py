@@ -1,3 +1,8 @@
+import pickle
+import subprocess
+import sys
+from argparse import Namespace
+
 import pytest
 import torch
 import torchvision
@@ -5,6 +10,8 @@ import torchvision
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.layout import Layout
+from fedcli.models import load_teacher
+from fedcli.models.weights import read
 
 SIZES = {"cnn": 24_346, "resnet10": 4_903_242, "resnet18": 11_181_642, "resnet50": 23_528_522, "densenet121": 6_964_106}
 
@@ -92,6 +99,51 @@ def test_a_file_that_is_no_state_dict_is_refused_and_never_run(tmp_path, content
     with pytest.raises(FedcliError, match=r"w\.pth"):
         build("resnet18", weights=str(tmp_path / "w.pth"))
     assert "this pickle ran" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("asked", [lambda path: build("resnet18", weights=path), load_teacher])
+def test_a_checkpoint_with_python_objects_is_refused_with_the_command_that_keeps_its_tensors(tmp_path, asked):
+    path = tmp_path / "a 'file'.pth"
+    torch.save({"state_dict": {"w": torch.ones(2)}, "args": Namespace(lr=1)}, path)
+    with pytest.raises(FedcliError) as error:
+        asked(str(path))
+    assert error.value.sentence == f"{path} holds Python objects beside tensors"
+    assert "\x1b" not in error.value.hint and "\n" not in error.value.hint
+    command = error.value.hint.partition(": ")[2].replace("python", sys.executable, 1)
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert torch.equal(read(tmp_path / "clean.pth")["w"], torch.ones(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("w.pth", b"these are words\n", "is not a PyTorch file"),
+        ("w.pth", b"", "is not a PyTorch file"),
+        ("w.pth", pickle.dumps(Namespace(lr=1)), "is not a PyTorch file"),
+        ("w.pth", b"PK\3\4" + b"\0" * 99, "is a damaged PyTorch file"),
+        ("w.h5", b"these are words\n", "is not the model of a run, or is damaged"),
+        ("w.safetensors", b"these are words\n", "is not a safetensors file, or is damaged"),
+    ],
+)
+def test_any_other_file_is_refused_in_one_sentence_of_ours(tmp_path, name, content, said):
+    if name.endswith("safetensors"):
+        pytest.importorskip("safetensors")
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FedcliError) as error:
+        read(tmp_path / name)
+    assert error.value.sentence == f"{tmp_path / name} {said}"
+
+
+@pytest.mark.parametrize("asked", [lambda path: build("resnet18", weights=path), load_teacher])
+def test_a_folder_is_no_weights_file(tmp_path, asked):
+    with pytest.raises(FedcliError, match="is a folder, not a weights file"):
+        asked(str(tmp_path))
+
+
+def test_files_of_torch_save_in_both_of_its_formats_are_read(tmp_path):
+    for old in (False, True):
+        torch.save({"w": torch.ones(2)}, tmp_path / "w.pth", _use_new_zipfile_serialization=not old)
+        assert torch.equal(read(tmp_path / "w.pth")["w"], torch.ones(2))
 
 
 def test_weights_of_another_network_are_refused_by_name(tmp_path):

@@ -90,6 +90,12 @@ def test_it_is_frozen_and_still_and_leaves_the_global_random_stream_alone(plain)
     assert not any(m.training for m in teacher.modules())
 
 
+def test_a_resnet_sees_images_at_their_own_size_and_says_what_it_was_trained_at(plain):
+    teacher = load_teacher(plain)
+    assert teacher.trained_at == 224 and teacher.side == 0
+    assert torch.equal(teacher(FED), teacher.body(FED))
+
+
 def test_a_grey_image_is_shown_as_the_same_image_in_colour(plain):
     grey = IMAGES[:, :1]
     seen = load_teacher(plain)(transforms.to_input(grey, channels=1))
@@ -134,7 +140,7 @@ class Trap:
 
 
 def test_a_pickle_is_never_run(tmp_path):
-    with pytest.raises(FedcliError, match="not a readable weights file"):
+    with pytest.raises(FedcliError, match="holds Python objects beside tensors"):
         load_teacher(saved(tmp_path, {"conv1.weight": Trap()}))
 
 
