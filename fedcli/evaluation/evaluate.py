@@ -174,7 +174,7 @@ def _personal(run: Run, y: np.ndarray) -> dict[str, Any]:
         shard = run.data.test[version]
         own[version].append(mean([score(predict(run, round, shard, client), y) for client in run.data.roster]))
         if runs.load_mean_personal(run, round):
-            averaged[version].append(score(runs.logits(run.net, shard), y))
+            averaged[version].append(score(runs.logits(run.net, shard, run.method.local), y))
     found = {"personal": own, "mean_personal": averaged}
     return {
         name: {version: summary(scores) for version, scores in parts.items()}

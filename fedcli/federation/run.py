@@ -10,7 +10,8 @@ from .. import models
 from ..data import load, manifest
 from ..data.load import Shard, Shards
 from ..errors import FedcliError
-from ..methods import resolve
+from ..methods import METHODS, Method, resolve
+from ..methods.method import Local
 from .layout import Layout
 from .state import Tensors, read_tensors, write_tensors
 
@@ -33,6 +34,7 @@ class Run:
     net: models.Network
     layout: Layout
     device: str
+    method: Method = METHODS["fedavg"]
 
 
 def open_run(path: Path, device: str = "cpu") -> Run:
@@ -47,12 +49,12 @@ def open_run(path: Path, device: str = "cpu") -> Run:
     method = resolve(found.body["method"], found.body["settings"])
     net = models.build(
         model["name"], channels=model["channels"], classes=len(data.classes), size=model["size"], seed=0,
-        precision=model["precision"], teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
+        precision=model["precision"], names=data.classes, attributes=data.attributes, teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
         freeze=found.options["freeze"], extend=method.local.extend,
     ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
-    return Run(path, found, data, rounds, net, Layout(net, tuple(model["personal"])), device)
+    return Run(path, found, data, rounds, net, Layout(net, tuple(model["personal"])), device, method)
 
 
 def save_model(
@@ -129,14 +131,18 @@ def has_personal_models(run: Run) -> bool:
 
 
 @torch.inference_mode()
-def predict(run: Run, round: int, shard: Shard, client: str | None = None) -> np.ndarray:
-    """Logits float32 [N, C] of a kept round's model on a shard's fixed view."""
+def predict(run: Run, round: int, shard: Shard, client: str | None = None, view: str | None = None) -> np.ndarray:
+    """Logits float32 [N, C] of a kept round's model on a shard's fixed view, shown as the method's view asks."""
     load_model(run, round, client)
-    return logits(run.net, shard)
+    return logits(run.net, shard, run.method.local, view)
 
 
 @torch.inference_mode()
-def logits(net: torch.nn.Module, shard: Shard) -> np.ndarray:
-    """Logits float32 [N, C] in eval mode."""
+def logits(net: torch.nn.Module, shard: Shard, local: Local, view: str | None = None) -> np.ndarray:
+    """Logits float32 [N, C] in eval mode; view None takes the method's first."""
     net.eval()
-    return torch.cat([net(batch.x) for batch in shard.in_order()]).float().cpu().numpy()
+    out = []
+    for batch in shard.in_order():
+        local.look(net, shard, batch.at, local.views[0] if view is None else view)
+        out.append(net(batch.x))
+    return torch.cat(out).float().cpu().numpy()

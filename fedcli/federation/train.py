@@ -230,6 +230,7 @@ class _Training:
         self.net = models.build(
             plan.model, channels=channels, classes=len(pool["classes"]), size=min(pool["size"]), seed=plan.seed,
             weights=str(host.model) if host else plan.weights, precision=plan.precision,
+            names=pool["classes"], attributes=pool["attributes"],
             teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
             extend=method.local.extend,
         ).to(device)  # fmt: skip
@@ -367,7 +368,7 @@ class _Training:
         if self.score and every and (played.state.round % every == 0 or played.state.round == self.plan.rounds):
             self.layout.load(self.method.aggregator.scored(played.state.theta, played.state.server))
             line["test"] = {
-                version: self.score(logits(self.net, shard), shard.y.cpu().numpy())
+                version: self.score(logits(self.net, shard, self.method.local), shard.y.cpu().numpy())
                 for version, shard in self.data.test.items()
             }
         return line

@@ -84,16 +84,23 @@ class Local:
         own_prior: True: the method corrects for class counts itself, so --prior is refused.
         head: "linear", or the kind of classifier that extend() puts in its place.
         teacher: True: a frozen network given with --teacher has a meaning.
+        model: "clip" where the method means nothing without that kind of network; "" for any.
+        views: ways in which test images may be shown to the network, see look(); the first makes the main scores.
     """
 
     sampling: str = "shuffle"
     own_prior: bool = False
     head: str = "linear"
     teacher: bool = False
+    model: str = ""
+    views: tuple[str, ...] = ("",)
 
     def extend(self, net: nn.Module) -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
         its head, or freeze a part. What is frozen whole stays in eval mode and out of theta."""
+
+    def look(self, net: nn.Module, shard: "Shard", at: Tensor, view: str) -> None:
+        """Before a forward pass over test images, places `at` [B] in shard: set net.groups as this view asks."""
 
     def caution(self, net: nn.Module) -> str:
         """What a reader of this run's numbers must know; said when it starts, and under every table."""

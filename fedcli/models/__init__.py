@@ -1,7 +1,8 @@
 """The networks, each behind features() and a linear head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -28,6 +29,8 @@ class Model:
         about: one line for people.
         threads: CPU threads it trains best on, 0 for torch's own choice. Steps of a millisecond lose more by
             waiting for each other than two threads gain.
+        network: (channels, class names, precision) -> the whole network, where a backbone alone does not make it.
+        load: puts starting weights into it, where load_weights() cannot.
     """
 
     build: Callable[[int], tuple[nn.Module, int]]
@@ -35,6 +38,8 @@ class Model:
     smallest: int
     about: str
     threads: int = 0
+    network: Callable[[int, list[str], str], Network] | None = None
+    load: Callable[[Network, str], None] | None = None
 
 
 MODELS = {
@@ -59,12 +64,14 @@ def input_channels(name: str, channels: int) -> int:
 
 def build(
     name: str, *, channels: int, classes: int, size: int, seed: int, weights: str | None = None, precision: str = "fp32",
+    names: Sequence[str] = (), attributes: dict[str, list[str]] | None = None,
     teacher: nn.Module | None = None, freeze: bool = False, extend: Callable[[Network], None] = lambda net: None,
 ) -> Network:  # fmt: skip
     """Build a network with seeded weights, or with a backbone from `weights`.
 
     channels: what it is fed, see input_channels().
     size: the images' shorter side in pixels.
+    names, attributes: of the dataset, for networks and methods that read them.
     weights: None, "imagenet" or a file, see load_weights().
     teacher: a frozen network beside it, see load_teacher().
     freeze: train the head alone.
@@ -78,10 +85,13 @@ def build(
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive("init", seed))
-        backbone, width = model.build(channels)
-        net = Network(backbone, width, classes, precision)
+        if model.network:
+            net = model.network(channels, list(names) or [f"class {k}" for k in range(classes)], precision)
+        else:
+            net = Network(*model.build(channels), classes, precision)
+    net.class_names, net.attributes = list(names), attributes or {}
     if weights:
-        load_weights(net, name, weights)
+        (model.load or partial(load_weights, name=name))(net, weights=weights)
     net.start, net.teacher = weights, teacher
     if freeze:
         net.backbone.requires_grad_(False)
