@@ -33,6 +33,8 @@ class Prototypes(Local):
 
     rule: Annotated[Literal["original", "released"], "clients count by images of the class, or alike"] = "original"
 
+    alone = False
+
     @torch.no_grad()
     def end(self, net: nn.Module, visit: Visit) -> None:
         net.eval()

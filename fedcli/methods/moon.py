@@ -33,6 +33,8 @@ class Contrast(Local):
     mu: Annotated[float, "strength of the contrast, >= 0; 0 is FedAvg"] = 1.0
     temperature: Annotated[float, "of the contrast, > 0"] = 0.5
 
+    alone = False
+
     def begin(self, net: nn.Module, visit: Visit) -> None:
         visit.scratch["global"] = visit.layout.read()  # [P] with the client's own statistics under --bn local
 

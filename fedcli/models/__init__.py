@@ -9,6 +9,8 @@ from torch import nn
 
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive
+from .clip import ClipNetwork
+from .clip_weights import load_clip
 from .network import Network, frozen_parts, make_lone_safe
 from .small import resnet10, small_cnn
 from .teacher import Absent, load_teacher
@@ -23,7 +25,7 @@ class Model:
     """How to build a backbone.
 
     Attributes:
-        build: channels -> (backbone, width of its features).
+        build: channels -> (backbone, width of its features); None where `network` builds all.
         channels: what it must be fed; 0 takes the images' own.
         smallest: side of the smallest image it can take, in pixels.
         about: one line for people.
@@ -33,7 +35,7 @@ class Model:
         load: puts starting weights into it, where load_weights() cannot.
     """
 
-    build: Callable[[int], tuple[nn.Module, int]]
+    build: Callable[[int], tuple[nn.Module, int]] | None
     channels: int
     smallest: int
     about: str
@@ -42,12 +44,20 @@ class Model:
     load: Callable[[Network, str], None] | None = None
 
 
+def _clip(name: str, about: str, threads: int = 0) -> Model:
+    return Model(None, 0, 8, about, threads, partial(ClipNetwork, name), load_clip)
+
+
 MODELS = {
     "cnn": Model(small_cnn, 0, 8, "three convolutions, 24 thousand numbers: for laptops and tests", threads=1),
     "resnet10": Model(resnet10, 3, 8, "ResNet-10 with a CIFAR stem, 4.9 million numbers: FedHEAL"),
     "resnet18": Model(resnet18, 3, 32, "torchvision's ResNet-18, 11.2 million numbers: FedISM+"),
     "resnet50": Model(resnet50, 3, 32, "torchvision's ResNet-50, 23.5 million numbers"),
     "densenet121": Model(densenet121, 3, 32, "torchvision's DenseNet-121, 7 million numbers"),
+    "clip-vit-b16": _clip("clip-vit-b16", "CLIP's ViT-B/16, 86.2 million numbers and a text tower: FairLoRA"),
+    "clip-rn50": _clip("clip-rn50", "CLIP's ResNet-50, 38.3 million numbers and a text tower: FairLoRA"),
+    "clip-tiny": _clip("clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1),
+    "clip-tiny-rn": _clip("clip-tiny-rn", "the same ResNet, tiny and random: for laptops and tests", threads=1),
 }
 
 
@@ -58,8 +68,13 @@ def describe(name: str) -> Model:
 
 
 def input_channels(name: str, channels: int) -> int:
-    """How many channels a model is fed when the images have this many."""
-    return describe(name).channels or channels
+    """How many channels a model is fed when the images have this many. Raises UsageError for a volume it cannot take."""
+    fixed = describe(name).channels
+    if fixed and channels not in (1, fixed):
+        raise UsageError(
+            f"{name} takes {fixed} channels, these images have {channels}", "take --model cnn, or a CLIP model"
+        )
+    return fixed or channels
 
 
 def build(
