@@ -11,6 +11,8 @@ from .. import console
 from ..errors import FedcliError, UsageError
 from . import options as o
 
+PARTS = "train", "val", "test"
+
 
 def inspect(
     path: Annotated[
@@ -52,6 +54,9 @@ def _show(found: dict[str, Any], json: bool) -> None:
     if found["kind"] == "scores":
         _print_scores(Path(found["path"]), found)
         return
+    if found["kind"] == "partition":
+        _print_partition(found)
+        return
     o.show_tree(_readable(found))
 
 
@@ -71,6 +76,20 @@ def _readable(found: dict[str, Any]) -> dict[str, Any]:
     from ..data.skew import told
 
     return found | {"body": found["body"] | {"skew": told(found["body"]["skew"])}}
+
+
+def _print_partition(found: dict[str, Any]) -> None:
+    """What a person looks for first: who holds what, how unlike they are, what train and test share."""
+    body = dict(_readable(found)["body"])
+    roster, classes = body.pop("roster"), body.pop("classes")
+    o.show_tree({"name": Path(found["path"]).resolve().parent.name, "made_by": found["made_by"]})
+    lines = [[c["client"], *map(str, c["class_counts"]), *(str(c[part]) for part in PARTS)] for c in roster]
+    console.table(
+        ["client", *classes, *PARTS], lines, title="Training images by class, and all by part", file=sys.stdout
+    )
+    parts = {"skew": body.pop("skew", None), "overlap": _readable(found)["overlap"], "body": body}
+    o.show_tree({name: part for name, part in parts.items() if part is not None})
+    o.show_tree({key: found[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})
 
 
 def _print_scores(path: Path, found: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ def partition(
     from ..data.partition import make_partition
 
     o.refuse_together(
-        iid=iid, shards=shards, by=by, fedism=fedism, balanced=balanced, fedmrl=fedmrl, fedmrl_authors=fedmrl_authors,
+        iid=iid, shards=shards, by=by, fedism=fedism, balanced=balanced, fedmrl=fedmrl is not None, fedmrl_authors=fedmrl_authors,
         clients_file=clients_file,
     )  # fmt: skip
     if dirichlet is not None and (iid or shards or by or fedmrl is not None or fedmrl_authors or clients_file):
@@ -120,6 +120,7 @@ def _scheme(asked: dict[str, Any]) -> str:
     if asked["clients_file"]:
         return "file"
     for scheme in ("iid", "shards", "fedism", "fedmrl", "fedmrl-authors"):
-        if asked[scheme.replace("-", "_")] not in (None, False):
+        given = asked[scheme.replace("-", "_")]
+        if given is not None and given is not False:  # an eta of 0 is given
             return scheme
     return "dirichlet-balanced" if asked["balanced"] else "dirichlet"

@@ -34,8 +34,9 @@ def plot(
 ) -> None:
     """Draw what runs recorded over their rounds: losses, weights, what clients and server reported, test curves.
 
-    Of several runs it draws the mean over clients, in a band from the lowest to the highest. Test curves are there where
-    train had --eval-every.
+    Of several runs it draws the mean over clients, in a band from the lowest to the highest, and of weights the smallest
+    and the largest. A series that never changes is drawn only if it is asked for. Test curves are there where train had
+    --eval-every.
 
     Examples: fedcli plot; fedcli plot fedcli-work/runs/* --series loss --out losses.svg
     """
@@ -43,6 +44,10 @@ def plot(
 
     records = [curves.read(path) for path in _runs(runs or [], work)]
     names = plots.chosen(records, series or [])
+    if still := [f"{name} ({value:g})" for name, value in plots.constants(records).items() if name not in names]:
+        console.say(
+            f"left out, as {'it never changes' if len(still) == 1 else 'they never change'}: {', '.join(still)}"
+        )
     target = _checked(out or work / "plots" / f"{_name([record.folder for record in records])}.png")
     plots.plot(records, names, target)
     if json:

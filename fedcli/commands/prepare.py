@@ -16,7 +16,9 @@ def prepare(
     size: o.Size = None,
     fit: Annotated[str, typer.Option(help="stretch, or pad to keep the aspect ratio")] = "stretch",
     clahe: Annotated[bool, typer.Option("--clahe", help="even out local contrast")] = False,
-    window: Annotated[str | None, typer.Option(help="CT: file, brain, subdural, bone or CENTRE/WIDTH")] = None,
+    window: Annotated[
+        str | None, typer.Option(help="CT: file, brain, subdural, bone or CENTRE/WIDTH; three with commas are channels")
+    ] = None,
     test: Annotated[float, typer.Option(min=0.01, max=0.9, help="share of images in the test part")] = 0.2,
     split: Annotated[str | None, typer.Option(help="what a split keeps together; default: the dataset's own")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="refuse unreadable images instead of skipping them")] = False,

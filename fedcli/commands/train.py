@@ -166,10 +166,11 @@ def train(
             score=_curve, then=follow,
         )  # fmt: skip
     if follow:
-        console.say(f"{path}; then {follow}")
+        second = out and out.resolve().with_name(f"{out.resolve().name}-{follow}")
+        console.say(f"{plan.method} is done: {path}; now {follow}")
         plan = _second(plan, follow, str(path))
         path = stage.train(
-            source, plan, work=work, out=out and out.with_name(f"{out.name}-{follow}"), resume=True, **where, score=_curve,
+            source, plan, work=work, out=second, resume=True, **where, checkpoint_every=checkpoint_every, score=_curve,
         )  # fmt: skip
     o.show(path, json)
 
@@ -190,11 +191,12 @@ def _second(plan: Any, method: str, weights: str) -> Any:
     from dataclasses import replace
 
     from ..federation.client import Training
-    from ..methods import resolve
+    from ..methods import METHODS, resolve
 
+    stages = [name for name, known in METHODS.items() if known.aggregator.continues]
+    if method not in stages:
+        raise UsageError(f"--then {method!r} does not continue a run", f"give --then {' or '.join(stages)}")
     found = resolve(method)
-    if not found.aggregator.continues:
-        raise UsageError(f"--then {method}: {found.name} does not continue a run", "give --then crt")
     optimizer = found.usual["optimizer"]
     training = Training(
         optimizer=optimizer, batch_size=plan.training.batch_size, **_completed({}, found.usual, optimizer)

@@ -180,6 +180,10 @@ def parent(path: Path, *kinds: str) -> Path | None:
 def newest(work: Path, *kinds: str) -> Path:
     """The manifest of these kinds that was made or used last under the work folder."""
     found = [p for kind in kinds for p in work.glob(f"**/{kind}.json") if ".tmp" not in str(p.relative_to(work))]
+    if not found and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
+        raise FedcliError(
+            f"no run under {work} is finished", f"go on with: fedcli train --resume --out {begun[-1].parent}"
+        )
     if not found:
         raise FedcliError(
             f"no {' or '.join(kinds)} manifest under {work}", "run the stage before this one, or give its path"

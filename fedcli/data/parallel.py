@@ -33,7 +33,7 @@ def in_order(
         jobs: processes, 0 for one per core, never more than four per core.
         run: function takes a sequence of up to so many consecutive items, and returns as many results.
     """
-    jobs = min(jobs or _cores(), 4 * _cores(), len(items))
+    jobs = min(jobs or cores(), 4 * cores(), len(items))
     if jobs <= 1 and not run:
         yield from console.progress(map(function, items), label=label, total=len(items))
         return
@@ -75,7 +75,8 @@ def _work_on(part: slice) -> list:
     return of_run(items[part])
 
 
-def _cores() -> int:
+def cores() -> int:
+    """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

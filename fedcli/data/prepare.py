@@ -231,7 +231,7 @@ class Reader:
 
     def __call__(self, placed: list[tuple[int, Row]]) -> list[str]:
         """Why each row cannot be read, "" where all went well."""
-        images = np.zeros((len(placed), *self.pool.shape[1:]), np.uint8)
+        images = np.empty((len(placed), *self.pool.shape[1:]), np.uint8)
         reasons = [self._read(row, image) for (_, row), image in zip(placed, images, strict=True)]
         self.pool.put(placed[0][0], images)
         return reasons
@@ -240,6 +240,7 @@ class Reader:
         try:
             image = self.source.decode(self.raw, row, self.choices)
         except Unreadable as error:
+            out[...] = 0
             return str(error)
         image = match_channels(image, out.shape[2])
         out[...] = fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)

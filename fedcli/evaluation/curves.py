@@ -1,7 +1,8 @@
 """What a run recorded round by round, as curves: rounds.jsonl of a finished or an unfinished run.
 
 A series is named as in the record: loss, weights, what clients report (gap), what the server keeps (epsilon), and
-"clean balanced_accuracy" where --eval-every scored the test set. A name that is taken already gets a word in front.
+"clean balanced_accuracy" where --eval-every scored the test set. A name that is taken already gets a word in front, a
+title that is taken says who reported it.
 """
 
 import json
@@ -17,6 +18,14 @@ from ..errors import FedcliError, HashError
 
 KINDS = "loss", "test", "weights", "reports", "server"  # in the order they are shown
 METRICS = {"balanced_accuracy": "Balanced accuracy", "auc_ovo_macro": "AUC, one class against one"}
+TITLES = {  # of what clients and server report, where its name would be read as something else
+    "gap": "Generalisation gap",
+    "loss_before": "Loss of the received model",
+    "mean_loss": "Mean loss of the global model",
+    "mu": "mu, the pull to the global model",
+    "training_accuracy": "Accuracy while training",
+    "training_loss": "Cross-entropy while training",
+}
 Key = tuple[str, ...]  # kind, then the names below it
 
 
@@ -27,11 +36,20 @@ class Series:
     Attributes:
         title, unit: for a person; the unit, or whose numbers they are.
         curves: client -> numbers [T, 2], round and value; NaN where the record has null.
+        shares: parts of a whole, whose mean over clients says nothing.
+        own: every method has a quantity of its own under this title.
     """
 
     title: str
     unit: str
     curves: dict[str, np.ndarray]
+    shares: bool = False
+    own: bool = False
+
+    @property
+    def values(self) -> np.ndarray:
+        """All values of all clients, NaN among them."""
+        return np.concatenate([curve[:, 1] for curve in self.curves.values()])
 
     @property
     def scalar(self) -> bool:
@@ -45,6 +63,7 @@ class Record:
     Attributes:
         clients: how many took part.
         played, rounds: rounds in the record, and rounds asked for.
+        options: what was asked for, the method's settings among it; empty where that is not known.
     """
 
     folder: Path
@@ -54,6 +73,7 @@ class Record:
     played: int
     rounds: int
     series: dict[str, Series]
+    options: dict[str, Any]
 
 
 def read(path: Path) -> Record:
@@ -75,8 +95,20 @@ def read(path: Path) -> Record:
     series = _series(points)
     clients = {client for found in series.values() for client in found.curves if client}
     return Record(
-        folder, about["label"], about["dataset"], len(clients), len(lines), about["rounds"] or len(lines), series
+        folder,
+        about["label"],
+        about["dataset"],
+        len(clients),
+        len(lines),
+        about["rounds"] or len(lines),
+        series,
+        _flat(about["options"]),
     )
+
+
+def _flat(options: dict[str, Any]) -> dict[str, Any]:
+    settings = options.get("settings")
+    return {**options, **(settings if isinstance(settings, dict) else {})}
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -87,18 +119,21 @@ def _about(folder: Path) -> dict[str, Any]:
             raise HashError(
                 f"{folder / 'rounds.jsonl'} is not the file run.json was written for", "restore it, or train again"
             )
-        return {key: found.body[key] for key in ("label", "dataset", "rounds", "roster")}
+        return {key: found.body[key] for key in ("label", "dataset", "rounds", "roster")} | {"options": found.options}
     try:
         settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
-        label, rounds = settings["options"]["method"], settings["options"]["rounds"]
+        options = settings["options"]
+        label, rounds = options["method"], options["rounds"]
     except (OSError, ValueError, KeyError, TypeError):
-        return {"label": folder.resolve().name, "dataset": "", "rounds": None, "roster": None}
+        return {"label": folder.resolve().name, "dataset": "", "rounds": None, "roster": None, "options": {}}
     try:
         body = manifest.read(folder / settings["data_path"], "partition", "corruption").body
         roster = [client["client"] for client in body["roster"]]
     except (FedcliError, KeyError, TypeError):
         body, roster = {}, None
-    return {"label": label, "dataset": body.get("dataset", ""), "rounds": rounds, "roster": roster}
+    return {
+        "label": label, "dataset": body.get("dataset", ""), "rounds": rounds, "roster": roster, "options": options
+    }  # fmt: skip
 
 
 def _lines(record: Path) -> list[dict[str, Any]]:
@@ -138,8 +173,10 @@ def _series(points: list[tuple[Key, str, int, float]]) -> dict[str, Series]:
     named: dict[str, Series] = {}
     for key in sorted(found, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
         title, unit, scale = _words(key)
+        if any(title == other.title and unit != other.unit and key[0] != "test" for other in named.values()):
+            title, unit = f"{title}, {unit}", ""
         curves = {client: np.array(pairs) * [1, scale] for client, pairs in found[key].items()}
-        named[_name(key, named)] = Series(title, unit, curves)
+        named[_name(key, named)] = Series(title, unit, curves, shares=key[0] == "weights", own=key[0] == "loss")
     return named
 
 
@@ -158,5 +195,5 @@ def _words(key: Key) -> tuple[str, str, float]:
     if kind == "test":
         title, on = METRICS.get(key[2]), f"{key[1]} test images"
         return (title, f"{on} (%)", 100) if title else (name, on, 1)
-    name = name if len(name) < 3 else name[0].upper() + name[1:]
+    name = TITLES.get(key[-1]) or (name if len(name) < 3 else name[0].upper() + name[1:])
     return name, "reported by clients" if kind == "reports" else "kept by the server", 1

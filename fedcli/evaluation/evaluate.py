@@ -51,7 +51,8 @@ LEGEND = {
     "bytes": "what travels to and from a client in a round, mean over clients and rounds: the model, and what the method "
     "tells or reports beside it",
     "personal": "where clients keep models of their own: `personal` is the mean over clients of each one's model on the "
-    "whole test set, `mean_personal` the model that is their mean by image count; versions and groups are the global one's",
+    "whole test set, `mean_personal` the model that is their mean by image count; versions and groups are the global one's. "
+    "A client that never took part has the global model",
     "clients": "a client's own test part where it has one, else the whole test set; corrupted images for corrupted "
     "clients, clean for others; by the client's own model if personal_models, else by the global one",
     "among_clients": "mean, population std and minimum over clients in each round, then the mean over rounds; "
@@ -146,7 +147,8 @@ def _about(run: Run) -> dict[str, Any]:
 
 def _stage(path: Path, kind: str) -> dict[str, Any] | None:
     """Hash and options of the stage of this kind above a run, which tell runs on other data apart."""
-    above = manifest.parent(path, kind)
+    own = manifest.parent(path, "corruption", "partition")  # not the data of a run that this one started from
+    above = own if manifest.read(own).kind == kind else manifest.parent(own, kind)
     return above and {"sha256": manifest.sha256(above), "options": manifest.read(above).options}
 
 

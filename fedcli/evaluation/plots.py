@@ -1,19 +1,22 @@
 """Curves of one or several runs in one picture, a panel per series.
 
 One run: a line per client, coloured by name up to twelve clients, beyond that thin ones under their mean. Several runs:
-a colour per run; of clients' curves the mean, in a band from the lowest to the highest. Equal curves give equal bytes.
+a colour per run; of clients' curves the mean, in a band from the lowest to the highest, of their weights, whose mean is
+the same whatever they are, the smallest and the largest. Numbers that spread far stand on a logarithmic axis, numbers
+that never change are left out. Equal curves give equal bytes.
 The colours are those of Okabe and Ito, which the colour-blind can tell apart, but for yellow, which is faint on white,
 and black, which is for what belongs to no client: a wine red stands in.
 """
 
 import os
 import warnings
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import UsageError, nearest
+from ..errors import UsageError
 from .curves import Record, Series
 
 if TYPE_CHECKING:
@@ -25,6 +28,10 @@ DASHES = "-", "--", ":"  # the colours again, once they are used up
 NAMED = 12  # clients; more than that are not told apart
 LONG = 28  # characters of a name in the legend
 DOTS = 40  # rounds; shorter curves have a dot at each
+FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
+VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
+ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
+EXTREMES = {"largest weight": "^", "smallest weight": "v"}  # markers
 PANEL = 4.1, 2.7  # inches
 STYLE = {
     "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -35,15 +42,30 @@ STYLE = {
 
 
 def chosen(records: list[Record], names: list[str]) -> list[str]:
-    """The series asked for, or all that some run has. Raises UsageError for one that none has."""
-    known = list(dict.fromkeys(name for record in records for name in record.series))
+    """The series asked for, or all that some run has and that change. Raises UsageError for one that none has."""
+    known = _known(records)
     for name in names:
         if name not in known:
-            hint, everything = nearest(name, known), f"known: {', '.join(known)}"
-            raise UsageError(
-                f"no run has a series {name!r}", everything if "known:" in hint else f"{hint} {everything}"
-            )
-    return list(dict.fromkeys(names)) or known
+            close = get_close_matches(name, known, n=1, cutoff=ALIKE)
+            hint = f"did you mean {close[0]!r}? " if close else ""
+            hint += "a series begins once a round has something to record, for some long after the first; known: "
+            raise UsageError(f"no run has a series {name!r}", hint + ", ".join(known))
+    still = constants(records)
+    return list(dict.fromkeys(names)) or [name for name in known if name not in still] or known
+
+
+def constants(records: list[Record]) -> dict[str, float]:
+    """The series that have one value in all runs, of all clients, in all rounds, and that value."""
+    found = {name: np.unique(np.concatenate(_values(records, name))) for name in _known(records)}
+    return {name: float(values[0]) for name, values in found.items() if len(values) == 1 and np.isfinite(values[0])}
+
+
+def _known(records: list[Record]) -> list[str]:
+    return list(dict.fromkeys(name for record in records for name in record.series))
+
+
+def _values(records: list[Record], name: str) -> list[np.ndarray]:
+    return [record.series[name].values for record in records if name in record.series]
 
 
 def plot(records: list[Record], names: list[str], out: Path) -> None:
@@ -76,9 +98,10 @@ def _figure(records: list[Record], names: list[str]) -> "Figure":
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
     figure.suptitle(_title(records))
     legend: dict[str, Any] = {}  # name -> what stands for it
+    labels, methods = _labels(records), len({record.label for record in records})
     for place, name in enumerate(names):
         axes = figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place else None)
-        legend |= _panel(axes, {label: r.series.get(name) for label, r in _labels(records).items()})
+        legend |= _panel(axes, {label: r.series.get(name) for label, r in labels.items()}, methods)
         if place + columns >= len(names):  # nothing below
             axes.set_xlabel("round")
     if legend:
@@ -101,28 +124,55 @@ def _title(records: list[Record]) -> str:
 
 
 def _labels(records: list[Record]) -> dict[str, Record]:
-    """Runs by method, or by folder where a method has several, or by place where a folder's name has."""
-    for texts in ([r.label for r in records], [r.folder.resolve().name for r in records]):
+    """Runs by method, where a method has several also by what they were asked for, or else by folder, or by place."""
+    for texts in ([_asked(r, records) for r in records], [r.folder.resolve().name for r in records]):
         if len(set(texts)) == len(records):
             return dict(zip(texts, records, strict=True))
     return {f"{record.label} [{place}]": record for place, record in enumerate(records, 1)}
 
 
-def _panel(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
-    """Draw one series of all runs; returns what the legend is to name."""
+def _asked(record: Record, records: list[Record]) -> str:
+    """The label, with the options that tell it from other runs of that label; the folder's name where they are long."""
+    alike = [other.options for other in records if other.label == record.label]
+    if len(alike) == 1:
+        return record.label
+    differ = [
+        f"{name} {value}"
+        for name, value in record.options.items()
+        if name != "settings" and any(other.get(name) != value for other in alike)
+    ]
+    text = f"{record.label} ({', '.join(differ)})"
+    return text if differ and len(text) <= LONG else record.folder.resolve().name
+
+
+def _panel(axes: "Axes", runs: dict[str, Series | None], methods: int) -> dict[str, Any]:
+    """Draw one series of all runs, which are of so many methods; returns what the legend is to name."""
     from matplotlib.ticker import MaxNLocator
 
     some = next(series for series in runs.values() if series)
-    axes.set_title(some.title, loc="left")
+    axes.set_title(f"{some.title} (each method's own)" if some.own and methods > 1 else some.title, loc="left")
     axes.set_ylabel(some.unit)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.margins(x=0.03)
     if not any(np.isfinite(c[:, 1]).any() for series in runs.values() if series for c in series.curves.values()):
         axes.text(0.5, 0.5, "no finite value", ha="center", va="center", transform=axes.transAxes, color="#666666")
         return {}
+    _scale(axes, np.concatenate([series.values for series in runs.values() if series]))
     if len(runs) > 1:
-        return _several(axes, runs)
+        return (_extremes if some.shares else _several)(axes, runs)
     return _scalar(axes, some) if some.scalar else _clients(axes, some)
+
+
+def _scale(axes: "Axes", values: np.ndarray) -> None:
+    """A logarithmic axis where values spread far; 0 has no place on it but beside it."""
+    from matplotlib.ticker import FuncFormatter, NullLocator
+
+    positive, zeros = values[values > 0], bool((values == 0).any())
+    if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
+        return
+    axes.set_yscale("symlog", linthresh=float(positive.min())) if zeros else axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
+    axes.yaxis.set_minor_locator(NullLocator())
 
 
 def _scalar(axes: "Axes", series: Series) -> dict[str, Any]:
@@ -155,6 +205,23 @@ def _several(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
     if any(series and not series.scalar for series in runs.values()):
         legend["lowest to highest client"] = Patch(color="#888888", alpha=0.3, linewidth=0)
     return legend
+
+
+def _extremes(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
+    """The largest and the smallest client of each run; told apart by their markers, which long curves have some of."""
+    from matplotlib.lines import Line2D
+
+    legend: dict[str, Any] = {}
+    for k, (label, series) in enumerate(runs.items()):
+        if series is None:
+            continue
+        mean, low, high = _spread(series)
+        every = max(1, len(mean) // 10)
+        legend[label] = Line2D([], [], **_look(k))
+        for edge, marker in zip((high, low), EXTREMES.values(), strict=True):
+            axes.plot(mean[:, 0], edge, marker=marker, markevery=every, linewidth=1.2, markersize=5, **_look(k))
+    marks = {name: Line2D([], [], color="#666666", linestyle="", marker=mark) for name, mark in EXTREMES.items()}
+    return legend | marks
 
 
 def _spread(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -208,15 +208,20 @@ def _differences(found: list[Row]) -> list[str]:
     out = []
     for row in found:
         alike = [other for other in found if other["method"] == row["method"]]
-        rounds = [f"rounds={row['rounds']}"] if _differ([other["rounds"] for other in found]) else []
+        rounds = [f"rounds={row['rounds']}"] if _stands_out(row["rounds"], [other["rounds"] for other in found]) else []
         out.append(", ".join(_unlike("settings", row, alike) + rounds + _unlike("options", row, found)))
     return out
 
 
 def _unlike(part: str, row: Row, others: list[Row]) -> list[str]:
-    """key=value where the others have another value; the rule has a column of its own."""
+    """key=value where a row is not as most others are; the rule has a column of its own."""
     values = {key: [other[part].get(key) for other in others] for key in row[part] if key != "rule"}
-    return [f"{key}={_brief(row[part][key])}" for key, column in values.items() if _differ(column)]
+    return [f"{key}={_brief(row[part][key])}" for key, column in values.items() if _stands_out(row[part][key], column)]
+
+
+def _stands_out(value: Any, column: list[Any]) -> bool:
+    """Whether a value is to be told: the column has others, and this is not what more than half of it has."""
+    return _differ(column) and 2 * sum(value == other for other in column) <= len(column)
 
 
 def _brief(value: Any) -> str:

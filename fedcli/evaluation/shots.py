@@ -7,7 +7,8 @@ count the images that clients train on, and an image of two clients twice. We di
 is left out and named; a group without a class that can be scored is null and takes no part in `all`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -82,15 +83,59 @@ def shot_scores(
 
 
 def told(found: dict[str, Any]) -> str:
-    """The groups in a sentence, for a person."""
+    """The groups in a sentence, for a person; of empty ones also which thresholds would fill them."""
     upper, lower = found["upper"], found["lower"]
     limits = {"head": f"more than {upper}", "medium": f"{lower} to {upper}", "tail": f"fewer than {lower}"}
     listed = [
-        f"{name} ({limits[name]} training images): {', '.join(classes) or 'no class'}"
+        f"{name} ({limits[name]} training images): {', '.join(classes)}"
         for name, classes in found["classes"].items()
+        if classes
     ]
+    if empty := [name for name in GROUPS if not found["classes"][name]]:
+        counts = {label: n for classes in found["classes"].values() for label, n in classes.items()}
+        none = f"no class has {' or '.join(limits[name] for name in empty)} training images"
+        listed.append(none + _filled(counts, empty, upper, lower))
     skipped = [f"without a test image: {', '.join(found['skipped'])}"] if found["skipped"] else []
     return "; ".join([*listed, *skipped])
+
+
+def _filled(counts: dict[str, int], empty: list[str], upper: int, lower: int) -> str:
+    """Which thresholds would fill the empty groups, and with what; "" where none do."""
+    better = suggestion(list(counts.values()), upper, lower)
+    if better is None:
+        return ""
+    of = {name: [label for label, n in counts.items() if group_of(n, *better) == name] for name in empty}
+    groups = " and ".join(f"{', '.join(labels)} the {name}" for name, labels in of.items())
+    return f": --shots {better[0]},{better[1]} would make {groups}"
+
+
+def suggestion(counts: Sequence[int], upper: int, lower: int) -> tuple[int, int] | None:
+    """Round thresholds that leave no group empty, as near to a third of the classes in each as they come.
+
+    A threshold that already parts the classes is kept if it can be. None where no two thresholds do it.
+    """
+    steps = list(pairwise(sorted(set(counts))))
+    uppers, lowers = [_roundest(a, b - 1) for a, b in steps], [_roundest(a + 1, b) for a, b in steps]
+    kept = [upper] if max(counts) > upper else uppers, [lower] if min(counts) < lower else lowers
+    return _most_even(counts, product(*kept)) or _most_even(counts, product(uppers, lowers))
+
+
+def _most_even(counts: Sequence[int], pairs: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    def sizes(pair: tuple[int, int]) -> list[int]:
+        groups = [group_of(count, *pair) for count in counts]
+        return [groups.count(name) for name in GROUPS]
+
+    whole = [pair for pair in pairs if pair[0] >= pair[1] and all(sizes(pair))]
+    return min(whole, key=lambda pair: sum(size**2 for size in sizes(pair)), default=None)
+
+
+def _roundest(low: int, high: int) -> int:
+    """The number in [low, high] with the most zeros at its end, the nearest to the middle if there are several."""
+    step = 1
+    while high // (10 * step) * 10 * step >= max(low, 1):
+        step *= 10
+    middle = (low + high) / 2
+    return min(range(-(-low // step) * step, high + 1, step), key=lambda n: (abs(n - middle), n))
 
 
 def _mean(values: Any) -> float | None:

@@ -5,10 +5,13 @@ with nothing of fedcli in it. Both take turns, so a machine that slows down slow
 """
 
 import csv
+import multiprocessing
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +20,9 @@ import torch
 import torch.nn.functional as F
 
 from .. import console, models
-from ..data import transforms
+from ..data import parallel, transforms
 from ..data.load import Shard
+from ..data.sources.images import import_cv2
 from ..methods import resolve
 from ..seeds import derive
 from .client import Training
@@ -29,6 +33,7 @@ from .state import RunState
 
 CLASSES = 7
 LEARNING_RATE = 1e-3
+SIDE = 224  # px of prepared images
 
 
 @dataclass(frozen=True)
@@ -93,36 +98,75 @@ def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Trai
 
 
 def prepare(images: int, repeats: int, jobs: int = 0) -> Timing:
-    """Time `fedcli prepare isic2018` against decoding and resizing the same JPEG files in a bare loop."""
-    from PIL import Image
+    """Time `fedcli prepare isic2018` against decoding and resizing the same photographs, on as many cores."""
+    with tempfile.TemporaryDirectory() as name:
+        _skin_folder(Path(name, "raw"), images)
+        files = sorted(Path(name, "raw", "images").glob("*.jpg"))
+        pairs = _prepare("isic2018", Path(name), files, _bare_photograph, repeats, jobs)
+    return Timing(f"prepare isic2018, 600x450 JPEG to {SIDE} px", *pairs, images=images)
 
+
+def prepare_ct(images: int, repeats: int, jobs: int = 0) -> Timing:
+    """Time `fedcli prepare rsna-ich` against decoding, windowing and resizing the same slices, on as many cores."""
+    with tempfile.TemporaryDirectory() as name:
+        _ct_folder(Path(name, "raw"), images)
+        files = sorted(Path(name, "raw", "stage_2_train").glob("*.dcm"))
+        pairs = _prepare("rsna-ich", Path(name), files, _bare_slice, repeats, jobs)
+    return Timing(f"prepare rsna-ich, 512x512 DICOM to {SIDE} px", *pairs, images=images)
+
+
+def _prepare(
+    dataset: str, folder: Path, files: list[Path], bare_image: Callable[[Path], None], repeats: int, jobs: int
+) -> tuple[list[float], list[float]]:
     from ..data.prepare import prepare as stage
 
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _skin_folder(folder / "raw", images)
-        files = sorted((folder / "raw" / "images").glob("*.jpg"))
-        count = iter(range(10_000))
+    out = folder / "out"
 
-        def ours() -> None:
-            stage(
-                "isic2018", raw=folder / "raw", work=folder, out=folder / f"out{next(count)}", size=64, fit="stretch", clahe=False,
-                window=None, test=0.2, split=None, seed=0, strict=True, jobs=jobs,
-            )  # fmt: skip
+    def ours() -> None:
+        stage(dataset, raw=folder / "raw", work=folder, out=out, size=SIDE, strict=True, jobs=jobs)
 
-        def bare() -> None:
-            for file in files:
-                np.asarray(Image.open(file).convert("RGB").resize((64, 64), Image.Resampling.BOX))
+    def bare() -> None:
+        for _ in _spread(bare_image, files, jobs):
+            pass
 
-        console.be_quiet(True)
-        try:
-            pairs = _alternate(ours, bare, repeats)
-        finally:
-            console.be_quiet(False)
-    return Timing("prepare isic2018, 200x150 JPEG to 64 px", *pairs, images=images)
+    console.be_quiet(True)
+    try:
+        return _alternate(ours, bare, repeats, between=lambda: shutil.rmtree(out, ignore_errors=True))
+    finally:
+        console.be_quiet(False)
+
+
+def _spread(function: Callable[[Path], None], files: list[Path], jobs: int) -> Iterator[None]:
+    """The usual few lines that spread work over cores."""
+    jobs = jobs or parallel.cores()
+    if jobs == 1:
+        yield from map(function, files)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(function, files, chunksize=32)
+
+
+def _bare_photograph(file: Path) -> None:
+    from PIL import Image
+
+    cv2 = import_cv2()
+    with Image.open(file) as image:
+        cv2.resize(np.asarray(image.convert("RGB")), (SIDE, SIDE), interpolation=cv2.INTER_AREA)
+
+
+def _bare_slice(file: Path) -> None:
+    import pydicom
+
+    cv2 = import_cv2()
+    slice_ = pydicom.dcmread(file)
+    units = slice_.pixel_array.astype(np.float32) * float(slice_.RescaleSlope) + float(slice_.RescaleIntercept)
+    low = slice_.WindowCenter - slice_.WindowWidth / 2
+    grey = np.clip((units - low) * (255 / slice_.WindowWidth), 0, 255).astype(np.uint8)
+    cv2.resize(grey, (SIDE, SIDE), interpolation=cv2.INTER_AREA)
 
 
 def _skin_folder(folder: Path, count: int) -> None:
+    """HAM10000's layout; blurred noise compresses about as photographs of skin do."""
     from PIL import Image
 
     (folder / "images").mkdir(parents=True)
@@ -131,22 +175,51 @@ def _skin_folder(folder: Path, count: int) -> None:
         table = csv.writer(file)
         table.writerow(["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"])
         for i in range(count):
-            coarse = Image.fromarray(rng.integers(0, 256, (12, 16, 3), np.uint8))
-            coarse.resize((200, 150), Image.Resampling.BICUBIC).save(
-                folder / "images" / f"ISIC_{i:07d}.jpg", quality=90
-            )
+            coarse = Image.fromarray(rng.integers(0, 256, (36, 48, 3), np.uint8))
+            path = folder / "images" / f"ISIC_{i:07d}.jpg"
+            coarse.resize((600, 450), Image.Resampling.BICUBIC).save(path, quality=90)
             table.writerow([f"HAM_{i:07d}", f"ISIC_{i:07d}", ("nv", "mel")[i % 2], "histo", "50.0", "male", "back"])
 
 
-def _alternate(ours: Callable[[], None], bare: Callable[[], None], repeats: int) -> tuple[list[float], list[float]]:
+def _ct_folder(folder: Path, count: int) -> None:
+    """Kaggle's layout, with as few fields in a file as its slices have."""
+    import pydicom
+
+    (folder / "stage_2_train").mkdir(parents=True)
+    rng = np.random.default_rng(derive("bench"))
+    slice_ = pydicom.Dataset()
+    slice_.file_meta = pydicom.dataset.FileMetaDataset()
+    slice_.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    slice_.file_meta.MediaStorageSOPClassUID = slice_.SOPClassUID = pydicom.uid.CTImageStorage
+    slice_.file_meta.MediaStorageSOPInstanceUID = slice_.SOPInstanceUID = "1.2.3"
+    slice_.Modality, slice_.StudyInstanceUID, slice_.SeriesInstanceUID = "CT", "1.2.4", "1.2.5"
+    slice_.ImagePositionPatient, slice_.ImageOrientationPatient = [-125, -2, 67], [1, 0, 0, 0, 0.97, -0.26]
+    slice_.SamplesPerPixel, slice_.PhotometricInterpretation = 1, "MONOCHROME2"
+    slice_.Rows, slice_.Columns, slice_.PixelSpacing = 512, 512, [0.488281, 0.488281]
+    slice_.BitsAllocated, slice_.BitsStored, slice_.HighBit, slice_.PixelRepresentation = 16, 16, 15, 1
+    slice_.WindowCenter, slice_.WindowWidth, slice_.RescaleIntercept, slice_.RescaleSlope = 40, 80, -1024, 1
+    with (folder / "stage_2_train.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["ID", "Label"])
+        for i in range(count):
+            slice_.PatientID = f"ID_{i // 30:08d}"
+            slice_.PixelData = rng.integers(900, 1200, (512, 512), np.int16).tobytes()
+            slice_.save_as(folder / "stage_2_train" / f"ID_{i:09d}.dcm", enforce_file_format=True)
+            table.writerow([f"ID_{i:09d}_{('subdural', 'epidural')[i % 2]}", 1])
+
+
+def _alternate(
+    ours: Callable[[], None], bare: Callable[[], None], repeats: int, *, between: Callable[[], None] = lambda: None
+) -> tuple[list[float], list[float]]:
     """Seconds of each, taking turns after one round that does not count; who starts alternates too."""
-    ours(), bare()
+    ours(), bare(), between()
     times: dict[Callable, list[float]] = {ours: [], bare: []}
     for i in range(repeats):
         for side in (ours, bare) if i % 2 == 0 else (bare, ours):
             start = time.perf_counter()
             side()
             times[side].append(time.perf_counter() - start)
+        between()
     return times[ours], times[bare]
 
 

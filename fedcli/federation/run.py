@@ -69,10 +69,15 @@ def save_model(
     rows = {client: row for row, client in enumerate(counts)}
     clients = {client: clients[client] for client in counts if client in clients}  # in roster order: equal bytes
     own = {f"clients/{rows[c]}/{k}": m[k] for c, m in clients.items() for k in PERSONAL if k in m}
-    having = [c for c, memory in clients.items() if "own" in memory]
-    mean = sum(counts[c] * clients[c]["own"] for c in having) / sum(counts[c] for c in having) if having else None
     path.parent.mkdir(exist_ok=True)
-    write_tensors(path, {**{f"model/{k}": v for k, v in layout.named(theta, mean).items()}, **own})
+    named = layout.named(theta, mean_own(clients, counts))
+    write_tensors(path, {**{f"model/{k}": v for k, v in named.items()}, **own})
+
+
+def mean_own(clients: dict[str, Tensors], counts: dict[str, int]) -> torch.Tensor | None:
+    """What the clients keep to themselves [Q], in the mean by image count; None where nobody keeps anything."""
+    having = [c for c in counts if "own" in clients.get(c, {})]
+    return sum(counts[c] * clients[c]["own"] for c in having) / sum(counts[c] for c in having) if having else None
 
 
 def save_frozen(path: Path, tensors: Tensors) -> None:
@@ -123,6 +128,7 @@ def load_personal(layout: Layout, kept: Tensors) -> None:
 
 def load_mean_personal(run: Run, round: int) -> bool:
     """Put the mean of the clients' whole personal models, by image count, into run.net; False where there are none."""
+    load_model(run, round)  # for what is no part of a whole model: the mean of what clients keep
     tensors = read_tensors(run.path.parent / "models" / f"{round:05d}.h5", run.device)
     kept = {c: tensors.get(f"clients/{row}/model") for row, c in enumerate(run.data.roster)}
     counts = {c: len(run.data.train[c]) for c, model in kept.items() if model is not None}

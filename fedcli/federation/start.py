@@ -10,7 +10,9 @@ from torch import Tensor
 
 from ..data import manifest
 from ..errors import FedcliError
+from ..methods import Method, resolve
 from ..models import Network, frozen_parts
+from .state import read_tensors
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,18 @@ def open_host(weights: str | None) -> Host | None:
             f"{path} froze its backbone, so its models do not hold one", "start from the weights that run started from"
         )
     return Host(path, path.parent / rounds[-1], found.body)
+
+
+def take_head(net: Network, host: Host, method: Method, classes: list[str]) -> str:
+    """Give net the classifier of the run before too; why not, where it does not fit."""
+    data = manifest.read(data_of(host)).body
+    before = resolve(host.body["method"], host.body["settings"]).local
+    if before.head != method.local.head or data["classes"] != classes:
+        what = "other classes" if data["classes"] != classes else f"a {before.head} classifier"
+        return f"the classifier starts anew, since the run before had {what}"
+    tensors = {name.removeprefix("model/"): tensor for name, tensor in read_tensors(host.model).items()}
+    net.head.load_state_dict({name: tensors[f"head.{name}"] for name in net.head.state_dict()})
+    return ""
 
 
 def data_of(host: Host) -> Path:

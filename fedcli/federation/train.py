@@ -19,7 +19,7 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -36,14 +36,16 @@ from ..methods import options as settings_of
 from ..methods.method import Method, resolve
 from . import features, folders, start
 from . import state as states
-from .client import Training
+from .client import Report, Task, Training
 from .engines.in_process import InProcess
 from .layout import Layout
-from .run import KEPT, alone_logits, load_personal, logits, save_frozen, save_model
+from .run import KEPT, alone_logits, load_personal, logits, mean_own, save_frozen, save_model
 from .server import Played, alone, play_alone, play_round
 from .state import RunState
 
+FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
 STATE_SHARE = 0.02  # of the time may go into writing states
+WORD_EVERY = 30  # seconds without a word, while a round lasts
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Plan:
         if self.training.prior != "none" and method.local.own_prior:
             raise UsageError(
                 f"{method.name} corrects for class counts itself, so --prior {self.training.prior} has no place",
-                "leave --prior out",
+                f"write --set prior={self.training.prior}" if "prior" in method.settings else "leave --prior out",
             )
         if self.teacher and not method.local.teacher:
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
@@ -130,6 +132,8 @@ def train(
     host = start.open_host(plan.weights)
     if method.aggregator.continues and host is None:
         given = f", which {plan.weights} is not" if plan.weights else ""
+        if plan.weights and not Path(plan.weights).exists():
+            raise FedcliError(f"no such run: {plan.weights}", "give the folder of a finished run")
         raise UsageError(
             f"{method.name} continues a finished run{given}",
             f"fedcli train {method.name} --weights RUN, or fedcli train METHOD --then {method.name}",
@@ -173,6 +177,11 @@ def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
     """What an unfinished run was begun with: its plan, its data, and the device, threads and stage to follow."""
     asked = folders.asked(folder)
     given = {name: folders.seen_back(folder, asked[name]) for name in ("weights", "teacher")}
+    if given["teacher"] and not Path(given["teacher"]).is_file():
+        raise FedcliError(
+            f"the teacher of this run is not where it was: {(folder / asked['teacher']).resolve()}",
+            "put it back, or give the whole command again with --teacher FILE and --resume",
+        )
     options = {**asked["options"], **given}
     training = Training(**{f.name: options[f.name] for f in fields(Training)})
     rest = {f.name: options[f.name] for f in fields(Plan) if f.name != "training"}
@@ -190,7 +199,7 @@ def _command(options: dict[str, Any]) -> list[str]:
     for key, value in sorted(options.items()):
         if key in ("method", "settings", "rule", "weights", "teacher") or value in (None, False):
             continue
-        words += [f"--{key.replace('_', '-')}"] + ([] if value is True else [str(value)])
+        words += [f"--{FLAGS.get(key, key).replace('_', '-')}"] + ([] if value is True else [str(value)])
     return words + [word for key, value in options["settings"].items() for word in ("--set", f"{key}={value}")]
 
 
@@ -256,6 +265,9 @@ class _Training:
             teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
             extend=method.local.extend,
         ).to(device)  # fmt: skip
+        self.taken = ""
+        if host and not method.aggregator.continues:
+            self.taken = start.take_head(self.net, host, method, pool["classes"])
         self.layout = Layout(self.net, method.local.keeps(self.net))
         still = features.is_frozen(self.net)
         augment = plan.augment or ("none" if still else None)  # a fixed view of a frozen backbone is computed once
@@ -270,12 +282,31 @@ class _Training:
             "frozen": sorted(start.frozen(self.net)), "teacher_width": getattr(self.net.teacher, "width", None),
         }  # fmt: skip
         self.frozen = start.frozen(self.net)
-        self.caution = method.local.caution(self.net)
+        self.caution = "; ".join(filter(None, self._cautions(still)))
         if still:
             self.data = features.cached(self.net, self.data)
+        self.told = time.monotonic()
         seen = alone(method) if plan.single_site else method
         self.engine = InProcess(seen, self.net, self.layout, self.data.train, plan.training, val=self.data.val)
         self.written = self.spent = 0.0
+
+    def _cautions(self, still: bool) -> list[str]:
+        """What a reader of this run's numbers must know."""
+        validation = all(len(self.data.val.get(client, ())) for client in self.data.roster)
+        random = still and not (self.plan.weights or self.host)
+        return [
+            self.method.local.caution(self.net, self.plan.rounds),
+            self.method.aggregator.caution(self.plan.rounds, validation),
+            "the frozen backbone has random weights: give --weights" if random else "",
+            "with a frozen backbone, terms on features or norms do nothing"
+            if still and self._bound_to_backbone()
+            else "",
+            self.taken,
+        ]
+
+    def _bound_to_backbone(self) -> bool:
+        """Whether the method changes nothing but how a backbone is trained."""
+        return self.method.local.trains_backbone
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)
@@ -323,9 +354,18 @@ class _Training:
         plan, roster = self.plan, self.data.roster
         settings = {"rounds": plan.rounds, "seed": plan.seed, "participation": plan.participation}
         if plan.single_site:
-            return play_alone(state, roster, self.engine, **settings)
+            return play_alone(state, roster, self._watched, **settings)
         lr = plan.training.at(state.round + 1, plan.rounds).lr
-        return play_round(state, self.method, roster, self.engine, self.layout, lr=lr, **settings)
+        return play_round(state, self.method, roster, self._watched, self.layout, lr=lr, **settings)
+
+    def _watched(self, tasks: list[Task]) -> Iterator[Report]:
+        """The engine's reports; in a long round, a word every half minute on how far it is."""
+        for done, report in enumerate(self.engine(tasks), 1):
+            yield report
+            if time.monotonic() - self.told > WORD_EVERY and done < len(tasks):
+                console.say(f"round {tasks[0].round} of {tasks[0].rounds}: {done} of {len(tasks)} clients")
+                self.told = time.monotonic()
+        self.told = time.monotonic()
 
     def _drop_other_models(self) -> None:
         """Models that a forced resume with other --rounds left outside the last five."""
@@ -335,11 +375,13 @@ class _Training:
                 path.unlink()
 
     def _keep(self, state: RunState) -> None:
-        counts = {client: len(shard) for client, shard in self.data.train.items()}
         theta, clients = self.method.aggregator.scored(state.theta, state.server), state.clients
         if self.plan.single_site:
             theta, clients = state.theta, self._sites(state)
-        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, theta, clients, counts)
+        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, theta, clients, self._counts())
+
+    def _counts(self) -> dict[str, int]:
+        return {client: len(shard) for client, shard in self.data.train.items()}
 
     def _sites(self, state: RunState) -> dict[str, states.Tensors]:
         """What clients that train alone have; one that never took part has the start."""
@@ -413,6 +455,8 @@ class _Training:
         y = shard.y.cpu().numpy()
         if not self.plan.single_site:
             self.layout.load(self.method.aggregator.scored(state.theta, state.server))
+            if (own := mean_own(state.clients, self._counts())) is not None:
+                self.layout.load_own(own)  # not those of the client that trained last
             return self.score(logits(self.net, shard, self.method.local), y)
 
         sites = self._sites(state)
@@ -433,12 +477,16 @@ class _Training:
         after = self.method.aggregator.continues and self.host
         label = f"{self.host.body['label']} + {self.method.label}" if after else self.method.label
         label += ", single-site" * self.plan.single_site
+        if self.plan.training.prior != "none":
+            label += f", prior {self.plan.training.prior}"
+        label += ", frozen backbone" if self.plan.freeze else ""
         return {
             "method": self.method.name, "label": label, "rule": self.method.rule, "settings": self.method.settings,
             "rounds": self.plan.rounds, "roster": self.data.roster, "dataset": about["dataset"], "model": self.model,
             "corruption": {k: about[k] for k in ("kind", "severity", "ratio", "clients")} if self.data.corrupted else None,
             "numbers_sent": 0 if self.plan.single_site else self.layout.size, "single_site": self.plan.single_site,
-            **self._traffic(), "caution": self.caution, "start": self.host and self.host.about,
+            **self._traffic(), "start": self.host and self.host.about,
+            "caution": self.caution or (self.host.body.get("caution", "") if after else ""),
         }  # fmt: skip
 
     def _traffic(self) -> dict[str, float]:

@@ -7,6 +7,8 @@ alike, then one of its images. Plain cross-entropy, SGD with momentum and a cosi
 - the classifier is linear whatever the run before had; only it travels.
 - models are averaged with the weights of that run's last round, so that a rule which was fair to some client stays
   so. weights=samples takes image counts, which is also what happens where not every client took part in that round.
+- CReFF leaves the backbone as FedAvg makes it and re-trains a classifier of its own, which this one replaces: after
+  it comes what comes after FedAvg.
 - balance is within a client. A class that few clients have stays rare in the average.
 - images are seen as they are and their features computed once, unless --augment asks for augmentation.
 """

@@ -20,6 +20,8 @@ from .method import Local, register
 class OwnNorms(Local):
     """Plain local training that keeps its batch-norm layers."""
 
+    trains_backbone = True
+
     def keeps(self, net: nn.Module) -> tuple[str, ...]:
         norms = [(name, m) for name, m in net.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
         return tuple(f"{name}.{tensor}" for name, norm in norms for tensor in norm.state_dict())

@@ -43,6 +43,11 @@ class Gap(Aggregator):
 
     everyone = True
 
+    def caution(self, rounds: int, validation: bool) -> str:
+        if self.rule == "released" or validation:
+            return ""
+        return "clients have no validation part, so gaps are measured on training images: partition with --val 0.1"
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         gap = torch.zeros((), device=visit.theta.device)
         if "fedga_loss" in visit.memory:

@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .fedavg import Mean
-from .method import Aggregator, Local, Replies, Tensors, Visit, average, cross_entropy, register
+from .method import Aggregator, Local, Replies, Tensors, Visit, average, cross_entropy, mixed, register
 from .priors import offset
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Distilled(Local):
         if self.rule == "released":
             net.auxiliary = nn.Linear(net.teacher.width, classes)
 
-    def caution(self, net: nn.Module) -> str:
+    def caution(self, net: nn.Module, rounds: int) -> str:
         if net.start or type(net.teacher) is not type(net.backbone):
             return ""
         return "the teacher is the model's own random starting weights, which is for tests: give --teacher or --weights"
@@ -110,6 +110,10 @@ class Rescue(Aggregator):
     rule: Annotated[Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"] = "paper"
     delay: Annotated[float, "share of rounds that average by image count first, in [0, 1)"] = 0.0
     by_count: Annotated[bool, "multiply the rescue factor by the number of training images"] = False
+
+    def caution(self, rounds: int, validation: bool) -> str:
+        first = int(Fraction(str(self.delay)) * rounds) + 1
+        return mixed(first, rounds, "rescue factors weigh") if self.delay else ""
 
     @torch.no_grad()
     def before(self, net: nn.Module, visit: Visit) -> None:

@@ -132,6 +132,14 @@ class AgentsAndMap(Aggregator):
     alpha_floor: Annotated[float, "share of all weight that is shared out evenly, in [0, 1]"] = 0.0
     rule: Annotated[Rule, RULE] = "paper"
 
+    def caution(self, rounds: int, validation: bool) -> str:
+        if self.rule == "paper" and "qmix" not in self.parts:
+            return ""
+        late = f"its agents learn from round {self.warmup + 1} on and choose at random before"
+        rewarded = "clients have no validation part, so its reward is training accuracy: partition with --val 0.1"
+        told = [late] if rounds < 2 * self.warmup else []
+        return "; ".join(told + ([] if validation else [rewarded]))
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         if self.rule == "paper" and "qmix" not in self.parts:
             return

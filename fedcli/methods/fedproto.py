@@ -34,6 +34,7 @@ class Prototypes(Local):
     rule: Annotated[Literal["original", "released"], "clients count by images of the class, or alike"] = "original"
 
     alone = False
+    trains_backbone = True
 
     @torch.no_grad()
     def end(self, net: nn.Module, visit: Visit) -> None:

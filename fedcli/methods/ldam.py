@@ -19,6 +19,7 @@ has margin and weight 0. How we differ:
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
 import torch
@@ -26,7 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .fedavg import Mean
-from .method import Local, Visit, register
+from .method import Local, Visit, mixed, register
 
 if TYPE_CHECKING:
     from ..data.load import Batch
@@ -59,12 +60,16 @@ class Margins(Local):
     own_prior = True
     head = "cosine"
 
+    def caution(self, net: nn.Module, rounds: int) -> str:
+        first = -(-Fraction(str(self.start)) * rounds // 1)
+        return mixed(max(int(first), 1), rounds, "classes are weighted") if first > 1 else ""
+
     def extend(self, net: nn.Module) -> None:
         net.head = CosineHead(net.head.in_features, net.head.out_features, self.scale)
 
     def begin(self, net: nn.Module, visit: Visit) -> None:
         counts = visit.shard.class_counts
-        late = visit.round >= self.start * visit.rounds - 1e-9  # 0.7 * 10 is above 7 in float64
+        late = visit.round >= Fraction(str(self.start)) * visit.rounds  # exact: 0.07 * 100 is above 7 in float64
         visit.scratch["margin"] = margins(counts, self.max_margin)  # [C]
         visit.scratch["weight"] = effective_weights(counts, self.beta if late else 0.0)  # [C]
 

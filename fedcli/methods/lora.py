@@ -54,6 +54,7 @@ class LowRank(Local):
     )
 
     model = "clip"
+    head = "prompts"
 
     def extend(self, net: nn.Module) -> None:
         if not hasattr(net, "make_prompts"):

@@ -82,6 +82,7 @@ class Local:
     Attributes:
         sampling: how an epoch picks images: "shuffle" takes each once, "balanced" draws class by class.
         own_prior: True: the method corrects for class counts itself, so --prior is refused.
+        trains_backbone: True: all that it changes is how features or their norms are trained.
         head: "linear", or the kind of classifier that extend() puts in its place.
         teacher: True: a frozen network given with --teacher has a meaning.
         model: "clip" where the method means nothing without that kind of network; "" for any.
@@ -92,6 +93,7 @@ class Local:
 
     sampling: str = "shuffle"
     own_prior: bool = False
+    trains_backbone: bool = False
     head: str = "linear"
     teacher: bool = False
     model: str = ""
@@ -105,7 +107,7 @@ class Local:
     def look(self, net: nn.Module, shard: "Shard", at: Tensor, view: str) -> None:
         """Before a forward pass over test images, places `at` [B] in shard: set net.groups as this view asks."""
 
-    def caution(self, net: nn.Module) -> str:
+    def caution(self, net: nn.Module, rounds: int) -> str:
         """What a reader of this run's numbers must know; said when it starts, and under every table."""
         return ""
 
@@ -146,6 +148,10 @@ class Aggregator:
     alone: bool = False  # True: its clients may also train alone (--single-site), where it is not asked
     continues: bool = False  # True: starts from a finished run, whose last weights are in memory["start_weights"] [N]
 
+    def caution(self, rounds: int, validation: bool) -> str:
+        """As Local.caution; validation: every client has a validation part."""
+        return ""
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         """On the client, net is the global model: measure what this rule needs."""
 
@@ -168,6 +174,12 @@ class Aggregator:
 def cross_entropy(logits: Tensor, y: Tensor, visit: Visit) -> Tensor:
     """Mean cross-entropy, with the client's class prior added to the logits where one is set."""
     return F.cross_entropy(logits if visit.offset is None else logits + visit.offset, y)
+
+
+def mixed(first: int, rounds: int, what: str) -> str:
+    """A caution where something begins so late that a mean over the last five rounds is of two kinds of round."""
+    last = max(rounds - 4, 1)  # of those that are averaged, the first
+    return f"{what} from round {first} on, and scores are means over rounds {last} to {rounds}" if first > last else ""
 
 
 def average(theta: Tensor, weights: Tensor) -> Tensor:
@@ -250,6 +262,9 @@ def _known(name: str) -> Method:
 def _paired(base: Method, addon: Method) -> Method:
     plain = METHODS["fedavg"]
     adds_rule = type(addon.aggregator) is not type(plain.aggregator)
+    if base.aggregator.continues:
+        hint = f"fedcli train fedavg+{addon.name} --then {base.name}"
+        raise UsageError(f"{base.name} averages as the run before it did, so it takes no add-on", hint)
     if type(base.aggregator) is not type(plain.aggregator):
         turned = type(base.local) is type(plain.local) and not adds_rule
         hint = f"write {addon.name}+{base.name}" if turned else "train each alone"

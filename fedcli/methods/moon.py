@@ -34,6 +34,7 @@ class Contrast(Local):
     temperature: Annotated[float, "of the contrast, > 0"] = 0.5
 
     alone = False
+    trains_backbone = True
 
     def begin(self, net: nn.Module, visit: Visit) -> None:
         visit.scratch["global"] = visit.layout.read()  # [P] with the client's own statistics under --bn local

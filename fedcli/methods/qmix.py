@@ -198,7 +198,7 @@ def next_actions(
         memory["qmix_loss"] = loss
     if round % COPY == 0:
         memory["qmix_target"] = learner.weights.clone()
-    epsilon = exploration(round, rounds)
+    epsilon = exploration(round, rounds, warmup)
     event = derive("epsilon", seed, round)
     chosen = agents.choose(learner.weights, state, actions[-1], epsilon=epsilon, seed=event)
     memory["epsilon"] = torch.tensor(epsilon, dtype=torch.float64)
@@ -207,9 +207,10 @@ def next_actions(
     return chosen
 
 
-def exploration(round: int, rounds: int) -> float:
-    """The chance of a random action: from 1 down to 0.05 in a line over the first half of the rounds."""
-    return max(0.05, 1 - 0.95 * 2 * (round - 1) / rounds)
+def exploration(round: int, rounds: int, warmup: int) -> float:
+    """The chance of a random action: 1 while the agents do not learn, then down to 0.05 in a line over the first half
+    of the rounds that are left."""
+    return min(1.0, max(0.05, 1 - 0.95 * 2 * (round - warmup) / max(rounds - warmup, 1)))
 
 
 def transitions(states: Tensor, rewards: Tensor, actions: Tensor) -> Transitions:

@@ -7,6 +7,9 @@ What a file may hold; no code in it is ever run:
 - a CLIP checkpoint in the names of OpenAI and open_clip: the image tower with its projection, through open_clip.
 Nothing in CLIP's tensors says which activation it was trained with. OpenAI's own files, which also hold a tensor
 `input_resolution`, get the quick GELU they were trained with, all others the plain GELU.
+A ResNet sees images as large as the model's, as in the code of Fed-MAS, where both are fed 224 pixels. It was trained at
+224, so at 32 its features are those of another scale; a run at the size it was trained at is the remedy. Enlarging 32
+pixels to 224 would cost 49 times as much and add no detail. CLIP's towers work at one size only and are fed that.
 """
 
 import re
@@ -23,6 +26,8 @@ from .weights import HEADS, read
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
 CLIP_HEADS = {1280: 80, 1408: 88, 1664: 104}  # width of one attention head by that of the tower; 64 in all others
+
+TRAINED_AT = 224  # pixels; torchvision's ResNets and MoCo-v2
 
 KINDS = "give a MoCo-v2 checkpoint, a torchvision ResNet-18 or -50, or a CLIP checkpoint"
 
@@ -47,6 +52,10 @@ class Teacher(nn.Module):
         width: of its features.
         mean, std: what its three channels are normalised by.
         side: of the square in pixels that images are resized to; 0 leaves them as they are.
+
+    Attributes:
+        trained_at: side in pixels of the images it was trained with.
+        side: as above; where it is 0 the images' own size may be another.
     """
 
     def __init__(
@@ -55,6 +64,7 @@ class Teacher(nn.Module):
         super().__init__()
         self.body, self.width = body, width
         self.mean, self.std, self.side = mean, std, side
+        self.trained_at = side or TRAINED_AT
 
     def forward(self, x: Tensor) -> Tensor:
         fed = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)
@@ -71,7 +81,7 @@ class Teacher(nn.Module):
 def load_teacher(path: str) -> nn.Module:
     """A frozen network in eval mode with attribute `width`. Raises FedcliError when the file cannot be read or fits
     none of the kinds above."""
-    if not Path(path).is_file():
+    if not Path(path).exists():
         raise FedcliError(f"no such teacher file: {path}", KINDS)
     tensors = {name.removeprefix("module."): tensor for name, tensor in read(Path(path)).items()}
     with torch.random.fork_rng(devices=[]):  # a new network draws weights, which the file then replaces

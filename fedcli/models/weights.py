@@ -1,6 +1,9 @@
 """Starting weights from a file or from torchvision, without ever running a pickle's code."""
 
+import json
+import pickle
 import re
+import shlex
 import zipfile
 from pathlib import Path
 from urllib.error import URLError
@@ -12,6 +15,7 @@ from ..errors import FedcliError, UsageError
 from .network import Network
 from .vision import IMAGENET
 
+OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)  # how a file of torch.save began before it was a zip
 HEADS = ("fc.", "classifier.", "head.")  # a classifier is for other classes, so it is left out
 
 
@@ -54,16 +58,18 @@ def _imagenet(name: str) -> dict[str, Tensor]:
 
 def read(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises FedcliError."""
+    if path.is_dir():
+        raise FedcliError(f"{path} is a folder, not a weights file", "give a .pth, .safetensors or .h5 file")
     if not path.is_file():
         raise FedcliError(f"no such weights file: {path}", 'give a file, or "imagenet"')
+    kind, reader = _readers().get(path.suffix, ("a PyTorch file", _torch_file))
     try:
-        tensors = _readers().get(path.suffix, _torch_file)(path)
+        tensors = reader(path)
     except FedcliError:
         raise
-    except Exception as error:  # each format has its own errors; the user needs the one sentence
+    except Exception as error:  # each library has its own errors and words; the user needs the one sentence
         raise FedcliError(
-            f"{path} is not a readable weights file: {(str(error) or type(error).__name__).splitlines()[0]}",
-            "give a state dict of tensors: .pth, .safetensors, or a run's .h5",
+            f"{path} is not {kind}, or is damaged", "give a state dict of tensors: .pth, .safetensors, or a run's .h5"
         ) from error
     tensors = tensors.get("state_dict", tensors) if isinstance(tensors, dict) else tensors
     if not isinstance(tensors, dict) or not all(
@@ -74,16 +80,36 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def _readers() -> dict:
-    return {".safetensors": _safetensors_file, ".h5": _hdf5_file}
+    return {".safetensors": ("a safetensors file", _safetensors_file), ".h5": ("the model of a run", _hdf5_file)}
 
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
-    if zipfile.is_zipfile(path) and any(n.endswith("/constants.pkl") for n in zipfile.ZipFile(path).namelist()):
+    names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
+    if any(name.endswith("/constants.pkl") for name in names):
         raise FedcliError(
             f"{path} is a TorchScript archive, which holds code beside its tensors",
             "save the tensors alone: torch.save(torch.jit.load(FILE, map_location='cpu').state_dict(), 'tensors.pth')",
         )
-    return torch.load(path, map_location="cpu", weights_only=True)  # tensors only: nothing in the file is run
+    if not any(name.endswith("/data.pkl") for name in names) and not _begins(path, OLD):
+        begun = _begins(path, b"PK")
+        raise FedcliError(
+            f"{path} is {'a damaged' if begun and not names else 'not a'} PyTorch file",
+            "download or copy it again" if begun and not names else "give a file that torch.save wrote",
+        )
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)  # tensors only: nothing in the file is run
+    except pickle.UnpicklingError:
+        load = f"torch.load({json.dumps(str(path), ensure_ascii=False)}, map_location='cpu', weights_only=False)"
+        code = f"import torch; torch.save({{'state_dict': {load}['state_dict']}}, 'clean.pth')".replace("'", '"')
+        raise FedcliError(
+            f"{path} holds Python objects beside tensors",
+            f"if you trust it, keep its tensors alone: python -c {shlex.quote(code)}",
+        ) from None
+
+
+def _begins(path: Path, head: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(head)) == head
 
 
 def _safetensors_file(path: Path) -> dict[str, Tensor]:

@@ -353,3 +353,25 @@ def test_help_lists_every_kind_of_corruption():
 
     _, out, _ = fedcli("corrupt", "--help")
     assert all(kind in "".join(out.split()) for kind in KINDS)  # a line may end after a hyphen
+
+
+def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
+    for flags, scheme in (
+        (["--fedmrl", "1.0", "--clients", "4"], "fedmrl"),
+        (["--fedmrl", "0.0", "--clients", "4"], "fedmrl"),
+        (["--fedmrl-authors", "--clients", "4"], "fedmrl-authors"),
+    ):
+        made = json.loads(Path(path_of(fedcli("partition", chain["dataset"], *flags, *chain["where"]))).read_text())
+        assert made["body"]["scheme"] == scheme and made["made_by"][1:] == flags
+    who = tmp_path / "who.json"
+    who.write_text(json.dumps({"a": [f"nobody-{k}" for k in range(20)]}))
+    code, _, err = fedcli("partition", chain["dataset"], "--clients-file", who, *chain["where"])
+    assert code == 1 and "names none of the 1797 images" in err
+    for words, told in (
+        (["--clients-file", who, "--clients", "3"], "--clients-file and --clients exclude each other"),
+        (["--order-file", who], "--order-file is about a file of clients"),
+        (["--fedmrl", "1", "--dirichlet", "1"], "--dirichlet is one scheme"),
+        (["--iid", "--keep-units"], None),
+    ):
+        code, _, err = fedcli("partition", chain["dataset"], *words, *chain["where"])
+        assert code == (2 if told else 1) and (told or "does not say which patient") in err

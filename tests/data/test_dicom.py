@@ -11,11 +11,13 @@ from PIL import Image
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
 from pydicom.sequence import Sequence
+from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from raw_folders import write_csv, write_slice
 
 from fedcli.data.prepare import prepare
 from fedcli.data.shard import read_pool
 from fedcli.data.sources import dicom, rsna_ich
+from fedcli.data.sources.dicom_header import ask_pydicom, read_header, walk
 from fedcli.data.sources.source import Unreadable
 from fedcli.errors import FedcliError, UsageError
 
@@ -103,7 +105,7 @@ def test_a_file_that_is_no_dicom_says_so(tmp_path):
     with pytest.raises(Unreadable, match="InvalidDicomError"):
         dicom.read_slice(tmp_path / "a.dcm")
     with pytest.raises(Unreadable, match="InvalidDicomError"):
-        dicom.read_header(tmp_path / "a.dcm")
+        read_header(tmp_path / "a.dcm")
 
 
 def test_of_several_frames_the_middle_one_counts(tmp_path):
@@ -148,12 +150,26 @@ def test_three_windows_are_three_channels(tmp_path):
 
 @pytest.mark.parametrize("bits", [8, 12, 16])
 @pytest.mark.parametrize("kind", [np.int16, np.uint16])
-def test_looking_a_value_up_gives_what_computing_it_gives(tmp_path, bits, kind):
-    stored = np.random.default_rng(bits).integers(0, 1 << bits, (32, 32)).astype(kind)
+@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian])
+def test_looking_a_word_up_gives_what_computing_its_value_gives(tmp_path, bits, kind, syntax):
+    words = np.random.default_rng(bits).integers(0, 1 << 16, (32, 32), np.uint16)  # unused bits hold anything
+    if syntax == ExplicitVRBigEndian:
+        words = words.byteswap()
     fields = dict(BitsStored=bits, RescaleSlope=1.7, RescaleIntercept=-3, PhotometricInterpretation="MONOCHROME1")
-    path = write_slice(tmp_path / "a.dcm", stored, **fields)
+    path = write_slice(tmp_path / "a.dcm", words.view(kind), **fields)
+    rewritten(path, syntax)
     expected = 255 - dicom.apply_window(dicom.to_hounsfield(pydicom.dcmread(path)), 300, 1500)
     assert np.array_equal(dicom.read_slice(path, ((300, 1500),)), expected) and len(np.unique(expected)) > 1
+
+
+def rewritten(path: Path, syntax: str) -> None:
+    """Save a file anew in another of the uncompressed syntaxes; its pixels' bytes stay as they are."""
+    slice_ = pydicom.dcmread(path)
+    slice_.file_meta.TransferSyntaxUID = syntax
+    fresh = Dataset()
+    fresh.file_meta = slice_.file_meta
+    fresh.update({element.tag: element for element in slice_})
+    fresh.save_as(path, enforce_file_format=True)
 
 
 # compressed files
@@ -243,14 +259,62 @@ def test_the_nearest_window_is_offered():
 @pytest.mark.parametrize(("age", "years"), [("045Y", 45), ("006M", 0.5), ("365D", 365 / 365.25), ("", None)])
 def test_the_header_tells_sex_and_age(tmp_path, age, years):
     path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="P1", PatientSex="F", PatientAge=age)
-    header = dicom.read_header(path)
+    header = read_header(path)
     assert (header.patient, header.sex) == ("P1", "F")
     assert np.isnan(header.age) if years is None else header.age == years
 
 
 def test_the_study_stands_in_for_a_missing_patient(tmp_path):
     path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="", StudyInstanceUID="1.9")
-    assert dicom.read_header(path).patient == "1.9"
+    assert read_header(path).patient == "1.9"
+
+
+@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian])
+@pytest.mark.parametrize(
+    ("fields", "plain"),
+    [
+        ({"PatientID": "P1 ", "PatientSex": "F", "PatientAge": "045Y"}, True),
+        ({"PatientID": None, "StudyInstanceUID": "1.2.3"}, True),
+        ({"PatientID": "Müller", "SpecificCharacterSet": "ISO_IR 100"}, False),
+        ({"PatientID": "P1", "PatientComments": "x" * 10_000, "AdditionalPatientHistory": "x" * 10_000}, False),
+        ({"PatientID": "P1", "ReferencedImageSequence": Sequence([Dataset()])}, True),
+    ],
+)
+def test_walking_the_first_bytes_finds_what_pydicom_finds(tmp_path, fields, plain, syntax):
+    path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), **fields)
+    rewritten(path, syntax)
+    found, expected = walk(path.read_bytes()[: 2**14]), ask_pydicom(path)
+    assert (found is not None) == (plain and syntax != ExplicitVRBigEndian)
+    if found is not None:
+        told = {tag: value for tag, value in found.items() if value and tag >> 16 != 2}
+        assert told == {tag: value for tag, value in expected.items() if value}
+    assert read_header(path).patient == str(fields["PatientID"] or "1.2.3").strip()
+
+
+def test_a_damaged_header_is_left_to_pydicom(tmp_path):
+    whole = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="P1").read_bytes()
+    rng = np.random.default_rng(0)
+    for at in rng.integers(128, 500, 300):
+        changed = bytearray(whole)
+        changed[at] = rng.integers(256)
+        (tmp_path / "b.dcm").write_bytes(changed)
+        try:
+            read_header(tmp_path / "b.dcm")
+        except Unreadable as error:
+            assert str(tmp_path) not in str(error)
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+def test_walking_real_scanners_files_finds_what_pydicom_finds():
+    folder = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head")
+    files = [p for p in folder.rglob("*") if p.is_file() and p.name not in ("LICENSE", "DIRFILE")]
+    plain = 0
+    for file in files:
+        found = walk(file.read_bytes()[: 2**14])
+        plain += found is not None
+        expected = {tag: value for tag, value in ask_pydicom(file).items() if value}
+        assert found is None or {tag: v for tag, v in found.items() if v and tag >> 16 != 2} == expected
+    assert len(files) == 37 and plain > 20
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
@@ -263,7 +327,7 @@ def test_real_scanners_files_show_tissue_where_tissue_is():
     assert dicom.own_window(pydicom.dcmread(philips / "I120")) == (40, 80)
     assert dicom.own_window(pydicom.dcmread(folder / "GE" / "16.dcm")) == (35, 85)
     with pytest.raises(Unreadable, match="holds no image"):
-        dicom.read_header(philips / "DIRFILE")
+        read_header(philips / "DIRFILE")
     with pytest.raises(Unreadable, match="holds no pixel data"):
         dicom.read_slice(philips / "DIRFILE")
 

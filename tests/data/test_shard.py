@@ -5,7 +5,7 @@ import torch
 from conftest import make_chain
 
 from fedcli.data import load, transforms
-from fedcli.data.shard import Row, contents, copy_pool, read_pool, write_pool
+from fedcli.data.shard import BlankPool, Row, contents, copy_pool, read_pool, write_pool
 from fedcli.errors import FedcliError, UsageError
 
 
@@ -20,6 +20,17 @@ def test_a_pool_gives_back_what_was_written(tmp_path):
     assert made.shape == (6, 4, 5, 3)
     assert made.id.tolist()[0] == "ä0" and made.split.tolist() == [0, 0, 0, 0, 1, 1]
     assert made.groups["sex"].tolist() == [-1, 0, 1, -1, 0, 1] and made.unit.tolist()[5] == "p5"
+
+
+def test_images_that_follow_one_another_are_written_at_once_and_in_any_order(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (5, 4, 5, 3), np.uint8)
+    blank = BlankPool.make(tmp_path / "pool.h5", images.shape)
+    blank.put(3, images[3:])
+    blank.put(0, images[:3][:, :, ::-1][:, :, ::-1])  # not contiguous
+    blank.finish([Row(f"i{k}", 0, None) for k in (0, 2, 4)], [0, 2, 4], [])
+    assert np.array_equal(read_pool(tmp_path / "pool.h5").pixels(), images[[0, 2, 4]])
+    with pytest.raises(ValueError, match=r"expected uint8 \[n, \(4, 5, 3\)\]"):
+        blank.put(0, images[0])
 
 
 def test_rows_may_be_asked_for_in_any_order_and_twice(tmp_path):

@@ -10,10 +10,11 @@ from conftest import make_chain, toy_net, toy_shard, toy_shards
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
+from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation import features
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.layout import Layout
-from fedcli.federation.run import load_model, open_run, predict
+from fedcli.federation.run import load_mean_personal, load_model, logits, open_run, predict
 from fedcli.federation.state import read_tensors
 from fedcli.federation.train import Plan, train
 from fedcli.methods import resolve
@@ -87,8 +88,17 @@ def test_a_run_starts_from_another_ones_last_model(tmp_path):
     assert body["start"]["method"] == "fedavg" and body["label"] == "FedAvg"
     assert len(manifest.read(second).parents) == 2
     assert manifest.parent(second, "partition") == manifest.parent(first, "partition")
-    start = Layout(open_run(first).net)
-    assert start.size == body["numbers_sent"]
+    assert body["caution"] == ""
+    begun_again = read_tensors(first.parent / "models" / "00003.h5")
+    last = train(
+        make_chain(tmp_path),
+        Plan("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(first)),
+        work=tmp_path,
+        out=None,
+    )
+    for name, tensor in read_tensors(last.parent / "models" / "00001.h5").items():
+        if name.endswith(("weight", "bias")):  # the classifier too
+            torch.testing.assert_close(tensor, begun_again[name])
     (first.parent / "models" / "00003.h5").write_bytes(b"")
     with pytest.raises(FedcliError, match="sha256"):
         begun(tmp_path, weights=str(first), seed=5)
@@ -154,7 +164,7 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
     other.write_text(json.dumps(body))
     with pytest.raises(FedcliError, match="other clients"):
         train(other, Plan("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path / "other", out=None)
-    with pytest.raises(UsageError, match="which nowhere is not"):
+    with pytest.raises(FedcliError, match="no such run: nowhere"):
         begun(tmp_path, "crt", weights="nowhere")
     corrupted = make_chain(tmp_path, corrupted=True)
     assert train(corrupted, Plan("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None).is_file()
@@ -164,3 +174,55 @@ def test_a_second_stage_is_no_add_on():
     with pytest.raises(UsageError, match="continues a finished run") as error:
         resolve("bsm+crt")
     assert error.value.hint == "fedcli train bsm --then crt"
+
+
+def test_a_classifier_of_another_kind_starts_anew_and_says_so(tmp_path):
+    first = begun(tmp_path, "ldam")
+    assert "starts anew" in manifest.read(begun(tmp_path, weights=str(first))).body["caution"]
+
+
+def test_a_frozen_random_backbone_is_told(tmp_path):
+    assert "random weights" in manifest.read(begun(tmp_path, freeze=True)).body["caution"]
+
+
+def test_a_curve_scores_what_evaluate_scores(tmp_path):
+    """FedBN's norms in the curve are the clients' mean, not those of the client that trained last."""
+    from fedcli.commands.train import _curve
+
+    run = train(
+        make_chain(tmp_path), Plan("fedbn", {}, TRAINING, 2, eval_every=1), work=tmp_path, out=None, score=_curve
+    )
+    line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[-1])
+    opened = open_run(run)
+    shard = opened.data.test["clean"]
+    assert line["test"]["clean"] == _curve(predict(opened, 2, shard), shard.y.numpy())
+
+
+def test_a_mean_of_personal_models_has_the_mean_of_what_clients_keep(tmp_path):
+    personal = replace(TRAINING, personal=True)
+    run = train(make_chain(tmp_path), Plan("fedbn", {}, personal, 2), work=tmp_path, out=None)
+    opened = open_run(run)
+    shard = opened.data.test["clean"]
+    before = predict(opened, 2, shard)
+    predict(opened, 2, shard, "west")
+    assert load_mean_personal(opened, 2)
+    np.testing.assert_allclose(
+        logits(opened.net, shard, opened.method.local), before, atol=1e-5
+    )  # one round's mean is the global model
+
+
+def test_a_clean_run_from_a_corrupted_one_is_told_as_clean(tmp_path):
+    corrupted = train(make_chain(tmp_path, corrupted=True), Plan("fedavg", {}, TRAINING, 2), work=tmp_path, out=None)
+    run = begun(tmp_path, "crt", weights=str(corrupted))
+    scores = manifest.read(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])).body
+    assert scores["data"]["corruption"] is None and scores["data"]["partition"]
+
+
+def test_a_second_stage_keeps_the_caution_of_the_first(tmp_path):
+    first = begun(tmp_path, "fed-mas")
+    assert "teacher" in manifest.read(begun(tmp_path, "crt", weights=str(first))).body["caution"]
+
+
+def test_the_recorded_command_is_one(tmp_path):
+    made_by = manifest.read(begun(tmp_path, "fedbn", freeze=True)).made_by
+    assert "--freeze-backbone" in made_by and "--freeze" not in made_by

@@ -20,7 +20,7 @@ PAIRS = [
     f"{base}+{addon}"
     for base in BASES
     for addon in ADDONS
-    if METHODS[base].local.head in (METHODS[addon].aggregator.heads or ["linear", "cosine"])
+    if METHODS[base].local.head in (METHODS[addon].aggregator.heads or [METHODS[base].local.head])
 ]
 every = pytest.mark.parametrize("spec", [*METHODS, *PAIRS])
 most = pytest.mark.parametrize(  # every method, every base under one rule, every rule over one base
@@ -143,3 +143,14 @@ def test_recorded_settings_build_the_same_method(spec):
     """A run is resumed from its name and settings: halves that differ in an option of one name stay apart."""
     method = resolve(spec)
     assert resolve(spec, method.settings) == method
+
+
+def test_cautions_say_what_a_table_would_hide():
+    assert "learn from round 11" in resolve("fedmrl").aggregator.caution(12, True)
+    assert "--val" in resolve("fedmrl").aggregator.caution(60, False) and not resolve("fedmrl").aggregator.caution(
+        60, True
+    )
+    assert "--val" in resolve("fedga").aggregator.caution(60, False)
+    assert "from round 8 on" in resolve("ldam").local.caution(None, 10) and not resolve("ldam").local.caution(None, 60)
+    assert not resolve("fed-mas").aggregator.caution(10, True)
+    assert "from round 9 on" in resolve("fed-mas", {"delay": 0.8}).aggregator.caution(10, True)

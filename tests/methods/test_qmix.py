@@ -148,7 +148,7 @@ def test_agents_learn_after_the_warm_up_and_targets_follow_every_fifth_round():
 
 
 def test_exploration_falls_in_a_line_over_the_first_half():
-    assert [qmix.exploration(t, 60) for t in (1, 16, 31, 60)] == pytest.approx([1.0, 0.525, 0.05, 0.05])
+    assert [qmix.exploration(t, 60, 10) for t in (1, 10, 20, 35, 60)] == pytest.approx([1.0, 1.0, 0.62, 0.05, 0.05])
 
 
 def test_without_exploration_the_best_known_is_chosen_and_with_nothing_else_anything():

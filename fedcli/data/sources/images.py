@@ -15,7 +15,6 @@ from .source import Unreadable, unreadable
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
 
 
-@cache
 def import_cv2() -> ModuleType:
     """The cv2 module, confined to one thread. Raises FedcliError with the fix for a machine it cannot be loaded on.
 
@@ -46,7 +45,7 @@ def within(raw: Path, name: str) -> Path:
 
 def read_rgb(path: Path) -> np.ndarray:
     """uint8 [H, W, 3]. Raises Unreadable."""
-    return _opened(path, lambda image: np.asarray(image.convert("RGB")))
+    return _opened(path, lambda image: np.asarray(image if image.mode == "RGB" else image.convert("RGB")))
 
 
 def is_coloured(path: Path) -> bool:
@@ -73,10 +72,11 @@ def _pixels(image: Any, white: float) -> np.ndarray:
 def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
     from PIL import Image
 
-    if not path.is_file():  # a pipe would be waited for
+    name = str(path)
+    if not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be, for every image
         raise Unreadable("no such file" if not path.exists() else "not a regular file")
     try:
-        with Image.open(path) as image:
+        with Image.open(name) as image:
             return read(image)
     except Unreadable:
         raise
@@ -97,11 +97,19 @@ def fit_image(image: np.ndarray, size: int, fit: str, clahe: bool) -> np.ndarray
     """uint8 [H, W, C] -> [size, size, C]: areas are averaged when shrinking, cubics fitted when enlarging."""
     height, width = image.shape[:2]
     shrink = max(height, width) > size if fit == "pad" else height * width > size * size
-    if fit == "stretch" and not clahe and image.shape[2] <= 4:  # the pipeline's one step, without its 0.1 ms of preparations per image
-        cv2 = import_cv2()
+    if (
+        fit == "stretch" and not clahe and image.shape[2] <= 4
+    ):  # the pipeline's one step, without its 0.1 ms of preparations per image
+        cv2 = _cv2()
         out = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA if shrink else cv2.INTER_CUBIC)
         return out.reshape(size, size, image.shape[2])
     return pipeline(size, fit, clahe, shrink)(image=image)["image"]
+
+
+@cache
+def _cv2() -> ModuleType:
+    """import_cv2, once per process."""
+    return import_cv2()
 
 
 @cache

@@ -38,7 +38,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
         _check_official(table, raw)
     attributes, files = _attributes(table), _files(raw)
     found, skipped = [], []
-    for record in table.to_dict("records"):
+    for values in zip(*(table[column].tolist() for column in table), strict=True):  # to_dict takes four times as long
+        record = dict(zip(table, values, strict=True))
         if (id := record["image_id"]) not in files:
             skipped.append((f"{id}.jpg", f"listed in {tables[0]}, in none of the image folders"))
             continue

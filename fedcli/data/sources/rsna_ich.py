@@ -15,6 +15,7 @@ from ...errors import FedcliError
 from .. import parallel
 from ..shard import Row
 from . import dicom
+from .dicom_header import Header, read_header
 from .source import Choices, Listing, Source, Unreadable
 from .tables import AGE_BANDS, age_band, place, read_table, split_rows
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 CLASSES = ["epidural", "intraparenchymal", "intraventricular", "subarachnoid", "subdural"]
 SEXES = {"F": "female", "M": "male"}
 ATTRIBUTES = {"sex": ["female", "male"], "age": AGE_BANDS}
+FEW = 2000  # headers, which one process has read before others have started
 STAGES = "stage_2_train", "stage_1_train"
 
 
@@ -36,7 +38,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
     skipped = [(f"{folder}/{id}.dcm", f"listed in {table}, not in the folder") for id in labels.index[~there]]
     labels = labels[there]
     files = [f"{folder}/{id}.dcm" for id in labels.index]
-    headers = parallel.in_order(partial(_header, raw), files, label="reading headers", jobs=choices.jobs)
+    jobs = choices.jobs if len(files) > FEW else 1
+    headers = parallel.in_order(partial(_header, raw), files, label="reading headers", jobs=jobs)
     found = []
     for id, label, file, header in zip(labels.index, labels, files, headers, strict=True):
         if isinstance(header, str):
@@ -100,9 +103,9 @@ def single_labels(path: Path) -> "Series":
     return label[single].astype(int).set_axis(positive.id[single]).sort_index()
 
 
-def _header(raw: Path, file: str) -> dicom.Header | str:
+def _header(raw: Path, file: str) -> Header | str:
     try:
-        return dicom.read_header(raw / file)
+        return read_header(raw / file)
     except Unreadable as error:
         return str(error)
 
