@@ -21,6 +21,7 @@ from fedcli.federation.server import play_round
 from fedcli.federation.state import RunState
 from fedcli.methods import resolve
 from fedcli.methods.method import Replies
+from fedcli.models.clip import ClipNetwork
 from fedcli.models.network import Network, make_lone_safe
 from fedcli.seeds import derive
 
@@ -62,6 +63,18 @@ def _toy_net(dropout: float) -> Network:
     return Network(body, 16, CLASSES)
 
 
+def toy_clip(seed: int = 0, extend=lambda net: None) -> ClipNetwork:
+    """The tiny vision transformer over toy images, which it enlarges to its own 32 x 32: 16 tokens of width 16."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        net = ClipNetwork("clip-tiny", 1, ["a", "b", "c"])
+        net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
+        torch.manual_seed(seed + 1)
+        extend(net)
+    make_lone_safe(net)
+    return net
+
+
 def toy_shard(client: str, count: int | None = None, kind: str = "none", absent: int | None = None) -> Shard:
     """Images whose upper, middle or lower part is brighter, by class."""
     rng = np.random.default_rng(derive("toy", client))
@@ -99,7 +112,8 @@ def play(
 ):
     """Play rounds on the toy federation and return the state; `each` sees every Played."""
     method = resolve(spec, settings)
-    net = toy_net(dropout=dropout, extend=method.local.extend)
+    clip = method.local.model == "clip"
+    net = toy_clip(extend=method.local.extend) if clip else toy_net(dropout=dropout, extend=method.local.extend)
     layout = Layout(net, method.local.keeps(net))
     training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
     engine = InProcess(method, net, layout, shards or toy_shards(), training)

@@ -22,6 +22,9 @@ def report(
     by: o.By = None,
     shots: Shots = None,
     minutes: Annotated[bool, typer.Option("--minutes", help="also how long each run trained")] = False,
+    bytes: Annotated[  # noqa: A002
+        bool, typer.Option("--bytes", help="also what travels between the server and a client in a round")
+    ] = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -38,7 +41,7 @@ def report(
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
     scores = [_scores(path, by or [], shots) for run in runs or _all_runs(work) for path in _inside(Path(run))]
-    found = rows(scores, minutes=minutes)
+    found = rows(scores, minutes=minutes, traffic=bytes)
     if json or format != "table":
         print(render(found, "json" if json else format), end="")
         return

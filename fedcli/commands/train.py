@@ -67,6 +67,12 @@ def train(
         bool,
         typer.Option("--personal", help="also keep and score each client's model as its own training leaves it"),
     ] = False,
+    single_site: Annotated[
+        bool,
+        typer.Option(
+            "--single-site", help="every client trains alone for all rounds, from the same start; nothing is sent"
+        ),
+    ] = False,
     bn: Annotated[str, typer.Option(help="batch-norm statistics: aggregate, local or freeze")] = "aggregate",
     augment: Annotated[str | None, typer.Option(help="none, flip, crop or affine-flip; default: the dataset's")] = None,
     eval_every: Annotated[
@@ -141,11 +147,13 @@ def train(
         plan = stage.Plan(
             method=method, settings=o.settings(set), training=training, rounds=rounds or usual.get("rounds", 20), seed=seed,
             participation=participation, model=model or "cnn", weights=weights, teacher=teacher, freeze=freeze_backbone, augment=augment,
-            precision=precision, eval_every=eval_every,
+            precision=precision, eval_every=eval_every, single_site=single_site,
         )  # fmt: skip
         plan.check()
         follow, where = then, {"device": device, "threads": threads}
         if follow:
+            if single_site:
+                raise UsageError(f"--then {follow} needs one model of all clients", "leave --then or --single-site out")
             _second(plan, follow, "RUN").check()
             if freeze_backbone or found.aggregator.continues:
                 what = "--freeze-backbone" if freeze_backbone else found.name

@@ -1,6 +1,6 @@
 """The evaluate stage: predictions of a run's last models on its test sets, and every score made from them.
 
-    predictions.h5   logits/<version>/<round> float32 [N, C], y, id, group/<attribute>
+    predictions.h5   logits of every image, see predictions.py
     scores.json      the manifest; its body's `legend` says what each number is
 
 Clients follow FedISM+ (arXiv 2503.09587, Table IV): a client is scored on its own test part where the
@@ -12,21 +12,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from .. import console
 from ..data import manifest
-from ..data.load import Shards
 from ..errors import FedcliError, UsageError, nearest
 from ..federation import run as runs
-from ..federation.run import Run, has_personal_models, open_run, predict
+from ..federation.run import Run, has_personal_models, open_run, trains_alone
 from .groups import HEADLINE, group_scores
 from .metrics import score
-from .rounds import among, among_global, mean, over_rounds, summary, with_average
+from .predictions import of_client, predictions, who_answers, write
+from .rounds import Logits, among, among_global, mean, over_rounds, summary, with_average
 from .shots import shot_scores, thresholds
-
-Logits = dict[str, list[np.ndarray]]  # version -> logits [N, C] of each kept round
 
 COPIED = (
     "method",
@@ -38,12 +35,21 @@ COPIED = (
     "model",
     "corruption",
 )  # of the run's body
+UNCOPIED = *COPIED, "eval_every", "single_site"  # of its options: said elsewhere, or of no meaning for its scores
 LEGEND = {
     "scale": "scores run from 0 to 1; null where a score has no meaning",
     "last": "the last round's model",
     "mean_last5": "mean over the rounds in kept_rounds: the last five, or all of a shorter run",
     "std_last5": "population standard deviation (ddof 0) over the same rounds; null for a single round",
     "average": "mean of clean and corrupted in each round",
+    "single_site": "every client trained alone, so there is no global model: `versions`, `groups` and `shots` are of the "
+    "clients' own models, each on the images of its own test part where the parts make up the whole test set, else "
+    "the mean over clients of each one's score on the whole test set, where a worst group's name is null if clients "
+    "differ; `caution` says which",
+    "views": "the method can be shown test images in other ways than `view`, which tells it their groups; here no image's "
+    "group is used, unknown groups are scored as all others are",
+    "bytes": "what travels to and from a client in a round, mean over clients and rounds: the model, and what the method "
+    "tells or reports beside it",
     "personal": "where clients keep models of their own: `personal` is the mean over clients of each one's model on the "
     "whole test set, `mean_personal` the model that is their mean by image count; versions and groups are the global one's. "
     "A client that never took part has the global model",
@@ -92,43 +98,32 @@ def _attributes(by: list[str], run: Run) -> list[str]:
 
 
 def _build(run: Run, by: list[str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
-    logits = _predictions(run)
-    _write(folder / "predictions.h5", run.data, run.rounds, logits)
+    logits = predictions(run)
+    others = {view: predictions(run, view) for view in run.method.local.views[1:]}
+    write(folder / "predictions.h5", run, {"": logits, **others})
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
-    versions = with_average({version: [score(part, y) for part in parts] for version, parts in logits.items()})
     clients = {client: _client(run, logits, y, client) for client in run.data.roster}
+    general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
     return {
         **_about(run),
-        "versions": {version: summary(scores) for version, scores in versions.items()},
+        **_quality(run, logits, y, by),
+        "views": {view: _quality(run, found, y, by) for view, found in others.items()},
         "shots": shot_scores(logits, y, run.data.classes, _trained_on(run), limits),
-        "personal": _personal(run, y) if has_personal_models(run) else {},
+        "personal": _personal(run, y) if general else {},
         "clients": clients,
         "among_clients": among(clients, personal=has_personal_models(run)),
-        "among_clients_global": among_global(clients) if has_personal_models(run) else {},
-        "groups": {name: {version: _groups(run, parts, y, name) for version, parts in logits.items()} for name in by},
+        "among_clients_global": among_global(clients) if general else {},
         "legend": LEGEND,
     }
 
 
-def _predictions(run: Run) -> Logits:
-    """Logits of the global models on every test set."""
-    turns = [(version, round) for version in run.data.test for round in run.rounds]
-    logits: Logits = {version: [] for version in run.data.test}
-    for version, round in console.progress(turns, label="evaluate", total=len(turns)):
-        logits[version].append(predict(run, round, run.data.test[version]))
-    return logits
-
-
-def _write(path: Path, data: Shards, rounds: list[int], logits: Logits) -> None:
-    test = data.test["clean"]
-    with h5py.File(path, "w") as file:
-        for version, parts in logits.items():
-            for round, part in zip(rounds, parts, strict=True):
-                file[f"logits/{version}/{round}"] = part.astype(np.float32)
-        file["y"] = test.y.cpu().numpy().astype(np.int16)
-        file["id"] = np.char.encode(test.ids, "utf-8")
-        for name in data.attributes:
-            file[f"group/{name}"] = test.groups[name].cpu().numpy().astype(np.int16)
+def _quality(run: Run, logits: Logits, y: np.ndarray, by: list[str]) -> dict[str, Any]:
+    """How good, and how good for each group; where several models answer, the mean of their scores."""
+    scores = {v: [mean([score(table, y) for table in tables]) for tables in answers] for v, answers in logits.items()}
+    return {
+        "versions": {version: summary(rounds) for version, rounds in with_average(scores).items()},
+        "groups": {name: {v: _groups(run, answers, y, name) for v, answers in logits.items()} for name in by},
+    }
 
 
 def _about(run: Run) -> dict[str, Any]:
@@ -136,14 +131,17 @@ def _about(run: Run) -> dict[str, Any]:
     body, data = run.manifest.body, run.data
     return {
         **{key: body[key] for key in COPIED},
-        "caution": body.get("caution", ""),
-        "options": {key: value for key, value in run.manifest.options.items() if key not in (*COPIED, "eval_every")},
+        "caution": "; ".join(filter(None, [body.get("caution"), who_answers(run)])),
+        "options": {key: value for key, value in run.manifest.options.items() if key not in UNCOPIED},
         "data": {kind: _stage(run.path, kind) for kind in ("dataset", "partition", "corruption")},
         "roster_size": len(data.roster),
         "kept_rounds": run.rounds,
         "classes": data.classes,
         "attributes": data.attributes,
         "personal_models": has_personal_models(run),
+        "single_site": trains_alone(run),
+        "view": run.method.local.views[0],
+        "bytes": {way: body.get(f"bytes_{way}") for way in ("down", "up")},
     }
 
 
@@ -160,10 +158,10 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str) -> dict[str, A
     own = run.data.client_test[client]
     at = own if len(own) else slice(None)
     about = {"version": version, "part": "own" if len(own) else "whole"}
-    scores = summary([score(part[at], y[at]) for part in logits[version]])
-    if not has_personal_models(run):
+    scores = summary([score(part[at], y[at]) for part in of_client(run, logits[version], client)])
+    if not has_personal_models(run) or trains_alone(run):
         return about | scores
-    parts = [predict(run, round, run.data.test[version], client) for round in run.rounds]
+    parts = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
     return about | summary([score(part[at], y[at]) for part in parts]) | {"global_model": scores}
 
 
@@ -174,9 +172,9 @@ def _personal(run: Run, y: np.ndarray) -> dict[str, Any]:
     averaged: dict[str, list] = {version: [] for version in run.data.test}
     for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
         shard = run.data.test[version]
-        own[version].append(mean([score(predict(run, round, shard, client), y) for client in run.data.roster]))
+        own[version].append(mean([score(runs.predict(run, round, shard, client), y) for client in run.data.roster]))
         if runs.load_mean_personal(run, round):
-            averaged[version].append(score(runs.logits(run.net, shard), y))
+            averaged[version].append(score(runs.logits(run.net, shard, run.method.local), y))
     found = {"personal": own, "mean_personal": averaged}
     return {
         name: {version: summary(scores) for version, scores in parts.items()}
@@ -185,10 +183,10 @@ def _personal(run: Run, y: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _groups(run: Run, parts: list[np.ndarray], y: np.ndarray, name: str) -> dict[str, Any]:
+def _groups(run: Run, answers: list[list[np.ndarray]], y: np.ndarray, name: str) -> dict[str, Any]:
     groups = run.data.test["clean"].groups[name].cpu().numpy()  # [N]
     values, classes = run.data.attributes[name], run.data.classes
-    rounds = [group_scores(part, y, groups, values, classes=classes) for part in parts]
+    rounds = [mean([group_scores(t, y, groups, values, classes=classes) for t in tables]) for tables in answers]
     between = {metric: _between([r["between"][metric] for r in rounds]) for metric in HEADLINE}
     scaled = over_rounds([r["es_auc_ovo_macro"] for r in rounds])
     return {"last_round": rounds[-1], "over_rounds": {**between, "es_auc_ovo_macro": scaled}}

@@ -32,22 +32,35 @@ SHOTS = (
     " Head, medium and tail recall: the mean recall of the classes with many, some and few training images, on the clean "
     "test set."
 )
+TOLD, BLIND = "true group at test", "group-blind"
+VIEWS = (
+    f" A row '{TOLD}' is of a model that is told the group of each test image; one of the same model '{BLIND}' is told "
+    "no image's group, as in a clinic that does not have it or may not use it."
+)
+TRAFFIC = "MB per client and round (down + up)"
+BYTES = (
+    " MB (10^6 bytes) to and from each client in a round, mean over clients and rounds: the trained numbers, and what the "
+    "method tells or reports beside them."
+)
 
 Row = dict[str, Any]
 
 
-def rows(paths: list[Path], *, minutes: bool = False) -> list[Row]:
-    """One row per scores.json, verified first; says on stderr where the runs cannot be compared.
+def rows(paths: list[Path], *, minutes: bool = False, traffic: bool = False) -> list[Row]:
+    """One row per scores.json, verified first, and below it one per view; says on stderr what cannot be compared.
 
     minutes: also how long each run trained, by the clocks beside it; they are no part of any promise of equal bytes.
+    traffic: also the bytes that travel, where the run recorded them.
     """
     scores = [manifest.verify(path, "scores") for path in paths]
     found = [{**_about(one), "cells": dict(_cells(one.body, "shots" in one.options))} for one in scores]
     for place, (row, told) in enumerate(zip(found, _differences(found), strict=True), 1):
-        row["differs"] = told
-        row["name"] = f"{row['label']} ({told})" if 0 < len(told) <= LONG else row["label"]
-        row["name"] += f" [{place}]" if len(told) > LONG else ""
+        row |= {"differs": told, "mark": f"[{place}]" if len(told) > LONG else ""}
         row["minutes"] = _minutes(paths[place - 1]) if minutes else None
+        row["bytes"] = _bytes(scores[place - 1].body) if traffic else None
+    found = [one for row, score in zip(found, scores, strict=True) for one in (row, *_views(row, score.body))]
+    for row in found:
+        row["name"] = f"{_name(row, '' if row['mark'] else row['differs'])} {row['mark']}".rstrip()
     _mark_best(found)
     for note in notes(found):
         console.say(f"note: {note}")
@@ -61,9 +74,7 @@ def notes(found: list[Row]) -> list[str]:
     small = list(
         dict.fromkeys(note for row in found for note in (*row["cautions"], *row["small_groups"], *row["shot_groups"]))
     )
-    told = [
-        f"{row['name'].removeprefix(row['label'])[1:]} {row['differs']}" for row in found if len(row["differs"]) > LONG
-    ]
+    told = list(dict.fromkeys(f"{row['mark']} {row['differs']}" for row in found if row["mark"]))
     if not unlike:
         return told + small
     return [
@@ -86,10 +97,40 @@ def table_cells(found: list[Row]) -> tuple[list[str], list[list[str]]]:
     columns = _columns(found)
     lines = [[row["name"], row["rule"], *(_text(row["cells"].get(column)) for column in columns)] for row in found]
     heads = ["method", "rule", *(f"{column} (%)" for column in columns)]
+    if any(row["bytes"] for row in found):
+        heads.append(TRAFFIC)
+        lines = [[*line, _megabytes(row["bytes"])] for line, row in zip(lines, found, strict=True)]
     if all(row["minutes"] is None for row in found):
         return heads, lines
     times = ["-" if row["minutes"] is None else f"{row['minutes']:.1f}" for row in found]
     return [*heads, "minutes"], [[*line, time] for line, time in zip(lines, times, strict=True)]
+
+
+def _megabytes(traffic: dict[str, float] | None) -> str:
+    """Three digits, of prompts of some thousand bytes as of models of hundreds of megabytes."""
+    if not traffic:
+        return "-"
+    numbers = [traffic[way] / 1e6 for way in ("down", "up")]
+    return " + ".join(f"{number:.0f}" if number >= 100 else f"{number:.3g}" for number in numbers)
+
+
+def _bytes(body: dict[str, Any]) -> dict[str, float] | None:
+    """Bytes to and from a client in a round; None where the run did not record them."""
+    found = body.get("bytes", {})
+    return found if found.get("down") is not None else None
+
+
+def _views(row: Row, body: dict[str, Any]) -> Iterator[Row]:
+    """A row for each view below the first, which are of the same model: what it cost to train stands once."""
+    for view, quality in body.get("views", {}).items():
+        cells = {**dict(_overall(quality)), **dict(_between(quality))}
+        yield {**row, "view": f"{BLIND}: {view.replace('-', ' ')}", "cells": cells, "minutes": None, "bytes": None}
+
+
+def _name(row: Row, told: str) -> str:
+    """The label, and in brackets the view and what is told of the run."""
+    inside = ", ".join(filter(None, [row["view"], told]))
+    return f"{row['label']} ({inside})" if inside else row["label"]
 
 
 def _minutes(path: Path) -> float | None:
@@ -109,6 +150,7 @@ def _about(scores: manifest.Manifest) -> Row:
         options |= {f"{kind} {key}": value for key, value in (stage["options"] if stage else {}).items()}
     return {
         **{key: body[key] for key in ("method", "label", "rule", "settings", "rounds", "roster_size")},
+        "view": TOLD if body.get("views") else "",
         "options": options | body["options"],
         "data": {kind: stage and stage["sha256"] for kind, stage in body["data"].items()},
         "cautions": [f"{body['label']}: {body['caution']}"] if body.get("caution") else [],
@@ -126,9 +168,7 @@ def _small(body: dict[str, Any]) -> Iterator[str]:
 
 def _cells(body: dict[str, Any], by_shots: bool) -> Iterator[tuple[str, dict[str, Any]]]:
     """(column, cell) of one run, in the order columns are shown."""
-    for version in ("clean", "corrupted", "average"):
-        for metric in SHOWN:
-            yield f"{version} {metric}", _cell(body["versions"].get(version, {}).get(metric))
+    yield from _overall(body)
     if by_shots:
         for name in shots.GROUPS:
             yield f"clean {name} recall", _cell(body["shots"]["versions"]["clean"][name])
@@ -142,7 +182,17 @@ def _cells(body: dict[str, Any], by_shots: bool) -> Iterator[tuple[str, dict[str
             mean = numbers["balanced_accuracy"]["mean"]
             column = f"mean among clients balanced_accuracy {whose} model"
             yield column, {"mean": mean, "std": None, "lower_is_better": False}
-    for attribute, versions in body["groups"].items():
+    yield from _between(body)
+
+
+def _overall(quality: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for version in ("clean", "corrupted", "average"):
+        for metric in SHOWN:
+            yield f"{version} {metric}", _cell(quality["versions"].get(version, {}).get(metric))
+
+
+def _between(quality: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for attribute, versions in quality["groups"].items():
         between = versions["clean"]["over_rounds"]["auc_ovo_macro"]
         yield f"{attribute} worst group auc_ovo_macro", _cell(between["worst"])
         yield f"{attribute} gap auc_ovo_macro", _cell(between["gap"], lower_is_better=True)
@@ -214,13 +264,15 @@ def _markdown(found: list[Row]) -> str:
     columns, lines = table_cells(found)
     rule = ["---", "---", *("---:" for _ in columns[2:])]
     table = [f"| {' | '.join(map(_escaped, line))} |" for line in [columns, rule, *lines]]
-    return "\n".join([*table, "", _legend(columns), *(f"Note: {note}." for note in notes(found))]) + "\n"
+    return "\n".join([*table, "", _legend(columns, found), *(f"Note: {note}." for note in notes(found))]) + "\n"
 
 
-def _legend(columns: list[str]) -> str:
+def _legend(columns: list[str], found: list[Row]) -> str:
     """What the numbers are, and the columns that not every table has."""
     shown = " ".join(columns)
-    return LEGEND + (SHOTS if " recall" in shown else "") + (OWN if "own model" in shown else "")
+    viewed = any(row["view"] for row in found)
+    there = {SHOTS: " recall" in shown, OWN: "own model" in shown, BYTES: TRAFFIC in columns, VIEWS: viewed}
+    return LEGEND + "".join(text for text, needed in there.items() if needed)
 
 
 def _escaped(cell: str) -> str:
@@ -229,14 +281,16 @@ def _escaped(cell: str) -> str:
 
 def _csv(found: list[Row]) -> str:
     columns, parts = _columns(found), ("mean", "std")
-    timed = any(row["minutes"] is not None for row in found)
-    last = ["minutes"] if timed else []
+    timed, weighed = any(row["minutes"] is not None for row in found), any(row["bytes"] for row in found)
+    ways = ("down", "up") if weighed else ()
+    last = [*(f"MB {way} per client and round" for way in ways), *(["minutes"] if timed else [])]
     lines = [["method", "rule", *(f"{column} {part} (%)" for column in columns for part in parts), *last]]
     for row in found:
         cells = [row["cells"].get(column, {}) for column in columns]
-        name = f"{row['label']} ({row['differs']})" if row["differs"] else row["label"]
+        sent = [f"{row['bytes'][way] / 1e6:.6f}" if row["bytes"] else "" for way in ways]
         time = [f"{row['minutes']:.2f}" if row["minutes"] is not None else ""] if timed else []
-        lines.append([name, row["rule"], *(_percent(cell.get(part)) for cell in cells for part in parts), *time])
+        scores = [_percent(cell.get(part)) for cell in cells for part in parts]
+        lines.append([_name(row, row["differs"]), row["rule"], *scores, *sent, *time])
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows(lines)
     return out.getvalue()

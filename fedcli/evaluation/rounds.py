@@ -6,6 +6,7 @@ import numpy as np
 
 from .groups import HEADLINE
 
+Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
 Scores = dict[str, Any]  # of one model on some images: metric -> number or None, beside counts
 
 
@@ -26,13 +27,14 @@ def summary(rounds: list[Scores]) -> Scores:
     return {**counts, **{key: over_rounds([r[key] for r in rounds]) for key in rounds[-1] if key not in counts}}
 
 
-def mean(scores: list[Scores]) -> Scores:
-    """Mean of scores of the same images; counts and missing classes are the same in all."""
+def mean(scores: list[Any]) -> Any:
+    """Mean of scores of the same images, nested or not; what is no number stays where all agree, and else is null."""
     first = scores[0]
-    return {
-        key: sum(s[key] for s in scores) / len(scores) if isinstance(value, float) else value
-        for key, value in first.items()
-    }
+    if isinstance(first, dict):
+        return {key: mean([one[key] for one in scores]) for key in first}
+    if isinstance(first, float):
+        return sum(scores) / len(scores)
+    return first if all(one == first for one in scores) else None
 
 
 def with_average(versions: dict[str, list[Scores]]) -> dict[str, list[Scores]]:

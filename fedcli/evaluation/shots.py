@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from .rounds import summary, with_average
+from .rounds import Logits, mean, summary, with_average
 
 HEAD, TAIL = 700, 70  # images
 GROUPS = "head", "medium", "tail"
@@ -60,14 +60,17 @@ def group_means(recall: Sequence[float | None], groups: Sequence[str]) -> dict[s
 
 
 def shot_scores(
-    logits: dict[str, list[np.ndarray]], y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[int, int]
+    logits: Logits, y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[int, int]
 ) -> dict[str, Any]:
     """What scores.json says under "shots": groups, thresholds, and each version's scores over the kept rounds.
 
-    logits: version -> [N, C] of each round. counts: training images of each class [C].
+    logits: where several models answer, their scores are averaged. counts: training images of each class [C].
     """
     groups = [group_of(count, *limits) for count in counts]
-    found = {v: [group_means(recalls(part, y), groups) for part in parts] for v, parts in logits.items()}
+    found = {
+        version: [mean([group_means(recalls(table, y), groups) for table in tables]) for tables in answers]
+        for version, answers in logits.items()
+    }
     named = list(zip(classes, counts.tolist(), groups, strict=True))
     present = set(y.tolist())
     return {

@@ -19,9 +19,9 @@ def cached(net: Network, data: Shards) -> Shards:
     """The same shards with features float32 [M, D] for images, and the backbone taken out of the network.
 
     data is returned as it is, and the network left whole, where training images are augmented (their features change
-    every epoch) or a teacher has to see them.
+    every epoch), a teacher has to see them, or the head reads tokens, which are many times larger.
     """
-    if net.teacher is not None or any(shard.kind != "none" for shard in data.train.values()):
+    if net.teacher is not None or net.tokens or any(shard.kind != "none" for shard in data.train.values()):
         return data
     tables: dict[int, Tensor] = {}
 

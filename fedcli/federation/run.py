@@ -1,6 +1,7 @@
 """A finished run, opened again: its settings, its data and the models it kept."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from .. import models
 from ..data import load, manifest
 from ..data.load import Shard, Shards
 from ..errors import FedcliError
-from ..methods import resolve
+from ..methods import METHODS, Method, resolve
+from ..methods.method import Local
 from .layout import Layout
 from .state import Tensors, read_tensors, write_tensors
 
@@ -33,6 +35,7 @@ class Run:
     net: models.Network
     layout: Layout
     device: str
+    method: Method = METHODS["fedavg"]
 
 
 def open_run(path: Path, device: str = "cpu") -> Run:
@@ -47,12 +50,12 @@ def open_run(path: Path, device: str = "cpu") -> Run:
     method = resolve(found.body["method"], found.body["settings"])
     net = models.build(
         model["name"], channels=model["channels"], classes=len(data.classes), size=model["size"], seed=0,
-        precision=model["precision"], teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
+        precision=model["precision"], names=data.classes, attributes=data.attributes, teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
         freeze=found.options["freeze"], extend=method.local.extend,
     ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
-    return Run(path, found, data, rounds, net, Layout(net, tuple(model["personal"])), device)
+    return Run(path, found, data, rounds, net, Layout(net, tuple(model["personal"])), device, method)
 
 
 def save_model(
@@ -109,13 +112,18 @@ def load_model(run: Run, round: int, client: str | None = None) -> None:
         run.layout.load_own(flat(run.layout.own_shapes))
     if client is None:
         return
-    kept = {k: tensors.get(f"clients/{run.data.roster.index(client)}/{k}") for k in PERSONAL}
-    if kept["statistics"] is not None:
-        run.layout.buffers.copy_(kept["statistics"])
-    if kept["model"] is not None:
-        run.layout.load(kept["model"])
-    if kept["own"] is not None:
-        run.layout.load_own(kept["own"])
+    prefix = f"clients/{run.data.roster.index(client)}/"
+    load_personal(run.layout, {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)})
+
+
+def load_personal(layout: Layout, kept: Tensors) -> None:
+    """Put what a client keeps of its own over the model that is in the network."""
+    if "statistics" in kept:
+        layout.buffers.copy_(kept["statistics"])
+    if "model" in kept:
+        layout.load(kept["model"])
+    if "own" in kept:
+        layout.load_own(kept["own"])
 
 
 def load_mean_personal(run: Run, round: int) -> bool:
@@ -134,15 +142,55 @@ def has_personal_models(run: Run) -> bool:
     return run.manifest.options["bn"] == "local" or run.manifest.body["model"]["personal_models"]
 
 
+def trains_alone(run: Run) -> bool:
+    """Whether every client trained alone, so that there is no global model but the untrained start."""
+    return run.manifest.options.get("single_site", False)
+
+
+def has_own_tests(data: Shards) -> bool:
+    """Whether every test image is in exactly one client's own test part."""
+    at = np.concatenate([data.client_test[client] for client in data.roster])
+    return len(at) == len(data.test["clean"]) and len(np.unique(at)) == len(at)
+
+
+def alone_logits(data: Shards, shard: Shard, logits_of: Callable[[str, Shard], np.ndarray]) -> list[np.ndarray]:
+    """Logits [N, C] on a test set by clients that train alone: one table, in which every image is shown to the client
+    whose own test part it is in; where there are no such parts, a table of each client, in roster order.
+
+    logits_of: (client, shard) -> [len(shard), C].
+    """
+    if not has_own_tests(data):
+        return [logits_of(client, shard) for client in data.roster]
+    own = {client: at for client, at in data.client_test.items() if len(at)}
+    tables = [logits_of(client, _part(shard, at)) for client, at in own.items()]
+    out = np.empty((len(shard), tables[0].shape[1]), np.float32)  # [N, C]
+    out[np.concatenate(list(own.values()))] = np.concatenate(tables)
+    return [out]
+
+
+def _part(shard: Shard, places: np.ndarray) -> Shard:
+    """Some places of a shard as one of its own."""
+    at = torch.from_numpy(places).to(shard.rows.device)
+    groups = {name: values[at] for name, values in shard.groups.items()}
+    return replace(shard, rows=shard.rows[at], y=shard.y[at], ids=shard.ids[places], groups=groups, derived={})
+
+
 @torch.inference_mode()
-def predict(run: Run, round: int, shard: Shard, client: str | None = None) -> np.ndarray:
-    """Logits float32 [N, C] of a kept round's model on a shard's fixed view."""
+def predict(run: Run, round: int, shard: Shard, client: str | None = None, view: str | None = None) -> np.ndarray:
+    """Logits float32 [N, C] of a kept round's model on a shard's fixed view, shown as the method's view asks."""
     load_model(run, round, client)
-    return logits(run.net, shard)
+    return logits(run.net, shard, run.method.local, view)
 
 
 @torch.inference_mode()
-def logits(net: torch.nn.Module, shard: Shard) -> np.ndarray:
-    """Logits float32 [N, C] in eval mode."""
+def logits(net: torch.nn.Module, shard: Shard, local: Local, view: str | None = None) -> np.ndarray:
+    """Logits float32 [N, C] in eval mode; view None takes the method's first, any other is shown no image's group."""
     net.eval()
-    return torch.cat([net(batch.x) for batch in shard.in_order()]).float().cpu().numpy()
+    view, out = local.views[0] if view is None else view, []
+    if view != local.views[0]:
+        unknown = {name: torch.full_like(values, -1) for name, values in shard.groups.items()}
+        shard = replace(shard, groups=unknown, derived={})
+    for batch in shard.in_order():
+        local.look(net, shard, batch.at, view)
+        out.append(net(batch.x))
+    return torch.cat(out).float().cpu().numpy()

@@ -1,4 +1,4 @@
-"""One round, as a function from state to state: the only round loop."""
+"""One round, as a function from state to state: the only round loops, of clients together and of clients alone."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError
-from ..methods.method import Method, Replies
+from ..methods.method import Aggregator, Method, Replies, Tensors
 from ..seeds import derive
 from .client import Report, Task
 from .layout import Layout
@@ -23,9 +23,11 @@ class Played:
 
     state: RunState
     clients: list[str]
-    weights: Tensor  # [K]
+    weights: Tensor  # [K]; NaN where nothing is averaged
     losses: Tensor  # [K] mean training loss of each client
     columns: dict[str, Tensor]  # what clients reported
+    bytes_down: int = 0  # to each client: the model and what it hears beside it; mean over clients
+    bytes_up: int = 0  # from each client: its model and its columns; mean over clients
 
 
 def play_round(
@@ -41,6 +43,8 @@ def play_round(
         Task(roster[row], row, t, rounds, seed, state.theta, told, state.clients.get(roster[row], {})) for row in rows
     ]
     reports, thetas, columns = _collect(run(tasks), len(tasks), state.theta)
+    down = sum(_bytes(task.theta, *task.shared.values()) for task in tasks)
+    up = _bytes(thetas, *columns.values())
     replies = _replies(reports, thetas, columns, layout, round=t, rounds=rounds, seed=seed, lr=lr, roster=len(roster))
     theta, weights = method.aggregator.aggregate(state.theta, replies, server)
     theta = method.local.fold(theta, replies, weights, shared)
@@ -48,12 +52,41 @@ def play_round(
         raise FedcliError(
             f"the global model is not finite after round {t}", "lower --lr, or a strength of the method with --set"
         )
-    memories = {**state.clients, **{r.client: r.memory for r in reports if r.memory}}
-    clients = {client: memories[client] for client in roster if client in memories}  # in an order a resume has too
+    clients = _memories(state, roster, {r.client: r.memory for r in reports if r.memory})
     losses = torch.stack([r.loss for r in reports])
     return Played(
-        RunState(t, theta, shared, server, clients), [r.client for r in reports], weights, losses, replies.columns
-    )
+        RunState(t, theta, shared, server, clients), [r.client for r in reports], weights, losses, replies.columns,
+        bytes_down=round(down / len(tasks)), bytes_up=round(up / len(tasks)),
+    )  # fmt: skip
+
+
+def alone(method: Method) -> Method:
+    """The method as a client that trains alone sees it: no server asks it for anything."""
+    return replace(method, aggregator=Aggregator())
+
+
+def play_alone(
+    state: RunState, roster: list[str], run: Engine, *, rounds: int, seed: int, participation: float = 1.0
+) -> Played:
+    """Play one round of clients that train alone, nothing is sent: each goes on from its own last model.
+
+    That model is kept in its memory as "model", which its method does not see; state.theta stays the common start.
+    """
+    t = state.round + 1
+    tasks = []
+    for row in cohort(len(roster), participation, seed=seed, round=t):
+        memory = dict(state.clients.get(roster[row], {}))
+        theta = memory.pop("model", state.theta)  # [P]
+        tasks.append(Task(roster[row], row, t, rounds, seed, theta, {}, memory))
+    made: dict[str, Tensors] = {}
+    losses = []
+    for report in run(tasks):
+        _check_finite(report)
+        made[report.client] = {**report.memory, "model": report.theta}
+        losses.append(report.loss)
+    weights = torch.full((len(tasks),), torch.nan, dtype=torch.float64)  # [K]
+    clients = _memories(state, roster, made)
+    return Played(replace(state, round=t, clients=clients), list(made), weights, torch.stack(losses), {})
 
 
 def cohort(roster: int, participation: float, *, seed: int, round: int) -> list[int]:
@@ -65,6 +98,24 @@ def cohort(roster: int, participation: float, *, seed: int, round: int) -> list[
     return sorted(drawn.tolist())
 
 
+def _memories(state: RunState, roster: list[str], made: dict[str, Tensors]) -> dict[str, Tensors]:
+    """What every client keeps after a round, in roster order, which a resume has too."""
+    kept = {**state.clients, **made}
+    return {client: kept[client] for client in roster if client in kept}
+
+
+def _bytes(*tensors: Tensor) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _check_finite(report: Report) -> None:
+    if not report.theta.isfinite().all():
+        raise FedcliError(
+            f"client {report.client} sent an update that is not finite (NaN or infinity)",
+            "its training diverged: lower --lr, or look at its images with fedcli inspect",
+        )
+
+
 def _collect(arriving: Iterable[Report], count: int, theta: Tensor) -> tuple[list[Report], Tensor, dict[str, Tensor]]:
     """Reports without their tensors, and these as tables: models [K, P] and a column [K, ...] per name.
 
@@ -74,11 +125,7 @@ def _collect(arriving: Iterable[Report], count: int, theta: Tensor) -> tuple[lis
     reports: list[Report] = []
     columns: dict[str, Tensor] = {}
     for k, report in enumerate(arriving):
-        if not report.theta.isfinite().all():
-            raise FedcliError(
-                f"client {report.client} sent an update that is not finite (NaN or infinity)",
-                "its training diverged: lower --lr, or look at its images with fedcli inspect",
-            )
+        _check_finite(report)
         table[k] = report.theta
         for name, value in report.columns.items():
             columns.setdefault(name, value.new_empty(count, *value.shape))[k] = value

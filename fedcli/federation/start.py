@@ -89,6 +89,14 @@ def _partition(data: Path) -> str:
 
 
 def frozen(net: Network) -> dict[str, Tensor]:
-    """Every float tensor of the network that never trains, by name; a teacher is not scored, so it is left out."""
-    parts = tuple(f"{name}." for name in frozen_parts(net) if name.partition(".")[0] != "teacher")
-    return {k: v for k, v in net.state_dict().items() if k.startswith(parts) and v.is_floating_point()} if parts else {}
+    """Every float tensor of the network that never trains, by name; a teacher is not scored, so it is left out.
+
+    A buffer belongs to it only inside a part in which nothing trains; elsewhere it travels.
+    """
+    parts = tuple(f"{name}." for name in frozen_parts(net))
+    still = {name for name, p in net.named_parameters() if not p.requires_grad}
+    return {
+        name: tensor
+        for name, tensor in net.state_dict().items()
+        if (name in still or name.startswith(parts)) and not name.startswith("teacher.") and tensor.is_floating_point()
+    }

@@ -12,6 +12,7 @@ Order of a round: append the line, keep the model, then write the state. On resu
 state wins and later lines are cut and played again.
 """
 
+import json
 import math
 import os
 import platform
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,14 +32,15 @@ from .. import console, models
 from ..data import load, manifest
 from ..data.transforms import check_augment
 from ..errors import FedcliError, UsageError
+from ..methods import options as settings_of
 from ..methods.method import Method, resolve
 from . import features, folders, start
 from . import state as states
 from .client import Report, Task, Training
 from .engines.in_process import InProcess
 from .layout import Layout
-from .run import KEPT, logits, mean_own, save_frozen, save_model
-from .server import Played, play_round
+from .run import KEPT, alone_logits, load_personal, logits, mean_own, save_frozen, save_model
+from .server import Played, alone, play_alone, play_round
 from .state import RunState
 
 FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
@@ -62,6 +65,7 @@ class Plan:
     augment: str | None = None
     precision: str = "fp32"
     eval_every: int = 0
+    single_site: bool = False
 
     def check(self) -> Method:
         """The method, resolved. Raises UsageError for values that cannot mean anything together."""
@@ -88,7 +92,20 @@ class Plan:
             )
         if self.teacher and not method.local.teacher:
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
+        if self.single_site and not (method.local.alone and method.aggregator.alone):
+            base = resolve(method.name.partition("+")[0])
+            plain = base.name if base.local.alone and base.aggregator.alone else "fedavg"
+            raise UsageError(
+                f"{method.name} lives on what clients send, so its clients cannot train alone",
+                f"fedcli train {plain} --single-site trains them by themselves",
+            )
+        if idle := [name for name in self.settings if self.single_site and name not in self.acting(method)]:
+            raise UsageError(f"{idle[0]} is an option of the server, which --single-site never asks", "leave it out")
         return method
+
+    def acting(self, method: Method) -> dict[str, Any]:
+        """The method's options that can change a number: where clients train alone, those of its local half."""
+        return settings_of.values(method.local) if self.single_site else method.settings
 
 
 class Interrupted(FedcliError):
@@ -121,9 +138,14 @@ def train(
             f"{method.name} continues a finished run{given}",
             f"fedcli train {method.name} --weights RUN, or fedcli train METHOD --then {method.name}",
         )
+    if host and host.body.get("single_site"):
+        raise FedcliError(
+            f"the clients of {host.path} trained alone, so it has no global model", "start from another run"
+        )
     options = _options(plan, method, host)
     parents = [data] + ([host.path] if host else [])
     slug = f"{host.body['method']}-{method.name}" if host and method.aggregator.continues else method.name
+    slug += "-single-site" * plan.single_site
     folder = manifest.place(work, out, "run", slug, options, parents)
     if (folder / "run.json").exists():
         done = manifest.reuse(folder / "run.json", options, parents)
@@ -210,7 +232,7 @@ def _deterministic(device: str, threads: int) -> None:
 def _options(plan: Plan, method: Method, host: start.Host | None) -> dict[str, Any]:
     flat = {**asdict(plan), **asdict(plan.training)}
     flat.pop("training")
-    flat.update(method=method.name, settings=method.settings, rule=method.rule)
+    flat.update(method=method.name, settings=plan.acting(method), rule=method.rule)
     weights = str(host.model) if host else plan.weights
     for name, path in (("weights", weights), ("teacher", plan.teacher)):
         if path and path != "imagenet":
@@ -239,6 +261,7 @@ class _Training:
         self.net = models.build(
             plan.model, channels=channels, classes=len(pool["classes"]), size=min(pool["size"]), seed=plan.seed,
             weights=str(host.model) if host else plan.weights, precision=plan.precision,
+            names=pool["classes"], attributes=pool["attributes"],
             teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
             extend=method.local.extend,
         ).to(device)  # fmt: skip
@@ -263,7 +286,8 @@ class _Training:
         if still:
             self.data = features.cached(self.net, self.data)
         self.told = time.monotonic()
-        self.engine = InProcess(method, self.net, self.layout, self.data.train, plan.training, val=self.data.val)
+        seen = alone(method) if plan.single_site else method
+        self.engine = InProcess(seen, self.net, self.layout, self.data.train, plan.training, val=self.data.val)
         self.written = self.spent = 0.0
 
     def _cautions(self, still: bool) -> list[str]:
@@ -298,11 +322,7 @@ class _Training:
             with lines, timing:
                 for t in console.progress(left, label=self.method.label, total=plan.rounds, done=state.round):
                     start = time.perf_counter()
-                    played = play_round(
-                        state, self.method, self.data.roster, self._watched, self.layout,
-                        rounds=plan.rounds, seed=plan.seed, lr=plan.training.at(t, plan.rounds).lr,
-                        participation=plan.participation,
-                    )  # fmt: skip
+                    played = self._round(state)
                     folders.append(lines, self._line(played))
                     if t > plan.rounds - KEPT:
                         self._keep(played.state)
@@ -323,9 +343,20 @@ class _Training:
                 f"interrupted after round {state.round} of {plan.rounds}, which is saved",
                 f"go on with: fedcli train --resume --out {self.folder}",
             ) from None
+        if absent := [c for c in self.data.roster if plan.single_site and c not in state.clients]:
+            told = f"{', '.join(absent)} never took part: scored with the starting weights"
+            self.caution = "; ".join(filter(None, [self.caution, told]))
         whole = any("model" in memory for memory in state.clients.values())
         self.model["personal_models"] = whole or bool(self.layout.own_shapes)
         self._drop_other_models()
+
+    def _round(self, state: RunState) -> Played:
+        plan, roster = self.plan, self.data.roster
+        settings = {"rounds": plan.rounds, "seed": plan.seed, "participation": plan.participation}
+        if plan.single_site:
+            return play_alone(state, roster, self._watched, **settings)
+        lr = plan.training.at(state.round + 1, plan.rounds).lr
+        return play_round(state, self.method, roster, self._watched, self.layout, lr=lr, **settings)
 
     def _watched(self, tasks: list[Task]) -> Iterator[Report]:
         """The engine's reports; in a long round, a word every half minute on how far it is."""
@@ -344,11 +375,18 @@ class _Training:
                 path.unlink()
 
     def _keep(self, state: RunState) -> None:
-        theta = self.method.aggregator.scored(state.theta, state.server)
-        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, theta, state.clients, self._counts())
+        theta, clients = self.method.aggregator.scored(state.theta, state.server), state.clients
+        if self.plan.single_site:
+            theta, clients = state.theta, self._sites(state)
+        save_model(self.folder / "models" / f"{state.round:05d}.h5", self.layout, theta, clients, self._counts())
 
     def _counts(self) -> dict[str, int]:
         return {client: len(shard) for client, shard in self.data.train.items()}
+
+    def _sites(self, state: RunState) -> dict[str, states.Tensors]:
+        """What clients that train alone have; one that never took part has the start."""
+        own = {"own": self.layout.own_start} if self.layout.own_shapes else {}
+        return {c: {"model": state.theta, **own, **state.clients.get(c, {})} for c in self.data.roster}
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
@@ -398,6 +436,8 @@ class _Training:
             "round": played.state.round,
             "weights": _numbers(played.weights),
             "loss": _numbers(played.losses),
+            "bytes_down": played.bytes_down,
+            "bytes_up": played.bytes_up,
         }
         if self.plan.participation < 1:
             line["clients"] = played.clients
@@ -407,14 +447,27 @@ class _Training:
             line["server"] = {name: _numbers(value)[0] for name, value in sorted(server.items())}
         every = self.plan.eval_every
         if self.score and every and (played.state.round % every == 0 or played.state.round == self.plan.rounds):
-            self.layout.load(self.method.aggregator.scored(played.state.theta, played.state.server))
-            if (own := mean_own(played.state.clients, self._counts())) is not None:
-                self.layout.load_own(own)  # not those of the client that trained last
-            line["test"] = {
-                version: self.score(logits(self.net, shard), shard.y.cpu().numpy())
-                for version, shard in self.data.test.items()
-            }
+            line["test"] = {version: self._scores(played.state, shard) for version, shard in self.data.test.items()}
         return line
+
+    def _scores(self, state: RunState, shard: load.Shard) -> dict[str, Any]:
+        """Of the model that is kept; of clients that train alone the mean, see alone_logits()."""
+        y = shard.y.cpu().numpy()
+        if not self.plan.single_site:
+            self.layout.load(self.method.aggregator.scored(state.theta, state.server))
+            if (own := mean_own(state.clients, self._counts())) is not None:
+                self.layout.load_own(own)  # not those of the client that trained last
+            return self.score(logits(self.net, shard, self.method.local), y)
+
+        sites = self._sites(state)
+
+        def by(client: str, part: load.Shard) -> np.ndarray:
+            load_personal(self.layout, sites[client])
+            return logits(self.net, part, self.method.local)
+
+        found = [self.score(table, y) for table in alone_logits(self.data, shard, by)]
+        known = {name: [one[name] for one in found] for name in found[0]}
+        return {name: None if None in values else sum(values) / len(values) for name, values in known.items()}
 
     def _images(self, played: Played) -> int:
         return self.plan.training.epochs * sum(len(self.data.train[c]) for c in played.clients)
@@ -423,6 +476,7 @@ class _Training:
         about = self.data.body
         after = self.method.aggregator.continues and self.host
         label = f"{self.host.body['label']} + {self.method.label}" if after else self.method.label
+        label += ", single-site" * self.plan.single_site
         if self.plan.training.prior != "none":
             label += f", prior {self.plan.training.prior}"
         label += ", frozen backbone" if self.plan.freeze else ""
@@ -430,8 +484,15 @@ class _Training:
             "method": self.method.name, "label": label, "rule": self.method.rule, "settings": self.method.settings,
             "rounds": self.plan.rounds, "roster": self.data.roster, "dataset": about["dataset"], "model": self.model,
             "corruption": {k: about[k] for k in ("kind", "severity", "ratio", "clients")} if self.data.corrupted else None,
-            "numbers_sent": self.layout.size, "caution": self.caution or (self.host.body.get("caution", "") if after else ""), "start": self.host and self.host.about,
+            "numbers_sent": 0 if self.plan.single_site else self.layout.size, "single_site": self.plan.single_site,
+            **self._traffic(), "start": self.host and self.host.about,
+            "caution": self.caution or (self.host.body.get("caution", "") if after else ""),
         }  # fmt: skip
+
+    def _traffic(self) -> dict[str, float]:
+        """Bytes to and from a client, mean over the rounds of the record."""
+        lines = [json.loads(line) for line in (self.folder / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
+        return {way: sum(line[way] for line in lines) / len(lines) for way in ("bytes_down", "bytes_up")}
 
 
 def _numbers(values: Tensor) -> list[float | None]:

@@ -34,6 +34,8 @@ class TwoTracks(Local):
     strength: Annotated[float, "pull of the personal model to the global one (lambda), >= 0; 0 is local training"] = 1.0
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
 
+    alone = False
+
     def begin(self, net: nn.Module, visit: Visit) -> None:
         model = visit.memory["model"].clone() if "model" in visit.memory else visit.layout.read()  # [P] v_i
         moving = nn.Parameter(model[: visit.layout.trainable])  # a view of it

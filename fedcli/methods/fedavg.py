@@ -20,6 +20,8 @@ class Plain(Local):
 class Mean(Aggregator):
     """Average local models in proportion to their training images."""
 
+    alone = True
+
     def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
         return average(replies.theta, replies.base), replies.base  # Alg. 1, last server line
 

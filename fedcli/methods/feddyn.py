@@ -40,6 +40,8 @@ class Dynamic(Local):
         "original"
     )
 
+    alone = False
+
     def begin(self, net: nn.Module, visit: Visit) -> None:
         start = visit.theta[: visit.layout.trainable]  # [T]
         visit.scratch["anchor"] = start - visit.memory.get("moved", torch.zeros_like(start))  # w_t - l_i

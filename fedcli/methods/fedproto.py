@@ -33,6 +33,7 @@ class Prototypes(Local):
 
     rule: Annotated[Literal["original", "released"], "clients count by images of the class, or alike"] = "original"
 
+    alone = False
     trains_backbone = True
 
     @torch.no_grad()

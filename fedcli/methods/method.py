@@ -85,6 +85,10 @@ class Local:
         trains_backbone: True: all that it changes is how features or their norms are trained.
         head: "linear", or the kind of classifier that extend() puts in its place.
         teacher: True: a frozen network given with --teacher has a meaning.
+        model: "clip" where the method means nothing without that kind of network; "" for any.
+        views: ways in which test images may be shown to the network, see look(); the first makes the main scores and
+            may use the images' groups, the others see a shard in which every group is unknown.
+        alone: False: the method means nothing for a client that hears of no other (--single-site).
     """
 
     sampling: str = "shuffle"
@@ -92,10 +96,16 @@ class Local:
     trains_backbone: bool = False
     head: str = "linear"
     teacher: bool = False
+    model: str = ""
+    views: tuple[str, ...] = ("",)
+    alone: bool = True
 
     def extend(self, net: nn.Module) -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
         its head, or freeze a part. What is frozen whole stays in eval mode and out of theta."""
+
+    def look(self, net: nn.Module, shard: "Shard", at: Tensor, view: str) -> None:
+        """Before a forward pass over test images, places `at` [B] in shard: set net.groups as this view asks."""
 
     def caution(self, net: nn.Module, rounds: int) -> str:
         """What a reader of this run's numbers must know; said when it starts, and under every table."""
@@ -135,6 +145,7 @@ class Aggregator:
 
     everyone: bool = False  # True: the rule has no meaning when clients are absent
     heads: tuple[str, ...] = ()  # kinds of classifier the rule can work with; none for all
+    alone: bool = False  # True: its clients may also train alone (--single-site), where it is not asked
     continues: bool = False  # True: starts from a finished run, whose last weights are in memory["start_weights"] [N]
 
     def caution(self, rounds: int, validation: bool) -> str:

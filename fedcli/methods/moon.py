@@ -33,6 +33,7 @@ class Contrast(Local):
     mu: Annotated[float, "strength of the contrast, >= 0; 0 is FedAvg"] = 1.0
     temperature: Annotated[float, "of the contrast, > 0"] = 0.5
 
+    alone = False
     trains_backbone = True
 
     def begin(self, net: nn.Module, visit: Visit) -> None:

@@ -38,6 +38,8 @@ class Controlled(Local):
     control: Annotated[Literal["weighted", "uniform"], "how clients count in c: as in the model, or alike"] = "weighted"
     rule: Annotated[Literal["original", "released"], "c_i from the gradients, or from the distance gone"] = "original"
 
+    alone = False
+
     def begin(self, net: nn.Module, visit: Visit) -> None:
         zero = torch.zeros_like(visit.layout.moving)  # [T]
         c, mine = visit.shared.get("control", zero), visit.memory.get("control", zero)

@@ -1,13 +1,16 @@
 """The networks, each behind features() and a linear head."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
 
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive
+from .clip import ClipNetwork
+from .clip_weights import load_clip
 from .network import Network, frozen_parts, make_lone_safe
 from .small import resnet10, small_cnn
 from .teacher import Absent, load_teacher
@@ -22,19 +25,27 @@ class Model:
     """How to build a backbone.
 
     Attributes:
-        build: channels -> (backbone, width of its features).
+        build: channels -> (backbone, width of its features); None where `network` builds all.
         channels: what it must be fed; 0 takes the images' own.
         smallest: side of the smallest image it can take, in pixels.
         about: one line for people.
         threads: CPU threads it trains best on, 0 for torch's own choice. Steps of a millisecond lose more by
             waiting for each other than two threads gain.
+        network: (channels, class names, precision) -> the whole network, where a backbone alone does not make it.
+        load: puts starting weights into it, where load_weights() cannot.
     """
 
-    build: Callable[[int], tuple[nn.Module, int]]
+    build: Callable[[int], tuple[nn.Module, int]] | None
     channels: int
     smallest: int
     about: str
     threads: int = 0
+    network: Callable[[int, list[str], str], Network] | None = None
+    load: Callable[[Network, str], None] | None = None
+
+
+def _clip(name: str, about: str, threads: int = 0) -> Model:
+    return Model(None, 0, 8, about, threads, partial(ClipNetwork, name), load_clip)
 
 
 MODELS = {
@@ -43,6 +54,10 @@ MODELS = {
     "resnet18": Model(resnet18, 3, 32, "torchvision's ResNet-18, 11.2 million numbers: FedISM+"),
     "resnet50": Model(resnet50, 3, 32, "torchvision's ResNet-50, 23.5 million numbers"),
     "densenet121": Model(densenet121, 3, 32, "torchvision's DenseNet-121, 7 million numbers"),
+    "clip-vit-b16": _clip("clip-vit-b16", "CLIP's ViT-B/16, 86.2 million numbers and a text tower: FairLoRA"),
+    "clip-rn50": _clip("clip-rn50", "CLIP's ResNet-50, 38.3 million numbers and a text tower: FairLoRA"),
+    "clip-tiny": _clip("clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1),
+    "clip-tiny-rn": _clip("clip-tiny-rn", "the same ResNet, tiny and random: for laptops and tests", threads=1),
 }
 
 
@@ -53,18 +68,25 @@ def describe(name: str) -> Model:
 
 
 def input_channels(name: str, channels: int) -> int:
-    """How many channels a model is fed when the images have this many."""
-    return describe(name).channels or channels
+    """How many channels a model is fed when the images have this many. Raises UsageError for a volume it cannot take."""
+    fixed = describe(name).channels
+    if fixed and channels not in (1, fixed):
+        raise UsageError(
+            f"{name} takes {fixed} channels, these images have {channels}", "take --model cnn, or a CLIP model"
+        )
+    return fixed or channels
 
 
 def build(
     name: str, *, channels: int, classes: int, size: int, seed: int, weights: str | None = None, precision: str = "fp32",
+    names: Sequence[str] = (), attributes: dict[str, list[str]] | None = None,
     teacher: nn.Module | None = None, freeze: bool = False, extend: Callable[[Network], None] = lambda net: None,
 ) -> Network:  # fmt: skip
     """Build a network with seeded weights, or with a backbone from `weights`.
 
     channels: what it is fed, see input_channels().
     size: the images' shorter side in pixels.
+    names, attributes: of the dataset, for networks and methods that read them.
     weights: None, "imagenet" or a file, see load_weights().
     teacher: a frozen network beside it, see load_teacher().
     freeze: train the head alone.
@@ -78,10 +100,13 @@ def build(
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive("init", seed))
-        backbone, width = model.build(channels)
-        net = Network(backbone, width, classes, precision)
+        if model.network:
+            net = model.network(channels, list(names) or [f"class {k}" for k in range(classes)], precision)
+        else:
+            net = Network(*model.build(channels), classes, precision)
+    net.class_names, net.attributes = list(names), attributes or {}
     if weights:
-        load_weights(net, name, weights)
+        (model.load or partial(load_weights, name=name))(net, weights=weights)
     net.start, net.teacher = weights, teacher
     if freeze:
         net.backbone.requires_grad_(False)

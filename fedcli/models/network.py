@@ -4,6 +4,16 @@ import torch
 from torch import Tensor, nn
 
 
+class Groups:
+    """To which groups the images of the next forward pass belong, for parts of a network that differ by group.
+
+    Set before a pass by methods.method.Local.look(); parts that read it hold this object, not the network.
+    """
+
+    def __init__(self) -> None:
+        self.shares: Tensor | None = None  # [B, G], rows in sum 1; None: every group alike
+
+
 class Network(nn.Module):
     """logits = head(features(x)).
 
@@ -13,10 +23,13 @@ class Network(nn.Module):
 
     Attributes:
         start: what --weights named, None for random weights.
+        class_names, attributes: of the dataset; attributes: name -> values.
+        groups: read by parts that differ by group.
         teacher: a frozen network, images -> [B, teacher.width], that a method may learn from; never sent or scored.
     """
 
     start: str | None = None
+    tokens: bool = False  # True: features() gives what a head of tokens reads, not one vector per image
     teacher: nn.Module | None
 
     def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str = "fp32"):
@@ -24,6 +37,9 @@ class Network(nn.Module):
         self.backbone, self.head = backbone, nn.Linear(width, classes)
         self.bf16 = precision == "bf16"
         self.teacher = None
+        self.groups = Groups()
+        self.class_names: list[str] = []
+        self.attributes: dict[str, list[str]] = {}
 
     def features(self, x: Tensor) -> Tensor:
         """The vector before the classifier: float32 [B, width]."""

@@ -61,13 +61,13 @@ def scores_of(monkeypatch):
     """Evaluate a made-up run; logits are random and more so on corrupted images."""
 
     def make(run, *, by=(), out=None):
-        def predict(_, round, shard, client=None):
+        def predict(_, round, shard, client=None, view=None):
             version = next(v for v, test in run.data.test.items() if test is shard)
             return logits_of(run, round, version, client)
 
         monkeypatch.setattr("fedcli.federation.run.load_mean_personal", lambda *_: False)
         monkeypatch.setattr(stage, "open_run", lambda path, device: run)
-        monkeypatch.setattr(stage, "predict", predict)
+        monkeypatch.setattr("fedcli.federation.run.predict", predict)
         return evaluate(run.path, by=list(by), out=out, device="cpu", made_by=["evaluate"])
 
     return make
@@ -256,7 +256,7 @@ def test_the_same_run_gives_the_same_bytes_wherever_it_lies(tmp_path, scores_of)
 def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch):
     run = a_run(tmp_path)
     path = scores_of(run)
-    monkeypatch.setattr(stage, "predict", lambda *_: pytest.fail("predicted again"))
+    monkeypatch.setattr("fedcli.federation.run.predict", lambda *_, **__: pytest.fail("predicted again"))
     assert evaluate(run.path, by=[], out=None, device="cpu", made_by=["evaluate"]) == path
 
 
@@ -282,7 +282,7 @@ def test_a_run_without_models_is_refused(tmp_path, scores_of):
 def test_a_diverged_model_leaves_no_scores_behind(tmp_path, monkeypatch):
     run = a_run(tmp_path)
     monkeypatch.setattr(stage, "open_run", lambda path, device: run)
-    monkeypatch.setattr(stage, "predict", lambda *_: np.full((90, 3), np.nan, np.float32))
+    monkeypatch.setattr("fedcli.federation.run.predict", lambda *_, **__: np.full((90, 3), np.nan, np.float32))
     with pytest.raises(FedcliError, match="90 of 90 images got logits that are not finite"):
         evaluate(run.path, by=[], out=None, device="cpu", made_by=[])
     assert not list(run.path.parent.glob("scores/*"))

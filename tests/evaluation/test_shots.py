@@ -63,7 +63,7 @@ def test_every_class_counts_once_in_its_group_whatever_its_images():
 def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts():
     y = np.array([0, 1, 0, 1])
     right, wrong = np.eye(3)[y], np.eye(3)[1 - y]
-    logits = {"clean": [right, right], "corrupted": [wrong, right]}
+    logits = {"clean": [[right], [right]], "corrupted": [[wrong], [right]]}
     found = shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))
     assert found["classes"] == {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
     assert (found["upper"], found["lower"], found["skipped"]) == (80, 50, ["c"])

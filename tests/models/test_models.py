@@ -20,7 +20,7 @@ def build(name, **rest):
     return models.build(name, **{"channels": 3, "classes": 10, "size": 32, "seed": 0} | rest)
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", SIZES)
 def test_size_and_shapes(name):
     net = build(name)
     assert sum(p.numel() for p in net.parameters()) == SIZES[name]

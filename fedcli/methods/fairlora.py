@@ -1,0 +1,181 @@
+"""FairLoRA: low-rank adapters whose singular values differ by demographic group and whose vectors all groups share.
+
+Source: Li, Wen, Tian, Shi, Luo, Huang, Fang and Wang, "FairFedMed: benchmarking group fairness in federated medical
+imaging with FairLoRA", 2025, arXiv 2508.00873, first as an anonymous submission; Eqs. 2-3, Algorithm 1 and the section
+"Initialization". What trains, and on which layers, is in lora.py.
+
+    y = W0 x + s ((x A) * (pi S)) B     S [G, r], pi [G] the group shares of the image     Eq. 2
+    A = sum_k alpha_k A_k, B alike      alpha_k = n_k / n                                  Eq. 3
+    S_g = sum_k alpha_kg S_kg           alpha_kg = n_kg / n_g                              Eq. 3
+
+                      paper (default)                  released (the authors' later code)
+    pi                1 for the image's group          0.7, and 0.3 / (G - 1) for each other group
+    S starts at       h, then h rotated by group       h, then 0.2 times h rotated by group
+    columns 1..r/2    as they come                     their mean over groups after every round
+    moving average    of A, S and B, see lora.py       of all that travels
+
+with h = linspace(0.5, 0.1, r/2), rotated left by g ((r/2) // G) places, and by g where that is 0. n counts the clients
+that take part; the paper's text sums over all. The code the paper first came with has pi as `paper` and another start,
+linspace(1, 0.1, r) rotated by group; its fairness loss carries no gradient and is not here.
+The group of every test image is read in the paper's scores, which the paper does not say. That is view `group`. View
+`uniform` gives all groups the same share, and `prior` the share that each has among the training images of all clients
+that have taken part so far; neither reads a group. A client's own model holds its own shares. Images without a group
+train with uniform shares and are scored so.
+A client sends how many images it has of each group, which tells about its patients; nothing else is sent for S.
+How we differ, and why:
+- a group that no client of the round has keeps its row and stays out of the shared columns; the code divides by 0.
+- one optimizer step per batch; theirs registers its optimizer twice and steps twice on the same gradient.
+- exact=true (see lora.py) takes the singular vectors of the average of A_k diag(mean over groups of S_kg) B_k, and S_g
+  from the diagonal of the group's own average in that basis. What is off the diagonal is lost: even with one client
+  the products by group change, while their mean does not. `exact_loss` says how much. No columns are shared then.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from . import adapters
+from .lora import USUAL, FactorMean, LowRank
+from .method import Replies, Tensors, Visit, register
+
+if TYPE_CHECKING:
+    from ..data.load import Batch, Shard
+    from ..models.network import Groups
+
+
+RULE = "as the text has it, or 0.7 of an image's own group, another start, shared columns and moving average of all"
+
+
+class Attribute(str):
+    """Name of a group attribute; one with a blank or a sign in it is none."""
+
+    def __new__(cls, value: str = "") -> "Attribute":
+        if not str(value).replace("-", "_").isidentifier() and value != "":
+            raise UsageError(f"attribute={value!r} is no name", "write for example --set attribute=sex")
+        return super().__new__(cls, value)
+
+
+@dataclass(frozen=True)
+class ByGroup(LowRank):
+    """Train adapters whose singular values depend on the image's group."""
+
+    attribute: Annotated[Attribute, "whose values are the groups; empty takes the dataset's first"] = Attribute()
+    pi: Annotated[
+        Literal["rule", "onehot", "smoothed"], "shares of an image of known group: 1, 0.7 and the rest, or as the rule"
+    ] = "rule"
+    rule: Annotated[Literal["paper", "released"], RULE] = "paper"
+
+    views = ("group", "uniform", "prior")
+
+    def extend(self, net: nn.Module) -> None:
+        super().extend(net)
+        groups = len(net.attributes[self.chosen(net)])
+        net.register_buffer("group_prior", torch.full((groups,), 1 / groups))  # [G]
+
+    def singular(self, net: nn.Module, rank: int) -> "tuple[Tensor | None, Groups | None]":
+        if rank % 2:
+            raise UsageError(f"rank={rank} has no half, and fairlora's singular values start in two", "--set rank=12")
+        return start(rank, len(net.attributes[self.chosen(net)]), 0.2 if self.rule == "released" else 1.0), net.groups
+
+    def chosen(self, net: nn.Module) -> str:
+        """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
+        if not net.attributes:
+            raise UsageError("fairlora needs a group attribute, and this dataset has none", "train svd-lora")
+        name = self.attribute or next(iter(net.attributes))
+        if name not in net.attributes:
+            raise UsageError(f"the dataset has no attribute {str(name)!r}", f"known: {', '.join(net.attributes)}")
+        return name
+
+    def begin(self, net: nn.Module, visit: Visit) -> None:
+        groups = visit.shard.groups[self.chosen(net)]  # [N]
+        counts = groups[groups >= 0].bincount(minlength=len(net.group_prior))  # [G]
+        visit.report["group_counts"] = counts.double()
+        visit.scratch["shares"] = self.shares(groups, len(counts))  # [N, G]
+
+    def loss(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
+        net.groups.shares = visit.scratch["shares"][batch.at]  # [B, G]
+        return super().loss(net, batch, visit)
+
+    def end(self, net: nn.Module, visit: Visit) -> None:
+        net.groups.shares = None
+        counts = visit.report["group_counts"]
+        if counts.any():
+            net.group_prior.copy_(counts / counts.sum())
+
+    def look(self, net: nn.Module, shard: "Shard", at: Tensor, view: str) -> None:
+        net.groups.shares = None
+        if view == "group":
+            net.groups.shares = self.shares(shard.groups[self.chosen(net)][at], len(net.group_prior))
+        if view == "prior":
+            net.groups.shares = net.group_prior.expand(len(at), -1)
+
+    def shares(self, groups: Tensor, count: int) -> Tensor:
+        """pi of images of these groups [B], -1 unknown: float32 [B, G], rows in sum 1."""
+        rule = "smoothed" if self.rule == "released" else "onehot"
+        own = 0.7 if (rule if self.pi == "rule" else self.pi) == "smoothed" and count > 1 else 1.0
+        one = F.one_hot(groups.clamp_min(0), count)  # [B, G]
+        known = torch.where(one > 0, own, (1 - own) / max(count - 1, 1))
+        return torch.where(groups[:, None] >= 0, known, 1 / count).float()
+
+
+@dataclass(frozen=True)
+class GroupMean(FactorMean):
+    """Average by image count, and each group's singular values by the count of its own images."""
+
+    rule: Annotated[Literal["paper", "released"], RULE] = "paper"
+
+    def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
+        mean, weights = super().aggregate(theta, replies, memory)
+        counts = replies["group_counts"]  # [K, G]
+        seen = memory.get("group_counts", counts.new_zeros(replies.roster, counts.shape[1])).clone()  # [N, G]
+        seen[replies.rows] = counts
+        memory["group_counts"] = seen
+        if seen.any():
+            mean[replies.layout.spans["group_prior"]] = (seen.sum(0) / seen.sum()).to(mean.dtype)
+        return mean, weights
+
+    def mean(self, theta: Tensor, replies: Replies) -> Tensor:
+        mean, counts = super().mean(theta, replies), replies["group_counts"]  # [P], [K, G]
+        for span in (replies.layout.spans[adapter.S] for adapter in adapters.roles(replies.layout) if adapter.S):
+            sent = replies.theta[:, span].view(*counts.shape, -1)  # [K, G, r]
+            mean[span] = by_counts(sent, counts, theta[span].view_as(sent[0]), self.rule == "released").flatten()
+        return mean
+
+    def by_group(self, adapter: adapters.Roles, replies: Replies) -> Tensor:
+        if not adapter.S:
+            return super().by_group(adapter, replies)
+        weights, missing = group_weights(replies["group_counts"])
+        return torch.cat([weights, missing[None].to(weights)])  # a group that nobody has is that of the old model
+
+
+def start(rank: int, groups: int, factor: float) -> Tensor:
+    """S [G, r] before training: one half that groups have in common, and one that peaks elsewhere in each."""
+    half = torch.linspace(0.5, 0.1, rank // 2)
+    shift = max(rank // 2 // groups, 1)
+    return torch.stack([torch.cat([half, factor * half.roll(-g * shift)]) for g in range(groups)])
+
+
+def group_weights(counts: Tensor) -> tuple[Tensor, Tensor]:
+    """Images by client and group [K, G] -> alpha_kg [K, G], and which groups have none at all [G]."""
+    total = counts.sum(0)
+    return counts / total.clamp_min(1), total == 0
+
+
+def by_counts(sent: Tensor, counts: Tensor, old: Tensor, share: bool) -> Tensor:
+    """S of the clients [K, G, r] and their counts [K, G] -> S [G, r]; rows of groups that nobody has stay old."""
+    weights, missing = group_weights(counts)
+    new = (weights[..., None].to(sent) * sent).sum(0)  # Eq. 3
+    if share and not missing.all():
+        half = new.shape[1] // 2
+        new[:, :half] = new[~missing, :half].mean(0)
+    return torch.where(missing[:, None], old, new)
+
+
+register(
+    "fairlora", ByGroup(), GroupMean(), label="FairLoRA",
+    about="low-rank adapters with singular values by group; singular vectors are shared", usual=USUAL,
+)  # fmt: skip

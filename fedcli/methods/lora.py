@@ -1,0 +1,159 @@
+"""LoRA and SVD-LoRA: a frozen CLIP whose image tower learns through low-rank adapters, averaged factor by factor.
+
+Source: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: low-rank adaptation of large language models", ICLR
+2022, arXiv 2106.09685. Averaged by clients: Sun, Li, Li and Ding, "Improving LoRA in privacy-preserving federated
+learning", ICLR 2024, arXiv 2403.12313, section 2. As rivals in FairFedMed, arXiv 2508.00873, whose code sets
+what trains.
+
+    ViT   rank 12, alpha 2   adapters on both linear layers of every MLP
+    RN50  rank 32, alpha 8   on the 1x1 convolutions conv1 and conv3 of every bottleneck and on the attention pool;
+                             batch norms train as well
+
+Two contexts of 4 tokens train beside them and are shared by all clients; for volumes, so does the projection of slices.
+All else is frozen and never travels. `lora` is y = W0 x + s x A B. `svd-lora` adds one S [r] between the two, which
+starts at linspace(1, 0.1, r); the attention pool is plain LoRA in both.
+Averages of A, S and B are not the average of their product, which is what the paper's section 4.2 writes. exact=true
+averages the products, and brings each back to rank r by QR and a small SVD, see adapters.py; `exact_loss` in
+rounds.jsonl is the share of their norm that this loses.
+The paper says "exponential moving average" and no more; here it is that of the code, without which rivals would differ
+from FairLoRA in their server: new <- (1 - b) average + b old, b = 0.999 (t - 1) / T. It stands in for a learning rate
+that falls: of 50 rounds, the last model is in effect a mean over some 15. It is taken of the factors, and rule=released
+takes it of all that travels. With exact=true factors have none, since those of two rounds lie in other bases.
+How we differ from the authors' code, and why:
+- it refuses LoRA and SVD-LoRA on RN50; we train them where FairLoRA trains.
+- it sends the whole network in float16 and averages and smooths what is frozen, which moves it by rounding.
+- one optimizer served all clients and never forgot; here each visit starts fresh.
+- the paper's learning rate falls to a tenth at round 40, the code's never does, and ours is --lr throughout.
+- every client takes part unless --participation says otherwise (theirs: all in the first round, then 2 of 3).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UsageError
+from . import adapters
+from .method import Aggregator, Local, Replies, Tensors, average, register
+
+if TYPE_CHECKING:
+    from ..federation.layout import Layout
+    from ..models.network import Groups
+
+USUAL = {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_decay": 5e-4, "rounds": 50}
+
+
+@dataclass(frozen=True)
+class LowRank(Local):
+    """Train adapters and two contexts; all else is frozen."""
+
+    rank: Annotated[int, "of the adapters, >= 0; 0 takes the backbone's usual, 12 for a ViT and 32 for a ResNet"] = 0
+    alpha: Annotated[float, "adapters count alpha / rank, >= 0; 0 takes the usual, 2 for a ViT and 8 for a ResNet"] = (
+        0.0
+    )
+
+    model = "clip"
+    head = "prompts"
+
+    def extend(self, net: nn.Module) -> None:
+        if not hasattr(net, "make_prompts"):
+            raise UsageError("low-rank adapters need a CLIP network", "--model clip-vit-b16")
+        net.requires_grad_(False)
+        net.tokens, net.head = True, net.make_prompts(2)
+        rank, alpha = self.size(net)
+        body, parts = net.backbone, net.backbone.parts
+        adapters.adapt(body, parts["mlp"] + parts["conv"], rank, alpha, *self.singular(net, rank))
+        adapters.adapt(body, parts["attention"], rank, alpha)
+        for name in parts["norms"] + (["slices"] if body.slices is not None else []):
+            body.get_submodule(name).requires_grad_(True)
+
+    def size(self, net: nn.Module) -> tuple[int, float]:
+        """Rank and alpha, the backbone's usual where they are 0."""
+        usual = (32, 8.0) if net.backbone.parts["conv"] else (12, 2.0)
+        return self.rank or usual[0], self.alpha or usual[1]
+
+    def singular(self, net: nn.Module, rank: int) -> "tuple[Tensor | None, Groups | None]":
+        """What S starts with, and where group shares are found."""
+        return None, None
+
+
+@dataclass(frozen=True)
+class SingularValues(LowRank):
+    """The same with a singular value for each direction."""
+
+    def singular(self, net: nn.Module, rank: int) -> "tuple[Tensor | None, Groups | None]":
+        return torch.linspace(1, 0.1, rank), None
+
+
+@dataclass(frozen=True)
+class FactorMean(Aggregator):
+    """Average by image count; adapters factor by factor with a moving average, or by their products."""
+
+    ema: Annotated[bool, "moving average of the factors over rounds"] = True
+    exact: Annotated[bool, "average the products of the factors, not each factor; then they have no moving average"] = (
+        False
+    )
+    rule: Annotated[Literal["paper", "released"], "the moving average is of the factors, or of all that travels"] = (
+        "paper"
+    )
+
+    alone = True
+
+    def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
+        mean = self.mean(theta, replies)  # [P]
+        if self.ema:
+            mean = self.smoothed(theta, mean, replies)
+        if self.exact:
+            mean, memory["exact_loss"] = self.by_products(theta, mean, replies)
+        return mean, replies.base
+
+    def mean(self, theta: Tensor, replies: Replies) -> Tensor:
+        """The average of what the clients sent [P]."""
+        return average(replies.theta, replies.base)
+
+    def smoothed(self, theta: Tensor, mean: Tensor, replies: Replies) -> Tensor:
+        """The moving average [P]."""
+        keep = 0.999 * (replies.round - 1) / replies.rounds
+        if self.rule == "released":
+            return torch.lerp(mean, theta, keep)
+        for name in (name for adapter in adapters.roles(replies.layout) for name in adapter.names):
+            span = replies.layout.spans[name]
+            mean[span] = torch.lerp(mean[span], theta[span], keep)
+        return mean
+
+    def by_products(self, theta: Tensor, mean: Tensor, replies: Replies) -> tuple[Tensor, Tensor]:
+        """mean [P] with adapters whose products are averages of products, and the share of their norm that is lost."""
+        models = torch.cat([replies.theta, theta[None]])  # [K+1, P]
+        weights = torch.cat([replies.base, replies.base.new_zeros(1)])  # [K+1]
+        lost = whole = theta.new_zeros((), dtype=torch.float64)
+        for adapter in adapters.roles(replies.layout):
+            by_group = self.by_group(adapter, replies)  # [K+1, G]
+            found, norms = adapters.product_mean(factors(models, replies.layout, adapter), weights, by_group)
+            lost, whole = lost + norms[0], whole + norms[1]
+            for name, values in zip((adapter.A, adapter.S, adapter.B), found, strict=True):
+                if name:
+                    mean[replies.layout.spans[name]] = values.flatten().to(mean.dtype)
+        return mean, (lost.clamp_min(0) / whole.clamp_min(torch.finfo(whole.dtype).tiny)).sqrt()
+
+    def by_group(self, adapter: adapters.Roles, replies: Replies) -> Tensor:
+        """[K+1, G] how much each client, and the old model at the end, counts in a group's product."""
+        return torch.cat([replies.base, replies.base.new_zeros(1)])[:, None]
+
+
+def factors(models: Tensor, layout: "Layout", adapter: adapters.Roles) -> adapters.Factors:
+    """The factors of one adapter in models [K, P]."""
+    a, b = (models[:, layout.spans[name]].view(len(models), *layout.shapes[name]) for name in (adapter.A, adapter.B))
+    if not adapter.S:
+        return adapters.Factors(a, a.new_ones(len(models), 1, a.shape[2]), b)
+    return adapters.Factors(a, models[:, layout.spans[adapter.S]].view(len(models), -1, a.shape[2]), b)
+
+
+register(
+    "lora", LowRank(), FactorMean(), label="LoRA",
+    about="CLIP's image tower through low-rank adapters; all else is frozen", usual=USUAL,
+)  # fmt: skip
+register(
+    "svd-lora", SingularValues(), FactorMean(), label="SVD-LoRA",
+    about="low-rank adapters with a singular value for each direction", usual=USUAL,
+)  # fmt: skip

@@ -1,0 +1,132 @@
+"""CLIP's text tower behind learned words: prompts before class names become the vectors that images are compared with.
+
+Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Clark, Krueger and Sutskever, arXiv
+2103.00020; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for vision-language models", arXiv 2109.01134,
+Eqs. 1-2, with the class at the end and one context for all classes.
+
+Of the vocabulary only the words that are read are kept, which is 25 million numbers less to hold and to save.
+"""
+
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import FedcliError, UsageError
+
+CONTEXT = 77  # places of the text tower
+
+
+class TextTower(nn.Module):
+    """CLIP's frozen text tower for the names of some classes.
+
+    Attributes:
+        words: [C, L, W] embedded tokens of "name." and the end token, zeros after it.
+        start: [W] the embedded start token.
+        ends: place of every class's end token in words.
+    """
+
+    def __init__(self, clip: nn.Module, names: list[str]):
+        super().__init__()
+        self.transformer, self.ln_final = clip.transformer, clip.ln_final
+        self.positional_embedding, self.text_projection = clip.positional_embedding, clip.text_projection
+        self.logit_scale = clip.logit_scale
+        self.names = names
+        self.first, self.sentences = _spelt(names)
+        self.ends = tuple(len(sentence) - 1 for sentence in self.sentences)
+        self.register_buffer("start", torch.zeros(clip.ln_final.weight.numel()))
+        self.register_buffer("words", torch.zeros(len(names), max(self.ends) + 1, len(self.start)))
+        used = sorted({self.first, *(token for sentence in self.sentences for token in sentence)})
+        rows = torch.randn(len(used), len(self.start)) * 0.02  # CLIP's own start
+        self.embed(dict(zip(used, rows, strict=True)))
+        self.requires_grad_(False)
+
+    def embed(self, table: Any) -> None:
+        """Take the words' embeddings from a table by token: rows of [vocabulary, W], or a dict."""
+        self.start.copy_(table[self.first])
+        for row, sentence in zip(self.words, self.sentences, strict=True):
+            row[: len(sentence)] = torch.stack([table[token].to(row.dtype) for token in sentence])
+
+    def forward(self, context: Tensor) -> Tensor:
+        """Learned words [N, length, W] before every class name -> texts [N, C, D]."""
+        count, length, classes = *context.shape[:2], len(self.words)
+        x = torch.cat(
+            [
+                self.start.expand(count, classes, 1, -1),
+                context[:, None].expand(-1, classes, -1, -1),
+                self.words.expand(count, -1, -1, -1),
+            ],
+            2,
+        ).flatten(0, 1)  # [N*C, 1 + length + L, W]
+        places = x.shape[1]  # the tower is causal: what would come after these changes nothing
+        mask = torch.full((places, places), -torch.inf, device=x.device).triu(1)
+        x = self.transformer(x + self.positional_embedding[:places], attn_mask=mask)
+        ends = torch.tensor(self.ends, device=x.device).repeat(count) + 1 + length  # [N*C]
+        x = self.ln_final(x)[torch.arange(len(x), device=x.device), ends]
+        return (x @ self.text_projection).unflatten(0, (count, classes))
+
+
+class PromptHead(nn.Module):
+    """Logits by the likeness of an image's tokens to texts, each a class name after learned words.
+
+    Args:
+        text: the tower, which belongs to the network and not to this head.
+        count: N, prompts.
+        length: learned words in each.
+
+    Attributes:
+        context: N parameters [length, W], shared by all classes.
+    """
+
+    def __init__(self, text: TextTower, count: int, length: int):
+        super().__init__()
+        if 1 + length + text.words.shape[1] > CONTEXT:
+            longest = max(zip(text.ends, text.names, strict=True))[1]
+            raise UsageError(
+                f"{length} learned words and the class {longest!r} are more than the {CONTEXT} places of CLIP's texts",
+                "take fewer learned words, or shorter class names",
+            )
+        self._text = (text,)  # no submodule: the network has it already
+        width = len(text.start)
+        self.context = nn.ParameterList([nn.init.normal_(torch.empty(length, width), std=0.02) for _ in range(count)])
+
+    @property
+    def scale(self) -> Tensor:
+        """CLIP's inverse temperature."""
+        return self._text[0].logit_scale.exp()
+
+    def texts(self) -> Tensor:
+        """Unit vectors [N, C, D]."""
+        return F.normalize(self._text[0](torch.stack(list(self.context))), dim=-1)
+
+    def similarity(self, tokens: Tensor) -> Tensor:
+        """Cosines [B, S, C, M, N] of tokens [B, S, M, D]."""
+        return torch.einsum("bsmd,ncd->bscmn", F.normalize(tokens, dim=-1), self.texts())
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits [B, C]: scale times the mean cosine over slabs, places and prompts."""
+        mean = F.normalize(tokens, dim=-1).mean((1, 2))  # [B, D]; a mean of cosines is a cosine of means, unnormalised
+        return self.scale * mean @ self.texts().mean(0).T
+
+
+def open_clip() -> Any:
+    """The package, asked for where it is needed because importing it takes seconds."""
+    try:
+        import open_clip as package
+    except ImportError:
+        raise FedcliError("CLIP networks need the package open_clip_torch", "pip install 'fedcli[clip]'") from None
+    return package
+
+
+def _spelt(names: list[str]) -> tuple[int, list[list[int]]]:
+    """The start token, and the tokens of every class as a sentence up to the end token."""
+    tokenizer = _tokenizer()
+    sentences = [tokenizer.encode(f"{name.replace('_', ' ')}.") + [tokenizer.eot_token_id] for name in names]
+    return tokenizer.sot_token_id, sentences
+
+
+@cache
+def _tokenizer() -> Any:
+    return open_clip().tokenizer.SimpleTokenizer()

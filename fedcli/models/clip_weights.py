@@ -1,0 +1,96 @@
+"""Starting weights of a CLIP network: OpenAI's, a file in the names of OpenAI and open_clip, or a run's model.
+
+Nothing in CLIP's tensors says which activation they were trained with. The networks here have the quick GELU of
+OpenAI's; a file trained with the plain one (LAION's, DataComp's) is taken, and means something a little different.
+"""
+
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from ..errors import FedcliError, UsageError
+from .clip import SHAPES, ClipNetwork
+from .clip_text import TextTower, open_clip
+from .weights import read
+
+Tensors = dict[str, Tensor]
+
+KINDS = "give a state dict in the names of OpenAI's CLIP or open_clip, or a model of a run of the same network"
+TABLE = "token_embedding.weight"
+VOCABULARY = 49408
+BESIDE = ("input_resolution", "context_length", "vocab_size", "attn_mask")  # what OpenAI's files hold beside weights
+
+
+def load_clip(net: ClipNetwork, weights: str) -> None:
+    """Put starting weights into both towers; the head keeps its seeded ones.
+
+    weights: "openai", a .pt/.pth/.safetensors state dict, or a model of a fedcli run (.h5). One without a text tower
+    leaves the network none, so that it can have no prompts. Raises FedcliError when it cannot be read or does not fit.
+    """
+    tensors = read(_openai(net.name) if weights == "openai" else _file(net.name, weights))
+    tensors = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
+    own = _part(tensors, "backbone.")  # of a run
+    if not (image := _part(own or tensors, "visual.")):
+        raise FedcliError(f"{weights} is no CLIP: it has no tensor visual.*", KINDS)
+    _fill(net.backbone.visual, image, f"{weights} does not fit {net.name}: tensor visual.")
+    slices = _part(own, "slices.")
+    if slices and net.backbone.slices is not None:
+        _fill(net.backbone.slices, slices, f"{weights} does not fit {net.name}: tensor slices.")
+    text = {k.removeprefix("text."): v for k, v in tensors.items() if not k.startswith(("visual.", *BESIDE))}
+    if own or TABLE not in text:
+        net.spare = ()
+        return
+    _fill_text(net.spare[0], text, f"{weights} does not fit {net.name}: tensor ")
+
+
+def _fill_text(tower: TextTower, tensors: Tensors, what: str) -> None:
+    tensors = dict(tensors)
+    table, shape = tensors.pop(TABLE), (VOCABULARY, len(tower.start))
+    if table.shape != shape:
+        raise FedcliError(f"{what}{TABLE} has shape {tuple(table.shape)}, not {shape}", KINDS)
+    _fill(tower, tensors, what, elsewhere=("start", "words"))
+    tower.embed(table)
+
+
+def _fill(module: nn.Module, tensors: Tensors, what: str, elsewhere: tuple[str, ...] = ()) -> None:
+    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError with `what` in front."""
+    known = {name: tensor for name, tensor in module.state_dict().items() if name not in elsewhere}
+    for name, tensor in known.items():
+        if name not in tensors and not name.endswith("num_batches_tracked"):
+            raise FedcliError(f"{what}{name} is missing", KINDS)
+        if name in tensors and not _fits(tensors[name], tensor):
+            raise FedcliError(f"{what}{name} has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}", KINDS)
+    if unknown := [name for name in tensors if name not in known]:
+        raise FedcliError(f"{what}{unknown[0]} is unknown", KINDS)
+    module.load_state_dict({name: t.view_as(known[name]) for name, t in tensors.items()}, strict=False)
+
+
+def _fits(found: Tensor, own: Tensor) -> bool:
+    return found.shape == own.shape or found.numel() == own.numel() == 1  # logit_scale: [] or [1]
+
+
+def _file(name: str, weights: str) -> Path:
+    if weights == "imagenet":
+        raise UsageError(f"there are no ImageNet weights for {name}", 'give "openai" or a file')
+    return Path(weights)
+
+
+def _openai(name: str) -> Path:
+    """OpenAI's weights as open_clip finds them: in its cache, or downloaded."""
+    if not SHAPES[name].pretrained:
+        having = ", ".join(known for known, shape in SHAPES.items() if shape.pretrained)
+        raise UsageError(f"there are no weights of OpenAI for {name}", f"models that have them: {having}")
+    pretrained = open_clip().pretrained
+    source = pretrained.get_pretrained_cfg(SHAPES[name].pretrained, "openai")
+    try:
+        return Path(pretrained.download_pretrained(source))
+    except Exception as error:  # each way to download has its own errors; the user needs the one sentence
+        raise FedcliError(
+            f"OpenAI's weights of {name} are not on this machine and could not be downloaded ({type(error).__name__})",
+            f"fetch open_clip_model.safetensors of https://huggingface.co/{source['hf_hub'].rstrip('/')} "
+            "on a machine with a network and pass --weights FILE",
+        ) from error
+
+
+def _part(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

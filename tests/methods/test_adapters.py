@@ -1,0 +1,257 @@
+"""Adapters beside frozen layers, and the average of their products."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedcli.methods.adapters import Adapted, Factors, Roles, adapt, product_mean, roles
+from fedcli.models.network import Groups
+
+SHARES = torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.2, 0.5, 0.3]])  # [B, G]
+S = torch.tensor([[0.5, 0.1], [0.3, 0.7], [-1.0, 2.0]])  # [G, r]
+
+
+def layer(kind, base=None, singular=S, alpha=3.0, trained=True):
+    """An adapter of rank 2, its A no longer 0 where it was trained."""
+    start = {"lora": None, "svd": singular[0], "fair": singular}[kind]
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        made = Adapted(base or nn.Linear(4, 5), 2, alpha, start, Groups() if kind == "fair" else None)
+        if trained:
+            nn.init.normal_(made.A)
+    return made
+
+
+def conv():
+    return nn.Conv2d(4, 5, 1, bias=False)
+
+
+def images(base=None):
+    rng = torch.Generator().manual_seed(5)
+    return (
+        torch.randn(3, 4, 2, 6, generator=rng) if isinstance(base, nn.Conv2d) else torch.randn(3, 7, 4, generator=rng)
+    )
+
+
+def by_hand(made, x, w):
+    """The formula in float64, image by image: W0 x + s x A diag(w) B."""
+    weight, a, b = (t.detach().double().numpy() for t in (made.weight.flatten(1), made.A, made.B))
+    bias = 0 if made.bias is None else made.bias.detach().double().numpy()
+    channels_last = x.movedim(1, -1) if made.pixels else x
+    rows = [v @ (weight.T + 1.5 * a @ np.diag(d) @ b) + bias for v, d in zip(channels_last.double().numpy(), w)]
+    return np.moveaxis(np.stack(rows), -1, 1) if made.pixels else np.stack(rows)
+
+
+@pytest.mark.parametrize("base", [None, conv()])
+@pytest.mark.parametrize("kind", ["lora", "svd", "fair"])
+def test_each_image_is_seen_through_its_own_singular_values(kind, base):
+    made = layer(kind, base)
+    if kind == "fair":
+        made.groups.shares = SHARES
+    w = {"lora": np.ones((3, 2)), "svd": S[:1].expand(3, 2).numpy(), "fair": (SHARES @ S).numpy()}[kind]
+    x = images(base)
+    np.testing.assert_allclose(made(x).detach(), by_hand(made, x, w), rtol=1e-4, atol=1e-5)
+
+
+def test_the_slabs_of_a_volume_share_its_singular_values():
+    """Two slabs each: images 0 and 1 are of the first volume."""
+    made = layer("fair")
+    x = torch.cat([images(), images().flip(0)])
+    made.groups.shares = SHARES
+    w = (SHARES @ S).repeat_interleave(2, 0).numpy()
+    np.testing.assert_allclose(made(x).detach(), by_hand(made, x, w), rtol=1e-4, atol=1e-5)
+
+
+def test_batches_that_do_not_fit_their_shares_are_refused():
+    made = layer("fair")
+    made.groups.shares = SHARES[:2]
+    with pytest.raises(ValueError, match="3 images cannot be those of 2 group shares"):
+        made(images())
+
+
+def test_without_shares_every_image_has_the_mean_singular_values():
+    made, x = layer("fair"), images()
+    made.groups.shares = torch.full((3, 3), 1 / 3)
+    uniform = made(x)
+    made.groups.shares = None
+    torch.testing.assert_close(made(x), uniform)
+    np.testing.assert_allclose(made(x).detach(), by_hand(made, x, [S.mean(0).numpy()] * 3), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("base", [None, conv()])
+@pytest.mark.parametrize("kind", ["lora", "svd", "fair"])
+def test_it_changes_nothing_before_it_is_trained(kind, base):
+    base = base or nn.Linear(4, 5)
+    x, plain = images(base), copy.deepcopy(base)
+    assert torch.equal(layer(kind, base, trained=False)(x), plain(x))
+
+
+@pytest.mark.parametrize("kind", ["lora", "svd", "fair"])
+def test_the_first_step_moves_a_alone(kind):
+    made = layer(kind, trained=False)
+    if kind == "fair":
+        made.groups.shares = SHARES
+    made(images()).square().sum().backward()
+    assert made.A.grad.abs().min() > 0 and not made.B.grad.any()
+    assert made.S is None or not made.S.grad.any()
+    assert made.weight.grad is None and made.bias.grad is None
+
+
+def same_factors(one, other):
+    other.A, other.B = one.A, one.B
+    return other
+
+
+def test_singular_values_of_1_are_lora():
+    plain, x = layer("lora"), images()
+    ones = same_factors(plain, layer("fair", singular=torch.ones(3, 2)))
+    ones.groups.shares = SHARES
+    torch.testing.assert_close(ones(x), plain(x))
+
+
+def test_one_group_is_svd_lora():
+    svd, x = layer("svd"), images()
+    one = same_factors(svd, layer("fair", singular=S[:1]))
+    one.groups.shares = torch.ones(3, 1)
+    torch.testing.assert_close(one(x), svd(x))
+    one.groups.shares = None
+    torch.testing.assert_close(one(x), svd(x))
+
+
+def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
+    body = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.Linear(4, 4)), conv())
+    before = {name: tensor.clone() for name, tensor in body.state_dict().items()}
+    adapt(body, ["1.0", "2"], 2, 1.0)
+    after = body.state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+    assert {name for name, p in body.named_parameters() if p.requires_grad} == {
+        "0.weight", "0.bias", "1.0.A", "1.0.B", "2.A", "2.B",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kwargs", [{"kernel_size": 3}, {"kernel_size": 1, "stride": 2}, {"kernel_size": 1, "groups": 2}]
+)
+def test_a_convolution_that_is_no_linear_layer_is_refused(kwargs):
+    with pytest.raises(TypeError, match="not a linear layer over channels"):
+        Adapted(nn.Conv2d(4, 4, **kwargs), 2, 1.0)
+
+
+class Named:
+    """What roles() reads of a layout: S has as many groups as ranks, B is square."""
+
+    shapes = {"x.A": (3, 2), "x.B": (2, 2), "x.S": (2, 2), "y.A": (2, 2), "y.B": (2, 2), "head.AB": (2, 2)}
+
+
+def test_factors_are_found_by_name_and_not_by_shape():
+    assert roles(Named) == [Roles("x.A", "x.B", "x.S"), Roles("y.A", "y.B", "")]
+
+
+def factors(models, groups, *, inputs=6, rank=3, outputs=5, seed=0):
+    rng = torch.Generator().manual_seed(seed)
+    draw = lambda *shape: torch.randn(*shape, generator=rng)  # noqa: E731
+    return Factors(draw(models, inputs, rank), 0.5 + draw(models, groups, rank).abs(), draw(models, rank, outputs))
+
+
+def products(found, weights):
+    """sum over models of weights[k, g] A_k diag(S_kg) B_k: [G, in, out] in float64."""
+    return np.einsum("kg,kir,kgr,kro->gio", weights, *(t.double().numpy() for t in (found.A, found.S, found.B)))
+
+
+def rebuilt(a, s, b):
+    return np.einsum("ir,gr,ro->gio", a.numpy(), s.numpy(), b.numpy())
+
+
+def test_one_model_comes_back_as_it_was_but_for_its_basis():
+    one = factors(1, 1)
+    found, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 1).double())
+    np.testing.assert_allclose(rebuilt(*found), products(one, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
+    assert abs(lost) < 1e-9 * whole
+    assert not np.allclose(found[0].numpy(), one.A[0].numpy())
+
+
+def test_the_true_average_is_found_where_its_rank_allows():
+    """Models that share B have an average of rank r; factor-wise averaging of A and S separately is another matrix."""
+    models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
+    models = Factors(models.A, models.S, models.B[:1].expand(3, -1, -1))
+    found, (lost, whole) = product_mean(models, weights, weights[:, None])
+    true = products(models, weights[:, None].numpy())
+    np.testing.assert_allclose(rebuilt(*found), true, rtol=1e-9, atol=1e-9)
+    assert abs(lost) < 1e-9 * whole
+    apart = (t.double().numpy() for t in (models.A, models.S, models.B))
+    a, s, b = (np.tensordot(weights.numpy(), t, 1) for t in apart)
+    assert not np.allclose(a @ np.diag(s[0]) @ b, true[0], rtol=0.05)
+
+
+def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
+    models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
+    found, (lost, whole) = product_mean(models, weights, weights[:, None])
+    true = products(models, weights[:, None].numpy())[0]
+    u, sigma, v = np.linalg.svd(true)
+    np.testing.assert_allclose(rebuilt(*found)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8)
+    assert float(lost) == pytest.approx((sigma[3:] ** 2).sum()) and float(whole) == pytest.approx((sigma**2).sum())
+
+
+def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
+    one = factors(1, 4)
+    found, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
+    true, again = products(one, np.ones((1, 4))), rebuilt(*found)
+    np.testing.assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
+    assert float(lost) == pytest.approx(((true - again) ** 2).sum()) and float(lost) > 1e-3 * float(whole)
+    assert float(whole) == pytest.approx((true**2).sum())
+
+
+def test_orthogonal_factors_keep_every_group():
+    """One against the others' direction as well."""
+    one = factors(1, 4)
+    one.S[:, 3] *= -1
+    a, b = torch.linalg.qr(one.A[0])[0], torch.linalg.qr(one.B[0].T)[0].T
+    one = Factors(a[None], one.S, b[None])
+    found, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
+    np.testing.assert_allclose(rebuilt(*found), products(one, np.ones((1, 4))), atol=1e-5)
+    assert abs(lost) < 1e-9 * whole
+
+
+def test_the_factors_keep_their_usual_size():
+    """Rows of B as long as a fresh N(0, 1) row is on average; S as large as the models' own."""
+    models, weights = factors(3, 2), torch.tensor([0.5, 0.3, 0.2]).double()
+    _, s, b = product_mean(models, weights, weights[:, None].expand(-1, 2))[0]
+    np.testing.assert_allclose(b.norm(dim=1), [5**0.5] * 3)
+    assert 0.3 < float(s.abs().mean() / models.S.abs().mean()) < 3
+
+
+def test_plain_lora_has_singular_values_of_1_afterwards():
+    models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
+    ones = Factors(models.A, torch.ones_like(models.S), models.B)
+    np.testing.assert_allclose(product_mean(ones, weights, weights[:, None])[0][1], np.ones((1, 3)))
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(2, 5), (6, 2), (1, 1)])
+def test_a_layer_narrower_than_its_adapter_is_no_problem(inputs, outputs):
+    models, weights = factors(3, 2, inputs=inputs, outputs=outputs), torch.tensor([0.5, 0.3, 0.2]).double()
+    (a, s, b), _ = product_mean(models, weights, weights[:, None].expand(-1, 2))
+    assert (a.shape, s.shape, b.shape) == ((inputs, 3), (2, 3), (3, outputs))
+    np.testing.assert_allclose(
+        rebuilt(a, s, b).mean(0), products(models, weights[:, None].expand(-1, 2).numpy()).mean(0), atol=1e-6
+    )
+
+
+def test_adapters_that_never_moved_still_change_nothing_and_can_learn():
+    still = factors(2, 2)
+    still = Factors(torch.zeros_like(still.A), still.S, still.B)
+    half = torch.full((2,), 0.5).double()
+    (a, s, b), (lost, whole) = product_mean(still, half, half[:, None].expand(-1, 2))
+    assert not a.any() and (s > 0).all() and (b.norm(dim=1) > 1).all() and float(lost) == float(whole) == 0
+
+
+@pytest.mark.parametrize("base", [None, conv()])
+def test_it_computes_low_where_the_network_does(base):
+    made = layer("fair", base)
+    made.groups.shares, x = SHARES, images(base)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = made(x)
+    assert low.dtype == torch.bfloat16 and not torch.equal(low.float(), made(x))
+    torch.testing.assert_close(low.float(), made(x), atol=0.3, rtol=0.05)

@@ -1,0 +1,226 @@
+"""LoRA and SVD-LoRA on CLIP: what trains, what travels, how it is averaged."""
+
+import numpy as np
+import pytest
+import torch
+from conftest import CLASSES, ROSTER, make_chain, play, replies, toy_clip, toy_net, toy_shard
+from torch import nn
+
+import fedcli.methods.lora  # noqa: F401 - importing registers
+from fedcli import models
+from fedcli.errors import UsageError
+from fedcli.evaluation.predictions import predictions
+from fedcli.federation import state as states
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.layout import Layout
+from fedcli.federation.run import logits, open_run
+from fedcli.federation.train import Plan, train
+from fedcli.methods import resolve
+from fedcli.methods.adapters import Adapted
+from fedcli.models.clip import ClipNetwork
+
+BOTH = pytest.mark.parametrize("spec", ["lora", "svd-lora"])
+
+
+def clip(name, spec, settings=None, channels=1, device="cpu"):
+    """A CLIP network of this name as the method extends it."""
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(0)
+        net = ClipNetwork(name, channels, ["healthy", "ill"])
+        net.attributes = {"race": ["asian", "black", "white"]}
+        resolve(spec, settings).local.extend(net)
+    return net
+
+
+def count(net, *endings, inside=""):
+    """Numbers that train in tensors with these endings, below some modules."""
+    return sum(p.numel() for n, p in net.named_parameters() if p.requires_grad and n.endswith(endings) and inside in n)
+
+
+@pytest.mark.parametrize(("spec", "adapters"), [("lora", 1_105_920), ("svd-lora", 1_106_208)])
+def test_the_vision_transformer_has_24_adapters_of_the_known_size(spec, adapters):
+    """Shapes alone, no memory: 24 adapters of rank 12, two contexts of 4 x 512."""
+    net = clip("clip-vit-b16", spec, channels=3, device="meta")
+    assert sum(isinstance(m, Adapted) for m in net.modules()) == 24
+    assert count(net, ".A", ".B", ".S") == adapters
+    assert count(net, "") == adapters + 2 * 4 * 512
+
+
+def test_the_resnet_has_adapters_on_convolutions_and_pool_and_trains_its_norms():
+    net = clip("clip-rn50", "lora", channels=3, device="meta")
+    assert sum(isinstance(m, Adapted) for m in net.modules()) == 32 + 4
+    assert count(net, ".A", ".B", inside="attnpool") == 491_520
+    assert count(net, "weight", "bias") == 53_248
+    assert net.backbone.visual.layer1[0].conv1.scale == 8 / 32
+    assert count(clip("clip-rn50", "svd-lora", device="meta"), ".S") == 32 * 32  # the pool stays plain
+
+
+def test_of_a_volume_the_projection_of_slices_trains_as_well():
+    net = clip("clip-tiny", "lora", channels=16)
+    assert count(net, "", inside="slices") == 603
+    net.eval()
+    assert net(torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(0))).shape == (2, 2)
+
+
+@BOTH
+def test_only_what_trains_travels(spec):
+    layout = Layout(toy_clip(extend=resolve(spec).local.extend))
+    ends = {name.rpartition(".")[2] for name in layout.shapes}
+    assert ends == {"A", "B", "0", "1"} | ({"S"} if spec == "svd-lora" else set())
+    assert layout.size == layout.trainable and layout.own_shapes == {}
+
+
+def test_what_is_frozen_stays_to_the_last_bit():
+    method = resolve("lora")
+    net = toy_clip(extend=method.local.extend)
+    layout = Layout(net)
+    still = {name: p.clone() for name, p in net.named_parameters() if not p.requires_grad}
+    task = Task("north", 0, 1, 1, 0, layout.read(), {}, {})
+    report = run_client(method, net, layout, toy_shard("north"), task, Training(optimizer="sgd", lr=0.1))
+    now = dict(net.named_parameters())
+    assert still and all(torch.equal(now[name], p) for name, p in still.items())
+    changed = layout.named(report.theta - task.theta)
+    assert all(change.any() for name, change in changed.items() if name.endswith((".A", ".0", ".1")))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "rank", "scale"),
+    [
+        ("clip-tiny", {}, 12, 2 / 12),
+        ("clip-tiny-rn", {}, 32, 8 / 32),
+        ("clip-tiny", {"rank": 4}, 4, 2 / 4),
+        ("clip-tiny-rn", {"rank": 4, "alpha": 1}, 4, 1 / 4),
+    ],
+)
+def test_rank_and_alpha_are_the_backbones_usual_unless_given(name, settings, rank, scale):
+    found = [m for m in clip(name, "lora", settings).modules() if isinstance(m, Adapted)]
+    assert {(m.A.shape[1], m.B.shape[0], m.scale) for m in found} == {(rank, rank, scale)}
+
+
+def test_singular_values_start_from_1_down_to_a_tenth():
+    net = clip("clip-tiny", "svd-lora", {"rank": 4})
+    expected = torch.tensor([1.0, 0.7, 0.4, 0.1])
+    found = [m.S for m in net.modules() if isinstance(m, Adapted)]
+    assert len(found) == 4 and all(torch.allclose(s, expected) for s in found)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["clip-tiny", "clip-tiny-rn"])
+def test_before_training_the_adapters_change_no_logit(spec, name):
+    net = clip(name, spec).eval()
+    x = torch.randn(2, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    seen = net(x)
+    with torch.no_grad():
+        for module in (m for m in net.modules() if isinstance(m, Adapted)):
+            module.scale = 0.0
+    assert torch.equal(net(x), seen)
+
+
+@BOTH
+def test_another_network_is_refused(spec):
+    with pytest.raises(UsageError, match="need a CLIP network") as error:
+        toy_net(extend=resolve(spec).local.extend)
+    assert "--model clip" in error.value.hint
+
+
+class Two(nn.Module):
+    """An adapter and one other number."""
+
+    def __init__(self, singular=None):
+        super().__init__()
+        self.layer = Adapted(nn.Linear(3, 3), 2, 1.0, singular)
+        self.other = nn.Parameter(torch.zeros(1))
+
+
+def averaged(settings, t, spec="lora", singular=None):
+    """New, old and sent models by tensor name after round t of 50, of clients with 3 images and 1."""
+    layout = Layout(Two(singular))
+    rng = torch.Generator().manual_seed(t)
+    theta, sent = torch.randn(layout.size, generator=rng), torch.randn(2, layout.size, generator=rng)
+    memory = {}
+    table = replies(sent, layout=layout, t=t, rounds=50, n=[3.0, 1.0])
+    new, weights = resolve(spec, settings).aggregator.aggregate(theta, table, memory)
+    assert weights.tolist() == [0.75, 0.25]
+    return layout.named(new), layout.named(theta), [layout.named(one) for one in sent], memory
+
+
+@pytest.mark.parametrize(("t", "beta"), [(1, 0.0), (2, 0.01998), (26, 0.4995), (50, 0.97902)])
+@pytest.mark.parametrize("rule", ["paper", "released"])
+def test_the_moving_average_by_hand(t, beta, rule):
+    """b = 0.999 (t - 1) / T: of the factors, or of all."""
+    new, old, (one, two), _ = averaged({"rule": rule}, t)
+    for name in new:
+        b = beta if rule == "released" or name != "other" else 0
+        expected = (1 - b) * (0.75 * one[name] + 0.25 * two[name]) + b * old[name]
+        torch.testing.assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_without_it_the_average_is_fedavgs():
+    new, _, (one, two), _ = averaged({"ema": False}, 30)
+    assert all(torch.allclose(new[name], 0.75 * one[name] + 0.25 * two[name]) for name in new)
+
+
+def delta(model):
+    a, b = model["layer.A"].double().numpy(), model["layer.B"].double().numpy()
+    return a @ np.diag(model["layer.S"].double().numpy() if "layer.S" in model else np.ones(2)) @ b
+
+
+@pytest.mark.parametrize("singular", [None, torch.tensor([1.0, 0.1])])
+def test_exact_averages_the_products_and_has_no_moving_average(singular):
+    new, _, (one, two), memory = averaged({"exact": True}, 30, "svd-lora" if singular is not None else "lora", singular)
+    u, sigma, v = np.linalg.svd(0.75 * delta(one) + 0.25 * delta(two))
+    np.testing.assert_allclose(delta(new), u[:, :2] * sigma[:2] @ v[:2], atol=1e-5)
+    torch.testing.assert_close(new["other"], 0.75 * one["other"] + 0.25 * two["other"])
+    assert memory["exact_loss"].ndim == 0
+    assert float(memory["exact_loss"]) == pytest.approx(sigma[2] / np.sqrt((sigma**2).sum()), rel=1e-4)
+
+
+@BOTH
+def test_exact_with_one_client_is_its_own_product(spec):
+    alone = {"roster": ROSTER[:1], "rounds": 1}
+    layout = Layout(toy_clip(extend=resolve(spec).local.extend))
+    exact, plain = (layout.named(play(spec, settings, **alone).theta) for settings in ({"exact": True}, {}))
+    for stem in (name.removesuffix(".A") for name in layout.shapes if name.endswith(".A")):
+        models = [{f"layer.{k}": m[f"{stem}.{k}"] for k in "ABS" if f"{stem}.{k}" in m} for m in (exact, plain)]
+        products = [
+            m["layer.A"] @ torch.diag(m.get("layer.S", torch.ones(12))) @ m["layer.B"] for m in models
+        ]  # each [in, out]
+        assert products[1].any()
+        torch.testing.assert_close(*products, atol=1e-5, rtol=1e-4)
+
+
+@BOTH
+@pytest.mark.parametrize("settings", [{}, {"exact": True, "rule": "released"}])
+def test_it_resumes_to_the_same_bits_from_disk(spec, settings, tmp_path):
+    small = {"roster": ROSTER[:2], "rounds": 2}
+    states.save(tmp_path, play(spec, settings, until=1, **small), ROSTER[:2])
+    again = states.restore(states.saved(tmp_path)[-1], ROSTER[:2], "cpu")
+    assert torch.equal(play(spec, settings, state=again, **small).theta, play(spec, settings, **small).theta)
+
+
+def test_the_resnet_trains_and_its_statistics_travel():
+    method = resolve("svd-lora")
+    net = clip("clip-tiny-rn", "svd-lora")
+    layout = Layout(net)
+    assert {n.rpartition(".")[2] for n in layout.shapes} >= {"running_mean", "running_var", "A", "B", "S"}
+    start = layout.read()
+    shard = toy_shard("north", 8, absent=2)
+    report = run_client(
+        method, net, layout, shard, Task("north", 0, 1, 1, 0, start, {}, {}), Training(optimizer="sgd", lr=0.01)
+    )
+    moved = layout.named(report.theta - start)
+    assert report.theta.isfinite().all()
+    assert all(moved[n].any() for n in moved if n.endswith(("attnpool.v_proj.A", "layer1.0.conv3.A", "running_mean")))
+
+
+def test_a_run_opened_again_scores_as_the_network_that_trained(tmp_path):
+    """Whatever is frozen comes back, from another seed: single tensors of a module that trains in part as well."""
+    plan = Plan("lora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model="clip-tiny")
+    run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
+    net = models.build(
+        "clip-tiny", channels=1, classes=CLASSES, size=8, seed=3, names=run.data.classes, extend=run.method.local.extend
+    )
+    found = predictions(run)["clean"][0][0]
+    layout = Layout(net)
+    layout.load(run.layout.read())
+    np.testing.assert_allclose(found, logits(net, run.data.test["clean"], run.method.local), atol=1e-5)

@@ -1,0 +1,90 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, play, toy_clip, toy_net, toy_shard, toy_shards
+
+from fedcli.data.load import Shards
+from fedcli.errors import UsageError
+from fedcli.federation import features
+from fedcli.federation import state as states
+from fedcli.federation.layout import Layout
+from fedcli.federation.run import logits
+from fedcli.methods import promptfl, resolve  # noqa: F401 - importing registers
+from fedcli.models.clip import ClipNetwork
+
+CONTEXT = "head.prompts.context.0"
+
+
+def volumes(**settings):
+    """A network for volumes of 16 slices: two slabs."""
+    net = ClipNetwork("clip-tiny", 16, ["a", "b", "c"])
+    resolve("promptfl", settings).local.extend(net)
+    return net.eval()
+
+
+def test_a_logit_is_the_mean_cosine_of_patches_and_text_over_slabs():
+    net = volumes()
+    x = torch.randn(2, 16, 32, 32, generator=torch.Generator().manual_seed(1))
+    tokens, texts = net.backbone.tower(x), net.head.prompts.texts()  # [B, S, M, D], [1, C, D]
+    assert tokens.shape[:3] == (2, 2, 16)
+    got, scale = net(x), net.head.prompts.scale
+    for b in range(2):
+        for c in range(3):
+            cosines = [F.cosine_similarity(patch, texts[0, c], dim=0) for slab in tokens[b] for patch in slab]
+            torch.testing.assert_close(got[b, c], scale * sum(cosines) / 32, atol=1e-4, rtol=1e-4)
+
+
+def test_only_the_context_travels_and_for_volumes_the_slice_projection():
+    assert play("promptfl", until=0).theta.numel() == 4 * 32
+    assert play("promptfl", {"length": 16}, until=0).theta.numel() == 16 * 32
+    trained = Layout(volumes())
+    assert trained.shapes == {
+        CONTEXT: (4, 32),
+        "backbone.tower.slices.weight": (3, 8, 5, 5),
+        "backbone.tower.slices.bias": (3,),
+    }
+    assert trained.size == 4 * 32 + 603
+    assert list(Layout(volumes(rule="released")).shapes) == [CONTEXT]
+
+
+def test_learned_words_lower_the_loss_of_data_they_are_learned_from():
+    net = toy_clip(extend=resolve("promptfl").local.extend)
+    layout, shards = Layout(net), toy_shards()
+
+    def loss(theta):
+        layout.load(theta)
+        return sum(
+            F.cross_entropy(torch.from_numpy(logits(net, s, resolve("promptfl").local)), s.y) for s in shards.values()
+        )
+
+    assert loss(play("promptfl", rounds=4).theta) < loss(play("promptfl", until=0).theta)
+
+
+def test_the_tower_is_asked_once_where_nothing_in_it_trains():
+    local = resolve("promptfl").local
+    net = toy_clip(extend=local.extend)
+    layout = Layout(net)
+    theta = play("promptfl", until=1).theta
+    layout.load(theta)
+    shard = toy_shard("north")
+    before = logits(net, shard, local)
+    assert features.is_frozen(net)
+    table = features.cached(net, Shards(["a", "b", "c"], {}, ["north"], {"north": shard}, {}, {}, {}, [], {}))
+    assert table.train["north"].images.shape == (len(shard), 16)
+    torch.testing.assert_close(torch.from_numpy(logits(net, table.train["north"], local)), torch.from_numpy(before))
+
+
+def test_a_tower_that_projects_slices_is_not_frozen_unless_released():
+    assert not features.is_frozen(volumes()) and features.is_frozen(volumes(rule="released"))
+
+
+def test_it_resumes_to_the_same_bits_from_disk(tmp_path):
+    states.save(tmp_path, play("promptfl", until=1), ROSTER)
+    again = play("promptfl", state=states.restore(states.saved(tmp_path)[-1], ROSTER, "cpu"))
+    assert torch.equal(again.theta, play("promptfl").theta)
+
+
+def test_another_network_is_refused():
+    with pytest.raises(UsageError, match="CLIP") as error:
+        toy_net(extend=resolve("promptfl").local.extend)
+    assert "--model clip-vit-b16" in error.value.hint

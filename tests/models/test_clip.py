@@ -1,0 +1,377 @@
+"""CLIP networks against open_clip's own forward passes, on random weights."""
+
+import copy
+import sys
+
+import h5py
+import open_clip
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import play, toy_clip, toy_shard, toy_shards
+from torch import nn
+
+from fedcli.data import transforms
+from fedcli.errors import FedcliError, UsageError
+from fedcli.federation.layout import Layout
+from fedcli.models import MODELS, build, clip, frozen_parts, input_channels
+from fedcli.models.teacher import CLIP_MEAN, CLIP_STD
+
+NAMES = ["NOT Glaucoma", "Glaucoma"]
+SEED = torch.Generator().manual_seed
+
+
+def tiny(name="clip-tiny", **rest):
+    given = {"channels": 3, "classes": 2, "size": 32, "seed": 0, "names": NAMES}
+    return build(name, **given | rest).eval()
+
+
+def prompts(net, count=2):
+    net.head = net.make_prompts(count)
+    net.tokens = True
+
+
+def images(side, channels=3, count=3):
+    """In [0, 1], as the toolkit has them before normalisation."""
+    return torch.rand(count, channels, side, side, generator=SEED(5))
+
+
+def fed(unit):
+    return transforms.to_input(unit, channels=unit.shape[1])
+
+
+def theirs(name):
+    """open_clip's whole network with random weights and random batch-norm statistics."""
+    shape = clip.SHAPES[name]
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        net = open_clip.CLIP(
+            shape.width, open_clip.CLIPVisionCfg(**shape.vision), open_clip.CLIPTextCfg(**shape.text), quick_gelu=True
+        )
+        for module in net.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                nn.init.uniform_(module.running_mean, -0.5, 0.5)
+                nn.init.uniform_(module.running_var, 0.5, 2)
+                nn.init.uniform_(module.weight, 0.5, 1.5)
+    return net.eval()
+
+
+def saved(net, path, change=lambda tensors: None):
+    tensors = dict(net.state_dict())
+    change(tensors)
+    torch.save(tensors, path)
+    return str(path)
+
+
+def clip_input(unit):
+    return (unit - torch.tensor(CLIP_MEAN).view(3, 1, 1)) / torch.tensor(CLIP_STD).view(3, 1, 1)
+
+
+@torch.no_grad()
+def test_the_transformer_gives_open_clips_patches(tmp_path):
+    other = theirs("clip-tiny")
+    net = tiny(weights=saved(other, tmp_path / "clip.pt"), extend=prompts)
+    other.visual.output_tokens = True
+    patches = other.visual(clip_input(images(32)))[1] @ other.visual.proj
+    assert patches.shape == (3, 16, 16)
+    torch.testing.assert_close(net.features(fed(images(32))), patches[:, None], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
+    """Their pool gives the pooled place alone; the others come from the same torch function on their projections."""
+    other = theirs("clip-tiny-rn")
+    net = tiny("clip-tiny-rn", weights=saved(other, tmp_path / "clip.pt"), extend=prompts)
+    x, pool = clip_input(images(64)), other.visual.attnpool
+    maps = other.visual.layer4(other.visual.layer3(other.visual.layer2(other.visual.layer1(other.visual.stem(x)))))
+    every = net.backbone.visual.attnpool.attended(maps)  # [B, 1 + M, D]
+    torch.testing.assert_close(every[:, 0], other.visual(x), atol=1e-5, rtol=0)
+    torch.testing.assert_close(net.features(fed(images(64))), every[:, None, 1:], atol=1e-5, rtol=0)
+    places = maps.flatten(2).permute(2, 0, 1)
+    places = torch.cat([places.mean(0, keepdim=True), places]) + pool.positional_embedding[:, None]
+    bias = torch.cat([pool.q_proj.bias, pool.k_proj.bias, pool.v_proj.bias])
+    expected, _ = F.multi_head_attention_forward(
+        places, places, places, 256, pool.num_heads, None, bias, None, None, False, 0.0, pool.c_proj.weight,
+        pool.c_proj.bias, training=False, use_separate_proj_weight=True, q_proj_weight=pool.q_proj.weight,
+        k_proj_weight=pool.k_proj.weight, v_proj_weight=pool.v_proj.weight,
+    )  # fmt: skip
+    torch.testing.assert_close(every, expected.transpose(0, 1), atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_learned_words_that_are_real_words_give_open_clips_texts(tmp_path):
+    other = theirs("clip-tiny")
+    net = tiny(weights=saved(other, tmp_path / "clip.pt"), names=["NOT_Glaucoma", "Glaucoma"], extend=prompts)
+    tokens = open_clip.tokenize([f"a scan of my {name}." for name in NAMES])
+    net.head.context[1].copy_(other.token_embedding(tokens[0, 1:5]))
+    assert [end + 1 + 4 for end in net.text.ends] == tokens.argmax(1).tolist() == [9, 8]
+    torch.testing.assert_close(net.head.texts()[1], other.encode_text(tokens, normalize=True), atol=1e-5, rtol=0)
+    torch.testing.assert_close(net.head.scale, other.logit_scale.exp())
+
+
+def test_the_head_is_the_scaled_mean_cosine_over_slabs_places_and_prompts():
+    net = tiny(extend=prompts, channels=16)
+    tokens = torch.randn(2, 2, 16, 16, generator=SEED(1))
+    cosines = torch.stack(
+        [
+            torch.stack([F.cosine_similarity(tokens, net.head.texts()[n, c], dim=-1) for n in range(2)], -1)
+            for c in range(2)
+        ],
+        2,
+    )
+    assert cosines.shape == (2, 2, 2, 16, 2)  # [B, S, C, M, N]
+    torch.testing.assert_close(net.head.similarity(tokens), cosines)
+    torch.testing.assert_close(net.head(tokens), cosines.mean((1, 3, 4)) / 0.07)
+    assert torch.equal(net(fed(images(32, 16))), net.head(net.features(fed(images(32, 16)))))
+
+
+def test_a_learned_word_changes_every_class_through_the_text_tower():
+    net = tiny(extend=prompts)
+    net.head.texts()[1, 0].sum().backward()
+    assert net.head.context[0].grad.abs().sum() == 0 and (net.head.context[1].grad.abs().sum(1) > 0).all()
+
+
+def test_prompts_are_all_that_travels_and_the_text_tower_is_kept_once():
+    net = tiny(extend=prompts)
+    net.backbone.requires_grad_(False)
+    assert Layout(net).shapes == {"head.context.0": (4, 32), "head.context.1": (4, 32)}
+    assert sorted(frozen_parts(net)) == ["backbone", "text"]
+    assert not [k for k in net.state_dict() if "token_embedding" in k or k.startswith("head.") and "context" not in k]
+
+
+def test_without_prompts_there_is_one_vector_per_image_and_no_text_tower():
+    net = tiny()
+    x = fed(images(32))
+    assert net.features(x).shape == (3, 16) and net.head.in_features == 16
+    assert not [k for k in net.state_dict() if k.startswith("text.")]
+    means = net.features(x)
+    torch.testing.assert_close(copy.deepcopy(net.backbone)(x), means)  # as a teacher sees it
+    net.tokens = True
+    torch.testing.assert_close(net.features(x).mean((1, 2)), means)
+
+
+def test_one_channel_is_shown_as_three_and_any_normalisation_is_undone():
+    grey = images(32, 1)
+    one, three = tiny(channels=1), tiny(channels=3)
+    torch.testing.assert_close(
+        one.features(fed(grey)), three.features(fed(grey.expand(-1, 3, -1, -1))), atol=1e-5, rtol=0
+    )
+    torch.testing.assert_close(one.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("side", [8, 50])
+def test_images_of_another_size_are_resized_with_straight_lines(side):
+    net, x = tiny(), images(side)
+    small = F.interpolate(x, (32, 32), mode="bilinear", antialias=True)
+    torch.testing.assert_close(net.features(fed(x)), net.features(fed(small)), atol=1e-5, rtol=0)
+
+
+def test_a_volume_is_four_slabs_of_eight_slices_each_stretched_to_its_own_range():
+    net, x = tiny(channels=32), images(32, 32)
+    net.tokens = True
+    assert net.features(fed(x)).shape == (3, 4, 16, 16)
+    assert sum(p.numel() for p in net.backbone.slices.parameters()) == 603
+    third = net.backbone.slices(x[:, 16:24])  # [B, 3, H, W]
+    low, high = third.amin((1, 2, 3), keepdim=True), third.amax((1, 2, 3), keepdim=True)
+    plain = tiny()
+    plain.tokens, plain.backbone.visual = True, net.backbone.visual
+    stretched = fed((third - low) / (high - low + 1e-5))
+    torch.testing.assert_close(net.features(fed(x))[:, 2], plain.features(stretched)[:, 0], atol=1e-5, rtol=0)
+
+
+def test_the_projection_of_slices_starts_small_trains_and_survives_an_empty_volume():
+    net = tiny(channels=32)
+    assert abs(net.backbone.slices.weight.std() - 8**-0.5) < 0.03 and not net.backbone.slices.bias.any()
+    net(fed(torch.zeros(2, 32, 32, 32))).sum().backward()
+    assert net.backbone.slices.weight.grad.isfinite().all()
+    net(fed(images(32, 32))).square().sum().backward()
+    assert net.backbone.slices.weight.grad.abs().sum() > 0
+    assert {"backbone.slices.weight", "backbone.slices.bias"} <= set(Layout(net).shapes)
+
+
+@pytest.mark.parametrize("channels", [2, 4, 12])
+def test_other_numbers_of_slices_are_refused(channels):
+    with pytest.raises(UsageError, match=f"multiple of 8 slices, not {channels}"):
+        tiny(channels=channels)
+
+
+def test_a_volume_is_refused_by_a_network_of_three_channels_and_taken_by_clip():
+    assert [input_channels("clip-tiny", c) for c in (1, 3, 32)] == [1, 3, 32]
+    assert [input_channels("resnet18", c) for c in (1, 3)] == [3, 3]
+    with pytest.raises(UsageError, match="resnet18 takes 3 channels, these images have 32"):
+        input_channels("resnet18", 32)
+
+
+def counts(net, part, rank=0):
+    """Numbers of the modules of a part, or of factors [in, rank] and [rank, out] beside them."""
+    modules = [net.backbone.get_submodule(name) for name in net.backbone.parts[part]]
+    return sum(rank * sum(m.weight.shape[:2]) if rank else sum(p.numel() for p in m.parameters()) for m in modules)
+
+
+def test_the_towers_have_the_sizes_of_clip_and_adapters_those_of_fairfedmed():
+    """149.6 million numbers with ViT-B/16, of which 25.3 million are a vocabulary that is not kept."""
+    with torch.device("meta"):
+        vit = clip.ClipNetwork("clip-vit-b16", 1, NAMES)
+        resnet = clip.ClipNetwork("clip-rn50", 1, NAMES)
+    for net, total in ((vit, 149_620_737), (resnet, 102_007_137)):
+        towers = sum(p.numel() for module in (net.backbone, net.spare[0]) for p in module.parameters())
+        assert towers + 49_408 * 512 == total
+    assert (len(vit.backbone.parts["mlp"]), counts(vit, "mlp", 12)) == (24, 1_105_920)
+    assert (len(resnet.backbone.parts["conv"]), counts(resnet, "conv", 32)) == (32, 1_147_904 - 32 * 3 * 32)
+    assert counts(resnet, "attention", 32) == 491_520 and counts(resnet, "norms") == 53_248
+    assert (vit.backbone.side, vit.backbone.visual.positional_embedding.shape) == (224, (197, 768))
+
+
+def test_the_tiny_networks_have_the_same_parts_as_the_large():
+    for tiny_one, large in (("clip-tiny", "clip-vit-b16"), ("clip-tiny-rn", "clip-rn50")):
+        with torch.device("meta"):
+            parts = [clip.ClipNetwork(name, 1, NAMES).backbone.parts for name in (tiny_one, large)]
+        assert all(set(parts[0][kind]) <= set(parts[1][kind]) for kind in parts[1])
+        assert [bool(names) for names in parts[0].values()] == [bool(names) for names in parts[1].values()]
+
+
+def test_a_wrapped_projection_of_the_pool_is_asked():
+    net = tiny("clip-tiny-rn")
+    before, pool = net.features(fed(images(64))), net.backbone.visual.attnpool
+    pool.v_proj = nn.Sequential(pool.v_proj, nn.Linear(256, 256))
+    assert not torch.allclose(net.features(fed(images(64))), before)
+
+
+@pytest.mark.parametrize("name", ["clip-tiny", "clip-tiny-rn"])
+def test_every_weight_that_is_read_has_a_gradient_even_from_one_image(name):
+    """But for what only the pooled token goes through, which is left out."""
+    net = tiny(name).train()
+    net(fed(images(64, count=1)))[:, 0].sum().backward()
+    assert [k for k, p in net.backbone.named_parameters() if p.grad is None or not p.grad.isfinite().all()] == []
+    assert net.backbone.get_submodule(next(n for k in net.backbone.parts.values() for n in k)).weight.grad.any()
+
+
+def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():
+    low, exact = tiny(precision="bf16", extend=prompts), tiny(extend=prompts)
+    x = fed(images(32))
+    assert low.features(x).dtype == low(x).dtype == torch.float32
+    torch.testing.assert_close(low.features(x), exact.features(x), atol=0.05, rtol=0.05)
+    assert not torch.equal(low.features(x), exact.features(x)) and torch.equal(low.head.texts(), exact.head.texts())
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "fedproto", "fed-mas"])
+def test_methods_that_know_nothing_of_clip_train_it(spec, monkeypatch):
+    monkeypatch.setitem(play.__globals__, "toy_net", lambda extend, **_: toy_clip(extend=extend))
+    state = play(spec, rounds=1, shards=toy_shards(east=toy_shard("east", 1)))
+    assert state.theta.isfinite().all() and len(state.theta) >= 32_819
+
+
+@pytest.mark.parametrize("prefix", ["", "module."])
+def test_weights_in_half_precision_and_under_a_prefix_are_taken(prefix, tmp_path):
+    other = theirs("clip-tiny").half()
+    torch.save({"state_dict": {prefix + k: v for k, v in other.state_dict().items()}}, tmp_path / "clip.pt")
+    net = tiny(weights=str(tmp_path / "clip.pt"), extend=prompts)
+    assert torch.equal(net.backbone.visual.proj, other.visual.proj.float())
+    assert torch.equal(net.text.words[1, net.text.ends[1]], other.token_embedding.weight[49_407].float())
+
+
+def test_open_clips_other_names_of_the_text_tower_are_taken(tmp_path):
+    """Those of its networks whose text tower is a module of its own."""
+    inner = lambda k: k if k.startswith(("visual.", "logit_scale")) else f"text.{k}"  # noqa: E731
+    tensors = {inner(k): v for k, v in theirs("clip-tiny").state_dict().items()}
+    torch.save(tensors, tmp_path / "clip.pt")
+    net = tiny(weights=str(tmp_path / "clip.pt"), extend=prompts)
+    assert torch.equal(net.text.text_projection, tensors["text.text_projection"])
+
+
+def test_what_openais_files_hold_beside_weights_is_left_out(tmp_path):
+    extra = {k: torch.tensor(7) for k in ("input_resolution", "context_length", "vocab_size")}
+    path = saved(theirs("clip-tiny"), tmp_path / "clip.pt", lambda tensors: tensors.update(extra))
+    assert tiny(weights=path, extend=prompts).start == path
+
+
+def test_the_model_of_a_run_fills_the_image_tower_and_its_projection_of_slices(tmp_path):
+    source = tiny(channels=16, seed=4)
+    with h5py.File(tmp_path / "00002.h5", "w") as file:
+        for k, v in source.state_dict().items():
+            file[f"model/{k}"] = v.numpy()
+    net = tiny(channels=16, weights=str(tmp_path / "00002.h5"))
+    for one, two in zip(net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True):
+        assert torch.equal(one, two)
+    with pytest.raises(FedcliError, match="holds no text tower, which prompts need"):
+        tiny(channels=16, weights=str(tmp_path / "00002.h5"), extend=prompts)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: [t.pop(k) for k in list(t) if k.startswith("visual.")], "is no CLIP: it has no tensor visual"),
+        (lambda t: t.pop("visual.proj"), "tensor visual.proj is missing"),
+        (lambda t: t.pop("ln_final.bias"), "does not fit clip-tiny: tensor ln_final.bias is missing"),
+        (lambda t: t.update({"decoder.bias": t["ln_final.bias"]}), "tensor decoder.bias is unknown"),
+        (lambda t: t.update({"visual.head": t["ln_final.bias"]}), "tensor visual.head is unknown"),
+        (
+            lambda t: t.update({"visual.positional_embedding": torch.ones(50, 32)}),
+            r"visual.positional_embedding has shape \(50, 32\), not \(17, 32\)",
+        ),
+        (lambda t: t.update({"token_embedding.weight": torch.ones(9, 32)}), r"\(9, 32\), not \(49408, 32\)"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_by_their_first_wrong_tensor(change, message, tmp_path):
+    path = saved(theirs("clip-tiny"), tmp_path / "clip.pt", change)
+    with pytest.raises(FedcliError, match=message):
+        tiny(weights=path, extend=prompts)
+
+
+def test_weights_without_a_text_tower_make_a_network_without_prompts(tmp_path):
+    drop = lambda t: [t.pop(k) for k in list(t) if not k.startswith("visual.")]  # noqa: E731
+    path = saved(theirs("clip-tiny"), tmp_path / "image.pt", drop)
+    assert tiny(weights=path)(fed(images(32))).shape == (3, 2)
+    with pytest.raises(FedcliError, match="image.pt holds no text tower") as error:
+        tiny(weights=path, extend=prompts)
+    assert "both towers" in error.value.hint
+
+
+def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find_them(tmp_path, monkeypatch):
+    asked = []
+    path = saved(theirs("clip-tiny"), tmp_path / "clip.pt")
+    monkeypatch.setitem(clip.SHAPES, "clip-tiny", clip.Shape(**vars(clip.SHAPES["clip-tiny"]) | {"pretrained": "RN50"}))
+    monkeypatch.setattr(open_clip.pretrained, "download_pretrained", lambda source: asked.append(source) or path)
+    assert torch.equal(tiny(weights="openai").backbone.visual.proj, theirs("clip-tiny").visual.proj)
+    assert asked[0]["hf_hub"] == "timm/resnet50_clip.openai/"
+
+    def offline(source):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(open_clip.pretrained, "download_pretrained", offline)
+    with pytest.raises(FedcliError, match=r"could not be downloaded \(OSError\)$") as error:
+        tiny(weights="openai")
+    assert "https://huggingface.co/timm/resnet50_clip.openai on" in error.value.hint
+    assert "--weights FILE" in error.value.hint
+
+
+@pytest.mark.parametrize("weights", ["openai", "imagenet"])
+def test_weights_that_do_not_exist_for_a_tiny_clip_are_refused(weights):
+    with pytest.raises(UsageError, match="no (weights of OpenAI|ImageNet weights) for clip-tiny") as error:
+        tiny(weights=weights)
+    assert error.value.hint
+
+
+def test_without_open_clip_the_sentence_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    with pytest.raises(FedcliError, match="need the package open_clip_torch") as error:
+        tiny()
+    assert error.value.hint == "pip install 'fedcli[clip]'"
+
+
+def test_a_class_name_longer_than_clip_can_read_is_refused():
+    with pytest.raises(UsageError, match="more than the 77 places"):
+        tiny(names=["short", "very " * 80 + "long"], extend=prompts)
+
+
+def test_the_seed_decides_both_towers():
+    one = tiny(seed=1, extend=prompts)
+    torch.manual_seed(9)
+    two, three = tiny(seed=1, extend=prompts), tiny(seed=2, extend=prompts)
+    for part in ("backbone", "text", "head"):
+        a, b, c = (torch.cat([p.flatten() for p in getattr(n, part).parameters()]) for n in (one, two, three))
+        assert torch.equal(a, b) and not torch.equal(a, c)
+
+
+def test_every_clip_is_listed_with_its_shape():
+    assert [name for name in MODELS if name.startswith("clip")] == list(clip.SHAPES)
