@@ -12,8 +12,9 @@ Shots = Annotated[
     str | None,
     typer.Option(
         metavar="UPPER,LOWER",
-        help="show the mean recall of classes with more than UPPER, with fewer than LOWER, and with as many training images "
-        "as lie between; 700,70 in the Fed-MAS paper",
+        help="show the mean recall of the head (classes with more than UPPER training images of all clients), the tail "
+        "(fewer than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a "
+        "group is empty, a note suggests thresholds that fill it",
     ),
 ]
 

@@ -194,6 +194,7 @@ def _overall(quality: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _between(quality: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for attribute, versions in quality["groups"].items():
         between = versions["clean"]["over_rounds"]["auc_ovo_macro"]
+        yield f"{attribute} ES-AUC (auc_ovo_macro)", _cell(versions["clean"]["over_rounds"].get("es_auc_ovo_macro"))
         yield f"{attribute} worst group auc_ovo_macro", _cell(between["worst"])
         yield f"{attribute} gap auc_ovo_macro", _cell(between["gap"], lower_is_better=True)
 

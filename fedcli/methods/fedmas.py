@@ -77,7 +77,10 @@ class Distilled(Local):
             net.auxiliary = nn.Linear(net.teacher.width, classes)
 
     def caution(self, net: nn.Module, rounds: int) -> str:
-        if net.start or type(net.teacher) is not type(net.backbone):
+        side = getattr(net.teacher, "trained_at", None)
+        if side and net.side < side // 2:
+            return f"the teacher sees images of {net.side} pixels and was trained at {side}"
+        if net.start or side:
             return ""
         return "the teacher is the model's own random starting weights, which is for tests: give --teacher or --weights"
 

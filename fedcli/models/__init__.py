@@ -104,6 +104,7 @@ def build(
             net = model.network(channels, list(names) or [f"class {k}" for k in range(classes)], precision)
         else:
             net = Network(*model.build(channels), classes, precision)
+    net.side = size
     net.class_names, net.attributes = list(names), attributes or {}
     if weights:
         (model.load or partial(load_weights, name=name))(net, weights=weights)

@@ -29,6 +29,7 @@ class Network(nn.Module):
     """
 
     start: str | None = None
+    side: int = 0  # of the images it is built for, in pixels
     tokens: bool = False  # True: features() gives what a head of tokens reads, not one vector per image
     teacher: nn.Module | None
 

@@ -104,7 +104,7 @@ SKIN = {"nv": 5364, "mel": 891, "bkl": 879, "bcc": 412, "akiec": 262, "vasc": 11
 )
 def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sentence):
     counts = np.array(list(SKIN.values()))
-    found = told(shot_scores({"clean": [np.eye(7)]}, np.arange(7), list(SKIN), counts, limits))
+    found = told(shot_scores({"clean": [[np.eye(7)]]}, np.arange(7), list(SKIN), counts, limits))
     assert sentence in found
     upper, lower = map(int, re.search(r"--shots (\d+),(\d+)", found).groups())
     assert {group_of(count, upper, lower) for count in counts} == set(GROUPS)
