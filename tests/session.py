@@ -41,6 +41,8 @@ def run(command: str) -> str:
 
 def _half_way(line: str) -> bool:
     """Progress that only a slow machine prints."""
+    if re.fullmatch(r"round \d+ of \d+: \d+ of \d+ clients\n?", line):
+        return True
     found = re.search(r" (\d+)/(\d+) \(\d+ s\)$", line)
     return bool(found) and found[1] != found[2]
 

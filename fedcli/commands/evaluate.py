@@ -37,12 +37,15 @@ def evaluate(
     Examples: fedcli evaluate --by sex --by age; fedcli evaluate --shots 700,70
     """
     from ..evaluation.evaluate import evaluate as stage
-    from ..evaluation.report import rows, table_cells
+    from ..evaluation.report import legend, rows, table_cells
 
     path: Path = stage(
         o.source(run, work, "run"), by=by or [], shots=shots, out=out, device=device,
         made_by=o.command("evaluate", by=by, shots=shots),
     )  # fmt: skip
     if not quiet:
-        console.table(*table_cells(rows([path])))
+        found = rows([path])
+        columns, lines = table_cells(found)
+        console.table(columns, lines)
+        console.say(legend(columns, found))
     o.show(path, json)

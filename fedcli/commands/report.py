@@ -34,7 +34,7 @@ def report(
 
     Example: fedcli report fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-* --format markdown
     """
-    from ..evaluation.report import render, rows, table_cells
+    from ..evaluation.report import legend, render, rows, table_cells
 
     if format not in FORMATS:
         raise UsageError(f"--format {format!r} is unknown", nearest(format, FORMATS))
@@ -45,7 +45,9 @@ def report(
     if json or format != "table":
         print(render(found, "json" if json else format), end="")
         return
-    console.table(*table_cells(found), file=sys.stdout)
+    columns, lines = table_cells(found)
+    console.table(columns, lines, file=sys.stdout)
+    console.say(legend(columns, found))
 
 
 def _all_runs(work: Path) -> list[str]:

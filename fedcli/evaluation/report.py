@@ -72,7 +72,7 @@ def notes(found: list[Row]) -> list[str]:
     unlike = [what for what in (*STAGES, "rounds") if _differ([{**row, **row["data"]}[what] for row in found])]
     unlike += ["shot groups"] if _differ([row["shot_groups"] for row in found if row["shot_groups"]]) else []
     small = list(
-        dict.fromkeys(note for row in found for note in (*row["cautions"], *row["small_groups"], *row["shot_groups"]))
+        dict.fromkeys(note for row in found for note in (*_cautions(row), *row["small_groups"], *row["shot_groups"]))
     )
     told = list(dict.fromkeys(f"{row['mark']} {row['differs']}" for row in found if row["mark"]))
     if not unlike:
@@ -82,6 +82,11 @@ def notes(found: list[Row]) -> list[str]:
         *told,
         *small,
     ]
+
+
+def _cautions(row: Row) -> list[str]:
+    """What is to be known of one row; a run has one caution for all its views."""
+    return [f"{row['name']}: {row['caution']}"] if row["caution"] else []
 
 
 def render(found: list[Row], format: str) -> str:
@@ -124,7 +129,14 @@ def _views(row: Row, body: dict[str, Any]) -> Iterator[Row]:
     """A row for each view below the first, which are of the same model: what it cost to train stands once."""
     for view, quality in body.get("views", {}).items():
         cells = {**dict(_overall(quality)), **dict(_between(quality))}
-        yield {**row, "view": f"{BLIND}: {view.replace('-', ' ')}", "cells": cells, "minutes": None, "bytes": None}
+        yield {
+            **row,
+            "view": f"{BLIND}: {view.replace('-', ' ')}",
+            "cells": cells,
+            "minutes": None,
+            "bytes": None,
+            "caution": "",
+        }
 
 
 def _name(row: Row, told: str) -> str:
@@ -135,12 +147,21 @@ def _name(row: Row, told: str) -> str:
 
 def _minutes(path: Path) -> float | None:
     """How long the run behind a scores.json trained; None where its clocks are not there."""
-    run = manifest.parent(path, "run")
-    clocks = run.parent / "timing.jsonl" if run else None
-    if clocks is None or not clocks.is_file():
-        return None
-    lines = map(json.loads, clocks.read_text(encoding="utf-8").splitlines())
-    return sum({line["round"]: line["seconds"] for line in lines}.values()) / 60
+    seconds, run = 0.0, manifest.parent(path, "run")
+    while run:  # and the runs that it began with
+        clocks = run.parent / "timing.jsonl"
+        if not clocks.is_file():
+            return None
+        lines = map(json.loads, clocks.read_text(encoding="utf-8").splitlines())
+        seconds += sum({line["round"]: line["seconds"] for line in lines}.values())
+        run = manifest.parent(run, "run")
+    return seconds / 60
+
+
+def _whole(body: dict[str, Any]) -> str:
+    """A word where clients' own models are scored on images that are not their clients'."""
+    shared = body.get("personal") and all(c.get("part") == "whole" for c in body.get("clients", {}).values())
+    return "clients have no test images of their own, so their own models are scored on all of them" if shared else ""
 
 
 def _about(scores: manifest.Manifest) -> Row:
@@ -153,7 +174,7 @@ def _about(scores: manifest.Manifest) -> Row:
         "view": TOLD if body.get("views") else "",
         "options": options | body["options"],
         "data": {kind: stage and stage["sha256"] for kind, stage in body["data"].items()},
-        "cautions": [f"{body['label']}: {body['caution']}"] if body.get("caution") else [],
+        "caution": "; ".join(filter(None, [body.get("caution"), _whole(body)])),
         "small_groups": list(_small(body)),
         "shot_groups": [f"{body['dataset']}: {shots.told(body['shots'])}"] if "shots" in scores.options else [],
     }
@@ -265,10 +286,10 @@ def _markdown(found: list[Row]) -> str:
     columns, lines = table_cells(found)
     rule = ["---", "---", *("---:" for _ in columns[2:])]
     table = [f"| {' | '.join(map(_escaped, line))} |" for line in [columns, rule, *lines]]
-    return "\n".join([*table, "", _legend(columns, found), *(f"Note: {note}." for note in notes(found))]) + "\n"
+    return "\n".join([*table, "", legend(columns, found), *(f"Note: {note}." for note in notes(found))]) + "\n"
 
 
-def _legend(columns: list[str], found: list[Row]) -> str:
+def legend(columns: list[str], found: list[Row]) -> str:
     """What the numbers are, and the columns that not every table has."""
     shown = " ".join(columns)
     viewed = any(row["view"] for row in found)
@@ -298,6 +319,6 @@ def _csv(found: list[Row]) -> str:
 
 
 def _json(found: list[Row]) -> str:
-    legend = "shares from 0 to 1: mean and population std over the last five rounds (all of a shorter run)"
-    body = {"legend": legend, "notes": notes(found), "rows": found}
+    meaning = "shares from 0 to 1: mean and population std over the last five rounds (all of a shorter run)"
+    body = {"legend": meaning, "notes": notes(found), "rows": found}
     return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from conftest import play, toy_net, toy_shard
@@ -35,6 +36,16 @@ def test_with_an_absent_class_it_is_the_softmax_over_the_others():
     z = z.double()[:, others] + n[others].log()
     expected = torch.nn.functional.cross_entropy(z, y // 2)
     torch.testing.assert_close(loss.double(), expected, atol=1e-6, rtol=1e-6)
+
+
+def test_an_absent_class_counts_as_a_share_of_1e_12_and_is_not_taken_out():
+    net, shard = toy_net(), toy_shard("north", absent=1)
+    layout = Layout(net)
+    visit = Visit("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
+    resolve("bsm").local.begin(net, visit)
+    n = shard.class_counts.numpy().astype(np.float64)
+    assert n[1] == 0 and visit.offset[1].item() == pytest.approx(-27.631, abs=1e-3)
+    assert torch.equal(visit.offset, torch.from_numpy(np.log(n / n.sum() + 1e-12)).float())
 
 
 def test_a_client_with_equal_counts_trains_as_fedavg_does():

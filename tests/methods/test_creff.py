@@ -108,9 +108,9 @@ def head_only(width=4):
     return Layout(net)
 
 
-def table(layout, gradient, has):
+def table(layout, gradient, has, **rest):
     theta = random(len(has), layout.size)
-    return replies(theta, layout=layout, creff_gradient=gradient, creff_has=torch.tensor(has))
+    return replies(theta, layout=layout, creff_gradient=gradient, creff_has=torch.tensor(has), **rest)
 
 
 def test_the_server_averages_gradients_over_the_clients_that_sent_a_class():
@@ -136,6 +136,17 @@ def test_a_class_unseen_this_round_keeps_its_features_and_stays_in_training():
     assert not torch.equal(memory["creff_features"][0], first["creff_features"][0])
     assert memory["creff_seen"].tolist() == [True, True, False]
     assert torch.equal(first["creff_features"], held)  # replaced, not written into
+
+
+def test_each_round_draws_a_classifier_of_its_own():
+    """With features that stay where they are nothing else sets two rounds apart."""
+    layout, sent, memory, heads = head_only(), random(1, CLASSES, CLASSES, 5), {}, []
+    rule = resolve("creff", QUICK | {"steps": 0}).aggregator
+    for t in (1, 2):
+        rule.aggregate(torch.zeros(layout.size), table(layout, sent, [[True] * CLASSES], t=t), memory)
+        heads.append((memory["creff_head"], memory["creff_features"]))
+    assert torch.equal(heads[0][1], heads[1][1])
+    assert (heads[0][0] - heads[1][0]).abs().max() > 0.1
 
 
 def test_the_travelling_model_is_fedavg_s_and_the_scored_one_has_another_head():

@@ -106,8 +106,9 @@ def test_it_balances_a_skewed_client_s_answers(monkeypatch):
 
 
 def test_its_usual_training_stands_for_what_the_user_leaves_open():
-    usual = resolve("crt").usual
-    assert (usual["rounds"], usual["optimizer"], usual["momentum"], usual["schedule"]) == (10, "sgd", 0.9, "cosine")
+    assert resolve("crt").usual == {
+        "rounds": 10, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine"
+    }  # fmt: skip
 
 
 def test_a_prior_on_balanced_draws_is_refused():

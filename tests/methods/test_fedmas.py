@@ -153,13 +153,16 @@ def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
     assert method.local.loss(net, batch, turn).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_released_loss_adds_a_classifier_on_the_projection():
-    method, net, layout = grown(settings={"rule": "released", "prior": "none"})
+@pytest.mark.parametrize("prior", ["none", "bsm"])
+def test_the_released_loss_adds_a_classifier_on_the_projection_under_the_same_prior(prior):
+    method, net, layout = grown(settings={"rule": "released", "prior": prior})
     turn = visit(layout, toy_shard("north"))
     batch = next(turn.shard.in_order())
     method.local.begin(net.eval(), turn)
-    extra = F.cross_entropy(net.auxiliary(net.projector(net.features(batch.x))), batch.y)
-    expected = F.cross_entropy(net(batch.x), batch.y) + 3 * apart(net, turn.shard, batch.x).mean() + extra
+    shares = turn.shard.class_counts / len(turn.shard)
+    added = shares.log() if prior == "bsm" else torch.zeros(CLASSES)
+    extra = F.cross_entropy(net.auxiliary(net.projector(net.features(batch.x))) + added, batch.y)
+    expected = F.cross_entropy(net(batch.x) + added, batch.y) + 3 * apart(net, turn.shard, batch.x).mean() + extra
     assert method.local.loss(net, batch, turn).item() == pytest.approx(expected.item(), rel=1e-5)
     assert not hasattr(grown()[1], "auxiliary")
 
@@ -270,6 +273,11 @@ def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
     assert net.teacher.width == 16 and all(torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items())
     assert not any(p.requires_grad for p in net.teacher.parameters())
     assert all(p.requires_grad for p in net.backbone.parameters())
+
+
+def test_the_projector_is_two_layers_with_batch_norm_between_them():
+    wanted, projector = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear), grown()[1].projector
+    assert len(projector) == 4 and all(isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True))
 
 
 def test_the_projector_ends_at_the_teachers_width():

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -114,11 +115,11 @@ def test_the_fairness_term_compares_plain_losses_under_a_prior():
     torch.testing.assert_close(on, off)
 
 
-def visited(spec, settings, shared, val=None, t=2, net=None):
+def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, training=FULL_BATCH):
     net = net or toy_net(dropout=0.0)
     layout = Layout(net)
     task = Task("north", 0, t, 9, 1, layout.read(), shared, {})
-    return run_client(resolve(spec, settings), net, layout, toy_shard("north"), task, FULL_BATCH, val=val)
+    return run_client(resolve(spec, settings), net, layout, shard or toy_shard("north"), task, training, val=val)
 
 
 def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
@@ -151,6 +152,19 @@ def test_what_a_client_reports_of_its_training_is_of_the_batches_before_each_ste
     assert report.columns["training_loss"].item() == pytest.approx(sum(losses) / 2, rel=1e-5)
     assert report.columns["training_accuracy"].item() == pytest.approx(sum(right) / 2)
     assert report.columns["training_loss"].dtype == torch.float64
+
+
+def test_a_client_with_a_prior_reports_its_plain_loss():
+    """The agents compare clients by it; what is recorded of the step is the loss that was minimised."""
+    once, shard = replace(FULL_BATCH, epochs=1, prior="bsm"), toy_shard("north", absent=1)
+    report = visited("fedmrl", {"parts": "none"}, {}, shard=shard, training=once)
+    batch = next(shard.in_order())
+    logits = toy_net(dropout=0.0).train()(batch.x)
+    plain = F.cross_entropy(logits, batch.y).item()
+    adjusted = F.cross_entropy(logits + (shard.class_counts / len(shard) + 1e-12).log(), batch.y).item()
+    assert abs(adjusted - plain) > 0.1  # or this could not tell
+    assert report.columns["training_loss"].item() == pytest.approx(plain, rel=1e-5)
+    assert report.loss.item() == pytest.approx(adjusted, rel=1e-5)
 
 
 def test_the_received_model_is_scored_on_the_validation_part_or_else_on_training_images():
@@ -227,6 +241,14 @@ def test_identical_clients_weigh_the_same_and_the_model_does_not_shrink():
     torch.testing.assert_close(theta, model)
 
 
+@pytest.mark.parametrize(("grid", "first"), [("log", 1), ("linear", 0)])
+def test_the_agents_remember_the_first_round_as_the_choice_that_is_nearest_to_its_mu(grid, first):
+    """The second of 0, 1e-5, 1e-4, .. and the first of 0, 0.1, .."""
+    memory = {}
+    server(parts="qmix", grid=grid).aggregate(torch.zeros(2), table(torch.zeros(3, 2)), memory)
+    assert memory["qmix_actions"][0].tolist() == [first] * 3
+
+
 @pytest.mark.parametrize(
     "settings",
     [{}, {"som_input": "weights"}, {"alpha_by_size": True}, {"alpha_temperature": 0.3}, {"alpha_floor": 0.4}],
@@ -245,10 +267,15 @@ def test_weights_sum_to_one_and_follow_the_client_not_its_place(settings):
 
 
 def test_weights_are_nearness_to_the_map_times_likeness_to_the_mean_update():
-    """Round 2 of three clients out of five, of the parts in som.py, which their own tests write out."""
+    """Round 2 of three clients out of five, of the parts in som.py, which their own tests write out.
+
+    The mean update is uniform, however many images each client has.
+    """
     start, models, neurons = normal(40), normal(3, 40, seed=1), normal(25, 40, seed=2).double()
     memory, rows = {"som": neurons}, torch.tensor([0, 2, 3])
-    _, weights = server(parts="som").aggregate(start, replies(models, t=2, rows=rows, roster=5), memory)
+    _, weights = server(parts="som").aggregate(
+        start, replies(models, t=2, rows=rows, roster=5, n=[5.0, 1.0, 9.0]), memory
+    )
     delta = (models - start).double()
     likeness = (1 + F.cosine_similarity(delta, delta.mean(0)[None])) / 2
     turn = som.order(rows, 5, seed=0, round=2)

@@ -58,9 +58,11 @@ def test_the_loss_is_the_paper_s_image_by_image():
 
 
 @pytest.mark.parametrize(
-    ("start", "rounds", "first"), [(0.8, 10, 8), (0.8, 3, 3), (0.8, 1, 1), (0.7, 10, 7), (0.0, 5, 1), (1.0, 5, 5)]
+    ("start", "rounds", "first"),
+    [(0.8, 10, 8), (0.8, 3, 3), (0.8, 1, 1), (0.7, 10, 7), (0.0, 5, 1), (1.0, 5, 5), (0.07, 100, 7)],
 )
 def test_weights_come_in_with_the_first_round_that_is_no_less_than_their_share(start, rounds, first):
+    """0.07 of 100 rounds are 7, though 0.07 * 100 is above 7 in floating point."""
     shard = toy_shard("north")
     weighted = [
         t
@@ -89,6 +91,14 @@ def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
     assert torch.equal(one.weight, two.weight)
     torch.testing.assert_close(one.weight.norm(dim=1), torch.ones(3))
     assert one(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
+
+
+def test_the_length_of_a_class_s_vector_says_nothing():
+    head = toy_net(extend=resolve("ldam").local.extend).head
+    z = torch.randn(5, 16, generator=torch.Generator().manual_seed(0))
+    before = head(z).detach()
+    head.weight.data *= 3
+    torch.testing.assert_close(head(z).detach(), before)
 
 
 def test_a_zero_feature_has_a_finite_gradient():

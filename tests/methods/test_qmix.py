@@ -117,6 +117,23 @@ def test_steps_are_those_of_adam_with_clipped_gradients():
     assert learner.steps == 5 and not torch.equal(learner.weights, flat)
 
 
+def test_a_round_s_steps_follow_gradients_of_norm_10_at_most():
+    """All eight transitions are in every batch, so torch's Adam can take the same sixteen steps."""
+    seen, draw = some(8), torch.Generator().manual_seed(3)
+    seen = Transitions(100 * seen.state, seen.last, seen.action, seen.reward, 100 * seen.after)
+    older, wanted, norms = weights(5), torch.nn.Parameter(weights(0)), []
+    optimizer = torch.optim.Adam([wanted], lr=1e-3)
+    for _ in range(16):
+        optimizer.zero_grad()
+        TEAM.loss(wanted, older, seen[torch.randperm(8, generator=draw)]).backward()
+        norms.append(torch.nn.utils.clip_grad_norm_([wanted], 10.0))
+        optimizer.step()
+    learner, _ = TEAM.train(Learner.start(TEAM.layers, 0), older, seen, 3)
+    assert min(norms) > 10
+    torch.testing.assert_close(learner.weights, wanted.detach(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(learner.mean, optimizer.state[wanted]["exp_avg"], atol=1e-5, rtol=1e-4)
+
+
 def test_a_transition_joins_a_choice_with_the_reward_it_led_to():
     """The action of round t is chosen on the state of round t - 1; its reward arrives in round t + 1."""
     memory = rounds(TEAM, 5)
@@ -137,18 +154,60 @@ def test_only_the_newest_transitions_are_kept(monkeypatch):
 
 
 def test_agents_learn_after_the_warm_up_and_targets_follow_every_fifth_round():
+    """They learn from round 4 on; rounds 5 and 10 copy, and those around them do not."""
     start = rounds(TEAM, 1)["qmix_weights"]
-    memory = rounds(TEAM, 6, warmup=6)
+    memory = rounds(TEAM, 3, warmup=3)
     assert torch.equal(memory["qmix_weights"], start) and "qmix_loss" not in memory
-    rounds(TEAM, 7, memory, start=7, warmup=6)
+    rounds(TEAM, 4, memory, start=4, warmup=3)
     assert memory["qmix_steps"] == qmix.STEPS and memory["qmix_loss"].ndim == 0 and memory["qmix_loss"].isfinite()
     assert torch.equal(memory["qmix_target"], start) and not torch.equal(memory["qmix_weights"], start)
-    rounds(TEAM, 10, memory, start=8, warmup=6)
+    rounds(TEAM, 5, memory, start=5, warmup=3)
+    fifth = memory["qmix_weights"].clone()
+    assert torch.equal(memory["qmix_target"], fifth)
+    for t in range(6, 10):
+        rounds(TEAM, t, memory, start=t, warmup=3)
+        assert torch.equal(memory["qmix_target"], fifth) and not torch.equal(memory["qmix_weights"], fifth)
+    rounds(TEAM, 10, memory, start=10, warmup=3)
     assert torch.equal(memory["qmix_target"], memory["qmix_weights"])
 
 
 def test_exploration_falls_in_a_line_over_the_first_half():
     assert [qmix.exploration(t, 60, 10) for t in (1, 10, 20, 35, 60)] == pytest.approx([1.0, 1.0, 0.62, 0.05, 0.05])
+
+
+def test_each_round_explores_as_much_as_its_own_number_says(monkeypatch):
+    """Two rounds of warm-up, then ten, the first five of which bring it down."""
+    told, choose = [], Qmix.choose
+
+    def watched(self, *given, epsilon, **rest):
+        told.append(epsilon)
+        return choose(self, *given, epsilon=epsilon, **rest)
+
+    monkeypatch.setattr(Qmix, "choose", watched)
+    memory = rounds(TEAM, 8, warmup=2, of=12)
+    assert told == pytest.approx([1.0, 1.0, 0.81, 0.62, 0.43, 0.24, 0.05, 0.05])
+    assert memory["epsilon"].item() == told[-1]
+
+
+def test_two_rounds_explore_differently():
+    """While nothing is learned all is drawn: of 100 agents with 8 actions a few agree by chance."""
+    actions = rounds(Qmix(100, 8, 0.9), 4)["qmix_actions"][1:]  # drawn in rounds 1 to 4
+    assert all((actions[i] == actions[j]).float().mean() < 0.4 for i in range(4) for j in range(i))
+
+
+def test_two_rounds_learn_from_transitions_in_another_order(monkeypatch):
+    """Four are kept, so that the places are the same ones in each round."""
+    drawn, pick = [], Transitions.__getitem__
+
+    def watched(self, at):
+        drawn.append(at.tolist())
+        return pick(self, at)
+
+    monkeypatch.setattr(qmix, "CAPACITY", 4)
+    monkeypatch.setattr(Transitions, "__getitem__", watched)
+    rounds(TEAM, 8, warmup=6)
+    assert len(drawn) == 2 * qmix.STEPS and all(sorted(places) == [0, 1, 2, 3] for places in drawn)
+    assert drawn[: qmix.STEPS] != drawn[qmix.STEPS :]
 
 
 def test_without_exploration_the_best_known_is_chosen_and_with_nothing_else_anything():

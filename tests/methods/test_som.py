@@ -90,6 +90,11 @@ def test_the_first_map_lies_about_the_first_clients():
     assert apart == pytest.approx(0.1 * float(x.square().mean().sqrt()), rel=0.1)
 
 
+def test_the_first_map_scales_with_the_clients():
+    x = numbers(2, 40)
+    torch.testing.assert_close(som.start(100 * x, 0), 100 * som.start(x, 0))
+
+
 def test_the_order_of_a_round_is_drawn_and_follows_the_clients_not_their_places():
     rows = torch.tensor([0, 2, 3, 5])
     turn = som.order(rows, 6, seed=1, round=1)
