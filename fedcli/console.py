@@ -22,6 +22,11 @@ def say(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
+def counted(count: int, one: str, many: str) -> str:
+    """A number with the noun that fits it, such as "1 image" or "2 images"."""
+    return f"{count} {one if count == 1 else many}"
+
+
 def fail(sentence: str, hint: str = "") -> None:
     """Print an error and its hint."""
     red, plain = ("\x1b[31m", "\x1b[0m") if _colour() else ("", "")

@@ -1,8 +1,10 @@
 """Stages that a command runs for the user when it was given less than it needs."""
 
 from pathlib import Path
+from typing import Any
 
 from .. import console
+from ..errors import UsageError, nearest
 from . import options as o
 
 
@@ -20,24 +22,24 @@ def default_partition(
     from ..data.partition import make_partition
 
     body = manifest.read(dataset, "dataset").body
-    by_site = body["sites"] and clients is None and alpha is None
-    clients, alpha = clients or body["clients"], alpha or 1.0
-    made_by = (
-        o.command("partition", by=body["sites"], val=val or None)
-        if by_site
-        else o.command("partition", dirichlet=alpha, clients=clients, val=val or None, seed=seed or None)
-    )
-    console.say(
-        f"partition: the sites in {body['sites']!r}"
-        if by_site
-        else f"partition: {clients} clients, Dirichlet({alpha:g})"
-    )
+    flags = default_scheme(body, clients=clients, alpha=alpha)
+    made_by = o.command("partition", **flags, val=val or None, seed=seed or None)
     scheme = (
-        {"scheme": "by", "by": [body["sites"]]}
-        if by_site
-        else {"scheme": "dirichlet", "clients": clients, "alpha": alpha}
+        {"scheme": "by", "by": flags["by"]}
+        if "by" in flags
+        else {"scheme": "dirichlet", "clients": flags["clients"], "alpha": flags["dirichlet"]}
     )
     return make_partition(dataset, work=work, made_by=made_by, val=val, seed=seed, **scheme)
+
+
+def default_scheme(body: dict[str, Any], *, clients: int | None = None, alpha: float | None = None) -> dict[str, Any]:
+    """The flags of a dataset's default partition, said in a line: its sites, or a number of clients and Dirichlet."""
+    if body["sites"] and clients is None and alpha is None:
+        console.say(f"partition: the sites in {body['sites']!r}")
+        return {"by": [body["sites"]]}
+    clients, alpha = clients or body["clients"], 1.0 if alpha is None else alpha
+    console.say(f"partition: {console.counted(clients, 'client', 'clients')}, Dirichlet({alpha:g})")
+    return {"dirichlet": alpha, "clients": clients}
 
 
 def corrupted(
@@ -68,6 +70,23 @@ def corrupted(
         made_by=made_by,
         jobs=jobs,
     )
+
+
+def check_corruption(name: str, kind: str, on: list[str] | None, clients: int | None, alpha: float | None) -> None:
+    """Refuse a corruption that cannot be, before anything of the dataset is read. Raises UsageError."""
+    from ..data import sources
+    from ..data.corrupt import full_kind
+    from ..data.partition import client_names
+
+    full_kind(kind)
+    card = sources.card(name)
+    known = client_names(clients or card["clients"])
+    if clients is None and alpha is None:
+        if not card["attributes"]:  # its sites come from its files
+            return
+        known = [*card["attributes"].get(card["sites"], []), *known]
+    if odd := [client for client in on or [] if client not in known]:
+        raise UsageError(f"the partition will have no client {odd[0]!r}", nearest(odd[0], known))
 
 
 def data_for_training(path: Path, work: Path) -> Path:

@@ -1,8 +1,9 @@
 """fedcli datasets."""
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,18 +31,63 @@ def datasets(
     if make_twin:
         if not name:
             raise UsageError("--make-twin needs a dataset", "fedcli datasets isic2018 --make-twin DIR")
-        print(twin(name, make_twin))
+        made = twin(name, make_twin)
+        console.say(_next_step(name, made, card(name)["sites"]))
+        print(made)
         return
     if name:
         found = card(name)
-        o.show_json(found) if json else o.show_tree(found)
+        o.show_json(found) if json else o.show_tree(_readable(found))
         return
     cards = {known: card(known) for known in SOURCES}
     if json:
         o.show_json(cards)
         return
     rows = [
-        [known, c["title"], str(len(c["classes"]) or "any"), ", ".join(c["attributes"]) or "-"]
+        [
+            known,
+            c["title"],
+            str(len(c["classes"]) or "any"),
+            ", ".join(c["attributes"]) or ("any" if _takes_columns(c) else "-"),
+        ]
         for known, c in cards.items()
     ]
     console.table(["dataset", "title", "classes", "attributes"], rows, file=sys.stdout)
+
+
+def _next_step(name: str, folder: Path, sites: str | None) -> str:
+    """What can be done with a twin: it has too few images for the usual number of clients."""
+    division = f"--by {sites}" if sites else "--clients 2 (it is small)"
+    return f"next: fedcli prepare {name} --raw {shlex.quote(str(folder))}; then fedcli partition {division}"
+
+
+def _takes_columns(found: dict[str, Any]) -> bool:
+    """Whether a dataset's attributes are columns that a person names."""
+    return "group" in found.get("options", {})
+
+
+def _readable(found: dict[str, Any]) -> dict[str, Any]:
+    """A card for a person: a line for each file, split and option, and the flags that set them."""
+    shown = {}
+    for key, value in found.items():
+        if key == "files":
+            shown[key] = {file["path"]: _file_line(file) for file in value}
+        elif key == "splits":
+            shown["splits (--split)"] = value
+        elif key == "options":
+            lines = {name: f"{of['about']}{_default(of['default'])}" for name, of in value.items()}
+            shown["options (--set OPTION=VALUE)"] = lines
+        elif key == "classes" or (key == "attributes" and _takes_columns(found)):
+            shown[key] = value or "any"
+        else:
+            shown[key] = value
+    return shown
+
+
+def _file_line(file: dict[str, Any]) -> str:
+    columns = f"columns {', '.join(file['columns'])} - " if "columns" in file else ""
+    return columns + file.get("what", "")
+
+
+def _default(value: object) -> str:
+    return f" [default: {value}]" if value != "" else ""

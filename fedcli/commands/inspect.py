@@ -12,6 +12,8 @@ from ..errors import FedcliError, UsageError
 from . import options as o
 
 PARTS = "train", "val", "test"
+SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
+CALLED = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an HDF5 file"}
 
 
 def inspect(
@@ -20,7 +22,11 @@ def inspect(
         typer.Argument(help="manifest, its folder, or an HDF5 file; default: the newest manifest under --work"),
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="exit code 1 if train and test share a patient, lesion or image")
+        bool,
+        typer.Option(
+            "--strict",
+            help="exit code 1 if train and test share a patient, lesion or image; default: of the newest dataset or partition",
+        ),
     ] = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
@@ -39,9 +45,11 @@ def inspect(
     elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():
         found = _unfinished(target)
     else:
-        found = _manifest(o.source(path, work, *manifest.KINDS))
+        kinds = SPLITTING if strict and path is None else manifest.KINDS
+        found = _manifest(o.source(path, work, *kinds))
     if strict and "overlap" not in found:
-        raise UsageError(f"--strict is for a dataset or partition, not for a {found['kind']}", "leave --strict out")
+        what = CALLED.get(found["kind"], f"a {found['kind']}")
+        raise UsageError(f"--strict is for a dataset or partition, not for {what}", _instead(found))
     _show(found, json)
     if strict:
         _refuse_overlap(found["overlap"])
@@ -58,6 +66,14 @@ def _show(found: dict[str, Any], json: bool) -> None:
         _print_partition(found)
         return
     o.show_tree(_readable(found))
+
+
+def _instead(found: dict[str, Any]) -> str:
+    """A hint that names what --strict could have been about: the data of this run, corruption or scores."""
+    from ..data import manifest
+
+    above = manifest.parent(Path(found["path"]), *SPLITTING) if found["kind"] in manifest.KINDS else None
+    return f"give a dataset or partition, such as {above}" if above else "give a dataset or partition"
 
 
 def _refuse_overlap(found: dict[str, Any]) -> None:
@@ -104,7 +120,7 @@ def _manifest(path: Path) -> dict[str, Any]:
     from ..data import manifest, overlap
 
     checked = manifest.verify(path)
-    found = {"overlap": overlap.find(path)} if checked.kind in ("dataset", "partition") else {}
+    found = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
     return {
         "path": str(path),
         "kind": checked.kind,

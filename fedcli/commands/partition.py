@@ -7,6 +7,7 @@ import typer
 
 from ..errors import UsageError
 from . import options as o
+from .chain import default_scheme
 
 
 def partition(
@@ -69,7 +70,8 @@ def partition(
 ) -> None:
     """Divide a dataset's training images among clients; only row numbers are written.
 
-    Without a scheme it is --dirichlet 1 over the dataset's usual number of clients.
+    Without a scheme the dataset's own sites are the clients if it has them, else it is --dirichlet 1 over its usual
+    number of clients; with --clients, --balanced or --keep-units alone it is --dirichlet 1 too.
 
     Examples: fedcli partition --by center; fedcli partition --dirichlet 1.0 --clients 20
     """
@@ -92,14 +94,22 @@ def partition(
         flag = "--shares" if shares else "--portion"
         raise UsageError(f"{flag} needs to know which attribute it is about", "add --by ATTRIBUTE")
     o.refuse_together(shares=shares, portion=portion)
+    if by and clients and not (shares or portion):
+        raise UsageError(
+            "--by makes one client per value, so --clients has no effect", "leave it out, or add --portion or --shares"
+        )
     path = o.source(dataset, work, "dataset")
-    count = clients or manifest.read(path, "dataset").body["clients"]
+    body = manifest.read(path, "dataset").body
     asked = {
         "dirichlet": dirichlet, "balanced": balanced, "iid": iid, "shards": shards, "by": by, "shares": shares,
         "portion": portion, "fedism": fedism, "fedmrl": fedmrl, "fedmrl_authors": fedmrl_authors,
         "clients_file": clients_file and clients_file.name, "client_column": client_column,
         "order_file": order_file and order_file.name, "keep_units": keep_units,
     }  # fmt: skip
+    if clients is None and all(given is None or given is False or given == [] for given in asked.values()):
+        asked |= default_scheme(body)
+        by, clients = asked["by"], asked.pop("clients", None)
+    count = clients or body["clients"]
     made = make_partition(
         path, work=work, out=out, scheme=_scheme(asked), clients=count, alpha=1.0 if dirichlet is None else dirichlet,
         by=by or [], shares=shares or [], shards=shards or 2, portion=portion or 0.1, val=val, minimum=minimum,

@@ -7,10 +7,11 @@ import typer
 
 from ..errors import UsageError
 from . import options as o
-from .chain import corrupted, default_partition
+from .chain import check_corruption, corrupted, default_partition
 
 
 def prepare(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="dataset; `fedcli datasets` lists all")],
     raw: o.Raw = None,
     size: o.Size = None,
@@ -23,7 +24,12 @@ def prepare(
     split: Annotated[str | None, typer.Option(help="what a split keeps together; default: the dataset's own")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="refuse unreadable images instead of skipping them")] = False,
     split_file: Annotated[Path | None, typer.Option(help="CSV of image ids and parts, instead of --split")] = None,
-    fold: Annotated[int | None, typer.Option(min=0, help="test fold, of a split or split file that has folds")] = None,
+    fold: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="the fold that tests: 1 to --folds; beside --split-file one of the file's own numbers"
+        ),
+    ] = None,
     folds: Annotated[int | None, typer.Option(min=2, help="number of folds")] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="this dataset's own option; may be repeated")
@@ -60,6 +66,10 @@ def prepare(
     """
     from ..data.prepare import prepare as run
 
+    if corrupt is None:
+        _refuse_without_corrupt(ctx)
+    else:
+        check_corruption(name, corrupt, on, clients, dirichlet)
     own = o.settings(settings)
     flags = {"table": table, "image-column": image_column, "label-column": label_column, "site": site}
     flags |= {"patient": patient, "group": ",".join(group) if group else None}
@@ -84,8 +94,15 @@ def prepare(
         fold=fold,
         folds=folds,
     )
-    if clients or dirichlet or corrupt:
+    if clients or dirichlet is not None or corrupt:
         path = default_partition(path, work=work, clients=clients, alpha=dirichlet, val=val, seed=seed)
     if corrupt:
         path = corrupted(path, corrupt, severity=severity, ratio=ratio, on=on, work=work, seed=seed, jobs=jobs)
     o.show(path, json)
+
+
+def _refuse_without_corrupt(ctx: typer.Context) -> None:
+    """Refuse an option that would change nothing."""
+    for name in ("severity", "ratio", "on"):
+        if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
+            raise UsageError(f"--{name} is about a corruption", "add --corrupt KIND")

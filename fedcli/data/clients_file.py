@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ..console import counted
 from ..errors import FedcliError, nearest
 
 COLUMNS = "client", "client_id", "center", "centre", "site", "hospital", "node"  # the first that is there counts
@@ -45,11 +46,13 @@ class Clients:
         names: clients, in the order of the file; those of a CSV sorted, numbers by size.
         rows: each client's rising rows of the pool, without repetitions.
         unknown: images that the file names and the pool does not have.
+        absent: clients none of whose images the pool has; `names` leaves them out.
     """
 
     names: list[str]
     rows: list[np.ndarray]
     unknown: list[str]
+    absent: list[str]
 
 
 def read(
@@ -85,7 +88,10 @@ def read(
         images = [[listed[i] for i in _checked(path, name, at, len(listed), order)] if numbered else at
                   for name, at in held.items()]  # fmt: skip
         rows, unknown = _found(path, images, ids)
-    return Clients(list(held), [np.unique(part).astype(np.int64) for part in rows], unknown)
+    there = {name: np.unique(part).astype(np.int64) for name, part in zip(held, rows, strict=True) if len(part)}
+    if not there:
+        raise FedcliError(f"{path} names clients, but no image", "give a file with a client for each image")
+    return Clients(list(there), list(there.values()), unknown, [name for name in held if name not in there])
 
 
 def _positions(path: Path, name: str, at: list[int], training: np.ndarray) -> np.ndarray:
@@ -95,7 +101,8 @@ def _positions(path: Path, name: str, at: list[int], training: np.ndarray) -> np
 
 def _checked(path: Path, name: str, at: list[int], count: int, order: Path | None) -> list[int]:
     if odd := [i for i in at if not 0 <= i < count]:
-        of = f"{order.name} has {count} rows" if order else f"there are {count} training images"
+        rows, images = counted(count, "row", "rows"), counted(count, "training image", "training images")
+        of = f"{order.name} has {rows}" if order else f"there {'is' if count == 1 else 'are'} {images}"
         hint = "rows count from 0; give the train.csv that they count in with --order-file"
         raise FedcliError(f"{path}: client {name} holds row {odd[0]}, but {of}", hint)
     return at
@@ -121,7 +128,8 @@ def _found(path: Path, images: list[list[str]], ids: Sequence[str]) -> tuple[lis
             unknown += [] if at else [image]
     if not any(rows):
         first = next((image for part in images for image in part), "nothing")
-        raise FedcliError(f"{path} names none of the {len(ids)} images", f"it names {first}; an image here is {ids[0]}")
+        images = counted(len(ids), "image", "images")
+        raise FedcliError(f"{path} names none of the {images}", f"it names {first}; an image here is {ids[0]}")
     return rows, unknown
 
 
@@ -140,7 +148,7 @@ def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> dict[str, l
     named = [sum(not known.isdisjoint(_names(record[k])) for record in records) for k in range(len(head))]
     if not max(named):
         hint = f"its first line of values is: {', '.join(records[0])}; an image here is {ids[0]}"
-        raise FedcliError(f"{path} names none of the {len(ids)} images", hint)
+        raise FedcliError(f"{path} names none of the {counted(len(ids), 'image', 'images')}", hint)
     image, client = named.index(max(named)), _client_column(path, head, column)
     held: dict[str, list[str]] = {}
     for record in records:
@@ -195,10 +203,12 @@ def _table(path: Path) -> tuple[list[str], list[list[str]]]:
     except csv.Error as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", "give a CSV in UTF-8 with a header") from None
     if len(lines) < 2:
-        raise FedcliError(f"{path} is not a readable CSV file: it has {len(lines)} lines", "give a header and rows")
+        held = counted(len(lines), "line", "lines")
+        raise FedcliError(f"{path} is not a readable CSV file: it has {held}", "give a header and rows")
     head, *records = lines
     if odd := next((record for record in records if len(record) != len(head)), None):
-        raise FedcliError(f"{path}: {separator.join(odd)!r} has {len(odd)} cells, not {len(head)}", "correct that line")
+        cells = counted(len(odd), "cell", "cells")
+        raise FedcliError(f"{path}: {separator.join(odd)!r} has {cells}, not {len(head)}", "correct that line")
     return head, records
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..console import counted
 from ..errors import FedcliError
 from . import manifest
 from .shard import TEST, TRAIN, Pool, iterate, open_h5, read_pool
@@ -36,10 +37,12 @@ def told(found: dict[str, Any]) -> str:
     """One sentence, or "" where nothing overlaps."""
     parts = []
     if (units := found["units"]) and units["count"]:
-        parts.append(f"{units['count']} patients or lesions ({units['name']})")
-    if count := found["pixels"]["count"]:
-        parts.append(f"{count} identical image{'s' if count > 1 else ''}")
-    return f"train and test share {' and '.join(parts)}" if parts else ""
+        shared = counted(units["count"], "patient or lesion", "patients or lesions")
+        parts.append(f"train and test share {shared} ({units['name']})")
+    if count := found["pixels"]["test_images"]:
+        same = counted(count, "test image is", "test images are")
+        parts.append(f"{same} identical to {'a training image' if count == 1 else 'training images'}")
+    return ", and ".join(parts)
 
 
 def _parts(pool: Pool) -> tuple[np.ndarray, np.ndarray]:

@@ -24,6 +24,7 @@ import h5py
 import numpy as np
 
 from .. import console
+from ..console import counted
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive
 from . import clients_file, manifest, skew
@@ -58,6 +59,7 @@ SCHEMES = {  # name -> the options that decide it
 }
 BY_UNITS = "iid", "dirichlet", "dirichlet-balanced", "shards", "fedmrl"  # schemes that can keep units whole
 FILES = "clients_file", "order_file"
+IMAGES = "training image", "training images"
 
 
 def make_partition(
@@ -161,9 +163,10 @@ def _options(scheme: str, given: dict[str, Any], attributes: dict[str, list[str]
 
 def _keeping_units(scheme: str, dataset: dict[str, Any]) -> dict[str, bool]:
     if scheme not in BY_UNITS:
-        raise UsageError(f"the scheme {scheme} deals out images, not units", f"schemes by units: {', '.join(BY_UNITS)}")
+        hint = "leave --keep-units out, or divide by --iid, --dirichlet, --balanced, --shards or --fedmrl"
+        raise UsageError(f"the scheme {scheme} deals out images, not units", hint)
     if dataset["unit"] is None:
-        raise FedcliError("the dataset does not say which patient or lesion an image shows", "deal out images instead")
+        raise FedcliError("the dataset does not say which patient or lesion an image shows", "leave --keep-units out")
     return {"keep_units": True}
 
 
@@ -197,9 +200,10 @@ def _check_domains(options: dict[str, Any], domains: list[str]) -> None:
     each, left = divmod(options["clients"], len(domains))
     if left:
         hint = f"give a multiple of {len(domains)}"
-        raise UsageError(f"{options['clients']} clients cannot be divided evenly among {len(domains)} domains", hint)
+        clients = counted(options["clients"], "client", "clients")
+        raise UsageError(f"{clients} cannot be divided evenly among {counted(len(domains), 'domain', 'domains')}", hint)
     if not 0 < options["portion"] * each <= 1 + 1e-9:
-        hint = f"at most {1 / each:g}, since {each} clients share a domain"
+        hint = f"at most {1 / each:g}, since {counted(each, 'client has', 'clients share')} a domain"
         raise UsageError(f"the portion {options['portion']} is out of range", hint)
 
 
@@ -212,7 +216,7 @@ def _share_rows(texts: list[str], values: list[str], clients: int) -> list[list[
         rows = []
     if {len(row) for row in rows} != {len(values)}:
         given = " and ".join(texts) or "missing"
-        raise UsageError(f"--shares is {given}: expected rows of {len(values)} numbers", hint)
+        raise UsageError(f"--shares is {given}: expected rows of {counted(len(values), 'number', 'numbers')}", hint)
     if len(rows) == 1:
         rows = [rows[0][-turn:] + rows[0][:-turn] for turn in range(len(values))]
     for value, column in zip(values, zip(*rows, strict=True), strict=True):
@@ -220,7 +224,8 @@ def _share_rows(texts: list[str], values: list[str], clients: int) -> list[list[
             column = ", ".join(map(str, column))
             raise UsageError(f"the shares of {value!r} are {column}: they must be at least 0 and sum to 1", hint)
     if clients < len(rows):
-        raise UsageError(f"{clients} clients for {len(rows)} rows of shares", f"give --clients {len(rows)} or more")
+        given = counted(clients, "client", "clients")
+        raise UsageError(f"{given} for {len(rows)} rows of shares", f"give --clients {len(rows)} or more")
     return rows
 
 
@@ -286,10 +291,15 @@ def _from_file(
     file, order = files
     found = clients_file.read(file, pool.id.tolist(), training, column=options.get("client_column"), order=order)
     if found.unknown:
-        console.say(f"{file.name} names {len(found.unknown)} images that the dataset does not have: {found.unknown[0]}")
+        unknown = counted(len(found.unknown), "image", "images")
+        console.say(f"{file.name} names {unknown} that the dataset does not have: {found.unknown[0]}")
+    if found.absent:
+        absent, are = counted(len(found.absent), "client", "clients"), "is" if len(found.absent) == 1 else "are"
+        console.say(f"{absent} of {file.name} without an image in the dataset {are} left out: {found.absent[0]}")
     tested = pool.split == TEST
     if given := sum(int(tested[rows].sum()) for rows in found.rows):
-        console.say(f"{given} images that {file.name} gives to clients are test images here: their own test parts")
+        images, are = counted(given, "image", "images"), "is a test image" if given == 1 else "are test images"
+        console.say(f"{images} that {file.name} gives to clients {are} here, of their own test parts")
     train, test = [rows[~tested[rows]] for rows in found.rows], [rows[tested[rows]] for rows in found.rows]
     return found.names, train, test, {"not_in_dataset": len(found.unknown)}
 
@@ -304,14 +314,19 @@ def _sites(pool: Pool, by: list[str], attributes: dict[str, list[str]]) -> tuple
     return sites, names
 
 
+def client_names(count: int) -> list[str]:
+    """What clients are called that no site or file names."""
+    return [f"client-{k:0{max(2, len(str(count - 1)))}d}" for k in range(count)]
+
+
 def _assign(
     options: dict[str, Any], y: np.ndarray, sites: np.ndarray, site_names: list[str]
 ) -> tuple[list[str], list[np.ndarray]]:
     """Client names and each client's places in y."""
     scheme, clients, alpha = options["scheme"], options.get("clients", 0), options.get("alpha", 0.0)
-    what = "training units" if options.get("keep_units") else "training images"
+    what = counted(len(y), *(("training unit", "training units") if options.get("keep_units") else IMAGES))
     if clients > len(y):
-        raise FedcliError(f"{len(y)} {what} cannot be divided among {clients} clients", "give fewer --clients")
+        raise FedcliError(f"{what} cannot be divided among {clients} clients", "give fewer --clients")
     if scheme == "by":
         parts = by_attribute(sites)
         return [site_names[k] for k, part in enumerate(parts) if len(part)], [part for part in parts if len(part)]
@@ -322,7 +337,7 @@ def _assign(
         return [f"{name}-{k}" for name in site_names for k in each], domain_clients(
             sites, y, clients, options["portion"], rng
         )
-    names = [f"client-{k:0{max(2, len(str(clients - 1)))}d}" for k in range(clients)]
+    names = client_names(clients)
     match scheme:
         case "iid":
             return names, iid(len(y), clients, rng)
@@ -348,7 +363,7 @@ def _assign(
 def _check_room(count: int, clients: int, each: int, what: str) -> None:
     if clients * each > count:
         hint = "lower that number or give fewer --clients"
-        raise FedcliError(f"{count} {what} cannot give {clients} clients {each} each", hint)
+        raise FedcliError(f"{what} cannot give {counted(clients, 'client', 'clients')} {each} each", hint)
 
 
 def _check_sizes(names: list[str], parts: list[np.ndarray], options: dict[str, Any]) -> None:
@@ -356,15 +371,25 @@ def _check_sizes(names: list[str], parts: list[np.ndarray], options: dict[str, A
     small = [(name, len(part)) for name, part in zip(names, parts, strict=True) if len(part) < least]
     if not small:
         return
-    hint = {
-        "dirichlet": "try another --seed, a larger alpha, fewer --clients, or fedcli partition --dirichlet ALPHA --balanced",
-        "fedism": "try another --seed, a larger alpha or fewer --clients",
-        "fedmrl": "try another --seed or fewer --clients",
-        "by": "lower the minimum or divide by another attribute",
-        "file": "is this the dataset, and the split, that the file is about?",
-    }.get(options["scheme"], "lower the minimum or give fewer --clients")
-    (name, size), others = small[0], f" (and so do {len(small) - 1} more)" if len(small) > 1 else ""
-    raise FedcliError(f"client {name} gets {size or 'no'} training images{others}; each needs at least {least}", hint)
+    (name, size), more = small[0], len(small) - 1
+    gets = counted(size, *IMAGES) if size else "no training images"
+    others = f" (and so {'does' if more == 1 else 'do'} {more} more)" if more else ""
+    raise FedcliError(f"client {name} gets {gets}{others}; each needs at least {least}", _size_hint(options))
+
+
+def _size_hint(options: dict[str, Any]) -> str:
+    """The flags that give the smallest client of a scheme more images."""
+    evener = f"--dirichlet {max(10, 10 * options.get('alpha', 1)):g}"
+    ways = {
+        "dirichlet": f"{evener}, fewer --clients, another --seed, or --balanced",
+        "fedism": f"{evener}, fewer --clients, or another --seed",
+        "fedmrl": "fewer --clients, or another --seed",
+        "fedmrl-authors": "fewer --clients, or another --seed",
+        "by": "another attribute for --by",
+        "domains": "a larger --portion, or fewer --clients",
+        "file": "the dataset, and the split, that the file is about",
+    }.get(options["scheme"], "fewer --clients")
+    return f"try a lower --minimum, {ways}" if options["minimum"] > 1 else f"try {ways}"
 
 
 def _units(pool: Pool) -> np.ndarray:
@@ -428,15 +453,20 @@ def _tell(body: dict[str, Any], unit: str | None, seen: int) -> None:
     """seen: images that validate one client and train another."""
     images, apart = body["skew"]["images"], body["skew"]["total_variation"]["max"]
     unlike = "" if apart is None else f", label distributions up to {apart:.2f} apart (total variation)"
-    console.say(f"{len(body['roster'])} clients with {images['min']} to {images['max']} images{unlike}")
+    clients = counted(len(body["roster"]), "client", "clients")
+    console.say(f"{clients} with {images['min']} to {counted(images['max'], 'image', 'images')}{unlike}")
     if body["dropped"]:
-        of_attribute = body["scheme"] in ("by", "shares")
-        console.say(
-            f"{body['dropped']} training images {'have an unknown attribute' if of_attribute else 'are left over'} and go to no client"
+        one, many = ("has", "have") if body["scheme"] in ("by", "shares") else ("is", "are")
+        why = "an unknown attribute" if one == "has" else "left over"
+        images = counted(
+            body["dropped"], f"training image {one} {why} and goes", f"training images {many} {why} and go"
         )
+        console.say(f"{images} to no client")
     if shared := body["skew"]["images_in_several"]["count"]:
+        validate = counted(seen, "validates one and trains another", "validate one and train another")
         console.say(
-            f"{shared} images are in more than one client" + f", {seen} validate one and train another" * bool(seen)
+            f"{counted(shared, 'image is', 'images are')} in more than one client" + f", {validate}" * bool(seen)
         )
-    if body["unit_overlap"]:
-        console.say(f"{body['unit_overlap']} patients or lesions ({unit}) have images in more than one client")
+    if count := body["unit_overlap"]:
+        units = counted(count, "patient or lesion", "patients or lesions")
+        console.say(f"{units} ({unit}) {'has' if count == 1 else 'have'} images in more than one client")

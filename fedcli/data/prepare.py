@@ -21,8 +21,10 @@ from .shard import Row
 from .sources.dicom import parse_window
 from .sources.images import fit_image, match_channels, pipeline
 from .sources.source import Choices, Listing, Source, Unreadable
+from .sources.tables import leaking
 
 FITS = "stretch", "pad"
+WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 RUN, RUN_BYTES = 32, 2**22  # images and bytes that a worker holds before it writes them
 
 
@@ -59,7 +61,7 @@ def prepare(
         jobs: processes, 0 for one per core; never changes the result.
         own: options that only this dataset has; the card's "options" lists them.
         split_file: a CSV that says which image trains and which tests, instead of split.
-        fold: the fold that is the test part: from 1 for a split that has folds, as the split file numbers them.
+        fold: the fold that is the test part: from 1 for a split that has folds, by the split file's own numbers beside one.
         folds: how many folds; 5 where None.
 
     Raises FedcliError, UsageError.
@@ -80,6 +82,7 @@ def prepare(
     if split_file and listing.rows:
         kept, left = splits.by_file(listing.rows, split_file, fold)
         listing = replace(listing, rows=kept, skipped=[*listing.skipped, *left])
+        tell_leak(card, listing, split_file)
     refuse(listing.skipped, strict)
     if not listing.rows:
         why = "{}: {}".format(*listing.skipped[0]) if listing.skipped else card["where"]
@@ -137,6 +140,16 @@ def check_split_file(path: Path, split: str | None) -> None:
         raise UsageError(f"--split {split} and --split-file exclude each other", "give one of them")
     if not path.is_file():
         raise FedcliError(f"no such file: {path}", "give a CSV with image ids and the part of each")
+
+
+def tell_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:
+    """Say how many patients or lesions a split file puts on both sides."""
+    if not (leaks := leaking(listing.rows)):
+        return
+    units = console.counted(leaks, "patient or lesion", "patients or lesions")
+    said = f"the split of {path.name} leaks: {units} ({listing.unit}) {'has' if leaks == 1 else 'have'} images"
+    whole = next((f"; --split {word} keeps them together" for word in WHOLE if word in card["splits"]), "")
+    console.say(f"{said} in both train and test{whole}")
 
 
 def check_raw(name: str, raw: Path | None, source: Source, where: str) -> None:

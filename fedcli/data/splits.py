@@ -37,7 +37,10 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
         kept.append(replace(row, test=test[part]))
         validation += part in VALIDATION
     if validation:
-        console.say(f"{validation} validation images of {path.name} train; fedcli partition --val holds some out")
+        said = console.counted(validation, "validation image", "validation images")
+        console.say(
+            f"{said} of {path.name} {'trains' if validation == 1 else 'train'}; fedcli partition --val holds some out"
+        )
     return kept, left
 
 
@@ -51,11 +54,15 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
         ) from None
     lines = text.splitlines()
     if len(lines) < 2:
-        raise FedcliError(f"{path} is not a readable CSV file: it has {len(lines)} lines", "give ids and parts")
+        raise FedcliError(
+            f"{path} is not a readable CSV file: it has {console.counted(len(lines), 'line', 'lines')}",
+            "give ids and parts",
+        )
     separator = max(",;\t", key=lines[0].count)
     head, *records = [[cell.strip() for cell in line] for line in csv.reader(lines, delimiter=separator) if line]
     if odd := next((record for record in records if len(record) != len(head)), None):
-        raise FedcliError(f"{path}: {separator.join(odd)!r} has {len(odd)} cells, not {len(head)}", "correct that line")
+        cells = console.counted(len(odd), "cell", "cells")
+        raise FedcliError(f"{path}: {separator.join(odd)!r} has {cells}, not {len(head)}", "correct that line")
     return [name.lower() for name in head], records
 
 
@@ -73,7 +80,7 @@ def _id_column(path: Path, head: list[str], records: list[list[str]], names: lis
     named = [len(known & {record[k] for record in records}) for k in range(len(head))]
     if not max(named):
         hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
-        raise FedcliError(f"{path} names none of the {len(names)} images", hint)
+        raise FedcliError(f"{path} names none of the {console.counted(len(names), 'image', 'images')}", hint)
     return named.index(max(named))
 
 
@@ -94,9 +101,11 @@ def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, b
         if fold is not None:
             raise UsageError(f"{path.name} has the parts {', '.join(found)}, no folds", "leave --fold out")
         return PARTS
-    if odd := [part for part in found if not part.isdigit()]:
+    if odd := [part for part in found if not part.isdecimal()]:
         raise FedcliError(f"{path} has the unknown part {odd[0]!r}", "expected train, val and test, or fold numbers")
-    if fold is None or str(fold) not in [str(int(part)) for part in found]:
+    numbers = ", ".join(sorted(found, key=int))
+    if fold is None or fold not in map(int, found):
         asked = "no --fold is given" if fold is None else f"--fold is {fold}"
-        raise UsageError(f"{path.name} has the folds {', '.join(found)}, and {asked}", "--fold names the test part")
+        raise UsageError(f"{path.name} has the folds {numbers}, and {asked}", "--fold names the test part")
+    console.say(f"testing fold {fold} of {numbers} ({path.name}'s own numbers)")
     return {part: int(part) == fold for part in found}

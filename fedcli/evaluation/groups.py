@@ -64,6 +64,8 @@ def equity_scaled(overall: float | None, column: dict[str, float | None]) -> flo
 
 def _reasons(part: dict[str, Any], overall: dict[str, Any], classes: list[str] | None) -> list[str]:
     """Why a group is too small to tell; a class that the whole test set lacks is no reason."""
+    if not part["count"]:
+        return ["has no test image"]
     lacking = [c for c in part["classes_missing"] if c not in overall["classes_missing"]]
     reasons = (
         [f"{part['count']} image{'s' * (part['count'] != 1)}, fewer than {SMALL}"] if part["count"] < SMALL else []

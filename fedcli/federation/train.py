@@ -293,11 +293,11 @@ class _Training:
     def _cautions(self, still: bool) -> list[str]:
         """What a reader of this run's numbers must know."""
         validation = all(len(self.data.val.get(client, ())) for client in self.data.roster)
-        random = still and not (self.plan.weights or self.host)
+        random = self.frozen and not (self.plan.weights or self.host)
         return [
             self.method.local.caution(self.net, self.plan.rounds),
             self.method.aggregator.caution(self.plan.rounds, validation),
-            "the frozen backbone has random weights: give --weights" if random else "",
+            "what is frozen has random weights: give --weights" if random else "",
             "with a frozen backbone, terms on features or norms do nothing"
             if still and self._bound_to_backbone()
             else "",

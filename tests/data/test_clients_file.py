@@ -66,7 +66,7 @@ def test_json_keeps_its_clients_order_and_an_image_twice_counts_once(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("c.csv", "image,client\n", ["1 lines"]),
+        ("c.csv", "image,client\n", ["it has 1 line"]),
         ("c.csv", "image,client\none,a,b\n", ["3 cells, not 2"]),
         ("c.csv", "image,who\none,a\n", ["no column of clients", "--client-column", "image, who"]),
         ("c.csv", "image,client\nsix,a\n", ["names none of the 5 images", "six"]),
@@ -84,6 +84,13 @@ def test_json_keeps_its_clients_order_and_an_image_twice_counts_once(tmp_path):
 def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
     refused(tmp_path / name, *words)
+
+
+def test_a_client_none_of_whose_images_are_there_is_left_out(tmp_path):
+    (tmp_path / "c.json").write_text('{"a": ["six"], "b": ["one", "seven"], "c": []}')
+    found = clients_file.read(tmp_path / "c.json", IDS, TRAINING)
+    assert (found.names, found.absent, found.unknown) == (["b"], ["a", "c"], ["six", "seven"])
+    refused(save(tmp_path / "c.npy", {0: [], 1: []}), "names clients, but no image")
 
 
 def test_a_name_that_two_images_have_is_refused(tmp_path):

@@ -40,7 +40,19 @@ def test_units_and_identical_images_on_both_sides_are_counted(tmp_path):
     assert found["pixels"] == {
         "count": 2, "train_images": 2, "test_images": 3, "examples": ["i1 = i5", "i3 = i6"],
     }  # fmt: skip
-    assert overlap.told(found) == "train and test share 2 patients or lesions (lesion_id) and 2 identical images"
+    assert overlap.told(found) == (
+        "train and test share 2 patients or lesions (lesion_id), and 3 test images are identical to training images"
+    )
+
+
+def test_one_of_a_kind_is_told_in_the_singular():
+    units = {"name": "lesion_id", "count": 1}
+    one = overlap.told({"units": units, "pixels": {"count": 1, "test_images": 1}})
+    assert (
+        one == "train and test share 1 patient or lesion (lesion_id), and 1 test image is identical to a training image"
+    )
+    alone = overlap.told({"units": None, "pixels": {"count": 1, "test_images": 5}})
+    assert alone == "5 test images are identical to training images"
 
 
 def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tmp_path):

@@ -57,7 +57,7 @@ def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
     )
     assert found.classes == ["mel", "nv"] and found.channels == 1 and found.sites == "hospital"
     assert found.attributes == {
-        "sex": ["F", "M"],
+        "sex": ["female", "male"],
         "age": ["0-39", "40-59", "60+"],
         "hospital": ["east", "north", "south"],
     }
@@ -284,3 +284,140 @@ def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path
     assert again.exit_code == 2 and "--site and --set site exclude each other" in again.stderr
     other = CliRunner().invoke(app, ["prepare", "isic2018", "--image-column", "file", *words])
     assert other.exit_code == 2 and "isic2018 has no option 'image-column'" in other.stderr
+
+
+def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
+    ramp = np.arange(64, dtype=np.int16).reshape(8, 8)
+    raw = tmp_path / "table"
+    raw.mkdir()
+    for name in ("IM000001", "1.2.840.7", "1.2.840.8", "DICOMDIR"):
+        write_slice(raw / name, ramp, Modality="CT")
+    (raw / "README").write_text("words")
+    folder(raw, "image,label\nIM000001,x\n1.2.840.7,y\n1.2.840.8,x\nDICOMDIR,y\nREADME,x\n")
+    found = listed(raw)
+    assert labels(found) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"} and found.channels == 1
+    assert found.skipped == [
+        ("DICOMDIR", "holds no image"),
+        ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
+    ]
+    choices = Choices(8, "unit", window="brain", own=OWN)
+    assert own_images.decode(raw, found.rows[-1], choices)[7, 7, 0] == round(63 / 80 * 255)
+    disc = tmp_path / "disc"
+    for name in ("x/IM1", "y/IM2", "DICOMDIR"):
+        (disc / name).parent.mkdir(parents=True, exist_ok=True)
+        write_slice(disc / name, ramp)
+    found = listed(disc)
+    assert labels(found) == {"x/IM1": "x", "y/IM2": "y"} and found.skipped == [("DICOMDIR", "holds no image")]
+
+
+def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
+    write_slice(tmp_path / "IM1", np.zeros((8, 8), np.int16))
+    raw = folder(tmp_path / "raw", "image,label\na.jpg,x\nb.jpg,y\n", "a.jpg", "b.jpg")
+    (raw / "IM1").symlink_to(tmp_path / "IM1")
+    assert set(labels(listed(raw))) == {"a.jpg", "b.jpg"}
+
+
+def test_a_listed_file_of_a_kind_that_is_not_read_says_so(tmp_path):
+    raw = folder(tmp_path, "image,label\na.jpg,x\nb.jpg,y\nc.webp,x\nd,y\ne,x\n", "a.jpg", "b.jpg")
+    (raw / "c.webp").write_text("w"), (raw / "d.gif").write_text("g")
+    assert listed(raw).skipped == [
+        ("c.webp", "listed in labels.csv, but .webp files are not read"),
+        ("d", "listed in labels.csv, but .gif files are not read"),
+        ("e", "listed in labels.csv, not in the folder"),
+    ]
+    folder(raw, "image,label\n1.jpg,x\n2.jpg,y\ndeep/3.gif,x\n", "set/1.jpg", "set/2.jpg", table="set/own.csv")
+    (raw / "set" / "deep").mkdir(), (raw / "set" / "deep" / "3.gif").write_text("g")
+    assert listed(raw, table="set/own.csv").skipped == [
+        ("deep/3.gif", "listed in set/own.csv, but .gif files are not read")
+    ]
+
+
+def test_one_folder_of_a_class_is_refused_with_what_was_not_read(tmp_path, capsys):
+    save(tmp_path / "mel" / "a.jpg"), (tmp_path / "nv").mkdir()
+    for name in ("1.webp", "2.webp"):
+        (tmp_path / "nv" / name).write_text("w")
+    with pytest.raises(FedcliError, match="of the class 'mel'") as error:
+        listed(tmp_path)
+    hint = "it needs a folder for each of at least two classes; not read: nv/1.webp and 1 more"
+    assert error.value.hint == hint
+    save(tmp_path / "nv" / "b.jpg")
+    listed(tmp_path)
+    assert f"no CSV in {tmp_path}: the folders mel, nv are the classes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("cell", "band"), [("45.5", 1), ('"45,5"', 1), ("060Y", 2), ("060y", 2), ("006M", 0)])
+def test_an_age_may_have_a_decimal_comma_or_be_dicoms(tmp_path, cell, band):
+    raw = folder(tmp_path, f"image,label,age\na.jpg,x,{cell}\nb.jpg,y,81\n", "a.jpg", "b.jpg")
+    assert [row.groups["age"] for row in listed(raw, group="age").rows] == [band, 2]
+
+
+def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, capsys):
+    names = [f"{i}.jpg" for i in range(8)]
+    ages = ["abc", "30", "50", "70", "abc", "", "60+", "41"]
+    lines = [f"{name},{'xy'[i % 2]},{age}\n" for i, (name, age) in enumerate(zip(names, ages, strict=True))]
+    found = listed(folder(tmp_path, "image,label,age\n" + "".join(lines), *names), group="age")
+    assert [row.groups["age"] for row in found.rows] == [-1, 0, 1, 2, -1, -1, -1, 1]
+    told = capsys.readouterr().err
+    assert "age: 3 cells are no number and count as unknown, such as '60+'" in told
+
+
+def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
+    names = [f"{i}.jpg" for i in range(7)]
+    values = ["m", "Male", "M", "f", "female", "w", ""]
+
+    def write(values: list[str]) -> Path:
+        lines = [f"{name},{'xy'[i % 2]},{value}\n" for i, (name, value) in enumerate(zip(names, values, strict=True))]
+        return folder(tmp_path, "image,label,Gender\n" + "".join(lines), *names)
+
+    found = listed(write(values), group="Gender")
+    assert found.attributes == {"Gender": ["female", "male"]}
+    assert [row.groups["Gender"] for row in found.rows] == [1, 1, 1, 0, 0, 0, -1]
+    assert "differ only" not in capsys.readouterr().err
+    found = listed(write([*values[:-1], "diverse"]), group="Gender")
+    assert found.attributes == {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
+    assert "Gender: 'M' and 'm' differ only by case or spaces, and count as two values" in capsys.readouterr().err
+
+
+def test_classes_and_sites_that_differ_only_by_case_or_spaces_are_told(tmp_path, capsys):
+    text = "image,label,site\na.jpg,nv,St Mary\nb.jpg,NV,St  mary\nc.jpg,mel,North\n"
+    found = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg"), site="site")
+    assert found.classes == ["NV", "mel", "nv"]
+    told = capsys.readouterr().err
+    assert "label: 'NV' and 'nv' differ only" in told and "site: 'St  mary' and 'St Mary' differ only" in told
+    assert "North" not in told
+
+
+def test_images_without_a_patient_are_counted(tmp_path, capsys):
+    raw = folder(tmp_path, "image,label,p\na.jpg,x,1\nb.jpg,y,\nc.jpg,x,unknown\n", "a.jpg", "b.jpg", "c.jpg")
+    listed(raw, patient="p")
+    assert "2 of 3 images name no patient; each of them stands alone in the split" in capsys.readouterr().err
+    listed(raw, "image", patient="p")
+    assert "stands alone" not in capsys.readouterr().err
+
+
+def test_the_nearest_column_is_offered_whatever_its_case(tmp_path):
+    raw = folder(tmp_path, "Datei,label\na.jpg,x\nb.jpg,y\n", "a.jpg", "b.jpg")
+    for name in ("datei", "DATEI", "dateie"):
+        with pytest.raises(FedcliError, match=f"no column '{name}'") as error:
+            listed(raw, image_column=name)
+        assert error.value.hint.startswith("did you mean 'Datei'? ")
+
+
+def test_the_card_is_printed_for_a_person():
+    shown = CliRunner().invoke(app, ["datasets", "images"]).stdout
+    assert "  <table>.csv: columns image, label - a row per image" in shown
+    assert "classes: any\nattributes: any\n" in shown and "with or without .dcm" in shown
+    assert "splits (--split):\n  unit: 8:2" in shown
+    assert "options (--set OPTION=VALUE):\n" in shown and "  channels: auto, 1 or 3" in shown
+    assert "[default: image]" in shown and "{" not in shown
+    other = CliRunner().invoke(app, ["datasets", "medmnist"]).stdout
+    assert "classes: any\nattributes: none\n" in other  # its files tell nothing of a patient
+
+
+def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
+    raw = folder(tmp_path, "image,label\na.jpg,x\nb.jpg,y\nc.jpg,x\n", "b.jpg", "c.jpg")
+    Image.effect_noise((64, 64), 50).save(raw / "a.jpg")
+    (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
+    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    (skipped,) = manifest.read(made).body["skipped"]
+    assert skipped["file"] == "a.jpg" and skipped["why"].startswith("image file is truncated")

@@ -438,11 +438,15 @@ def test_site_files_get_safe_and_distinct_names(tmp_path):
             "female",
         ),
         ({"scheme": "shares", "by": ["sex"], "shares": ["1.5,0", "-0.5,1"]}, "at least 0", "female"),
-        ({"scheme": "shares", "by": ["sex"], "shares": ["1,0"], "clients": 1}, "1 clients for 2 rows", "--clients 2"),
+        ({"scheme": "shares", "by": ["sex"], "shares": ["1,0"], "clients": 1}, "1 client for 2 rows", "--clients 2"),
         ({"scheme": "fedism"}, "corrupted clients, not None", "of 20"),
         ({"scheme": "fedism", "clients": 4, "corrupted": 4}, "1 to 3 corrupted clients, not 4", "of 20"),
         ({"scheme": "fedmrl", "eta": 1.5}, "eta is 1.5", "the authors have 1"),
-        ({"scheme": "fedism", "corrupted": 2, "keep_units": True}, "deals out images, not units", "dirichlet-balanced"),
+        (
+            {"scheme": "fedism", "corrupted": 2, "keep_units": True},
+            "deals out images, not units",
+            "leave --keep-units out",
+        ),
         ({"scheme": "file"}, "no file of clients", ".npy"),
         ({"scheme": "file", "file": Path("a.npy"), "client_column": "x"}, "a.npy has no columns", "leave"),
         ({"scheme": "file", "file": Path("a.csv"), "order_file": Path("b.csv")}, "no order of rows", "leave"),
@@ -460,11 +464,20 @@ def test_options_that_cannot_be_are_refused(tmp_path, options, sentence, hint):
     ("options", "sentence", "hint"),
     [
         ({"scheme": "iid", "clients": 61}, "60 training images cannot be divided among 61 clients", "fewer --clients"),
-        ({"scheme": "dirichlet", "clients": 20, "alpha": 0.01}, "gets no training images (and so do", "--seed"),
+        (
+            {"scheme": "dirichlet", "clients": 20, "alpha": 0.01},
+            "gets no training images (and so do",
+            "--dirichlet 10, fewer --clients, another --seed, or --balanced",
+        ),
         ({"scheme": "dirichlet-balanced", "clients": 4, "minimum": 16}, "cannot give 4 clients 16 each", "fewer"),
         ({"scheme": "iid", "clients": 4, "minimum": 16}, "client-00 gets 15 training images", "minimum"),
         ({"scheme": "shards", "clients": 20, "shards": 4}, "cannot give 20 clients 4 each", "fewer --clients"),
-        ({"scheme": "by", "by": ["sex"], "minimum": 30}, "client male gets 18", "another attribute"),
+        (
+            {"scheme": "by", "by": ["sex"], "minimum": 30},
+            "client male gets 18",
+            "--minimum, another attribute for --by",
+        ),
+        ({"scheme": "fedism", "clients": 60, "corrupted": 2, "alpha": 5.0}, "training images", "try --dirichlet 50"),
     ],
 )
 def test_clients_without_enough_images_are_refused(tmp_path, options, sentence, hint):
@@ -569,12 +582,22 @@ def test_a_file_of_clients_gives_each_its_images_and_its_own_test_part(tmp_path,
     assert [arrays["train"][k].tolist() for k in "01"] == [[1], [0, 1, 2]]
     assert [arrays["test"][k].tolist() for k in ("0", "1")] == [[], [3]] and len(arrays["test"]["all"]) == 20
     told = capsys.readouterr().err
-    assert "who.csv names 1 images that the dataset does not have: i99" in told and "1 images are in more than" in told
+    assert "who.csv names 1 image that the dataset does not have: i99" in told and "1 image is in more than" in told
     assert (
-        "1 images that who.csv gives to clients are test images here" in told
+        "1 image that who.csv gives to clients is a test image here" in told
         and "57 training images are left over" in told
     )
     assert str(tmp_path) not in path.read_text()
+
+
+def test_clients_whose_images_are_all_absent_are_left_out_with_a_note(tmp_path, capsys):
+    (tmp_path / "who.json").write_text(json.dumps({"a": ["i0"], "b": ["x1", "x2"], "c": ["i1"], "d": ["x3"]}))
+    _, body, arrays = partition(tmp_path, scheme="file", file=tmp_path / "who.json")
+    assert names(body) == ["a", "c"] and body["not_in_dataset"] == 3 and arrays["train"]["1"].tolist() == [1]
+    assert "2 clients of who.json without an image in the dataset are left out: b" in capsys.readouterr().err
+    (tmp_path / "who.json").write_text(json.dumps({"b": ["x1"], "d": ["x3"]}))
+    with pytest.raises(FedcliError, match="names none of the 80 images"):
+        partition(tmp_path, scheme="file", file=tmp_path / "who.json")
 
 
 def test_another_files_bytes_or_column_are_another_partition(tmp_path):

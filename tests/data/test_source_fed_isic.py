@@ -99,6 +99,15 @@ def test_without_flambys_table_there_are_no_hospitals(raw):
     assert "dataset_creation_scripts" in error.value.hint
 
 
+def test_every_table_that_is_missing_is_named_at_once(raw):
+    (raw / SPLIT).unlink()
+    (raw / isic2019.METADATA).unlink()
+    with pytest.raises(FedcliError) as error:
+        fed_isic.rows(raw, OFFICIAL)
+    assert f"has no {isic2019.METADATA} and no {SPLIT}, which names the hospitals" in error.value.sentence
+    assert "ISIC archive" in error.value.hint and "dataset_creation_scripts" in error.value.hint
+
+
 def test_shortened_tables_as_flambys_download_leaves_them_are_fine(raw, capsys):
     for name in (isic2019.TRUTH, isic2019.METADATA):
         rewrite(raw / name, lambda table: table[:-2])

@@ -222,7 +222,7 @@ def test_a_folder_without_a_table_is_an_error(tmp_path):
 
 def test_an_empty_table_is_an_error(tmp_path):
     (tmp_path / isic2018.HAM).write_text("")
-    with pytest.raises(FedcliError, match="not a readable CSV file"):
+    with pytest.raises(FedcliError, match="HAM10000_metadata.csv has no rows"):
         isic2018.rows(tmp_path, LESION)
 
 

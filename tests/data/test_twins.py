@@ -1,7 +1,9 @@
 """Every twin goes the whole way, from its folder to scores, as its dataset would."""
 
+import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -62,6 +64,31 @@ def test_both_parts_of_a_twin_have_every_class_and_every_value(made):
     assert all(set(pool.y[pool.split == part]) == set(range(len(body["classes"]))) for part in (0, 1))
     for name, values in body["attributes"].items():
         assert set(range(len(values))) <= set(pool.groups[name]), name
+
+
+@pytest.mark.parametrize("made", TWINS, indirect=True)
+def test_a_twins_images_all_differ_and_its_classes_do_so_too(made):
+    _, _, dataset = made
+    pool = read_pool(dataset.parent / "pool.h5")
+    pixels = pool.pixels().astype(float)  # [N, H, W, C]
+    assert len(np.unique(pixels.reshape(len(pixels), -1), axis=0)) == len(pixels)
+    assert pixels.std(axis=(1, 2, 3)).min() > 2  # each image shows something
+    means = np.stack([pixels[pool.y == label].mean(0) for label in np.unique(pool.y)])
+    apart = [np.abs(one - other).mean() for i, one in enumerate(means) for other in means[:i]]
+    assert min(apart) > 1
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_next_step_that_a_twins_making_prints_works(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["datasets", name, "--make-twin", "a twin"])
+    said = done.stderr.strip()
+    assert said.startswith(f"next: fedcli prepare {name} --raw 'a twin'; then fedcli partition --")
+    for line in said.removeprefix("next: ").removesuffix(" (it is small)").split("; then "):
+        words = [*shlex.split(line)[1:], *(["--size", "16", "--jobs", "1"] if "prepare" in line else [])]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.stderr
+    assert Path(done.stdout.strip()).is_file()
 
 
 def test_a_twin_needs_a_new_folder_and_a_dataset_with_files(tmp_path):

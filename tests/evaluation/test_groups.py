@@ -88,6 +88,11 @@ def test_a_group_is_small_below_thirty_images_and_says_so():
     assert grouped(balanced[:-1])["groups"]["female"]["reason"] == "29 images, fewer than 30"
 
 
+def test_a_group_without_images_says_that_and_no_list_of_classes():
+    empty = grouped([*WOMEN, *MEN], ["female", "male", "other"])["groups"]["other"]
+    assert (empty["count"], empty["small"], empty["reason"]) == (0, True, "has no test image")
+
+
 def test_a_class_that_a_group_lacks_is_named():
     y, groups = np.array([0, 1, 2] * 20 + [0, 1] * 20), np.array([0] * 60 + [1] * 40)
     logits = np.zeros((100, 3))

@@ -13,6 +13,7 @@ RLE, JPEG and JPEG 2000 are read by pydicom and Pillow. Lossless JPEG and JPEG-L
 images depend on what is installed.
 """
 
+import math
 import warnings
 from dataclasses import dataclass
 from functools import lru_cache
@@ -214,9 +215,22 @@ def _frame(path: Path, slice_: "Dataset") -> np.ndarray:
     if syntax.is_encapsulated and not get_decoder(syntax).is_available:
         hint = 'pip install "fedcli[dicom]", or: pip install python-gdcm'
         raise FedcliError(f"{path.name} is compressed as {syntax.name}, for which no decoder is installed", hint)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pixel_array(slice_, index=_middle(slice_)) if _middle(slice_) else slice_.pixel_array
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return pixel_array(slice_, index=_middle(slice_)) if _middle(slice_) else slice_.pixel_array
+    except Exception as error:  # pydicom: as above
+        if not syntax.is_encapsulated and (there := len(slice_.get("PixelData", b""))) < (wanted := _bytes(slice_)):
+            raise Unreadable(f"pixel data cut short ({there} of {wanted} bytes)") from error
+        raise
+
+
+def _bytes(slice_: "Dataset") -> int:
+    """What the pixels of all frames take in a file without compression; 0 where that is not told in so many words."""
+    told = [slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")]
+    if slice_.get("PhotometricInterpretation") == "YBR_FULL_422":  # two pixels share their colours
+        return 0
+    return math.prod(told) * int(slice_.get("NumberOfFrames") or 1) // 8
 
 
 def _middle(slice_: "Dataset") -> int | None:

@@ -37,7 +37,7 @@ def read_header(path: Path) -> Header:
         raise unreadable(error, path) from error
     if ROWS not in fields:
         raise Unreadable("holds no image")
-    return Header(fields.get(PATIENT) or fields.get(STUDY) or "", fields.get(SEX, ""), _years(fields.get(AGE, "")))
+    return Header(fields.get(PATIENT) or fields.get(STUDY) or "", fields.get(SEX, ""), years(fields.get(AGE, "")))
 
 
 def walk(data: bytes) -> dict[int, str] | None:
@@ -84,7 +84,7 @@ def ask_pydicom(path: Path) -> dict[int, str]:
         return found | ({ROWS: "there"} if ROWS in slice_ else {})
 
 
-def _years(age: str) -> float:
+def years(age: str) -> float:
     """DICOM's age such as 045Y, 010M, 003W or 012D."""
     per_year = {"Y": 1, "M": 12, "W": 52.18, "D": 365.25}
     return int(age[:-1]) / per_year[age[-1]] if age[:-1].isdigit() and age[-1] in per_year else float("nan")

@@ -10,7 +10,6 @@ on the official test part, each other one on a part of the official train part, 
 They too are drawn image by image, as the first is, and leak as it does.
 """
 
-from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,7 @@ from ..shard import Row
 from . import isic2019
 from .isic2019 import CLASSES, decode
 from .source import Choices, Listing, Source
-from .tables import fold_rows, read_table, split_rows
+from .tables import fold_rows, leaking, read_table, split_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,12 +47,16 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 
 def locate(raw: Path) -> Path:
-    """FLamby's table, by any of its names."""
-    for name in TABLES:
-        if (raw / name).is_file():
-            return raw / name
-    hint = f"put {TABLES[0]} of FLamby's folder datasets/fed_isic2019/dataset_creation_scripts there"
-    raise FedcliError(f"{raw} has no {TABLES[0]}, which names the hospitals", hint)
+    """FLamby's table, by any of its names. Raises FedcliError that names every table that is missing."""
+    found = next((raw / name for name in TABLES if (raw / name).is_file()), None)
+    isics = [name for name in (isic2019.TRUTH, isic2019.METADATA) if not (raw / name).is_file()]
+    if found and not isics:
+        return found
+    hints = ["give the folder with the ISIC archive's two tables of 2019"] if isics else []
+    missing = isics if found else [*isics, f"{TABLES[0]}, which names the hospitals"]
+    if not found:
+        hints += [f"put {TABLES[0]} of FLamby's folder datasets/fed_isic2019/dataset_creation_scripts there"]
+    raise FedcliError(f"{raw} has no {' and no '.join(missing)}", ", and ".join(hints))
 
 
 def read_hospitals(path: Path) -> "DataFrame":
@@ -90,7 +93,8 @@ def _split(found: list[Row], choices: Choices) -> list[Row]:
     if choices.split == "folds" and choices.fold > 1:
         found = _later_fold(found, choices)
     if leaks := leaking(found):
-        said = f"the split {choices.split!r} leaks: {leaks} lesions have images in both train and test"
+        lesions = console.counted(leaks, "lesion has", "lesions have")
+        said = f"the split {choices.split!r} leaks: {lesions} images in both train and test"
         console.say(f"{said}; --split lesion keeps them together")
     return found
 
@@ -103,14 +107,6 @@ def _later_fold(found: list[Row], choices: Choices) -> list[Row]:
         rows = [row for row in found if row.groups["center"] == center and not row.test]
         test |= {row.id for row in fold_rows(rows, apart, by_unit=False) if row.test}
     return [replace(row, test=row.id in test) for row in found]
-
-
-def leaking(rows: list[Row]) -> int:
-    """Lesions with images on both sides of a split."""
-    sides = defaultdict(set)
-    for row in rows:
-        sides[row.unit].add(row.test)
-    return sum(len(of) > 1 for unit, of in sides.items() if unit)
 
 
 SOURCE = Source(rows, decode)

@@ -80,7 +80,11 @@ def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
             return read(image)
     except Unreadable:
         raise
-    except Exception as error:  # broken files raise OSError, SyntaxError, ValueError, struct.error and more
+    except OSError as error:
+        if str(error).startswith("image file is truncated"):
+            raise Unreadable(str(error)) from error
+        raise unreadable(error, path) from error
+    except Exception as error:  # broken files raise SyntaxError, ValueError, struct.error and more
         raise unreadable(error, path) from error
 
 

@@ -9,6 +9,7 @@ import math
 import os
 import unicodedata
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from ... import console
 from ...errors import FedcliError, UsageError
 from ..shard import Row
 from ..splits import PARTS
-from . import dicom
+from . import dicom, dicom_header
 from .images import is_coloured, read_grey_or_rgb, within
 from .source import Choices, Listing, Source, Unreadable
 from .tables import AGE_BANDS, age_band, fold_rows, place, split_rows
@@ -26,11 +27,15 @@ from .tables import AGE_BANDS, age_band, fold_rows, place, split_rows
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SUFFIXES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".dcm"
+PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
+SUFFIXES = *PICTURES, ".dcm"
+INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
 NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
 MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
 CHANNELS = "auto", "1", "3"
+SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
+NAMED = 8  # classes that a note names
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -38,13 +43,19 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if choices.own["channels"] not in CHANNELS:
         raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
     white(choices)
-    files = _files(raw)
+    files, others = _files(raw)
     if not files:
-        raise FedcliError(f"{raw} holds no image", f"files that are read: {', '.join(SUFFIXES)}")
+        hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
+        raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
     table = _table_name(raw, choices.own["table"])
-    listing = _from_table(raw, table, files, choices) if table else _from_folders(raw, files, choices)
+    if table:
+        listing = _from_table(raw, table, files, others, choices)
+    else:
+        listing = _from_folders(raw, files, others, choices)
     if listing.rows and len(listing.classes) < 2:
         hint = "a classifier needs two classes; is --label-column the right one?"
+        if not table:
+            hint = "it needs a folder for each of at least two classes" + _ignored(others)
         raise FedcliError(f"every image in {raw} is of the class {listing.classes[0]!r}", hint)
     channels = choices.own["channels"]
     coloured = len(dicom.parse_window(choices.window)) == 3 or _any_coloured(raw, listing.rows)
@@ -54,7 +65,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     path = raw / row.source
-    if path.suffix.lower() == ".dcm":
+    if _is_dicom(row.source):
         return dicom.read_picture(path, dicom.parse_window(choices.window))
     return read_grey_or_rgb(path, white(choices))
 
@@ -67,25 +78,70 @@ def white(choices: Choices) -> float:
     return float(text)
 
 
-def _files(raw: Path) -> list[str]:
-    """Every image below raw, relative to it, sorted; links to folders are not followed."""
-    found = []
+def _files(raw: Path) -> tuple[list[str], list[str]]:
+    """Every image below raw and every other file, relative to it, sorted; links to folders are not followed."""
+    images, others = [], []
     for folder, below, names in os.walk(raw):
         below[:] = [name for name in below if not name.startswith((".", "__MACOSX"))]
         at = Path(folder).relative_to(raw)
-        chosen = [name for name in names if name.lower().endswith(SUFFIXES) and not name.startswith(".")]
-        for name in chosen:
+        for name in names:
+            if name.startswith("."):
+                continue
             file = (at / name).as_posix()
-            if (raw / file).is_symlink():
+            known = name.lower().endswith(SUFFIXES)
+            if known and (raw / file).is_symlink():
                 within(raw, file)
-            found.append(file)
-    return sorted(found)
+            (images if known or _is_bare_dicom(raw, file) else others).append(file)
+    return sorted(images), sorted(others)
+
+
+def _is_bare_dicom(raw: Path, file: str) -> bool:
+    """Whether a file without suffix, or with a number for one as in 1.2.840.1, begins as DICOM does."""
+    path = raw / file
+    if (path.suffix and not path.suffix[1:].isdigit()) or path.name.upper() == INDEX:
+        return False
+    if not path.is_file() or not path.resolve().is_relative_to(raw.resolve()):  # a pipe would be waited for
+        return False
+    try:
+        with path.open("rb") as opened:
+            return opened.read(132)[128:] == b"DICM"
+    except OSError:
+        return False
+
+
+def _is_dicom(file: str) -> bool:
+    """Whether one of the images found is DICOM; all others tell by their suffix what they are."""
+    return not file.lower().endswith(PICTURES)
+
+
+def _ignored(others: list[str]) -> str:
+    """The end of a hint: files that are there and not read."""
+    others = [file for file in others if not file.lower().endswith(".csv")]
+    if not others:
+        return ""
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return f"; not read: {others[0]}{more}"
+
+
+def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
+    """Why a file that a table lists is not among the images."""
+    at = Path(file.replace("\\", "/"))
+    keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (Path(table).parent / at, at)]
+    there = next((min(others[key]) for key in keys if key in others), None)
+    if not file or there is None:
+        return f"listed in {table}, not in the folder"
+    path = Path(there)
+    if path.name.upper() == INDEX:
+        return "holds no image"
+    if not path.suffix or path.suffix[1:].isdigit():
+        return f"listed in {table}, is no DICOM file and has no suffix of an image"
+    return f"listed in {table}, but {path.suffix} files are not read"
 
 
 def _any_coloured(raw: Path, rows: list[Row]) -> bool:
     """Whether any file is coloured, by its header; the first one that is ends the search."""
     for row in rows:
-        read = dicom.is_coloured if row.source.lower().endswith(".dcm") else is_coloured
+        read = dicom.is_coloured if _is_dicom(row.source) else is_coloured
         try:
             if read(raw / row.source):
                 return True
@@ -97,7 +153,7 @@ def _any_coloured(raw: Path, rows: list[Row]) -> bool:
 # a folder per class
 
 
-def _from_folders(raw: Path, files: list[str], choices: Choices) -> Listing:
+def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
     """Classes from the folders in raw, or from those in its folders train, val and test."""
     for key in ("site", "patient", "group"):
         if choices.own[key]:
@@ -110,6 +166,9 @@ def _from_folders(raw: Path, files: list[str], choices: Choices) -> Listing:
         raise FedcliError(f"{raw} has no CSV, and {bare[0]} is in no folder of a class", hint)
     labels = [Path(file).parts[level] for file in files]
     classes = _classes(labels, raw)
+    if len(classes) > 1:
+        more = f" and {len(classes) - NAMED} more" if len(classes) > NAMED else ""
+        console.say(f"no CSV in {raw}: the folders {', '.join(classes[:NAMED])}{more} are the classes")
     found = [Row(file, classes.index(label), file) for file, label in zip(files, labels, strict=True)]
     if split:
         found = [replace(row, test=PARTS[Path(row.source).parts[0].lower()]) for row in found]
@@ -117,13 +176,14 @@ def _from_folders(raw: Path, files: list[str], choices: Choices) -> Listing:
         raise FedcliError(f"{raw} has no folders train and test", "leave --split out, or use --split-file")
     if split and choices.split != "folder":
         console.say(f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them")
-    return Listing(_split(found, choices), classes=classes)
+    skipped = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
+    return Listing(_split(found, choices), skipped=skipped, classes=classes)
 
 
 # a table
 
 
-def _from_table(raw: Path, name: str, files: list[str], choices: Choices) -> Listing:
+def _from_table(raw: Path, name: str, files: list[str], others: list[str], choices: Choices) -> Listing:
     own = choices.own
     if choices.split == "folder":
         raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
@@ -134,14 +194,17 @@ def _from_table(raw: Path, name: str, files: list[str], choices: Choices) -> Lis
     images = table[own["image-column"]]
     table = table[list(dict.fromkeys(wanted[1:]))].assign(at=_located(raw, name, images.tolist(), files))
     absent, bare = table["at"] == "", table[own["label-column"]].str.lower().isin(NO_LABEL)
-    skipped = [(image, f"listed in {name}, not in the folder") for image in images[absent]]
+    places = _places(others)
+    skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
     skipped += [(file, f"has no {own['label-column']} in {name}") for file in table["at"][bare & ~absent]]
     table = table[~absent & ~bare].drop_duplicates()
     _check_once(raw / name, table, own["label-column"])
-    if others := len(set(files) - set(table["at"]) - {file for file, _ in skipped}):
-        console.say(f"{others} of {len(files)} images in {raw} are not in {name}")
+    if left := len(set(files) - set(table["at"]) - {file for file, _ in skipped}):
+        console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
     found, values, classes = _rows(table.sort_values("at"), raw / name, attributes, own)
     unit = own["patient"] if any(row.unit for row in found) else None
+    if unit and choices.split != "image" and (alone := sum(not row.unit for row in found)):
+        console.say(f"{alone} of {len(found)} images name no patient; each of them stands alone in the split")
     site = own["site"] or None
     return Listing(_split(found, choices), values, unit, [name], sorted(set(skipped)), classes, sites=site)
 
@@ -152,6 +215,7 @@ def _rows(
     """Rows, values of each attribute, classes."""
     labels = table[own["label-column"]].tolist()
     classes = _classes(labels, path)
+    _tell_alike(own["label-column"], classes)
     values, columns = {}, {}
     for name in attributes:
         values[name], columns[name] = _attribute(table[name].tolist(), name, path)
@@ -191,11 +255,19 @@ def _read(path: Path, wanted: list[str]) -> "DataFrame":
         raise FedcliError(f"{path} has two columns {twice[0]!r}", "rename one of them")
     table.columns = [str(name).strip() for name in table.columns]
     if missing := [name for name in wanted if name not in table]:
-        flags = "--image-column, --label-column, --group, --site and --patient name columns"
+        flags = _meant(missing[0], list(table.columns))
+        flags += "--image-column, --label-column, --group, --site and --patient name columns"
         raise FedcliError(f"{path} has no column {missing[0]!r}, only {', '.join(table.columns)}", flags)
     if odd := [name for name in wanted[2:] if "/" in name]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash in its name", "rename it")
     return table[list(dict.fromkeys(wanted))].fillna("").apply(lambda column: column.str.strip())
+
+
+def _meant(name: str, columns: list[str]) -> str:
+    """The beginning of a hint: the column whose name is nearest, "" where none is near."""
+    folded = {column.casefold(): column for column in columns}
+    close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f"did you mean {folded[close[0]]!r}? " if close else ""
 
 
 def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[str]:
@@ -204,11 +276,7 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
     A name is a path from raw or from the table's folder, or a file's name alone, with or without suffix. Accents may be
     spelt in either of Unicode's two ways, as they are after a journey through another system.
     """
-    places: dict[str, set[str]] = {}
-    for file in files:
-        path = Path(file)
-        for key in {file, path.with_suffix("").as_posix(), path.name, path.stem}:
-            places.setdefault(unicodedata.normalize("NFC", key), set()).add(file)
+    places = _places(files)
     beside = Path(table).parent
     located = []
     for name in names:
@@ -221,6 +289,17 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
             raise FedcliError(f"{raw / table}: {name!r} may be {both}", "write the path from the folder, with suffix")
         located.append(next(iter(at), ""))
     return located
+
+
+def _places(files: list[str]) -> dict[str, set[str]]:
+    """Every spelling that may mean a file -> the files that it may mean."""
+    places: dict[str, set[str]] = {}
+    for file in files:
+        path = Path(file)
+        bare = path if path.suffix[1:].isdigit() else path.with_suffix("")  # the number ends the name, as in 1.2.840.1
+        for key in {file, bare.as_posix(), path.name, bare.name}:
+            places.setdefault(unicodedata.normalize("NFC", key), set()).add(file)
+    return places
 
 
 def _check_once(path: Path, table: "DataFrame", label: str) -> None:
@@ -243,16 +322,49 @@ def _classes(labels: list[str], path: Path) -> list[str]:
 def _attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
     """Values of an attribute, and each image's place among them, -1 where it is missing."""
     known = {value for value in column if value.lower() not in MISSING}
-    if name.lower() == "age" and known and all(_number(value) is not None for value in known):
-        bands = {value: age_band(years if (years := _number(value)) >= 0 else math.nan) for value in known}
-        return AGE_BANDS, [place(bands.get(value), AGE_BANDS) for value in column]
+    if name.lower() == "age" and (banded := _age_bands(column, known, name)) is not None:
+        return AGE_BANDS, banded
+    if name.lower() in ("sex", "gender") and known and all(value.lower() in SEXES for value in known):
+        column = [SEXES.get(value.lower(), "") for value in column]
+        known = set(column) - {""}
     if not known:
         raise FedcliError(f"{path}: the column {name!r} is empty", "leave that group out")
     if len(known) > GROUPS:
         hint = f"an attribute has at most {GROUPS}; put them into bands in the table"
         raise FedcliError(f"{path}: the column {name!r} has {len(known)} values", hint)
     values = _ordered(known)
+    _tell_alike(name, values)
     return values, [place(value, values) for value in column]
+
+
+def _age_bands(column: list[str], known: set[str], name: str) -> list[int] | None:
+    """Each image's band, -1 where its age is missing or no number; None where most known cells are no numbers."""
+    told = [value for value in column if value in known]
+    years = {value: _years(value) for value in known}
+    odd = [value for value in told if years[value] is None]
+    if 2 * len(odd) >= len(told):
+        return None
+    if odd:
+        cells = "1 cell is no number and counts" if len(odd) == 1 else f"{len(odd)} cells are no number and count"
+        console.say(f"{name}: {cells} as unknown, such as {min(odd)!r}")
+    bands = {value: age_band(age if age >= 0 else math.nan) for value, age in years.items() if age is not None}
+    return [place(bands.get(value), AGE_BANDS) for value in column]
+
+
+def _years(text: str) -> float | None:
+    """An age such as 45, 45.5, 45,5 or DICOM's 060Y; None of what is no number."""
+    if (number := _number(text.replace(",", ".", 1))) is not None:
+        return number
+    return None if math.isnan(age := dicom_header.years(text.upper())) else age
+
+
+def _tell_alike(name: str, values: list[str]) -> None:
+    """A note where two values are likely one, which is for the table's owner to say."""
+    first: dict[str, str] = {}
+    for value in values:
+        other = first.setdefault("".join(value.casefold().split()), value)
+        if other != value:
+            console.say(f"{name}: {other!r} and {value!r} differ only by case or spaces, and count as two values")
 
 
 def _ordered(values: set[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """CSV files, age bands and the split into train and test: what several sources share."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 AGE_BANDS = ["0-39", "40-59", "60+"]
+NO_ROWS = "give the table with its header and a line for each image"
 
 
 def read_table(path: Path, columns: list[str], **options) -> "DataFrame":
@@ -26,11 +27,15 @@ def read_table(path: Path, columns: list[str], **options) -> "DataFrame":
 
     try:
         table = pandas.read_csv(path, **options)
-    except (pandas.errors.ParserError, pandas.errors.EmptyDataError, UnicodeDecodeError, ValueError) as error:
+    except pandas.errors.EmptyDataError:
+        raise FedcliError(f"{path} has no rows", NO_ROWS) from None
+    except (pandas.errors.ParserError, UnicodeDecodeError, ValueError) as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", "download it again") from None
     if missing := [column for column in columns if column not in table]:
         found = ", ".join(map(str, table.columns))
         raise FedcliError(f"{path} has no column {missing[0]!r}", f"columns found: {found}")
+    if table.empty:
+        raise FedcliError(f"{path} has no rows", NO_ROWS)
     return table
 
 
@@ -95,3 +100,11 @@ def fold_rows(rows: list[Row], choices: Choices, *, by_unit: bool) -> list[Row]:
             fold_of[name] = fold
     test = {i for name, of in members.items() if fold_of[name] == choices.fold - 1 for i in of}
     return [replace(row, test=i in test) for i, row in enumerate(rows)]
+
+
+def leaking(rows: list[Row]) -> int:
+    """Patients or lesions with images on both sides of a split."""
+    sides = defaultdict(set)
+    for row in rows:
+        sides[row.unit].add(row.test)
+    return sum(len(of) > 1 for unit, of in sides.items() if unit)

@@ -29,7 +29,7 @@ def make(folder: Path) -> None:
 
 def _head(id: str, label: int) -> np.ndarray:
     """Hounsfield units, int [SIDE, SIDE]: air around a brain of 0 to 80."""
-    head = picture(id, label, height=SIDE, width=SIDE)[..., 0] * 80 // 255 + np.zeros((SIDE, SIDE), int)
+    head = picture(id, label, height=SIDE, width=SIDE)[..., 0].astype(int) * 80 // 255
     head[:4], head[-4:], head[:, :4], head[:, -4:] = AIR, AIR, AIR, AIR
     return head
 

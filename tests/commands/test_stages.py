@@ -1,0 +1,135 @@
+"""What prepare, partition and inspect do with what they are not told, and what they refuse before any work."""
+
+import json
+from pathlib import Path
+
+import pytest
+from raw_folders import write_csv, write_skin
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    return done.exit_code, done.stdout.strip(), done.stderr
+
+
+def refused(*words: object, code: int = 2) -> str:
+    found, out, err = run(*words)
+    assert (found, out) == (code, "") and "hint:" in err and "Traceback" not in err, err
+    return err
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    """Prepared twice: phantom, which has sites, and toy, which has none."""
+    made = tmp_path_factory.mktemp("work")
+    for name in ("phantom", "toy"):
+        assert run("prepare", name, "--size", 8, "--out", made / name)[0] == 0
+    return made
+
+
+# partition
+
+
+def test_a_bare_partition_is_the_one_that_train_makes_by_the_datasets_sites(work, tmp_path):
+    _, out, err = run("partition", work / "phantom", "--work", tmp_path)
+    assert "partition: the sites in 'site'" in err
+    made = json.loads(Path(out).read_text())
+    assert made["options"]["by"] == ["site"] and made["made_by"] == ["partition", "--by", "site"]
+    trained = run("train", "fedavg", work / "phantom", "--rounds", 1, "--work", tmp_path)
+    assert trained[0] == 0 and f"already made: {Path(out).parent}" in trained[2]
+
+
+def test_a_bare_partition_without_sites_is_dirichlet_and_says_so(work, tmp_path):
+    _, out, err = run("partition", work / "toy", "--work", tmp_path)
+    assert "partition: 8 clients, Dirichlet(1)" in err
+    assert json.loads(Path(out).read_text())["made_by"] == ["partition", "--dirichlet", "1.0", "--clients", "8"]
+
+
+@pytest.mark.parametrize("flags", [("--clients", 3), ("--dirichlet", 2), ("--balanced",)])
+def test_a_number_of_clients_or_an_alpha_is_dirichlet_in_spite_of_sites(work, tmp_path, flags):
+    _, out, err = run("partition", work / "phantom", *flags, "--work", tmp_path)
+    assert json.loads(Path(out).read_text())["options"]["scheme"].startswith("dirichlet")
+    assert "the sites in" not in err
+
+
+def test_a_number_of_clients_beside_by_is_refused_unless_it_counts(work, tmp_path):
+    err = refused("partition", work / "phantom", "--by", "site", "--clients", 4, "--work", tmp_path)
+    assert "--by makes one client per value, so --clients has no effect" in err
+    assert "leave it out, or add --portion or --shares" in err
+    for more in (("--portion", 0.5), ("--shares", "1,0,0,0")):
+        words = "partition", work / "phantom", "--by", "site", "--clients", 4, *more, "--work", tmp_path
+        assert run(*words)[0] == 0
+
+
+# prepare
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "hint"),
+    [
+        (("--corrupt", "gausian"), "unknown corruption 'gausian'", "'gaussian'"),
+        (("--corrupt", "gaussian", "--on", "nord"), "no client 'nord'", "'north'"),
+        (("--corrupt", "gaussian", "--on", "north", "--clients", 3), "no client 'north'", "client-02"),
+        (("--severity", 5), "--severity is about a corruption", "--corrupt KIND"),
+        (("--ratio", 0.2), "--ratio is about a corruption", "--corrupt KIND"),
+        (("--on", "north"), "--on is about a corruption", "--corrupt KIND"),
+    ],
+)
+def test_a_corruption_that_cannot_be_is_refused_before_anything_is_read(tmp_path, words, sentence, hint):
+    err = refused("prepare", "phantom", *words, "--work", tmp_path / "work")
+    assert sentence in err and hint in err and not (tmp_path / "work").exists()
+
+
+def test_a_corruption_of_a_site_or_of_a_numbered_client_is_made(tmp_path):
+    for words in (("--on", "north"), ("--on", "client-01", "--clients", 2)):
+        code, out, err = run("prepare", "phantom", "--size", 8, "--corrupt", "gaussian", *words, "--work", tmp_path)
+        assert code == 0, err
+        assert json.loads(Path(out).read_text())["body"]["clients"] == [words[1]]
+
+
+def test_the_fold_of_a_split_file_is_told_with_its_own_numbers(tmp_path):
+    write_skin(tmp_path, [[f"L{i}", f"i{i:02d}", "nv" if i % 2 else "mel", 30, "male"] for i in range(22)])
+    write_csv(tmp_path / "f.csv", ["image", "fold"], [[f"i{i:02d}", i // 2] for i in range(22)])
+    words = "prepare", "isic2018", "--raw", tmp_path, "--size", 8, "--split-file", tmp_path / "f.csv"
+    code, _, err = run(*words, "--fold", 1, "--work", tmp_path / "work")
+    assert code == 0 and "testing fold 1 of 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 (f.csv's own numbers)" in err
+    assert "leaks" not in err
+
+
+def test_a_split_file_that_leaks_says_how_many_lesions(tmp_path):
+    write_skin(tmp_path, [[f"L{i // 2}", f"i{i:02d}", "nv" if i < 10 else "mel", 30, "male"] for i in range(20)])
+    parts = [[f"i{i:02d}", "test" if i in (1, 3, 4, 5) else "train"] for i in range(20)]
+    write_csv(tmp_path / "two.csv", ["image", "split"], parts)
+    write_csv(tmp_path / "one.csv", ["image", "split"], [[id, "train" if id == "i01" else part] for id, part in parts])
+    for name, units in (
+        ("two", "2 patients or lesions (lesion_id) have"),
+        ("one", "1 patient or lesion (lesion_id) has"),
+    ):
+        words = "prepare", "isic2018", "--raw", tmp_path, "--size", 8, "--split-file", tmp_path / f"{name}.csv"
+        code, _, err = run(*words, "--work", tmp_path / "work")
+        told = f"the split of {name}.csv leaks: {units} images in both train and test; --split lesion keeps them"
+        assert code == 0 and told in err
+
+
+# inspect
+
+
+def test_strict_without_a_path_takes_the_newest_dataset_or_partition(tmp_path):
+    run("prepare", "toy", "--clients", 2, "--work", tmp_path)
+    partition = str(next(tmp_path.glob("partitions/*/partition.json")))
+    _, corruption, _ = run("corrupt", "gaussian", partition, "--work", tmp_path)
+    code, out, err = run("inspect", "--strict", "--work", tmp_path)
+    assert code in (0, 1) and f"taking {partition}" in err and "overlap" in out
+    err = refused("inspect", corruption, "--strict", "--work", tmp_path)
+    assert "not for a corruption" in err and f"give a dataset or partition, such as {partition}" in err
+
+
+def test_strict_names_the_data_of_a_run_and_of_scores(work, tmp_path):
+    _, made, _ = run("train", "fedavg", work / "toy", "--rounds", 1, "--work", tmp_path)
+    _, scores, _ = run("evaluate", made, "--work", tmp_path)
+    for path, words in ((made, "not for a run"), (scores, "not for scores")):
+        err = refused("inspect", path, "--strict")
+        assert words in err and "partition.json" in err
