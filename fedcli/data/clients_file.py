@@ -145,11 +145,15 @@ def _names(text: str) -> list[str]:
 def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> dict[str, list[str]]:
     head, records = _table(path)
     known = {name for id in ids for name in _names(id)}
-    named = [sum(not known.isdisjoint(_names(record[k])) for record in records) for k in range(len(head))]
+    client = _client_column(path, head, column)
+    named = [
+        sum(not known.isdisjoint(_names(record[k])) for record in records) if k != client else 0
+        for k in range(len(head))  # clients may be numbers, as files may
+    ]
     if not max(named):
         hint = f"its first line of values is: {', '.join(records[0])}; an image here is {ids[0]}"
         raise FedcliError(f"{path} names none of the {counted(len(ids), 'image', 'images')}", hint)
-    image, client = named.index(max(named)), _client_column(path, head, column)
+    image = named.index(max(named))
     held: dict[str, list[str]] = {}
     for record in records:
         if record[client]:

@@ -291,10 +291,18 @@ def describe(
         of, (file, why) = len(kept) + len(skipped), skipped[0]
         console.say(f"skipped {len(skipped)} of {of} files, listed in dataset.json; the first is {file}: {why}")
     test = sum(row.test for row in kept)
+    if test in (0, len(kept)):
+        console.say(
+            f"the {'train' if test else 'test'} part is empty: another --split, --test or --split-file may fill it"
+        )
+    classes = card["classes"] if listing.classes is None else listing.classes
+    trained = {row.label for row in kept if not row.test}
+    if bare := [classes[label] for label in sorted({row.label for row in kept} - trained)]:
+        console.say(f"no training image of {', '.join(bare)}: too few images to divide")
     return {
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},
-        "classes": card["classes"] if listing.classes is None else listing.classes,
+        "classes": classes,
         "channels": card["channels"] if listing.channels is None else listing.channels,
         "attributes": listing.attributes,
         "sites": next((name for name in (listing.sites, card["sites"]) if name in listing.attributes), None),

@@ -1,6 +1,7 @@
 """A split that somebody published or made: a CSV that names images and the part each belongs to."""
 
 import csv
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,8 +27,9 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
         hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
         raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
     names = [_names(row) for row in rows]
-    parts = _parts(path, records, _id_column(path, head, records, names), split_column)
+    parts = _parts(path, records, _id_column(path, head, records, names, split_column), split_column)
     test = _meaning(path, parts, fold)
+    _check_names(path, parts, names)
     kept, left, validation = [], [], 0
     for row, known in zip(rows, names, strict=True):
         part = next((parts[name] for name in known if name in parts), None)
@@ -59,7 +61,12 @@ def _read(path: Path) -> tuple[list[str], list[list[str]]]:
             "give ids and parts",
         )
     separator = max(",;\t", key=lines[0].count)
-    head, *records = [[cell.strip() for cell in line] for line in csv.reader(lines, delimiter=separator) if line]
+    try:
+        head, *records = [[cell.strip() for cell in line] for line in csv.reader(lines, delimiter=separator) if line]
+    except csv.Error as error:
+        raise FedcliError(
+            f"{path} is not a readable CSV file: {error}", "give a CSV with image ids and parts"
+        ) from None
     if odd := next((record for record in records if len(record) != len(head)), None):
         cells = console.counted(len(odd), "cell", "cells")
         raise FedcliError(f"{path}: {separator.join(odd)!r} has {cells}, not {len(head)}", "correct that line")
@@ -74,14 +81,28 @@ def _names(row: Row) -> list[str]:
     return list(dict.fromkeys([row.id, row.source, file.name, file.stem]))
 
 
-def _id_column(path: Path, head: list[str], records: list[list[str]], names: list[list[str]]) -> int:
-    """The column that names the most images."""
+def _id_column(path: Path, head: list[str], records: list[list[str]], names: list[list[str]], split_column: int) -> int:
+    """The column that names the most images; not that of the parts, whose numbers may be names of files too."""
     known = {name for of in names for name in of}
-    named = [len(known & {record[k] for record in records}) for k in range(len(head))]
+    named = [len(known & {record[k] for record in records}) if k != split_column else 0 for k in range(len(head))]
     if not max(named):
         hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
         raise FedcliError(f"{path} names none of the {console.counted(len(names), 'image', 'images')}", hint)
     return named.index(max(named))
+
+
+def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:
+    """Refuse a name that means several images, or an image in two parts; tell of names that mean none."""
+    meant = Counter(name for known in names for name in known if name in parts)
+    if twice := [name for name, images in meant.items() if images > 1]:
+        raise FedcliError(f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path")
+    for known in names:
+        said = {parts[name]: name for name in known if name in parts}
+        if len(said) > 1:
+            (one, name), (other, again) = list(said.items())[:2]
+            raise FedcliError(f"{path}: {name} is in {one!r} and, as {again}, in {other!r}", "keep the right row")
+    if strange := len(parts) - len(meant):
+        console.say(f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here")
 
 
 def _parts(path: Path, records: list[list[str]], id_column: int, split_column: int) -> dict[str, str]:

@@ -52,6 +52,12 @@ def test_a_center_column_is_found_or_chosen_and_numbers_go_by_size(tmp_path):
     refused(tmp_path / "c.csv", "no column 'centre'", "'center'", column="centre")
 
 
+def test_numbers_of_clients_that_are_names_of_images_too_are_no_images(tmp_path):
+    write_csv(tmp_path / "c.csv", ["hospital", "image"], [[str(k % 2), f"{k}.png"] for k in range(4)])
+    found = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
+    assert dict(zip(found.names, [rows.tolist() for rows in found.rows], strict=True)) == {"0": [0, 2], "1": [1, 3]}
+
+
 def test_semicolons_and_a_byte_order_mark_are_no_trouble(tmp_path):
     (tmp_path / "c.csv").write_text("\ufeffimage;client\none;a\ntwo;b\n", encoding="utf-8")
     assert read(tmp_path / "c.csv")[0] == {"a": [0], "b": [1]}

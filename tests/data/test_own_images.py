@@ -421,3 +421,8 @@ def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
     made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
     (skipped,) = manifest.read(made).body["skipped"]
     assert skipped["file"] == "a.jpg" and skipped["why"].startswith("image file is truncated")
+
+
+def test_a_column_may_be_called_at(tmp_path):
+    folder(tmp_path, "image,at\n0.png,nv\n1.png,mel\n2.png,nv\n", "0.png", "1.png", "2.png")
+    assert listed(tmp_path, **{"label-column": "at"}).classes == ["mel", "nv"]

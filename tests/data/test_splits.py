@@ -176,3 +176,30 @@ def test_ham10000_read_as_your_own_images_has_its_published_counts():
     assert counts == {"nv": 6705, "mel": 1113, "bkl": 1099, "bcc": 514, "akiec": 327, "vasc": 142, "df": 115}
     assert Counter(row.groups["sex"] for row in found.rows) == {-1: 57, 0: 4552, 1: 5406}
     assert len({row.unit for row in found.rows}) == 7470 and found.channels == 3 and found.skipped == []
+
+
+def numbered(tmp_path, lines):
+    path = tmp_path / "split.csv"
+    path.write_text("\n".join(["split,image", *lines]) + "\n")
+    rows = [Row(f"{k}", 0, f"{k}.png") for k in range(4)]
+    return splits.by_file(rows, path, 1)[0]
+
+
+def test_fold_numbers_that_are_names_of_files_too_are_no_ids(tmp_path):
+    found = numbered(tmp_path, ["1,0.png", "1,1.png", "0,2.png", "0,3.png"])
+    assert [row.test for row in found] == [True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["0,train"], "names 2 images"),
+        (["x/0.png,train", "0.png,test"], "names 2 images"),
+        (["x/0.png,train", "a,test"], "and, as"),
+    ],
+)
+def test_a_name_of_two_images_or_an_image_in_two_parts_is_refused(tmp_path, names, told):
+    path = tmp_path / "split.csv"
+    path.write_text("\n".join(["image,split", *names]) + "\n")
+    with pytest.raises(FedcliError, match=told):
+        splits.by_file([Row("a", 0, "x/0.png"), Row("b", 0, "y/0.png")], path, None)

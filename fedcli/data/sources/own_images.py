@@ -32,6 +32,7 @@ SUFFIXES = *PICTURES, ".dcm"
 INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
 NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
 MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
+AT = " at"  # each line's file; no column of a table can be called so, since its names are stripped
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
 CHANNELS = "auto", "1", "3"
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
@@ -192,16 +193,16 @@ def _from_table(raw: Path, name: str, files: list[str], others: list[str], choic
     wanted = [own["image-column"], own["label-column"], *attributes, *([own["patient"]] if own["patient"] else [])]
     table = _read(raw / name, wanted)
     images = table[own["image-column"]]
-    table = table[list(dict.fromkeys(wanted[1:]))].assign(at=_located(raw, name, images.tolist(), files))
-    absent, bare = table["at"] == "", table[own["label-column"]].str.lower().isin(NO_LABEL)
+    table = table[list(dict.fromkeys(wanted[1:]))].assign(**{AT: _located(raw, name, images.tolist(), files)})
+    absent, bare = table[AT] == "", table[own["label-column"]].str.lower().isin(NO_LABEL)
     places = _places(others)
     skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
-    skipped += [(file, f"has no {own['label-column']} in {name}") for file in table["at"][bare & ~absent]]
+    skipped += [(file, f"has no {own['label-column']} in {name}") for file in table[AT][bare & ~absent]]
     table = table[~absent & ~bare].drop_duplicates()
     _check_once(raw / name, table, own["label-column"])
-    if left := len(set(files) - set(table["at"]) - {file for file, _ in skipped}):
+    if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
-    found, values, classes = _rows(table.sort_values("at"), raw / name, attributes, own)
+    found, values, classes = _rows(table.sort_values(AT), raw / name, attributes, own)
     unit = own["patient"] if any(row.unit for row in found) else None
     if unit and choices.split != "image" and (alone := sum(not row.unit for row in found)):
         console.say(f"{alone} of {len(found)} images name no patient; each of them stands alone in the split")
@@ -221,7 +222,7 @@ def _rows(
         values[name], columns[name] = _attribute(table[name].tolist(), name, path)
     units = table[own["patient"]].tolist() if own["patient"] else [""] * len(table)
     found = []
-    for i, (file, label, unit) in enumerate(zip(table["at"], labels, units, strict=True)):
+    for i, (file, label, unit) in enumerate(zip(table[AT], labels, units, strict=True)):
         groups = {name: columns[name][i] for name in attributes}
         found.append(Row(file, classes.index(label), file, False, groups, "" if unit.lower() in MISSING else unit))
     return found, values, classes
@@ -303,9 +304,9 @@ def _places(files: list[str]) -> dict[str, set[str]]:
 
 
 def _check_once(path: Path, table: "DataFrame", label: str) -> None:
-    if (twice := table["at"].duplicated()).any():
-        file = table["at"][twice].iloc[0]
-        of = table[table["at"] == file]
+    if (twice := table[AT].duplicated()).any():
+        file = table[AT][twice].iloc[0]
+        of = table[table[AT] == file]
         differing = next(name for name in [label, *of.columns] if of[name].nunique() > 1)
         both = " and ".join(repr(value) for value in of[differing].unique()[:2])
         raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
