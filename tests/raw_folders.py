@@ -1,6 +1,7 @@
 """Raw folders as people download them, small enough to write in a test."""
 
 import csv
+import os
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +60,22 @@ def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
         file.PixelData = stored.tobytes()
     file.save_as(path, enforce_file_format=True)
     return path
+
+
+class _Entries(list):
+    """What os.scandir gives, in an order of its own."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+def in_any_order(monkeypatch, backwards: bool) -> None:
+    """Let folders be listed from a to z, or backwards: machines differ in it."""
+    names, entries = os.listdir, os.scandir
+    monkeypatch.setattr(os, "listdir", lambda path=".": sorted(names(path), reverse=backwards))
+    monkeypatch.setattr(
+        os, "scandir", lambda path=".": _Entries(sorted(entries(path), key=lambda entry: entry.name, reverse=backwards))
+    )

@@ -155,7 +155,7 @@ def train(
             if single_site:
                 raise UsageError(f"--then {follow} needs one model of all clients", "leave --then or --single-site out")
             _second(plan, follow, "RUN").check()
-            if freeze_backbone or found.aggregator.continues:
+            if freeze_backbone or found.aggregator.continues or found.local.model:
                 what = "--freeze-backbone" if freeze_backbone else found.name
                 raise UsageError(
                     f"--then {follow} needs a backbone that {what} does not train", "leave one of them out"

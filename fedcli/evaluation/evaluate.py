@@ -158,7 +158,10 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str) -> dict[str, A
     own = run.data.client_test[client]
     at = own if len(own) else slice(None)
     about = {"version": version, "part": "own" if len(own) else "whole"}
-    scores = summary([score(part[at], y[at]) for part in of_client(run, logits[version], client)])
+    answers = of_client(run, logits[version], client)
+    if trains_alone(run) and not len(own) and runs.has_own_tests(run.data):  # others answer in that one table
+        answers = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
+    scores = summary([score(part[at], y[at]) for part in answers])
     if not has_personal_models(run) or trains_alone(run):
         return about | scores
     parts = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]

@@ -71,7 +71,14 @@ class Plan:
         """The method, resolved. Raises UsageError for values that cannot mean anything together."""
         self.training.check()
         method = resolve(self.method, self.settings)
-        models.describe(self.model)
+        kind = models.describe(self.model).kind
+        if method.local.model and method.local.model != kind:
+            raise UsageError(
+                f"{method.name} fine-tunes a CLIP network, which {self.model} is not",
+                "--model clip-vit-b16 --weights openai, or --model clip-tiny to try it",
+            )
+        if method.local.model and self.freeze:
+            raise UsageError(f"{method.name} freezes its network itself", "leave --freeze-backbone out")
         if self.augment:
             check_augment(self.augment)
         if self.rounds < 1:

@@ -43,6 +43,11 @@ class Model:
     network: Callable[[int, list[str], str], Network] | None = None
     load: Callable[[Network, str], None] | None = None
 
+    @property
+    def kind(self) -> str:
+        """What methods may ask for: "clip" for an image and a text tower, "" for a backbone."""
+        return "clip" if self.network else ""
+
 
 def _clip(name: str, about: str, threads: int = 0) -> Model:
     return Model(None, 0, 8, about, threads, partial(ClipNetwork, name), load_clip)

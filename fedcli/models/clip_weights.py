@@ -72,6 +72,8 @@ def _fits(found: Tensor, own: Tensor) -> bool:
 def _file(name: str, weights: str) -> Path:
     if weights == "imagenet":
         raise UsageError(f"there are no ImageNet weights for {name}", 'give "openai" or a file')
+    if not Path(weights).is_file():
+        raise FedcliError(f"no such weights file: {weights}", 'give "openai", or a file')
     return Path(weights)
 
 

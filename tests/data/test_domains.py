@@ -11,6 +11,8 @@ from fedcli.data import manifest
 from fedcli.data.partition import domain_clients, make_partition
 from fedcli.data.prepare import prepare
 from fedcli.data.shard import open_h5, read_pool
+from fedcli.data.sources import office_caltech
+from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
 
@@ -31,6 +33,15 @@ def test_images_0_to_7_of_every_ten_train(tmp_path, caltech):
     assert body["attributes"]["domain"] == ["amazon", "caltech", "dslr", "webcam"]
     first = pool.id[(pool.groups["domain"] == 0) & (pool.split == 1)]
     assert first.tolist()[:2] == ["amazon/backpack/frame_0008", "amazon/backpack/frame_0009"]
+
+
+def test_what_macos_puts_beside_an_image_is_no_image(tmp_path):
+    raw = folders(tmp_path)
+    whole = office_caltech.rows(raw, Choices(8, "fedheal"))
+    (raw / "amazon" / "mug" / "._frame_0000.jpg").write_text("of macOS")
+    (raw / "amazon" / ".AppleDouble").mkdir()
+    (raw / "amazon" / ".AppleDouble" / "frame_0000.jpg").write_text("of macOS")
+    assert office_caltech.rows(raw, Choices(8, "fedheal")) == whole
 
 
 def test_a_missing_domain_or_an_unknown_class_is_refused(tmp_path):
@@ -58,6 +69,13 @@ def test_a_client_that_misses_a_class_gets_one_image_of_it():
     for seed in range(20):
         for part in domain_clients(np.zeros(100, int), y, 5, 0.2, np.random.default_rng(seed)):
             assert len(part) == 20 and set(y[part]) == {0, 1, 2}
+
+
+def test_a_client_of_three_images_with_one_spare_never_loses_a_class():
+    y = np.repeat([0, 1, 2], 20)
+    for seed in range(30):
+        parts = domain_clients(np.zeros(60, int), y, 20, 0.05, np.random.default_rng(seed))
+        assert all(sorted(y[part]) == [0, 1, 2] for part in parts)
 
 
 def test_clients_are_named_after_their_domain_and_share_its_test_images(tmp_path):

@@ -561,6 +561,18 @@ def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp
             assert same == (client != "client-02")
 
 
+def test_a_clean_clients_validation_image_that_a_corrupted_client_holds_too_stays_clean(tmp_path):
+    both = [f"i{k}" for k in range(20)]
+    (tmp_path / "who.json").write_text(json.dumps({"a": both, "b": both}))
+    path, *_ = partition(tmp_path, units=False, scheme="file", file=tmp_path / "who.json", val=0.3)
+    made = make_corruption(path, "gaussian", work=tmp_path, made_by=[], on=["b"], jobs=1)
+    clean, noisy = load(path), load(made)
+    assert set(clean.val["a"].ids) & set(clean.train["b"].ids)
+    for part in ("train", "val"):
+        before, after = getattr(clean, part)["a"], getattr(noisy, part)["a"]
+        assert len(before) and before.images[before.rows].equal(after.images[after.rows])
+
+
 def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_path):
     (tmp_path / "shared.json").write_text(json.dumps({"a": ["i0", "i1", "i2"], "b": ["i2", "i4"]}))
     (tmp_path / "apart.json").write_text(json.dumps({"a": ["i0", "i1"], "b": ["i2", "i4"]}))

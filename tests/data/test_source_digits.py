@@ -183,11 +183,25 @@ LABELS = "MNIST/raw/train-labels-idx1-ubyte.gz"
         (MNIST, gzip.compress(b"\0\0\x0d\3 floats"), "is no idx file of bytes"),
         (MNIST, gzip.compress(idx(np.zeros((40, 28, 28), np.uint8))[:-1]), "has 31359 bytes for 40 x 28 x 28"),
         (MNIST, gzip.compress(idx(np.zeros((9, 28, 28), np.uint8))), "has 9 images and 40 labels"),
+        (MNIST, gzip.compress(idx(np.zeros((40, 28, 28), np.uint8))[:9]), "ends within its header"),
+        (MNIST, gzip.compress(b"\0\0\x08\3"), "ends within its header"),
+        (MNIST, gzip.compress(idx(np.zeros((40, 28), np.uint8))), "has 2 sides, expected 3 of images or 1 of labels"),
+        (MNIST, gzip.compress(b"\0\0\x08" + bytes([200]) + bytes(800)), "has 200 sides, expected 3"),
+        (MNIST, gzip.compress(idx(np.zeros(40, np.uint8))), "holds an array of 40 x 1, no images"),
+        (LABELS, gzip.compress(idx(np.zeros((40, 1, 1), np.uint8))), r"the labels are uint8 \[40, 1, 1\], not one"),
+        (MNIST, gzip.compress(idx(np.zeros((40, 0, 28), np.uint8))), "holds an array of 40 x 0 x 28 x 1, no images"),
+        (MNIST, gzip.compress(idx(np.zeros((0, 28, 28), np.uint8))), "holds an array of 0 x 28 x 28 x 1, no images"),
+        (LABELS, gzip.compress(idx(np.array(3, np.uint8))), "has 0 sides, expected 3"),
+        (LABELS, gzip.compress(idx(np.zeros((40, 1), np.uint8))), "has 2 sides, expected 3"),
         (LABELS, gzip.compress(idx(np.full(40, 11, np.uint8))), "has the digit 11"),
         ("usps.bz2", b"no bzip2", "is not USPS in libsvm's format"),
         ("usps.bz2", bz2.compress(b"1 300:1\n"), "is not USPS in libsvm's format"),
         ("usps.bz2", bz2.compress(b"1 1:2\n"), "does not hold 256 pixels per image in the range"),
         ("usps.bz2", bz2.compress(b"12 1:1\n"), "has the digit 11"),
+        ("usps.bz2", bz2.compress(b"1.5 1:1\n"), "has the digit 0.5"),
+        ("usps.bz2", bz2.compress(b"nan 1:1\n"), "has the digit nan"),
+        ("usps.bz2", bz2.compress(b""), "usps.bz2 (holds no images|is not USPS)"),
+        ("usps.bz2", bz2.compress(b"1 99999999999999999999:1\n"), "is not USPS in libsvm's format"),
         ("train_32x32.mat", b"no matlab" * 50, "is not a readable Matlab file"),
     ],
     ids=lambda value: "" if isinstance(value, bytes) else None,
@@ -205,12 +219,18 @@ def test_a_damaged_file_is_named_with_what_is_wrong(raw, file, content, sentence
         ({"X": np.zeros((32, 32, 3, 2), np.uint8)}, "no variable 'y'"),
         ({"X": np.zeros((2, 32, 32, 3)), "y": [1, 2]}, r"X is float64 \[2, 32, 32, 3\]"),
         ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [1, 11]}, "has the digit 11"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [1, -1]}, "has the digit -1"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [1, 1.5]}, "has the digit 1.5"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": [1, np.nan]}, "has the digit nan"),
+        ({"X": np.zeros((32, 32, 3, 2), np.uint8), "y": ["1", "2"]}, "y is <U1, expected numbers"),
+        ({"X": np.zeros((0, 32, 3, 2), np.uint8), "y": [1, 2]}, "holds an array of 2 x 0 x 32 x 3, no images"),
     ],
 )
 def test_another_matlab_file_is_refused(raw, variables, sentence):
     savemat(raw / "train_32x32.mat", variables)
-    with pytest.raises(FedcliError, match=sentence):
+    with pytest.raises(FedcliError, match=sentence) as error:
         digits.rows(raw, OFFICIAL)
+    assert error.value.hint
 
 
 def test_an_hdf5_file_without_usps_groups_is_refused(raw):
@@ -220,6 +240,40 @@ def test_an_hdf5_file_without_usps_groups_is_refused(raw):
         file["train/data"] = np.zeros((1, 256), np.float32)
     with pytest.raises(FedcliError, match="has no dataset train/target"):
         digits.rows(raw, OFFICIAL)
+
+
+@pytest.mark.parametrize(
+    ("data", "target", "sentence"),
+    [
+        (np.zeros((0, 256)), np.zeros(0, int), "holds no images"),
+        (h5py.Empty("f"), np.zeros(0, int), "does not hold 256 pixels|holds no images"),
+        (np.zeros((1, 256), "S1"), [1], "does not hold 256 pixels per image"),
+        (np.zeros((1, 256)), [b"one"], r"the labels are .*, not one digit each"),
+        (np.zeros((1, 256)), [[1]], r"the labels are int64 \[1, 1\], not one digit each"),
+        (np.zeros((1, 256)), [0.5], "has the digit 0.5"),
+        (None, [1], "has no dataset train/data"),
+    ],
+)
+def test_an_hdf5_file_of_other_arrays_is_refused(raw, data, target, sentence):
+    (raw / "usps.bz2").unlink()
+    (raw / "usps.t.bz2").unlink()
+    with h5py.File(raw / "usps.h5", "w") as file:
+        file["train/target"] = target
+        if data is None:
+            file.create_group("train/data")
+        else:
+            file["train/data"] = data
+    with pytest.raises(FedcliError, match=sentence) as error:
+        digits.rows(raw, OFFICIAL)
+    assert error.value.hint and "usps.h5" in error.value.sentence
+
+
+def test_what_macos_puts_beside_an_image_is_no_image(raw):
+    whole = digits.rows(raw, OFFICIAL)
+    (raw / "syn" / "train" / "3" / "._3_00000.jpg").write_text("of macOS")
+    (raw / "syn" / "train" / ".AppleDouble").mkdir()
+    (raw / "syn" / "train" / ".AppleDouble" / "3.jpg").write_text("of macOS")
+    assert digits.rows(raw, OFFICIAL) == whole
 
 
 def test_a_folder_that_is_no_digit_or_empty_is_refused(raw):

@@ -2,6 +2,7 @@
 
 import csv
 import shutil
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -150,6 +151,16 @@ def test_a_patient_without_this_kind_of_image_is_skipped_and_has_the_other(made)
 def test_a_file_of_another_form_is_skipped_with_the_reason(tmp_path, source, arrays, why):
     listing = source.rows(patient(tmp_path, **({"codes": CODES | arrays} | arrays)), choices("image"))
     assert (listing.rows, listing.skipped) == ([], [("all/a.npz", why)])
+
+
+@pytest.mark.parametrize(("source", "shape"), [(OCT, (128, 1025, 1024)), (SLO, (2**14, 2**14))])
+def test_a_file_that_claims_more_numbers_than_an_eye_has_is_skipped_unread(tmp_path, source, shape):
+    raw = patient(tmp_path)
+    member = fairfedmed.OCT_MEMBER if source is OCT else fairfedmed.SLO_MEMBER
+    with zipfile.ZipFile(raw / "all/a.npz", "w") as archive, archive.open(f"{member}.npy", "w") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    why = f"its {member} claims {' x '.join(map(str, shape))} numbers, which is no image of an eye"
+    assert source.rows(raw, choices("image")).skipped == [("all/a.npz", why)]
 
 
 def test_a_file_that_is_no_archive_is_skipped(tmp_path):

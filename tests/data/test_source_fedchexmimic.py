@@ -128,6 +128,15 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
     }
 
 
+@pytest.mark.parametrize("other", ["80", "unknown", ""])
+def test_an_age_of_0_is_unknown_whatever_stands_in_the_other_cells(raw, other):
+    path = "train/patient0000{}/study1/view1_frontal.jpg".format
+    people = [[path(1), "Male", 0, "Frontal", "AP", 1.0], [path(2), "Male", other, "Frontal", "AP", 1.0]]
+    found = chexpert(raw, *people)
+    ages = {id[6:18]: row.groups["age"] for id, row in found.items() if id[:5] == "train"}
+    assert ages == {"patient00001": -1, "patient00002": 1 if other == "80" else -1}
+
+
 def test_people_of_mimic_come_from_patients_and_admissions(raw):
     home = raw / "mimic-cxr-jpg"
     image = next(row for row in rows(raw).rows if row.groups["site"] == 1)

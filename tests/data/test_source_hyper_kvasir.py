@@ -158,6 +158,20 @@ def test_an_image_with_two_classes_is_an_error_and_a_repeated_row_is_not(raw):
     assert error.value.hint
 
 
+def test_what_macos_puts_beside_folders_and_images_is_no_image(raw):
+    whole = hyper_kvasir.rows(raw, IMAGE)
+    top = raw / "labeled-images"
+    image = next(top.glob("lower-gi-tract/*/*/*.jpg"))
+    image.with_name(f"._{image.name}").write_text("of macOS")
+    (image.parent.parent / "._polyp").mkdir()
+    (image.parent.parent / "._polyp" / "x.jpg").write_text("of macOS")
+    assert hyper_kvasir.rows(raw, IMAGE) == whole
+    for folder in list(top.glob("*-gi-tract")):
+        folder.rename(folder.with_name(f"._{folder.name}"))
+    with pytest.raises(FedcliError, match="has no folder lower-gi-tract or upper-gi-tract"):
+        hyper_kvasir.rows(raw, IMAGE)
+
+
 def test_an_image_in_two_folders_is_an_error(raw):
     first = next(raw.glob("labeled-images/*/*/cecum/*.jpg"))
     shutil.copy(first, first.parents[1] / "ileum" / first.name)

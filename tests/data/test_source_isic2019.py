@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pandas
 import pytest
-from raw_folders import write_csv
+from raw_folders import in_any_order, write_csv
 
 from fedcli.data import sources
 from fedcli.data.prepare import prepare
@@ -90,6 +90,15 @@ def test_shrunken_images_are_found_under_both_spellings(raw):
     assert isic2019.rows(raw, LESION) == listing
     rewrite(raw / isic2019.TRUTH, lambda t: t.assign(image=t.image.str.removesuffix("_downsampled")))
     assert [row.source for row in isic2019.rows(raw, LESION).rows] == [row.source for row in listing.rows]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_several_files_of_an_image_the_first_name_counts_on_every_machine(raw, monkeypatch, backwards):
+    folder = raw / isic2019.FOLDER
+    for name in ("ISIC_0000000.png", "ISIC_0000000_downsampled.jpg", "ISIC_0000000.JPEG"):
+        (folder / name).write_bytes((folder / "ISIC_0000000.jpg").read_bytes())
+    in_any_order(monkeypatch, backwards)
+    assert isic2019.rows(raw, LESION).rows[0].source == "ISIC_2019_Training_Input/ISIC_0000000.JPEG"
 
 
 @pytest.mark.parametrize("folder", ["ISIC_2019_Training_Input/ISIC_2019_Training_Input", "."])

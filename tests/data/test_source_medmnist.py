@@ -119,6 +119,43 @@ def test_every_known_set_has_as_many_names_as_classes(flag, count):
     assert len(set(medmnist.CLASSES[flag])) == count and set(medmnist.CLASSES[flag]) == {*medmnist.CLASSES[flag]}
 
 
+@pytest.mark.parametrize(
+    ("flag", "names"),
+    [
+        (
+            "pathmnist",
+            "adipose, background, debris, lymphocytes, mucus, smooth muscle, normal colon mucosa, "
+            "cancer-associated stroma, colorectal adenocarcinoma epithelium",
+        ),
+        (
+            "dermamnist",
+            "actinic keratoses and intraepithelial carcinoma, basal cell carcinoma, benign keratosis-like lesions, "
+            "dermatofibroma, melanoma, melanocytic nevi, vascular lesions",
+        ),
+        (
+            "bloodmnist",
+            "basophil, eosinophil, erythroblast, immature granulocytes, lymphocyte, monocyte, neutrophil, platelet",
+        ),
+        ("octmnist", "choroidal neovascularization, diabetic macular edema, drusen, normal"),
+        ("pneumoniamnist", "normal, pneumonia"),
+        ("breastmnist", "malignant, normal or benign"),
+        (
+            "organsmnist",
+            "bladder, femur-left, femur-right, heart, kidney-left, kidney-right, liver, lung-left, lung-right, "
+            "pancreas, spleen",
+        ),
+    ],
+)
+def test_classes_stand_in_the_order_of_medmnists_labels(flag, names):
+    assert ", ".join(medmnist.CLASSES[flag]) == names
+
+
+def test_what_macos_puts_beside_an_archive_is_no_archive(tmp_path):
+    write(tmp_path)
+    (tmp_path / "._octmnist.npz").write_text("of macOS")
+    assert medmnist.rows(tmp_path, choose()).tables == ["octmnist.npz"]
+
+
 def test_of_several_files_one_must_be_named(tmp_path):
     with pytest.raises(FedcliError, match="has no .npz file"):
         medmnist.rows(tmp_path, choose())
@@ -150,6 +187,8 @@ EIGHT = np.zeros((8, 28, 28), np.uint8)
         ({"val_labels": np.array([None] * 8)}, "holds Python objects"),
         ({"val_labels": np.full((8, 1), 0.5)}, "not classes from 0"),
         ({"val_labels": np.full((8, 1), -1)}, "not classes from 0"),
+        ({"val_labels": np.full((8, 1), 32768)}, "val_labels has the label 32768, the highest possible is 32767"),
+        ({"val_labels": np.full((8, 1), 2**63, np.uint64)}, "has the label 9223372036854775808"),
         ({"val_labels": np.full((8, 1), 4)}, "has the label 4, but only 4 classes"),
         ({"train_images": np.asfortranarray(EIGHT + np.arange(28, dtype=np.uint8))}, "stored column by column"),
     ],

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from raw_folders import write_csv
+from raw_folders import in_any_order, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.prepare import prepare
@@ -81,6 +81,17 @@ def test_googles_spelling_and_adcis_folder_give_the_same(raw):
     found = messidor2.rows(raw, DR)
     assert [(r.id, r.label, r.test) for r in found.rows] == [(r.id, r.label, r.test) for r in whole.rows]
     assert found.rows[0].source.startswith("IMAGES/")
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_first_folder_wins_and_in_it_the_first_name(raw, monkeypatch, backwards):
+    first = raw / "messidor-2" / "messidor-2" / "preprocess"
+    for copy in (raw / "preprocess" / "IM000002.JPG", raw / "IM000002.jpg", first / "IM000002.png"):
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copy(first / "IM000002.JPG", copy)
+    in_any_order(monkeypatch, backwards)
+    found = {row.id: row.source for row in messidor2.rows(raw, DR).rows}
+    assert found["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG"
 
 
 def test_the_list_of_pairs_keeps_both_eyes_together(raw):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import write_csv, write_ct, write_skin, write_slice
+from raw_folders import in_any_order, write_csv, write_ct, write_skin, write_slice
 
 from fedcli.data import sources
 from fedcli.data.shard import Row
@@ -148,6 +148,16 @@ def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
 def test_skin_images_may_lie_where_the_archives_put_them(tmp_path, folder):
     write_skin(tmp_path, [["L1", "a", "nv", 45, "male"]], images=tmp_path / folder)
     assert isic2018.rows(tmp_path, LESION).rows[0].source == (Path(folder) / "a.jpg").as_posix()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_several_files_of_a_skin_image_the_first_name_counts_on_every_machine(tmp_path, monkeypatch, backwards):
+    write_skin(tmp_path, [["L1", "a", "nv", 30, "male"]])
+    folder = next(path.parent for path in tmp_path.rglob("a.jpg"))
+    for name in ("a.png", "a.JPG"):
+        (folder / name).write_bytes((folder / "a.jpg").read_bytes())
+    in_any_order(monkeypatch, backwards)
+    assert [Path(row.source).name for row in isic2018.rows(tmp_path, LESION).rows] == ["a.JPG"]
 
 
 def test_the_hospital_comes_from_the_table_beside(tmp_path):

@@ -52,15 +52,15 @@ def plan(method="fedavg", rounds=3, **rest):
     return Plan(method, {}, TRAINING, rounds, single_site=True, **rest)
 
 
-def divided(work, **rest):
-    """A partition whose test images are divided among its clients, ten to each, out of order."""
+def divided(work, *, among=4, **rest):
+    """A partition whose test images are divided evenly among its first clients, out of order."""
     data = make_chain(work, **rest)
     path = work / "partitions" / "made" / "partition.json"
     with h5py.File(path.parent / "rows.h5", "a") as file:
-        mixed = np.random.default_rng(3).permutation(np.arange(80, 120)).reshape(4, 10)
+        mixed = np.random.default_rng(3).permutation(np.arange(80, 120)).reshape(among, -1)
         for k in range(4):
             del file[f"test/{k}"]
-            file[f"test/{k}"] = np.sort(mixed[k])
+            file[f"test/{k}"] = np.sort(mixed[k]) if k < among else mixed[0, :0]
     for made in dict.fromkeys((path, data)):
         old = manifest.read(made)
         made.unlink()
@@ -127,7 +127,7 @@ def test_an_absent_client_keeps_its_model_and_one_never_drawn_has_none():
 def test_every_method_trains_alone_or_is_refused_by_name(name):
     method = resolve(name)
     if method.local.alone and method.aggregator.alone:
-        plan(name).check()
+        plan(name, model="clip-tiny" if method.local.model else "cnn").check()
         state = play_sites(name, rounds=2)
         assert all(state.clients[client]["model"].isfinite().all() for client in ROSTER)
         return
@@ -207,6 +207,16 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
             assert body["clients"]["west"]["accuracy"]["last"] == score(stored[own], shard.y.numpy()[own])["accuracy"]
     assert body["clients"]["west"]["part"] == "own" and body["among_clients"]["accuracy"]["std"] > 0
     assert "own test part" in body["caution"]
+
+
+def test_a_client_without_test_images_is_scored_by_its_own_model_all_the_same(tmp_path):
+    run = train(divided(tmp_path, among=2), plan(), work=tmp_path, out=None)
+    _, body = scored(run)
+    opened = open_run(run)
+    shard = opened.data.test["clean"]
+    own = score(predict(opened, 3, shard, "west"), shard.y.numpy())
+    assert body["clients"]["west"]["part"] == "whole"
+    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own["auc_ovo_macro"]
 
 
 def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):

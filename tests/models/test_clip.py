@@ -375,3 +375,14 @@ def test_the_seed_decides_both_towers():
 
 def test_every_clip_is_listed_with_its_shape():
     assert [name for name in MODELS if name.startswith("clip")] == list(clip.SHAPES)
+
+
+def test_a_method_of_clip_on_another_network_is_refused_before_anything_is_loaded():
+    from fedcli.federation.client import Training
+    from fedcli.federation.train import Plan
+
+    with pytest.raises(UsageError, match="fairlora fine-tunes a CLIP network, which cnn is not") as error:
+        Plan("fairlora", {}, Training(), 1).check()
+    assert "clip-tiny" in error.value.hint
+    with pytest.raises(UsageError, match="freezes its network itself"):
+        Plan("lora", {}, Training(), 1, model="clip-tiny", freeze=True).check()

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from ... import console
@@ -103,12 +104,21 @@ def _contents(path: Path, domain: str, part: str, stamp: tuple[int, int]) -> tup
             images, labels = read_usps_h5(path, part) if path.suffix == ".h5" else read_usps(path)
         case _:
             images, labels = read_svhn(path)
+    _check_arrays(path, images, labels)
+    if odd := labels[~np.isin(labels, range(10))].tolist():  # before whole numbers are made of them
+        raise FedcliError(f"{path.with_name(_labels_of(path.name))} has the digit {odd[0]:g}, expected 0 to 9", FETCH)
+    return images, labels.astype(np.int64)
+
+
+def _check_arrays(path: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    """Refuse what is not images [N, H, W, C] that have pixels and one number per image."""
+    if images.ndim != 4 or 0 in images.shape:
+        raise FedcliError(f"{path} holds an array of {' x '.join(map(str, images.shape))}, no images", FETCH)
+    if labels.ndim != 1 or labels.dtype.kind not in "iuf":
+        labelled = path.with_name(_labels_of(path.name))
+        raise FedcliError(f"{labelled}: the labels are {labels.dtype} {list(labels.shape)}, not one digit each", FETCH)
     if len(images) != len(labels):
         raise FedcliError(f"{path} has {len(images)} images and {len(labels)} labels", FETCH)
-    labels = labels.astype(np.int64)
-    if (odd := labels[(labels < 0) | (labels > 9)]).size:
-        raise FedcliError(f"{path.with_name(_labels_of(path.name))} has the digit {odd[0]}, expected 0 to 9", FETCH)
-    return images, labels
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -121,7 +131,11 @@ def read_idx(path: Path) -> np.ndarray:
         raise FedcliError(f"{path} is not a readable gzip file: {error}", FETCH) from None
     if data[:3] != b"\0\0\x08" or len(data) < 4:
         raise FedcliError(f"{path} is no idx file of bytes", FETCH)
+    if data[3] not in (1, 3):
+        raise FedcliError(f"{path} has {data[3]} sides, expected 3 of images or 1 of labels", FETCH)
     start = 4 + 4 * data[3]
+    if len(data) < start:
+        raise FedcliError(f"{path} ends within its header", FETCH)
     shape = [int(side) for side in np.frombuffer(data[4:start], ">u4")]
     if len(data) != start + np.prod(shape, dtype=object):
         raise FedcliError(f"{path} has {len(data) - start} bytes for {' x '.join(map(str, shape))}", FETCH)
@@ -135,7 +149,7 @@ def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         with bz2.open(path) as file:
             pixels, labels = load_svmlight_file(file, n_features=256, dtype=np.float32, zero_based=False)
-    except (OSError, EOFError, ValueError) as error:
+    except (OSError, EOFError, ValueError, OverflowError) as error:
         raise FedcliError(f"{path} is not USPS in libsvm's format: {error}", FETCH) from None
     return _grey(path, (pixels.toarray() + 1) / 2), labels - 1
 
@@ -143,17 +157,24 @@ def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
 def read_usps_h5(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     """An HDF5 file with groups train and test: data [N, 256] in [0, 1] and target [N]."""
     with open_h5(path) as file:
-        if absent := [name for name in (f"{part}/data", f"{part}/target") if name not in file]:
+        names = f"{part}/data", f"{part}/target"
+        if absent := [name for name in names if not isinstance(file.get(name), h5py.Dataset)]:
             raise FedcliError(
                 f"{path} has no dataset {absent[0]}", "expected train/data, train/target and the same of test"
             )
-        pixels, labels = file[f"{part}/data"][()], file[f"{part}/target"][()]
+        try:
+            pixels, labels = (np.asarray(file[name][()]) for name in names)
+        except OSError as error:
+            raise FedcliError(f"{path} is not a readable HDF5 file: {error}", FETCH) from None
     return _grey(path, pixels), labels
 
 
 def _grey(path: Path, pixels: np.ndarray) -> np.ndarray:
     """Unit-range [N, 256] -> uint8 [N, 16, 16, 1]."""
-    if pixels.ndim != 2 or pixels.shape[1] != 256 or not (pixels.min() >= 0 and pixels.max() <= 1):
+    if not pixels.size:
+        raise FedcliError(f"{path} holds no images", FETCH)
+    numbers = pixels.dtype.kind in "iuf" and pixels.ndim == 2 and pixels.shape[1] == 256
+    if not numbers or not (pixels.min() >= 0 and pixels.max() <= 1):
         raise FedcliError(f"{path} does not hold 256 pixels per image in the range of USPS", FETCH)
     return np.rint(pixels * 255).astype(np.uint8).reshape(-1, 16, 16, 1)
 
@@ -171,7 +192,9 @@ def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise FedcliError(f"{path} is not a readable Matlab file: {error}", FETCH) from None
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
         raise FedcliError(f"{path}: X is {images.dtype} {list(images.shape)}, expected uint8 [32, 32, 3, N]", FETCH)
-    return np.moveaxis(images, 3, 0), labels % 10 if labels.max(initial=0) <= 10 else labels
+    if labels.dtype.kind not in "iuf":
+        raise FedcliError(f"{path}: y is {labels.dtype}, expected numbers", FETCH)
+    return np.moveaxis(images, 3, 0), np.where(labels == 10, 0, labels)
 
 
 def _labels_of(file: str) -> str:
@@ -185,7 +208,8 @@ def _in_container(raw: Path, domain: str, file: str, part: str) -> Iterator[tupl
 
 
 def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
-    files = sorted(path for path in (raw / folder).glob("*/*") if path.suffix.lower() in SUFFIXES)
+    # macOS puts a ._ file beside each image
+    files = sorted(path for path in (raw / folder).glob("[!.]*/[!.]*") if path.suffix.lower() in SUFFIXES)
     if not files:
         raise FedcliError(f"{raw / folder} has no images", "expected a folder per digit, 0 to 9")
     for path in files:

@@ -13,6 +13,7 @@ What differs from the authors' code:
       those whose chosen attribute is unknown from train and test: --set unknown=drop.
 """
 
+import math
 import os
 import zipfile
 from collections import Counter
@@ -50,6 +51,7 @@ UNKNOWN = "", "unknown", "nan", "-1"
 
 SLO_MEMBER, OCT_MEMBER = "slo_fundus", "oct_bscans"
 STEP, SLICES = 4, 32  # every fourth of 128 B-scans
+MOST = 2**27  # numbers in an image; 128 B-scans of 1024 x 1024
 FOLDER, ALL = "all", "meta_all.csv"
 
 
@@ -197,6 +199,8 @@ def _unfit(data: np.lib.npyio.NpzFile, member: str) -> str:
     shape, kind = _header(data, member)
     if 0 in shape:
         return f"its {member} is empty"
+    if math.prod(shape) > MOST:
+        return f"its {member} claims {' x '.join(map(str, shape))} numbers, which is no image of an eye"
     if kind != np.uint8 or len(shape) != (2 if member == SLO_MEMBER else 3):
         return f"its {member} is {kind} {list(shape)}, expected uint8 with {2 if member == SLO_MEMBER else 3} axes"
     if member == OCT_MEMBER and len(range(0, shape[0], STEP)) != SLICES:

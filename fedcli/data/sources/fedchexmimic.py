@@ -97,7 +97,7 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 def read_chexpert(root: Path) -> Download:
     """CheXpert's train.csv and valid.csv, and the demographic table where it is there."""
-    from pandas import concat
+    from pandas import concat, to_numeric
 
     home = _home(root, "chexpert", ["train.csv"])
     paths = [home / "train.csv", home / "valid.csv"]
@@ -109,6 +109,7 @@ def read_chexpert(root: Path) -> Download:
     _check_once(paths[0], table.Path)
     find = partial(_joined, home, root)
     inside = table.Path.str.partition("/")[2]  # without the archive's own name, CheXpert-v1.0-small or CheXpert-v1.0
+    years = to_numeric(table.Age, errors="coerce")  # one text in the column makes texts of all
     table = table.assign(
         name=inside,
         id="chexpert/" + inside.str.removesuffix(".jpg"),
@@ -116,7 +117,7 @@ def read_chexpert(root: Path) -> Download:
         label=table[LABEL],
         view=table["Frontal/Lateral"].map({"Frontal": "frontal"}),
         gender=_sex(table.Sex),
-        age=_ages(table.Age.replace(0, -1)),  # a few images have the age 0, which no patient here can have
+        age=_ages(years.replace(0, -1)),  # a few images have the age 0, which no patient here can have
         race="",
     )
     if not (demo := _first([folder / name for folder in (home, root) for name in DEMO])):

@@ -139,12 +139,12 @@ def _each_once(path: Path, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _files(raw: Path, top: Path) -> dict[str, Path]:
-    """Image id -> path relative to raw, of all images three folders below top."""
-    if not any(top.glob("*-gi-tract")):
+    """Image id -> path relative to raw, of all images three folders below top; macOS' ._ files are none."""
+    if not any(top.glob("[!.]*-gi-tract")):
         hint = f"give the folder into which the zip with {IMAGES} was unpacked"
         raise FedcliError(f"{top} has no folder lower-gi-tract or upper-gi-tract", hint)
     files: dict[str, Path] = {}
-    for path in sorted(top.glob("*-gi-tract/*/*/*")):
+    for path in sorted(top.glob("[!.]*-gi-tract/[!.]*/[!.]*/[!.]*")):
         if path.suffix.lower() in SUFFIXES and (twin := files.setdefault(path.stem, path)) is not path:
             raise FedcliError(f"{path.name} lies in {twin.parent.name} and in {path.parent.name}", "remove one of them")
     return {id: path.relative_to(raw) for id, path in files.items()}

@@ -109,12 +109,12 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
 
 
 def _files(raw: Path) -> dict[str, str]:
-    """Image id -> path relative to raw, from every folder in which images may lie."""
+    """Image id -> path relative to raw, from every folder in which images may lie; the first wins, and in it the first name."""
     folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
     found = {}
-    for folder in reversed(folders):  # those named first count
+    for folder in reversed(folders):
         inside = "" if folder == "." else f"{folder}/"
-        names = [entry.name for entry in os.scandir(raw / folder)]
+        names = sorted((entry.name for entry in os.scandir(raw / folder)), reverse=True)
         found |= {name.rpartition(".")[0]: inside + name for name in names if name.lower().endswith(SUFFIXES)}
     return found
 

@@ -112,9 +112,13 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
 
 
 def _files(raw: Path) -> dict[str, str]:
-    """key(image) -> path relative to raw, from every folder in which images may lie, the first one first."""
+    """key(image) -> path relative to raw, from every folder in which images may lie; the first wins, and in it the first name."""
     folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
-    names = [Path(folder, entry.name) for folder in reversed(folders) for entry in os.scandir(raw / folder)]
+    names = [
+        name
+        for folder in reversed(folders)
+        for name in sorted((Path(folder, entry.name) for entry in os.scandir(raw / folder)), reverse=True)
+    ]
     return {key(name.stem): name.as_posix() for name in names if name.suffix.lower() in (".jpg", ".jpeg", ".png")}
 
 

@@ -53,6 +53,7 @@ CLASSES = {  # in the order of the labels
 }
 PARTS = "train", "val", "test"
 VAL = "train", "drop"
+HIGHEST = 32767  # the pool keeps labels in 16 bits
 HINT = "expected a two-dimensional MedMNIST file with one label per image, such as pathmnist.npz"
 AGAIN = "download it again"
 BROKEN = zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError  # the last: a password
@@ -114,7 +115,7 @@ def locate(raw: Path, file: str) -> Path:
         if not path.is_file():
             raise FedcliError(f"no such file: {path}", "name a .npz of that folder: --set file=pathmnist.npz")
         return path
-    found = sorted(raw.glob("*.npz"))
+    found = sorted(raw.glob("[!.]*.npz"))  # macOS puts a ._ file beside each
     if not found:
         raise FedcliError(f"{raw} has no .npz file", "give the folder of a MedMNIST file, such as pathmnist.npz")
     if len(found) > 1:
@@ -137,6 +138,8 @@ def read_labels(path: Path, part: str) -> np.ndarray:
         raise FedcliError(f"{path} has {labels.shape[1]} labels per image, fedcli takes one", HINT)
     if kind.kind not in "iu" or labels.ndim not in (1, 2) or labels.min(initial=0) < 0:
         raise FedcliError(f"{path}: {name} is {kind} {list(labels.shape)}, not classes from 0", HINT)
+    if (highest := int(labels.max(initial=0))) > HIGHEST:
+        raise FedcliError(f"{path}: {name} has the label {highest}, the highest possible is {HIGHEST}", HINT)
     return labels.reshape(-1).astype(np.int64)
 
 

@@ -101,10 +101,14 @@ def _grade(path: Path, name: str, text: str, classes: list[str]) -> int:
 
 
 def _files(raw: Path) -> dict[str, str]:
-    """Key of a name -> path relative to raw; the first of FOLDERS wins."""
+    """Key of a name -> path relative to raw; the first of FOLDERS wins, and in it the first name."""
     folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
-    names = [Path(folder, entry.name) for folder in reversed(folders) for entry in os.scandir(raw / folder)]
-    return {_key(name.name): name.as_posix() for name in sorted(names) if name.suffix.lower() in SUFFIXES}
+    names = [
+        name
+        for folder in reversed(folders)
+        for name in sorted((Path(folder, entry.name) for entry in os.scandir(raw / folder)), reverse=True)
+    ]
+    return {_key(name.name): name.as_posix() for name in names if name.suffix.lower() in SUFFIXES}
 
 
 def _patients(path: Path) -> dict[str, str]:

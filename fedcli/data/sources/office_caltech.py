@@ -32,7 +32,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
         raise FedcliError(f"{raw} has no folder {absent[0]!r}", f"it needs one for each of {', '.join(DOMAINS)}")
     found: list[Row] = []
     for place, (domain, (folder, *_)) in enumerate(folders.items()):
-        files = sorted(p for p in folder.glob("*/*") if p.suffix.lower() in SUFFIXES)
+        # macOS puts a ._ file beside each image
+        files = sorted(p for p in folder.glob("[!.]*/[!.]*") if p.suffix.lower() in SUFFIXES)
         for i, file in enumerate(files):
             id, test = f"{domain}/{file.parent.name}/{file.stem}", i % 10 > TEN_TRAIN
             label = CLASSES.index(_class(file.parent))
