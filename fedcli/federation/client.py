@@ -13,6 +13,7 @@ from ..methods.priors import PRIORS
 from ..methods.priors import offset as prior_offset
 from ..seeds import derive
 from .layout import Layout
+from .optimizer import Optimizer
 
 OPTIMIZERS = {
     # name: (learning rate, momentum, weight decay) the papers use
@@ -127,7 +128,8 @@ def run_client(
 
 
 def _train(method: Method, net: nn.Module, visit: Visit, training: Training, event: tuple) -> Tensor:
-    optimizer = _optimizer(visit.layout, training)
+    optimizer = Optimizer(visit.layout, training.optimizer)
+    optimizer.begin(training.lr, training.momentum, training.weight_decay)
     _train_mode(net, visit.layout, training)
     balanced = method.local.sampling == "balanced"
     total = torch.zeros((), device=visit.theta.device)
@@ -139,15 +141,6 @@ def _train(method: Method, net: nn.Module, visit: Visit, training: Training, eve
             optimizer.step()
             visit.steps += 1
     return total / max(visit.steps, 1)
-
-
-def _optimizer(layout: Layout, training: Training) -> torch.optim.Optimizer:
-    parameter = [layout.parameter()]
-    if training.optimizer == "adam":
-        return torch.optim.Adam(parameter, lr=training.lr, weight_decay=training.weight_decay, fused=True)
-    return torch.optim.SGD(
-        parameter, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay, fused=True
-    )
 
 
 def _recall(layout: Layout, visit: Visit, training: Training) -> None:
