@@ -103,6 +103,11 @@ class Layout:
             part.copy_(values)
 
     @property
+    def everywhere(self) -> tuple[Tensor, Tensor]:
+        """Live, every float of the network that is not frozen, own ones among them, and the gradient."""
+        return self._all, self._all_grad
+
+    @property
     def everything(self) -> tuple[Tensor, Tensor]:
         """[Q + T] live, all that an optimizer moves, a client's own weights among it, and its gradient."""
         return self._all[: len(self._all_grad)], self._all_grad

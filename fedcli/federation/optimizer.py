@@ -6,7 +6,6 @@ tensor where the network is on a GPU, so that a captured step can be replayed wi
 """
 
 import torch
-from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
@@ -26,14 +25,14 @@ class Optimizer:
         self.momentum = self.decay = 0.0
         self.adam = name == "adam"
         vector = torch.zeros_like(self.weights)
-        self._state = [vector, torch.zeros_like(vector), torch.zeros((), device=device)] if self.adam else [vector]
+        self.state = [vector, torch.zeros_like(vector), torch.zeros((), device=device)] if self.adam else [vector]
 
     def begin(self, lr: float, momentum: float, decay: float) -> None:
         """Forget the client before."""
         self.momentum, self.decay = momentum, decay
         self.lr.fill_(lr)
         self._rate = self.lr if self.weights.is_cuda else lr  # a number is faster where nothing is captured
-        for tensor in self._state:
+        for tensor in self.state:
             tensor.zero_()
 
     def step(self) -> None:
@@ -41,12 +40,12 @@ class Optimizer:
         weights, grad = [self.weights], [self.grad]
         common = {"fused": True, "lr": self._rate, "weight_decay": self.decay, "maximize": False}
         if self.adam:
-            mean, square, count = self._state
+            mean, square, count = self.state
             beta1, beta2 = BETAS
             adam(
                 weights, grad, [mean], [square], [], [count],
                 amsgrad=False, beta1=beta1, beta2=beta2, eps=EPS, **common,
             )  # fmt: skip
             return
-        buffers = list(self._state) if self.momentum else [None]  # from zero: the first step is the gradient itself
+        buffers = list(self.state) if self.momentum else [None]  # from zero: the first step is the gradient itself
         sgd(weights, grad, buffers, momentum=self.momentum, dampening=0.0, nesterov=False, **common)
