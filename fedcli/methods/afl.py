@@ -36,6 +36,8 @@ class Agnostic(Aggregator):
     gamma: Annotated[float, "ascent step on lambda per unit of loss, >= 0; 0 keeps it uniform; original only"] = 0.01
     rule: Annotated[Literal["original", "released"], "ascent, or the worst client alone"] = "original"
 
+    passes = {"forward": 1}
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         visit.report["loss_before"] = probes.mean_loss(net, visit)
 

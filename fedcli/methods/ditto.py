@@ -37,6 +37,8 @@ class TwoTracks(Local):
     alone = False
     eager = "the personal step has an optimizer and a random stream of its own"
 
+    passes = {"step": 2}
+
     def begin(self, net: nn.Module, visit: Visit) -> None:
         model = visit.memory["model"].clone() if "model" in visit.memory else visit.layout.read()  # [P] v_i
         moving = nn.Parameter(model[: visit.layout.trainable])  # a view of it
