@@ -55,7 +55,15 @@ class Shard:
         return self.y.bincount(minlength=self.classes)  # [C]
 
     def epoch(self, size: int, *, shuffle: int, augment: int, balanced: bool = False) -> Iterator[Batch]:
-        """One pass in the order of seed `shuffle`, augmented from seed `augment`; the last batch may be smaller.
+        """One pass as batches, see turns()."""
+        for at, chance in self.turns(size, shuffle=shuffle, augment=augment, balanced=balanced):
+            yield self.batch(at, chance)
+
+    def turns(
+        self, size: int, *, shuffle: int, augment: int, balanced: bool = False
+    ) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """One pass in the order of seed `shuffle`: places [B], and the random numbers [B, 4] from seed `augment` that
+        decide their augmentation; the last batch may be smaller.
 
         balanced: as many draws as there are images, every class that is there equally likely, with replacement.
         """
@@ -67,15 +75,21 @@ class Shard:
             torch.arange(len(self), device=order.device) if balanced else order
         )  # a repeated image is augmented anew
         for at, own in zip(order.split(size), place.split(size), strict=True):
-            x = self.images[self.rows[at]]
-            if chance is not None:
-                x = transforms.augment(x, self.kind, chance[own])
-            yield Batch(self._input(x), self.y[at], at)
+            yield at, None if chance is None else chance[own]
+
+    def batch(self, at: Tensor, chance: Tensor | None = None) -> Batch:
+        """The images at these places [B], augmented where chance [B, 4] is given."""
+        return Batch(self.look(self.rows[at], chance), self.y[at], at)
+
+    def look(self, rows: Tensor, chance: Tensor | None = None) -> Tensor:
+        """Images of the pool, by row [B], as the net takes them: float32 [B, C, H, W]."""
+        x = self.images[rows]
+        return self._input(x if chance is None else transforms.augment(x, self.kind, chance))
 
     def in_order(self, size: int = EVALUATION_BATCH) -> Iterator[Batch]:
         """One pass without shuffling or augmentation: the fixed view that indicators and scores use."""
         for at in torch.arange(len(self), device=self.rows.device).split(size):
-            yield Batch(self._input(self.images[self.rows[at]]), self.y[at], at)
+            yield self.batch(at)
 
     def _input(self, x: Tensor) -> Tensor:
         return x if x.ndim == 2 else transforms.to_input(x, channels=self.channels)

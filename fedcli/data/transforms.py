@@ -4,6 +4,8 @@ Random numbers are drawn per client and epoch, one row per image of the shard, s
 image depends on its place in the shard and never on the batch it lands in.
 """
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -36,11 +38,16 @@ def to_input(x: Tensor, *, channels: int) -> Tensor:
     x = to_unit(x)
     if x.shape[1] != channels:
         x = x.expand(-1, channels, -1, -1)
-    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if channels == 3 else (GREY_MEAN, GREY_STD)
-    shape = 1, len(mean), 1, 1
-    scale = (1 / torch.tensor(std, device=x.device)).view(shape)
-    offset = -torch.tensor(mean, device=x.device).view(shape) * scale
+    scale, offset = _normal(channels == 3, x.device)
     return torch.addcmul(offset, x, scale).contiguous(memory_format=torch.channels_last)  # what convolutions like best
+
+
+@cache
+def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What pixels are multiplied by, and what is then added: [1, C, 1, 1] each."""
+    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if colour else (GREY_MEAN, GREY_STD)
+    scale = (1 / torch.tensor(std, device=device)).view(1, -1, 1, 1)
+    return scale, -torch.tensor(mean, device=device).view(1, -1, 1, 1) * scale
 
 
 def to_unit(x: Tensor) -> Tensor:

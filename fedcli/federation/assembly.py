@@ -138,7 +138,7 @@ def be_deterministic(device: str, threads: int) -> None:
     if threads:
         torch.set_num_threads(threads)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # asked for by cuBLAS for equal bits
-    torch.use_deterministic_algorithms(True)
+    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms(), which imports a compiler
     torch.backends.cudnn.benchmark = False
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")

@@ -1,7 +1,9 @@
 """How much the engine and prepare cost beside the work itself, as ratios inside one run.
 
-The bare loop is what one would write by hand: the same network, tensors, batches and optimizer steps,
-with nothing of fedcli in it. Both take turns, so a machine that slows down slows both.
+The bare loop is what one would write by hand: the same network, tensors, batches and optimizer steps, with nothing of
+fedcli in it. For a method that costs more than plain training, it takes the passes of the method's formula
+(`Local.passes`, `Aggregator.passes`) and does none of its arithmetic. Both take turns, so a machine that slows down
+slows both.
 """
 
 import csv
@@ -21,9 +23,10 @@ import torch.nn.functional as F
 
 from .. import console, models
 from ..data import parallel, transforms
-from ..data.load import Shard
+from ..data.load import EVALUATION_BATCH, Shard
 from ..data.sources.images import import_cv2
-from ..methods import resolve
+from ..errors import UsageError
+from ..methods import METHODS, Method, resolve
 from ..seeds import derive
 from .client import Training
 from .engines.in_process import InProcess
@@ -34,6 +37,7 @@ from .state import RunState
 CLASSES = 7
 LEARNING_RATE = 1e-3
 SIDE = 224  # px of prepared images
+PASSES = "step", "look", "gradient", "forward"  # kinds of work that a method's formula counts
 
 
 @dataclass(frozen=True)
@@ -58,16 +62,25 @@ class Timing:
 def engine(
     method: str, *, model: str, size: int, clients: int, images: int, optimizer: str, repeats: int, device: str = "cpu"
 ) -> Timing:
-    """Time one round of a method against bare loops over the same clients."""
+    """Time the second round of a method against bare loops over the same clients: in the first, some do less.
+
+    Raises UsageError for a method whose cost no formula gives.
+    """
+    found = resolve(method)
+    passes = formula(found)
     shards = _shards(clients, images, size, device)
     net = _net(model, size, device)
     training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0)
-    layout = Layout(net)
-    run = InProcess(resolve(method), net, layout, shards, training)
-    state = RunState(0, layout.read())
+    layout = Layout(net, found.local.keeps(net))
+    run = InProcess(found, net, layout, shards, training)
+
+    def played(state: RunState) -> RunState:
+        return play_round(state, found, list(shards), run, layout, rounds=10, seed=0, lr=training.lr).state
+
+    state = played(RunState(0, layout.read()))
 
     def ours() -> None:
-        play_round(state, run.method, list(shards), run, layout, rounds=10, seed=0, lr=training.lr)
+        played(state)
         _wait(device)
 
     other = _net(model, size, device)
@@ -76,25 +89,57 @@ def engine(
     def bare() -> None:
         for client, shard in shards.items():
             other.load_state_dict(start)
-            _bare_client(other, client, shard, training)
+            _bare_client(other, client, shard, training, passes)
         _wait(device)
 
     pairs = _alternate(ours, bare, repeats)
     return Timing(f"{method}, {model}, {size} px, {optimizer}", *pairs, images=clients * images)
 
 
-def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Training) -> None:
+def formula(method: Method) -> dict[str, int]:
+    """The passes of a method's two halves together. Raises UsageError where they are not known."""
+    own = method.local.passes
+    if own is None or method.aggregator.continues:
+        hint = f"methods that can be: {', '.join(measurable())}"
+        raise UsageError(f"{method.name} cannot be timed against a formula", hint)
+    return {kind: own.get(kind, 0) + method.aggregator.passes.get(kind, 0) for kind in PASSES}
+
+
+def measurable() -> list[str]:
+    """Methods whose cost follows from their formula."""
+    return [n for n, m in METHODS.items() if m.local.passes is not None and not m.aggregator.continues]
+
+
+def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Training, passes: dict[str, int]) -> None:
     """Plain PyTorch over one client's tensors, in the engine's order."""
+    net.eval()
+    for at in _parts(shard, 64) * passes["gradient"]:
+        F.cross_entropy(net(_input(shard, at)), shard.y[at]).backward()
+    with torch.no_grad():
+        for at in _parts(shard, EVALUATION_BATCH) * passes["forward"]:
+            F.cross_entropy(net(_input(shard, at)), shard.y[at])
     net.train()
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.SGD
     rest = {} if training.optimizer == "adam" else {"momentum": training.momentum}
     optimizer = kind(net.parameters(), lr=training.lr, weight_decay=training.weight_decay, **rest)
     order = torch.randperm(len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 0, 1, client, 0)))
     for at in order.to(shard.rows.device).split(training.batch_size):
-        x = transforms.to_input(shard.images[shard.rows[at]], channels=shard.channels)
-        optimizer.zero_grad()
-        F.cross_entropy(net(x), shard.y[at]).backward()
+        x = _input(shard, at)
+        with torch.no_grad():
+            for _ in range(passes["look"]):
+                net(x)
+        for _ in range(passes["step"]):
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), shard.y[at]).backward()
         optimizer.step()
+
+
+def _input(shard: Shard, at: torch.Tensor) -> torch.Tensor:
+    return transforms.to_input(shard.images[shard.rows[at]], channels=shard.channels)
+
+
+def _parts(shard: Shard, size: int) -> list[torch.Tensor]:
+    return list(torch.arange(len(shard), device=shard.rows.device).split(size))
 
 
 def prepare(images: int, repeats: int, jobs: int = 0) -> Timing:

@@ -13,6 +13,7 @@ from ..methods.priors import PRIORS
 from ..methods.priors import offset as prior_offset
 from ..seeds import derive
 from .layout import Layout
+from .steps import Steps
 
 OPTIMIZERS = {
     # name: (learning rate, momentum, weight decay) the papers use
@@ -81,6 +82,7 @@ class Task:
     theta: Tensor  # [P]
     shared: Tensors
     memory: Tensors
+    part: str = "whole"  # of the turn: "measure" ends before training, "train" begins after what that reported
 
 
 @dataclass(frozen=True)
@@ -99,9 +101,13 @@ class Report:
 
 def run_client(
     method: Method, net: nn.Module, layout: Layout, shard: Shard, task: Task, training: Training,
-    val: Shard | None = None,
+    val: Shard | None = None, steps: Steps | None = None,
 ) -> Report:  # fmt: skip
-    """Train one client for one round. The result depends on the arguments and nothing else."""
+    """Train one client for one round. The result depends on the arguments and nothing else.
+
+    steps: of this method and network, kept from client to client so that a recorded step is used again.
+    """
+    steps = steps or Steps(method.local, net, layout, training.optimizer)
     event = task.seed, task.round, task.client
     training = training.at(task.round, task.rounds)
     offset = prior_offset(training.prior, shard.class_counts) if training.prior != "none" else None
@@ -115,9 +121,15 @@ def run_client(
     _recall(layout, visit, training)
     with torch.random.fork_rng(devices=_devices(task.theta)):
         torch.manual_seed(derive("dropout", *event))  # dropout knows only the global stream
+        if task.part == "measure":
+            method.aggregator.before(net, visit)
+            return Report(
+                task.client, task.row, len(shard), 0, visit.theta.new_tensor(math.nan), task.theta, visit.report, {}
+            )
         method.local.begin(net, visit)
-        method.aggregator.before(net, visit)
-        loss = _train(method, net, visit, training, event)
+        if task.part == "whole":
+            method.aggregator.before(net, visit)
+        loss = _train(visit, training, event, steps)
         method.local.end(net, visit)
         method.aggregator.after(net, visit)
     _remember(layout, visit, training)
@@ -126,28 +138,16 @@ def run_client(
     return Report(task.client, task.row, len(shard), visit.steps, loss, layout.read(), visit.report, visit.memory)
 
 
-def _train(method: Method, net: nn.Module, visit: Visit, training: Training, event: tuple) -> Tensor:
-    optimizer = _optimizer(visit.layout, training)
-    _train_mode(net, visit.layout, training)
-    balanced = method.local.sampling == "balanced"
-    total = torch.zeros((), device=visit.theta.device)
-    for epoch in range(training.epochs):
-        seeds = {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
-        for batch in visit.shard.epoch(training.batch_size, balanced=balanced, **seeds):
-            visit.layout.zero_grad()
-            total += method.local.gradient(net, batch, visit)
-            optimizer.step()
-            visit.steps += 1
+def _train(visit: Visit, training: Training, event: tuple, steps: Steps) -> Tensor:
+    """The mean loss over all steps, a scalar."""
+    _train_mode(steps.net, visit.layout, training)
+    steps.optimizer.begin(training.lr, training.momentum, training.weight_decay)
+    epochs = [
+        {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
+        for epoch in range(training.epochs)
+    ]
+    total = steps.train(visit, epochs, training.batch_size)
     return total / max(visit.steps, 1)
-
-
-def _optimizer(layout: Layout, training: Training) -> torch.optim.Optimizer:
-    parameter = [layout.parameter()]
-    if training.optimizer == "adam":
-        return torch.optim.Adam(parameter, lr=training.lr, weight_decay=training.weight_decay, fused=True)
-    return torch.optim.SGD(
-        parameter, lr=training.lr, momentum=training.momentum, weight_decay=training.weight_decay, fused=True
-    )
 
 
 def _recall(layout: Layout, visit: Visit, training: Training) -> None:

@@ -102,11 +102,15 @@ class Layout:
         for part, values in zip(self._own, own.split([len(part) for part in self._own]), strict=True):
             part.copy_(values)
 
-    def parameter(self) -> nn.Parameter:
-        """Everything trainable as one parameter, with its gradient, for an optimizer."""
-        whole = nn.Parameter(self._all[: len(self._all_grad)])
-        whole.grad = self._all_grad
-        return whole
+    @property
+    def everywhere(self) -> tuple[Tensor, Tensor]:
+        """Live, every float of the network that is not frozen, own ones among them, and the gradient."""
+        return self._all, self._all_grad
+
+    @property
+    def everything(self) -> tuple[Tensor, Tensor]:
+        """[Q + T] live, all that an optimizer moves, a client's own weights among it, and its gradient."""
+        return self._all[: len(self._all_grad)], self._all_grad
 
     def named(self, theta: Tensor, own: Tensor | None = None) -> dict[str, Tensor]:
         """theta [P], and own [Q] where given, as named tensors of their own shapes."""

@@ -1,6 +1,6 @@
 """One round, as a function from state to state: the only round loops, of clients together and of clients alone."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,9 +32,12 @@ class Played:
 
 def play_round(
     state: RunState, method: Method, roster: list[str], run: Engine, layout: Layout,
-    *, rounds: int, seed: int, lr: float, participation: float = 1.0,
+    *, rounds: int, seed: int, lr: float, participation: float = 1.0, all_train: bool = False,
 ) -> Played:  # fmt: skip
-    """Play one round. The old state stays whole, so a round that fails can be played again."""
+    """Play one round. The old state stays whole, so a round that fails can be played again.
+
+    all_train: also the clients whose models a rule will not keep, because something of theirs is kept beside.
+    """
     t = state.round + 1
     shared, server = dict(state.shared), dict(state.server)
     told = {**shared, **method.aggregator.tell(server)}
@@ -42,9 +45,12 @@ def play_round(
     tasks = [
         Task(roster[row], row, t, rounds, seed, state.theta, told, state.clients.get(roster[row], {})) for row in rows
     ]
-    reports, thetas, columns = _collect(run(tasks), len(tasks), state.theta)
+    few = method.aggregator.few and not (all_train or layout.own_shapes or method.local.answers)
+    arriving = _few(run, tasks, method.aggregator) if few else run(tasks)
+    reports, thetas, columns = _collect(arriving, len(tasks), state.theta)
     down = sum(_bytes(task.theta, *task.shared.values()) for task in tasks)
-    up = _bytes(thetas, *columns.values())
+    sent = sum(report.steps > 0 for report in reports)
+    up = sent * _bytes(state.theta) + _bytes(*columns.values())
     replies = _replies(reports, thetas, columns, layout, round=t, rounds=rounds, seed=seed, lr=lr, roster=len(roster))
     theta, weights = method.aggregator.aggregate(state.theta, replies, server)
     theta = method.local.fold(theta, replies, weights, shared)
@@ -58,6 +64,20 @@ def play_round(
         RunState(t, theta, shared, server, clients), [r.client for r in reports], weights, losses, replies.columns,
         bytes_down=round(down / len(tasks)), bytes_up=round(up / len(tasks)),
     )  # fmt: skip
+
+
+def _few(run: Engine, tasks: list[Task], rule: Aggregator) -> Iterator[Report]:
+    """What every client measures, and the models of those that the rule then asks to train; in task order."""
+    measured = list(run([replace(task, part="measure") for task in tasks]))
+    columns = {name: torch.stack([report.columns[name] for report in measured]) for name in measured[0].columns}
+    rows = torch.tensor([task.row for task in tasks], device=tasks[0].theta.device)
+    asked = rule.chosen(columns, rows).tolist()
+    trained = iter(run([replace(task, part="train") for task, wanted in zip(tasks, asked, strict=True) if wanted]))
+    for report, wanted in zip(measured, asked, strict=True):
+        if wanted:
+            model = next(trained)
+            report = replace(model, columns={**report.columns, **model.columns})
+        yield report
 
 
 def alone(method: Method) -> Method:
@@ -81,7 +101,7 @@ def play_alone(
     made: dict[str, Tensors] = {}
     losses = []
     for report in run(tasks):
-        _check_finite(report)
+        _check_finite(report, bool(report.theta.isfinite().all()))
         made[report.client] = {**report.memory, "model": report.theta}
         losses.append(report.loss)
     weights = torch.full((len(tasks),), torch.nan, dtype=torch.float64)  # [K]
@@ -108,8 +128,8 @@ def _bytes(*tensors: Tensor) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-def _check_finite(report: Report) -> None:
-    if not report.theta.isfinite().all():
+def _check_finite(report: Report, finite: bool) -> None:
+    if not finite:
         raise FedcliError(
             f"client {report.client} sent an update that is not finite (NaN or infinity)",
             "its training diverged: lower --lr, or look at its images with fedcli inspect",
@@ -125,11 +145,13 @@ def _collect(arriving: Iterable[Report], count: int, theta: Tensor) -> tuple[lis
     reports: list[Report] = []
     columns: dict[str, Tensor] = {}
     for k, report in enumerate(arriving):
-        _check_finite(report)
         table[k] = report.theta
         for name, value in report.columns.items():
             columns.setdefault(name, value.new_empty(count, *value.shape))[k] = value
         reports.append(replace(report, theta=theta[:0], columns={}))
+    finite = torch.stack([row.isfinite().all() for row in table]).tolist()  # once a round: it waits for the device
+    for report, whole in zip(reports, finite, strict=True):
+        _check_finite(report, whole)
     return reports, table, columns
 
 

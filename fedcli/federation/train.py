@@ -178,8 +178,11 @@ class _Training:
         settings = {"rounds": plan.rounds, "seed": plan.seed, "participation": plan.participation}
         if plan.single_site:
             return play_alone(state, roster, self._watched, **settings)
-        lr = plan.training.at(state.round + 1, plan.rounds).lr
-        return play_round(state, self.method, roster, self._watched, self.federation.layout, lr=lr, **settings)
+        training = plan.training.at(state.round + 1, plan.rounds)
+        return play_round(
+            state, self.method, roster, self._watched, self.federation.layout, lr=training.lr, **settings,
+            all_train=training.personal or training.bn == "local",
+        )  # fmt: skip
 
     def _watched(self, tasks: list[Task]) -> Iterator[Report]:
         """The engine's reports; in a long round, a word every half minute on how far it is."""

@@ -36,14 +36,22 @@ class Agnostic(Aggregator):
     gamma: Annotated[float, "ascent step on lambda per unit of loss, >= 0; 0 keeps it uniform; original only"] = 0.01
     rule: Annotated[Literal["original", "released"], "ascent, or the worst client alone"] = "original"
 
+    passes = {"forward": 1}
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         visit.report["loss_before"] = probes.mean_loss(net, visit)
+
+    @property
+    def few(self) -> bool:
+        return self.rule == "released"
+
+    def chosen(self, columns: Tensors, rows: Tensor) -> Tensor:
+        return worst(columns["loss_before"], rows)
 
     def aggregate(self, theta: Tensor, replies: Replies, memory: Tensors) -> tuple[Tensor, Tensor]:
         loss, rows = replies["loss_before"].double(), replies.rows  # [K], [K]
         if self.rule == "released":
-            first = rows.where(loss == loss.max(), replies.roster).argmin()
-            weights = torch.zeros_like(loss).index_fill(0, first, 1.0)
+            weights = worst(loss, rows).double()
             return average(replies.theta, weights), weights
         dual = by_row(memory, "lambda", replies, 1 / replies.roster)  # [N]
         here = dual[rows]
@@ -51,6 +59,12 @@ class Agnostic(Aggregator):
         dual[rows] += self.gamma * loss
         memory["lambda"] = project_to_simplex(dual)  # Alg. 1, the step on lambda
         return average(replies.theta, weights), weights
+
+
+def worst(loss: Tensor, rows: Tensor) -> Tensor:
+    """bool [K]: the largest loss, and of equals the first in the roster."""
+    first = rows.where(loss == loss.max(), rows.max() + 1).argmin()
+    return torch.arange(len(rows), device=rows.device) == first
 
 
 def project_to_simplex(v: Tensor) -> Tensor:

@@ -48,6 +48,8 @@ class FederatedFeatures(Aggregator):
 
     heads = ("linear",)
 
+    passes = {"forward": 1}
+
     @torch.no_grad()
     def before(self, net: nn.Module, visit: Visit) -> None:
         net.eval()

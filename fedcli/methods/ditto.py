@@ -35,6 +35,9 @@ class TwoTracks(Local):
     solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
 
     alone = False
+    eager = "the personal step has an optimizer and a random stream of its own"
+
+    passes = {"step": 2}
 
     def begin(self, net: nn.Module, visit: Visit) -> None:
         model = visit.memory["model"].clone() if "model" in visit.memory else visit.layout.read()  # [P] v_i

@@ -33,6 +33,8 @@ class ByGap(Aggregator):
     beta: Annotated[float, "step on the weights per unit of accuracy, >= 0; 0 is the base"] = 1.0
     rule: Annotated[Literal["original", "released"], "gap to the mean accuracy, or with its sum missing"] = "original"
 
+    passes = {"forward": 1}
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         visit.report["accuracy"] = probes.balanced_accuracy(net, visit)
 

@@ -39,6 +39,8 @@ class Contribution(Aggregator):
 
     everyone = True
 
+    passes = {"forward": 1}
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         here, part = visit.layout.flat, visit.shard
         if self.rule == "original":

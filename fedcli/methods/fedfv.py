@@ -43,6 +43,8 @@ class Projected(Aggregator):
     )
     rule: Annotated[Literal["original", "released"], "who is external: the paper's rounds, or the code's"] = "original"
 
+    passes = {"forward": 1}
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         visit.report["loss_before"] = probes.mean_loss(net, visit)
 

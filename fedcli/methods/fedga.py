@@ -43,6 +43,8 @@ class Gap(Aggregator):
 
     everyone = True
 
+    passes = {"forward": 2}
+
     def caution(self, rounds: int, validation: bool) -> str:
         if self.rule == "released" or validation:
             return ""

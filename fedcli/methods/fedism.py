@@ -35,6 +35,8 @@ class Sharp(Local):
     tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed, which is FedISM"] = 0.5
     alpha: Annotated[float, "share of the across-gradient that GSAM removes, >= 0; 0 is SAM"] = 0.1
 
+    passes = {"step": 2}
+
     def gradient(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
         layout = visit.layout
         loss = super().gradient(net, batch, visit)
@@ -60,6 +62,8 @@ class BySharpness(Aggregator):
     q: Annotated[float, "exponent, >= 0; larger gives more to the sharpest client"] = 2.0
     beta: Annotated[float, "share of this round in the moving average of weights, in [0, 1]"] = 0.5
     state: Annotated[Literal["sharpness", "loss"], "what is weighed: FedISM+ (S) or FedISM+ (L)"] = "sharpness"
+
+    passes = {"gradient": 1, "forward": 1}
 
     def before(self, net: nn.Module, visit: Visit) -> None:
         here, there = probes.uphill(net, visit, search_distance(self, visit))

@@ -64,6 +64,8 @@ class Distilled(Local):
     own_prior = True
     teacher = True
 
+    passes = None  # it has a teacher
+
     def extend(self, net: nn.Module) -> None:
         width, classes = net.head.in_features, net.head.out_features  # D, C
         if net.teacher is None:

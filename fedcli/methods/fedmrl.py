@@ -72,26 +72,28 @@ class FairProx(Local):
     mu: Annotated[float, "pull to the global model where parts leave qmix out, in [0, 1]"] = FIRST
     rule: Annotated[Rule, RULE] = "paper"
 
+    passes = {"step": 1, "forward": 1}
+
     def begin(self, net: nn.Module, visit: Visit) -> None:
-        visit.scratch |= {"pull": self.pull(visit), "right": 0, "loss": 0, "images": 0}
+        zero = torch.zeros((), dtype=torch.float64, device=visit.theta.device)
+        visit.scratch |= {"pull": self.pull(visit), "right": zero, "loss": zero.clone(), "images": zero.clone()}
         if self.rule == "paper" and "fair" in self.parts:
             visit.report["loss_before"] = probes.mean_loss(net, visit)
 
-    def pull(self, visit: Visit) -> float:
-        """mu_h of this visit."""
-        if self.rule == "released" or self.parts == "none":
-            return 0.0
-        if "qmix" not in self.parts:
-            return self.mu
-        return float(visit.shared["mu"][visit.row]) if "mu" in visit.shared else FIRST
+    def pull(self, visit: Visit) -> Tensor:
+        """mu_h of this visit, a float64 scalar."""
+        if "qmix" in self.parts and self.rule == "paper" and "mu" in visit.shared:
+            return visit.shared["mu"][visit.row].double()
+        fixed = FIRST if "qmix" in self.parts else self.mu
+        mu = 0.0 if self.rule == "released" or self.parts == "none" else fixed
+        return torch.tensor(mu, dtype=torch.float64, device=visit.theta.device)
 
     def gradient(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
         logits, layout, mu = net(batch.x), visit.layout, visit.scratch["pull"]
         supervised = cross_entropy(logits, batch.y, visit)
         plain = supervised if visit.offset is None else F.cross_entropy(logits, batch.y)
         self.objective(supervised, plain, visit).backward()
-        if mu > 0:
-            layout.grad.add_(layout.moving - visit.theta[: layout.trainable], alpha=mu)  # Eq. 3, second term
+        layout.grad.addcmul_(layout.moving - visit.theta[: layout.trainable], mu.float())  # Eq. 3, second term
         visit.scratch["right"] += (logits.argmax(1) == batch.y).sum()
         visit.scratch["loss"] += plain.detach().double() * len(batch.y)
         visit.scratch["images"] += len(batch.y)
@@ -111,7 +113,7 @@ class FairProx(Local):
             "training_accuracy": visit.scratch["right"].double() / images,
             "training_loss": visit.scratch["loss"] / images,
             "label_entropy": released_entropy(counts) if self.rule == "released" else label_entropy(counts),
-            "mu": torch.tensor(visit.scratch["pull"], dtype=torch.float64, device=counts.device),
+            "mu": visit.scratch["pull"],
         }
 
 

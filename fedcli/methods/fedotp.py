@@ -52,6 +52,8 @@ class Transported(Prompted):
     tau: Annotated[float, "share of an image that is matched, in (0, 1]; 1 is balanced transport"] = 0.8
     eps: Annotated[float, "strength of the entropy, in units of cosine, > 0; FedOTP on few images: 0.01"] = 0.1
 
+    eager = "a transport plan is done when it has settled, and seeing that takes a look from the host"
+
     def extend(self, net: nn.Module) -> None:
         freeze(net, self.rule)
         net.head = TransportHead(net.make_prompts(2, self.length), self.tau, self.eps)

@@ -36,6 +36,8 @@ class Prototypes(Local):
     alone = False
     trains_backbone = True
 
+    passes = {"step": 1, "forward": 1}
+
     @torch.no_grad()
     def end(self, net: nn.Module, visit: Visit) -> None:
         net.eval()

@@ -75,7 +75,7 @@ class Margins(Local):
 
     def loss(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
         logits = net(batch.x)  # [B, C]
-        true = F.one_hot(batch.y, logits.shape[1])
+        true = torch.zeros_like(logits).scatter_(1, batch.y[:, None], 1)  # [B, C]
         held_back = logits - self.scale * visit.scratch["margin"] * true
         return F.cross_entropy(held_back, batch.y, weight=visit.scratch["weight"])  # torch divides by their sum
 

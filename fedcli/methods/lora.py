@@ -56,6 +56,8 @@ class LowRank(Local):
     model = "clip"
     head = "prompts"
 
+    passes = None  # little of the network trains
+
     def extend(self, net: nn.Module) -> None:
         if not hasattr(net, "make_prompts"):
             raise UsageError("low-rank adapters need a CLIP network", "--model clip-vit-b16")

@@ -89,6 +89,10 @@ class Local:
         views: ways in which test images may be shown to the network, see look(); the first makes the main scores and
             may use the images' groups, the others see a shard in which every group is unknown.
         alone: False: the method means nothing for a client that hears of no other (--single-site).
+        passes: what training costs, as passes of the network over a batch: "step" forward and backward in each local step,
+            "look" forward alone; and over all images of the client in a visit, on the fixed view: "gradient" and "forward".
+            None where it depends on more than the network. `fedcli bench` holds the method to it.
+        eager: why a step cannot be recorded once and replayed for other clients; "" where it can.
     """
 
     sampling: str = "shuffle"
@@ -99,6 +103,13 @@ class Local:
     model: str = ""
     views: tuple[str, ...] = ("",)
     alone: bool = True
+    passes: dict[str, int] | None = {"step": 1}  # noqa: RUF012
+    eager: str = ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether a client's training leaves more than a model, so that every participant has to train."""
+        return type(self).end is not Local.end or type(self).fold is not Local.fold
 
     def extend(self, net: nn.Module) -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
@@ -146,6 +157,8 @@ class Aggregator:
     everyone: bool = False  # True: the rule has no meaning when clients are absent
     heads: tuple[str, ...] = ()  # kinds of classifier the rule can work with; none for all
     alone: bool = False  # True: its clients may also train alone (--single-site), where it is not asked
+    passes: dict[str, int] = {}  # beside the local half's, as there
+    few: bool = False  # True: chosen() says which models it will keep, so that no other has to be trained
     continues: bool = False  # True: starts from a finished run, whose last weights are in memory["start_weights"] [N]
 
     def caution(self, rounds: int, validation: bool) -> str:
@@ -157,6 +170,11 @@ class Aggregator:
 
     def after(self, net: nn.Module, visit: Visit) -> None:
         """On the client, net is the trained local model."""
+
+    def chosen(self, columns: Tensors, rows: Tensor) -> Tensor:
+        """On the server of a rule of `few`, before any client trains: which participants are to, bool [K], by what
+        before() reported. The others' models are never looked at: they have weight 0."""
+        raise TypeError(f"{type(self).__name__} has no chosen()")
 
     def tell(self, memory: Tensors) -> Tensors:
         """On the server: what clients hear beside theta."""

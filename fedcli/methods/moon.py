@@ -36,6 +36,8 @@ class Contrast(Local):
     alone = False
     trains_backbone = True
 
+    passes = {"step": 1, "look": 2}
+
     def begin(self, net: nn.Module, visit: Visit) -> None:
         visit.scratch["global"] = visit.layout.read()  # [P] with the client's own statistics under --bn local
 

@@ -56,7 +56,7 @@ def uphill(net: nn.Module, visit: Visit, rho: float) -> tuple[Tensor, Tensor]:
     """Mean loss at theta, and at theta + rho * g / ||g||, the worst direction. FedISM+ Eqs. 9-10."""
     here, g = gradient(net, visit)
     keep = visit.layout.moving.clone()  # [T]
-    visit.layout.moving.add_(g, alpha=float(rho) / (float(g.norm()) + 1e-12))
+    visit.layout.moving.addcmul_(g, rho / (g.norm() + 1e-12))
     there = mean_loss(net, visit)
     visit.layout.moving.copy_(keep)
     return here, there

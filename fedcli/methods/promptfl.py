@@ -64,6 +64,8 @@ class Prompted(Local):
     model = "clip"
     head = "prompts"
 
+    passes = None  # little of the network trains
+
     def extend(self, net: nn.Module) -> None:
         freeze(net, self.rule)
         net.backbone, net.head = MeanDirection(net.backbone), TextHead(net.make_prompts(1, self.length))

@@ -35,6 +35,8 @@ class QFair(Aggregator):
     q: Annotated[float, "exponent, >= 0; 0 looks at no loss, large follows the worst client"] = 1.0
     rule: Annotated[Literal["paper", "released", "original"], "n_k F^q, F^q, or the literal q-FedAvg step"] = "paper"
 
+    passes = {"forward": 1}
+
     def before(self, net: nn.Module, visit: Visit) -> None:
         visit.report["loss_before"] = probes.mean_loss(net, visit)
 

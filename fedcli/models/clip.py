@@ -10,6 +10,7 @@ pooled token (ViT: CLS) is left out: a vision transformer gives its patches, a R
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -206,4 +207,9 @@ def _parts(tower: ImageTower) -> dict[str, list[str]]:
 
 
 def _by_channel(values: tuple[float, ...], x: Tensor) -> Tensor:
-    return torch.tensor(values, device=x.device).view(1, -1, 1, 1)
+    return _kept(values, x.device)
+
+
+@cache
+def _kept(values: tuple[float, ...], device: torch.device) -> Tensor:
+    return torch.tensor(values, device=device).view(1, -1, 1, 1)

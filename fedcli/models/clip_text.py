@@ -37,6 +37,7 @@ class TextTower(nn.Module):
         self.first, self.sentences = _spelt(names)
         self.ends = tuple(len(sentence) - 1 for sentence in self.sentences)
         self.register_buffer("start", torch.zeros(clip.ln_final.weight.numel()))
+        self.register_buffer("last", torch.tensor(self.ends), persistent=False)  # [C]
         self.register_buffer("words", torch.zeros(len(names), max(self.ends) + 1, len(self.start)))
         used = sorted({self.first, *(token for sentence in self.sentences for token in sentence)})
         rows = torch.randn(len(used), len(self.start)) * 0.02  # CLIP's own start
@@ -63,7 +64,7 @@ class TextTower(nn.Module):
         places = x.shape[1]  # the tower is causal: what would come after these changes nothing
         mask = torch.full((places, places), -torch.inf, device=x.device).triu(1)
         x = self.transformer(x + self.positional_embedding[:places], attn_mask=mask)
-        ends = torch.tensor(self.ends, device=x.device).repeat(count) + 1 + length  # [N*C]
+        ends = self.last.repeat(count) + 1 + length  # [N*C]
         x = self.ln_final(x)[torch.arange(len(x), device=x.device), ends]
         return (x @ self.text_projection).unflatten(0, (count, classes))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import FedcliError, UsageError
 from .network import Network
-from .vision import IMAGENET
+from .vision import IMAGENET, imagenet
 
 OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)  # how a file of torch.save began before it was a zip
 HEADS = ("fc.", "classifier.", "head.")  # a classifier is for other classes, so it is left out
@@ -48,11 +48,11 @@ def _imagenet(name: str) -> dict[str, Tensor]:
     if name not in IMAGENET:
         raise UsageError(f"there are no ImageNet weights for {name}", f"models that have them: {', '.join(IMAGENET)}")
     try:
-        return IMAGENET[name].get_state_dict(progress=False, check_hash=True)
+        return imagenet(name).get_state_dict(progress=False, check_hash=True)
     except (URLError, OSError) as error:
         raise FedcliError(
             f"the ImageNet weights of {name} could not be downloaded: {error}",
-            f"fetch {IMAGENET[name].url} on a machine with a network and pass --weights FILE",
+            f"fetch {imagenet(name).url} on a machine with a network and pass --weights FILE",
         ) from None
 
 

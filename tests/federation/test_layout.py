@@ -4,6 +4,7 @@ from conftest import toy_net, toy_shard
 from torch import nn
 
 from fedcli.federation.layout import Layout
+from fedcli.federation.optimizer import Optimizer
 
 
 def test_the_network_is_a_view_of_theta():
@@ -31,14 +32,15 @@ def test_gradients_land_in_one_vector_and_match_autograd():
     torch.testing.assert_close(layout.grad, torch.cat([p.grad.reshape(-1) for p in other.parameters()]))
 
 
-@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
-def test_one_flat_step_equals_steps_over_the_tensors(kind):
+@pytest.mark.parametrize("name, kind, momentum", [
+    ("sgd", torch.optim.SGD, 0.0), ("sgd", torch.optim.SGD, 0.9), ("adam", torch.optim.Adam, 0.0)
+])  # fmt: skip
+def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum):
     net, other = toy_net(dropout=0.0), toy_net(dropout=0.0)
     layout, batch = Layout(net), next(toy_shard("north").in_order())
-    flat, plain = (
-        kind([layout.parameter()], lr=0.1, weight_decay=0.01),
-        kind(other.parameters(), lr=0.1, weight_decay=0.01),
-    )
+    flat = Optimizer(layout, name)
+    flat.begin(0.1, momentum, 0.01)
+    plain = kind(other.parameters(), lr=0.1, weight_decay=0.01, **({"momentum": momentum} if momentum else {}))
     for _ in range(3):
         layout.zero_grad()
         nn.functional.cross_entropy(net(batch.x), batch.y).backward()
@@ -56,7 +58,9 @@ def test_personal_tensors_stay_out_of_theta_but_are_trained():
     own = layout.read_own()
     assert len(own) == 16  # weight, bias, mean, variance of four channels
     net.backbone[1].weight.grad.fill_(1.0)
-    torch.optim.SGD([layout.parameter()], lr=1.0).step()
+    optimizer = Optimizer(layout, "sgd")
+    optimizer.begin(1.0, 0.0, 0.0)
+    optimizer.step()
     assert net.backbone[1].weight.tolist() == [0.0] * 4
     layout.load_own(own)
     assert net.backbone[1].weight.tolist() == [1.0] * 4

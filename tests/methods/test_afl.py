@@ -79,3 +79,21 @@ def test_losses_are_those_of_the_broadcast_model():
     other = []
     play("fedavg+afl", {"gamma": 0.0}, rounds=1, each=lambda played: other.append(played.columns["loss_before"]))
     assert torch.equal(seen[0], other[0]) and not torch.equal(seen[0], seen[1])
+
+
+@pytest.mark.parametrize("base", ["", "fedprox+", "moon+"])
+def test_winner_takes_all_trains_the_winner_alone_and_comes_to_the_same_model(base, monkeypatch):
+    """MOON's clients remember their last model, so there everybody trains."""
+    trained = []
+    monkeypatch.setattr(afl.Agnostic, "after", lambda self, net, visit: trained.append(visit.client))
+    spec, settings = f"{base}afl", {"rule": "released"}
+    sent = []
+    found = play(spec, settings, each=lambda played: sent.append((played.bytes_up, played.losses.isnan().sum().item())))
+    few = len(trained) == 3
+    monkeypatch.setattr(afl.Agnostic, "few", False)
+    trained.clear()
+    assert torch.equal(play(spec, settings).theta, found.theta)
+    assert len(trained) == 12 and few == (base != "moon+")
+    assert all(
+        (bytes_up < 4 * len(found.theta), empty) == ((True, 3) if few else (False, 0)) for bytes_up, empty in sent
+    )

@@ -10,6 +10,7 @@ from ...errors import FedcliError
 from ...methods.method import Method
 from ..client import Report, Task, Training, run_client
 from ..layout import Layout
+from ..steps import Steps
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class InProcess:
     shards: dict[str, Shard]
     training: Training
     val: dict[str, Shard] = field(default_factory=dict)  # client -> validation part, where there is one
+    steps: Steps = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "steps", Steps.on(self.method, self.net, self.layout, self.training.optimizer))
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
         return map(self.run_one, tasks)
@@ -29,7 +34,7 @@ class InProcess:
     def run_one(self, task: Task) -> Report:
         try:
             shard, val = self.shards[task.client], self.val.get(task.client)
-            return run_client(self.method, self.net, self.layout, shard, task, self.training, val=val)
+            return run_client(self.method, self.net, self.layout, shard, task, self.training, val=val, steps=self.steps)
         except FedcliError:
             raise
         except Exception as error:

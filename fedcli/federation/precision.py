@@ -1,0 +1,42 @@
+"""--precision auto: whichever of fp32 and bf16 takes a local step in less time on this machine.
+
+A CPU without bf16 instructions is slower under autocast, one with them up to six times faster; small networks gain
+nothing on either. So a few steps of each are measured on the run's own images, and the choice is recorded with the run:
+a resumed run keeps it, and measures nothing.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from ..data.load import Shard
+from ..models.network import Network
+
+CHOICES = "fp32", "bf16"
+STEPS = 5  # of each, in turns, after one that does not count
+GAIN = 1.05  # times faster must bf16 be: a draw is fp32's
+
+
+def fastest(build: Callable[[str], Network], shard: Shard, batch_size: int) -> tuple[str, dict[str, float]]:
+    """The precision, and the seconds of a step in each.
+
+    build: precision -> a network on the shard's device, of which nothing is kept.
+    """
+    nets = {name: build(name).train() for name in CHOICES}
+    at = torch.arange(min(batch_size, len(shard)), device=shard.rows.device)
+    batch = shard.batch(at)
+    times: dict[str, list[float]] = {name: [] for name in CHOICES}
+    for turn in range(STEPS + 1):
+        for name, net in nets.items():
+            start = time.perf_counter()
+            net.zero_grad(set_to_none=True)
+            F.cross_entropy(net(batch.x), batch.y).backward()
+            if at.is_cuda:
+                torch.cuda.synchronize()
+            if turn:
+                times[name].append(time.perf_counter() - start)
+    seconds = {name: statistics.median(taken) for name, taken in times.items()}
+    return "bf16" if seconds["fp32"] > GAIN * seconds["bf16"] else "fp32", seconds

@@ -1,0 +1,95 @@
+"""Recorded steps: the same bits as ordinary ones, and nothing in them that a GPU could not record."""
+
+import pytest
+import torch
+from conftest import ROSTER, play, toy_shard
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fedcli.data.load import Shard
+from fedcli.federation.client import Training
+from fedcli.federation.steps import Steps
+from fedcli.methods import METHODS, resolve
+
+TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, epochs=2, batch_size=8)
+RECORDED = [name for name, method in METHODS.items() if not method.local.eager]
+HOST = "_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount", "lift_fresh"  # what waits for numbers
+
+
+class Again:
+    """Stands for a CUDA graph where there is none: takes the recorded step itself, on the recorded places."""
+
+    def capture(self, step):
+        with torch.random.fork_rng(devices=[]):
+            step()  # as a warm-up does: what it moves must be put back
+        self.step = step
+
+    def replay(self):
+        self.step()
+
+
+class Strict(Again):
+    """Refuses a step in which the host would wait for the device, or send it numbers."""
+
+    def capture(self, step):
+        with NoHost():
+            super().capture(step)
+
+
+class NoHost(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        assert name not in HOST, f"{name} waits for the device"
+        assert name != "index" or all(at is None or at.dtype is not torch.bool for at in args[1]), (
+            "an index by bools waits"
+        )
+        return func(*args, **(kwargs or {}))
+
+
+def federation(kind="none") -> dict[str, Shard]:
+    """The toy clients over one pool, as a run has them; one is smaller than a batch."""
+    parts = {client: toy_shard(client, 5 if client == "west" else None) for client in ROSTER}
+    pool, start, out = torch.cat([part.images for part in parts.values()]), 0, {}
+    for client, part in parts.items():
+        rows = torch.arange(start, start := start + len(part))
+        out[client] = Shard(pool, rows, part.y, part.ids, part.groups, part.classes, 1, kind)
+    return out
+
+
+def recorded(monkeypatch, graph, spec, **options):
+    """Play with every step recorded; the state, and how often a step was recorded."""
+    made = []
+
+    def on(method, net, layout, optimizer):
+        made.append(Steps(method.local, net, layout, optimizer, graph))
+        return made[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Steps, "on", on)
+        state = play(spec, training=TRAINING, **options)
+    return state, made[0].captures
+
+
+@pytest.mark.parametrize("spec", RECORDED)
+def test_every_method_comes_to_the_same_bits(spec, monkeypatch):
+    shards = federation("flip")
+    state, captures = recorded(monkeypatch, Again, spec, shards=shards)
+    usual = play(spec, training=TRAINING, shards=shards)
+    assert torch.equal(state.theta, usual.theta)
+    for client in ROSTER:
+        mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
+        assert mine.keys() == other.keys() and all(torch.equal(mine[k], other[k]) for k in mine)
+    assert captures >= 3  # at least once in each round
+
+
+@pytest.mark.parametrize("spec", RECORDED)
+def test_no_step_waits_for_the_device(spec, monkeypatch):
+    recorded(monkeypatch, Strict, spec, shards=federation("affine-flip"))
+
+
+def test_a_step_is_recorded_once_for_all_clients_of_a_round(monkeypatch):
+    assert recorded(monkeypatch, Again, "fedprox", shards=federation())[1] == 3
+
+
+@pytest.mark.parametrize("spec", [name for name in METHODS if name not in RECORDED])
+def test_a_method_that_cannot_be_recorded_says_why(spec):
+    assert len(resolve(spec).local.eager.split()) > 4
