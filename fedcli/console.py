@@ -57,10 +57,10 @@ def _clear() -> None:
 
 
 @contextmanager
-def heard(listener: Callable[[int, int], None]) -> Iterator[None]:
-    """Tell progress to listener(done, total) instead of a person, and keep say() silent; status() still speaks."""
+def heard(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
+    """Tell progress to listener(done, total), or nobody, instead of a person, and keep say() silent; status() speaks."""
     global _listener
-    before, _listener = _listener, listener
+    before, _listener = _listener, listener or (lambda done, total: None)
     try:
         yield
     finally:

@@ -113,14 +113,10 @@ def _play(cell: Cell, source: Path, work: Path, device: str, tell: Tell) -> Outc
     def stages() -> str:
         with own_threads(), console.heard(tell):
             trained = commandline.run([*with_source(cell.train, str(source)), *where, "--resume"])
-        with own_threads(), console.heard(_nobody):
+        with own_threads(), console.heard():
             return commandline.run([*with_source(cell.evaluate, trained), *where, "--quiet"])
 
     return _tried(cell, stages)
-
-
-def _nobody(done: int, total: int) -> None:
-    """Scoring is short beside training: it is not told."""
 
 
 @contextlib.contextmanager

@@ -28,7 +28,7 @@ def write(folder: Path, recipe: Recipe, found: Body, outcomes: list[Outcome], *,
         )
         _text(temporary / "table.md", markdown(found))
         if scores := [one.scores for one in outcomes if one.scores]:
-            with console.heard(_nobody):  # its remarks stand on the page
+            with console.heard():  # its remarks stand on the page
                 page.write(
                     temporary / "report.html", list(dict.fromkeys(scores)), title=found["title"], tables=tables(found, star="Bold"), notes=found["notes"],
                     pictures=drawn, at=found["at"], spread=found["spread"],
@@ -37,10 +37,6 @@ def write(folder: Path, recipe: Recipe, found: Body, outcomes: list[Outcome], *,
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(temporary, folder)
     return found
-
-
-def _nobody(done: int, total: int) -> None:
-    """The page is short work: its progress is not told."""
 
 
 def _text(path: Path, text: str) -> None:

@@ -98,13 +98,10 @@ def _cell(
         "evaluate": chain.evaluate,
     }
     stages = {stage: _scaled(stage, given, scale, recipe, row) for stage, given in stages.items()}
-    folder = raw.get(chain.dataset, "")
+    kind, folder = stages["corrupt"].pop("kind", None), raw.get(chain.dataset, "")
     line = {stage: commandline.words(given, seed=seed, raw=folder) for stage, given in stages.items()}
     prepare = ("prepare", chain.dataset, *(["--raw", folder] if folder else []), *line["prepare"])
-    made = (prepare, ("partition", *line["partition"]))
-    if chain.corrupt:
-        kind = stages["corrupt"].pop("kind")
-        made += (("corrupt", kind, *commandline.words(stages["corrupt"], seed=seed, raw=folder)),)
+    made = (prepare, ("partition", *line["partition"]), *([("corrupt", kind, *line["corrupt"])] if kind else []))
     settings = commandline.words({"set": row.settings}, seed=seed, raw=folder)
     train = ("train", row.method, *line["train"], *settings, "--seed", str(seed))
     title = chain.title if several else ""

@@ -214,10 +214,10 @@ def heading(column: Body) -> str:
 
 
 def _best(found: Body, column: Body) -> str:
-    """The best mean of a column as it is printed, so that a tie marks all."""
+    """The best mean of a column as it is printed, so that a tie marks all of them; none where all are alike."""
     cells = [row["cells"][column["name"]] for row in found["rows"]] if column["marked"] else []
     known = [cell for cell in cells if cell["mean"] is not None]
-    if len(known) < 2:
+    if len({_mean(cell) for cell in known}) < 2:
         return "-"
     pick = min if column["lower"] else max
     return _mean(pick(known, key=lambda cell: cell["mean"]))

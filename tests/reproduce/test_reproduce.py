@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
+from fedcli.evaluation import page
 from fedcli.reproduce import cells, forecast, plan, raw, recipe
 
 TINY = """
@@ -68,6 +69,7 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
         told(board, cell, done, total)
 
     monkeypatch.setattr(cells._Board, "told", kill_in_the_second_cell)
+    monkeypatch.setattr(page, "write", lambda path, *_, **about: path.write_text(about["title"]))
     assert tiny("--scale", "smoke").exit_code == 130
     assert not results().exists()
 
@@ -99,6 +101,7 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monke
     assert [one["cell"] for one in found["failed"]] == ["q-FFL, q=0.5 · seed 0", "q-FFL, q=1 · seed 0"]
     cell = found["rows"][0]["cells"]["clean ACC"]
     assert cell["verdict"] == "outside"
+    assert "Beside the published numbers" in results("paper").with_name("report.html").read_text()
     assert cell["difference"] == pytest.approx(cell["mean"] - 97)
 
 
