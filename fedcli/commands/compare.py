@@ -9,7 +9,7 @@ import typer
 from .. import console
 from ..errors import UsageError
 from . import options as o
-from .report import _inside, _scores
+from .found import runs_in, scores_of
 
 
 def compare(
@@ -44,7 +44,7 @@ def compare(
     from ..evaluation.compare import SHOWN
     from ..evaluation.compare import compare as stage
 
-    a, b = _two([_scores(path, by or [], None) for run in runs for path in _inside(Path(run))])
+    a, b = _two([scores_of(path, by or []) for run in runs for path in runs_in(Path(run))])
     found = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)
     if json:
         o.show_json(found)

@@ -8,7 +8,7 @@ import typer
 from .. import console
 from ..errors import FedcliError, UsageError
 from . import options as o
-from .report import _all_runs, _scores
+from .found import every_run, scores_of
 
 if TYPE_CHECKING:
     from ..evaluation.curves import Record
@@ -129,7 +129,7 @@ def _over(records: list["Record"], key: str, metric: str | None, version: str | 
 
     sweeps.check(records, key)
     metric = metric or METRIC
-    scores = [manifest.read(_scores(record.folder / "run.json", [], None)).body for record in records]
+    scores = [manifest.read(scores_of(record.folder / "run.json", [])).body for record in records]
     version = version or ("average" if all("average" in body["versions"] for body in scores) else "clean")
     points, lines = sweeps.gather(records, scores, key, metric, version)
     on = "mean of clean and corrupted" if version == "average" else version
@@ -181,7 +181,7 @@ def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
     if given:
         return [Path(path) for path in given]
     if every:
-        return [Path(path) for path in _all_runs(work)]
+        return every_run(work)
     found = list(work.glob("runs/*/rounds.jsonl"))
     if not found:
         raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")

@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from .. import console
-from ..errors import FedcliError, UsageError, nearest
+from ..errors import UsageError, nearest
 from . import options as o
 from .evaluate import Shots
+from .found import every_run, runs_in, scores_of
 
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 AT = ("last5", "last", "best")
@@ -65,7 +66,7 @@ def report(
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
     out = _target(out or (work / "report.html" if format == "html" else None))
-    scores = [_scores(path, by or [], shots) for run in runs or _all_runs(work) for path in _inside(Path(run))]
+    scores = [scores_of(path, by or [], shots) for run in runs or every_run(work) for path in runs_in(Path(run))]
     how = {"at": at, "spread": None if apart else spread, "minutes": minutes} | ({"metrics": metric} if metric else {})
     if format == "html":
         from ..evaluation import page
@@ -101,34 +102,3 @@ def _target(out: Path | None) -> Path | None:
     if out and any((folder / "settings.json").is_file() for folder in out.resolve().parents):
         raise UsageError(f"--out {out} lies in the folder of a run, whose files are sealed", "give a file elsewhere")
     return out
-
-
-def _all_runs(work: Path) -> list[str]:
-    from ..data import manifest
-
-    manifest.newest(work, "run")  # says what to do when there is none
-    return [str(p) for p in sorted(work.glob("runs/*/run.json"))]
-
-
-def _inside(path: Path) -> list[Path]:
-    """A run, or the runs in a folder of runs or under a work folder."""
-    if not path.is_dir() or any((path / name).is_file() for name in ("run.json", "scores.json", "settings.json")):
-        return [path]
-    found = sorted([*path.glob("*/run.json"), *path.glob("runs/*/run.json")])
-    if not found:
-        raise FedcliError(f"{path} holds no finished run", "give a run's folder, or a folder of runs")
-    return found
-
-
-def _scores(path: Path, by: list[str], shots: str | None) -> Path:
-    """The scores of a run that answer this question; made now if they are not there."""
-    from ..data import manifest
-    from ..evaluation.evaluate import evaluate
-
-    if path.is_dir() and (path / "run.json").is_file():
-        path = path / "run.json"
-    path = manifest.find(path, *(() if path.is_file() else ("scores",)))
-    if manifest.read(path, "run", "scores").kind == "scores":
-        return path
-    made_by = o.command("evaluate", by=by, shots=shots)
-    return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by)

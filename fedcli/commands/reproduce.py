@@ -12,7 +12,7 @@ from . import options as o
 
 Scale = Annotated[str, typer.Option(help="paper as published, small for hours on a laptop, smoke for seconds")]
 Seeds = Annotated[
-    str | None, typer.Option(help="how many seeds, such as 3, or which, such as 0,1; default: the recipe's")
+    str | None, typer.Option(help="how many seeds, such as 3, or which, such as 0,1; default: all of the recipe's")
 ]
 Jobs = Annotated[
     int | None,
@@ -26,6 +26,10 @@ def reproduce(
     raw: Annotated[
         list[str] | None,
         typer.Option(metavar="[NAME=]DIR", help="folder of a dataset as downloaded; may be repeated"),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=PATH", help="a file that the recipe asks for, such as a teacher; may be repeated"),
     ] = None,
     scale: Scale = "paper",
     seeds: Seeds = None,
@@ -51,7 +55,7 @@ def reproduce(
     from ..reproduce import cells as engine
     from ..reproduce import plan
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import absent, folders, make_twin, needed
+    from ..reproduce.raw import absent, files, folders, make_twin, without_files
     from ..reproduce.script import script
 
     if recipe is None:
@@ -60,23 +64,28 @@ def reproduce(
     if scale not in recipes.SCALES:
         raise UsageError(f"--scale {scale!r} is unknown", nearest(scale, recipes.SCALES))
     found = plan.check(recipes.find(recipe))
-    given = folders(found, raw or [], scale, work)
+    given, brought = folders(found, raw or [], scale, work), files(found, file or [])
     twins = {name: folder for name, folder in given.items() if folder == str(work / "twins" / name)}
-    cells = plan.chosen(plan.cells(found, scale, seeds=read_seeds(seeds), raw=given), only or [])
+    seeds = read_seeds(seeds, found.seeds)
+    cells = plan.chosen(plan.cells(found, scale, seeds=seeds, raw=given, files=brought), only or [])
+    if brought and scale != "paper":
+        console.say(f"note: --scale {scale} uses no file")
     if dry_run:
-        unknown = [name for name in needed(found) if name not in given]
-        print(script(found, cells, twins=twins, unknown=unknown, work=work), end="")
+        print(script(found, cells, twins=twins, work=work), end="")
         return
     left_out = absent(found, cells, given)
     cells = [cell for cell in cells if found.chains[cell.data].dataset not in left_out]
-    for sentence in left_out.values():
+    without = without_files(found, cells)
+    cells = [cell for cell in cells if not cell.asks]
+    left_out = [*left_out.values(), *without]
+    for sentence in left_out:
         console.say(f"note: {sentence}")
     for name in sorted({found.chains[cell.data].dataset for cell in cells} & set(twins)):
         make_twin(name, Path(twins[name]))
     place = engine.Place(work, engine.devices(device, jobs))
     sources = engine.make_data(cells, work)
     folder = work / "reproduce" / f"{found.name}-{scale}"
-    run_cells(found, cells, sources, place, folder, scale=scale, left_out=list(left_out.values()), as_json=json)
+    run_cells(found, cells, sources, place, folder, scale=scale, left_out=left_out, as_json=json)
 
 
 def run_cells(
@@ -113,11 +122,16 @@ def _list(as_json: bool) -> None:
     console.table(["recipe", "rows", "seeds", "what it rebuilds"], rows, file=sys.stdout)
 
 
-def read_seeds(given: str | None) -> tuple[int, ...]:
-    """The seeds that "3" (0, 1, 2) or "0,1" mean. Raises UsageError."""
+def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
+    """The seeds that "3" (the first three of the known ones, counted on where there are fewer) or "0,1" mean.
+
+    Empty where none are given. Raises UsageError.
+    """
     if given is None:
         return ()
     words = given.split(",")
     if not all(word.strip().isdigit() for word in words) or words == ["0"]:
         raise UsageError(f"--seeds {given!r} is no number of seeds", "write --seeds 3, or --seeds 0,1 for these two")
-    return tuple(range(int(given))) if len(words) == 1 else tuple(int(word) for word in words)
+    if len(words) > 1:
+        return tuple(int(word) for word in words)
+    return (*known, *range(max(known) + 1, max(known) + 1 + int(given)))[: int(given)]

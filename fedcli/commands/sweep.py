@@ -50,9 +50,9 @@ def sweep(
         raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
     source = data_for_training(o.source(data, work, "corruption", "partition", "dataset"), work)
     recipe = grid.recipe_of(method, source, over or [])
-    cells = grid.cells(recipe, words, read_seeds(seeds) or recipe.seeds)
+    cells = grid.cells(recipe, words, read_seeds(seeds, recipe.seeds) or recipe.seeds)
     if dry_run:
-        print(script(recipe, cells, twins={}, unknown=[], work=work, source=source), end="")
+        print(script(recipe, cells, twins={}, work=work, source=source), end="")
         return
     place = engine.Place(work, engine.devices(device, jobs))
     lines = {"cells": [" ".join(cell.train) for cell in cells]}

@@ -153,7 +153,7 @@ def train(
         given = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "schedule": schedule}
         training = Training(
             optimizer=optimizer, epochs=epochs, batch_size=batch_size, prior=prior, bn=bn, personal=personal,
-            **_completed(given, usual, optimizer),
+            **completed(given, usual, optimizer),
         )  # fmt: skip
         plan = stage.Plan(
             method=method, settings=o.settings(set), training=training, rounds=rounds or usual.get("rounds", 20), seed=seed,
@@ -220,7 +220,7 @@ def _estimate(source: Path, plan: Any, follow: str | None, *, device: str, threa
     )
 
 
-def _completed(given: dict[str, Any], usual: dict[str, Any], optimizer: str) -> dict[str, Any]:
+def completed(given: dict[str, Any], usual: dict[str, Any], optimizer: str) -> dict[str, Any]:
     """Training options with what the user left open filled in: the method's usual values, else the optimizer's."""
     from ..federation.client import OPTIMIZERS
 
@@ -244,7 +244,7 @@ def _second(plan: Any, method: str, weights: str) -> Any:
     found = resolve(method)
     optimizer = found.usual["optimizer"]
     training = Training(
-        optimizer=optimizer, batch_size=plan.training.batch_size, **_completed({}, found.usual, optimizer)
+        optimizer=optimizer, batch_size=plan.training.batch_size, **completed({}, found.usual, optimizer)
     )
     return replace(
         plan, method=found.name, settings={}, training=training, rounds=found.usual["rounds"], weights=weights, teacher=None,

@@ -8,6 +8,7 @@ import numpy as np
 from ..errors import UsageError, nearest
 from . import shots
 from .groups import PARITY
+from .rounds import over_rounds
 from .statistics import over_seeds
 
 LAST5, LAST, BEST = AT = "last5", "last", "best"
@@ -45,7 +46,7 @@ def group_cells(body: Body, attribute: str, version: str, metric: str, at: str) 
     found = body["groups"].get(attribute, {}).get(version)
     if found is None or metric not in found.get("each", {}):
         return {}
-    low, over, across = _low(metric), found["over_rounds"], found["across"][metric]
+    low, over, across = better_low(metric), found["over_rounds"], found["across"][metric]
     named = {value: cell(numbers, at, low) for value, numbers in found["each"][metric].items()}
     named |= {"worst group": cell(over[metric]["worst"], at, low), "gap": cell(over[metric]["gap"], at, low=True)}
     if at == LAST5:  # groups are averaged over the rounds first, so there is no such number for one round
@@ -111,30 +112,35 @@ def _played(body: Body, by_shots: bool, metrics: Sequence[str], at: str) -> Iter
         for name in shots.GROUPS:
             yield f"clean {name} recall", cell(body["shots"]["versions"]["clean"][name], at)
     for which, versions in body["personal"].items():
-        for version, summary in versions.items():
-            yield f"{which.replace('_', ' ')} {version} auc_ovo_macro", cell(summary.get("auc_ovo_macro"), at)
-    yield "std among clients auc_ovo_macro", number(_among(body, "auc_ovo_macro", "std", at), low=True)
+        for version in (version for version in VERSIONS if version in versions):
+            yield f"{which.replace('_', ' ')} {version} auc_ovo_macro", cell(versions[version].get("auc_ovo_macro"), at)
+    yield "std among clients auc_ovo_macro", _among(body, "auc_ovo_macro", "std", at) | {"lower_is_better": True}
     if body.get("among_clients_global"):
         for whose in ("own", "global"):
-            mean = _among(body, "balanced_accuracy", "mean", at, whose)
-            yield f"mean among clients balanced_accuracy {whose} model", number(mean)
+            found = _among(body, "balanced_accuracy", "mean", at, whose)
+            yield f"mean among clients balanced_accuracy {whose} model", found
     yield from _between(body, metrics, at)
 
 
-def _among(body: Body, metric: str, what: str, at: str, whose: str = "own") -> float | None:
-    """Mean or population std over clients: the mean over rounds of it, or the last round's."""
-    found = body["among_clients" if whose == "own" else "among_clients_global"][metric].get(what)
-    if at == LAST5 or found is None:
-        return found
+def _among(body: Body, metric: str, what: str, at: str, whose: str = "own") -> Cell:
+    """Mean or population std over clients in each round; scores of format 1 have only its mean over rounds."""
+    found = body["among_clients" if whose == "own" else "among_clients_global"][metric]
+    if each := found.get("per_round", {}).get(what):
+        return cell(over_rounds(each), at)
+    if at == LAST5 or found.get(what) is None:
+        return number(found.get(what))
     clients = [client if whose == "own" else client["global_model"] for client in body["clients"].values()]
     last = [client[metric]["last"] for client in clients if client[metric]["last"] is not None]
-    return float(np.std(last) if what == "std" else np.mean(last))
+    return number(float(np.std(last) if what == "std" else np.mean(last)))
 
 
 def _overall(quality: Body, metrics: Sequence[str], at: str) -> Iterator[tuple[str, Cell]]:
     for version in VERSIONS:
         for metric in metrics:
-            yield f"{version} {metric}", cell(quality["versions"].get(version, {}).get(metric), at, low=_low(metric))
+            yield (
+                f"{version} {metric}",
+                cell(quality["versions"].get(version, {}).get(metric), at, low=better_low(metric)),
+            )
 
 
 def _between(quality: Body, metrics: Sequence[str], at: str) -> Iterator[tuple[str, Cell]]:
@@ -142,7 +148,7 @@ def _between(quality: Body, metrics: Sequence[str], at: str) -> Iterator[tuple[s
         over = versions["clean"]["over_rounds"]
         yield f"{attribute} ES-AUC (auc_ovo_macro)", cell(over.get("es_auc_ovo_macro"), at)
         for metric in _compared(metrics, over):
-            yield f"{attribute} worst group {metric}", cell(over[metric]["worst"], at, low=_low(metric))
+            yield f"{attribute} worst group {metric}", cell(over[metric]["worst"], at, low=better_low(metric))
             yield f"{attribute} gap {metric}", cell(over[metric]["gap"], at, low=True)
 
 
@@ -151,14 +157,14 @@ def _best(body: Body, metrics: Sequence[str]) -> Iterator[tuple[str, Cell]]:
     best = body.get("best_on_validation") or {"versions": {}, "groups": {}}
     for version in VERSIONS:
         for metric in metrics:
-            yield f"{version} {metric}", number(best["versions"].get(version, {}).get(metric), low=_low(metric))
+            yield f"{version} {metric}", number(best["versions"].get(version, {}).get(metric), low=better_low(metric))
     for attribute, versions in best["groups"].items():
         last = versions["clean"]
         yield f"{attribute} ES-AUC (auc_ovo_macro)", number(last.get("es_auc_ovo_macro"))
         for metric in _compared(metrics, last["between"]):
             between = last["between"][metric]
             worst = between["worst"] and between["worst"]["score"]
-            yield f"{attribute} worst group {metric}", number(worst, low=_low(metric))
+            yield f"{attribute} worst group {metric}", number(worst, low=better_low(metric))
             yield f"{attribute} gap {metric}", number(between["gap"], low=True)
 
 
@@ -166,7 +172,7 @@ def _best_groups(body: Body, attribute: str, version: str, metric: str) -> dict[
     found = (body.get("best_on_validation") or {}).get("groups", {}).get(attribute, {}).get(version)
     if not found or metric not in found["between"]:
         return {}
-    low, between = _low(metric), found["between"][metric]
+    low, between = better_low(metric), found["between"][metric]
     named = {value: number(part[metric], low) for value, part in found["groups"].items()}
     worst = between["worst"] and between["worst"]["score"]
     named |= {"worst group": number(worst, low), "gap": number(between["gap"], low=True)}
@@ -178,7 +184,8 @@ def _compared(metrics: Sequence[str], known: dict[str, Any]) -> list[str]:
     return ["auc_ovo_macro"] if tuple(metrics) == SHOWN else [metric for metric in metrics if metric in known]
 
 
-def _low(metric: str) -> bool:
+def better_low(metric: str) -> bool:
+    """Whether a metric is better when it is low."""
     return metric.startswith("calibration_error")
 
 

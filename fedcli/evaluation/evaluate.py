@@ -8,6 +8,7 @@ partition gives it one, else on the whole test set, corrupted as its own images 
 clients is taken in each round and then averaged.
 """
 
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from .predictions import answers_of, of_client, predictions, who_answers, write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
 from .shots import shot_scores, thresholds
 
+FORMAT = 2  # of the body; raised when it gains numbers, so that scores without them are made again
 COPIED = (
     "method",
     "label",
@@ -54,10 +56,11 @@ LEGEND = {
     "tells or reports beside it",
     "personal": "where clients keep models of their own: `personal` is the mean over clients of each one's model on the "
     "whole test set, `mean_personal` the model that is their mean by image count; versions and groups are the global one's. "
-    "A client that never took part has the global model",
+    "A client that never took part has the global model. Their `groups` are as the global model's, without intervals; of "
+    "`personal` a worst group's name is null if clients differ",
     "clients": "a client's own test part where it has one, else the whole test set; corrupted images for corrupted "
     "clients, clean for others; by the client's own model if personal_models, else by the global one",
-    "among_clients": "mean, population std and minimum over clients in each round, then the mean over rounds; "
+    "among_clients": "mean, population std and minimum over clients in each round (per_round), then the mean over rounds; "
     "null where all clients share model and images",
     "global_model": "the global model on the images of a client that has a model of its own",
     "among_clients_global": "among_clients with global_model in place of a client's own; std and worst are null where "
@@ -87,12 +90,20 @@ LEGEND = {
 
 
 def evaluate(
-    run_path: Path, *, by: list[str], out: Path | None, device: str, made_by: list[str], shots: str | None = None
+    run_path: Path,
+    *,
+    by: list[str],
+    out: Path | None,
+    device: str,
+    made_by: list[str],
+    shots: str | None = None,
+    renew: bool = True,
 ) -> Path:
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
     shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
+    renew: make scores again that an earlier FORMAT left there; else they stay as they are.
     Raises FedcliError, UsageError, HashError.
     """
     limits, path = thresholds(shots), manifest.find(run_path, "run")
@@ -100,7 +111,35 @@ def evaluate(
     options = {"by": _asked(by, path)} | ({"shots": list(limits)} if shots else {})
     folder = out or path.parent / "scores" / manifest.identity(options, [path])
     build = partial(_build, path, device, options["by"], limits)
+    if _is_older(folder / "scores.json", options, path):
+        if renew:
+            return _make_again(folder, made_by, options, path, build)
+        console.say(f"{folder} is of an earlier fedcli and lacks some scores; fedcli evaluate makes it again")
     return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[path], build=build)
+
+
+def _is_older(target: Path, options: dict[str, Any], run: Path) -> bool:
+    """Whether the scores asked for lie there in an earlier format."""
+    if not target.is_file():
+        return False
+    found = manifest.read(target, "scores")
+    same = found.options == options and list(found.parents.values()) == [manifest.sha256(run)]
+    return same and found.body.get("format", 1) < FORMAT
+
+
+def _make_again(
+    folder: Path, made_by: list[str], options: dict[str, Any], run: Path, build: Callable[[Path], dict[str, Any]]
+) -> Path:
+    """Put new scores in the place of old ones, which stay until the new ones are whole."""
+    console.say(f"{folder} is of an earlier fedcli and lacks some scores; making it again")
+    with manifest.scratch(folder) as aside, manifest.scratch(folder) as temporary:
+        body, parents = build(temporary), manifest.links(folder, [run])
+        manifest.seal(temporary, manifest.Manifest("scores", made_by, options, parents, {}, body))
+        manifest.sync(temporary)
+        folder.rename(aside / folder.name)
+        temporary.rename(folder)
+    manifest.sync_folder(folder.parent)
+    return folder / "scores.json"
 
 
 def _asked(by: list[str], run: Path) -> list[str]:
@@ -135,7 +174,7 @@ def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], fold
         "views": {view: _quality(run, found, y, groupings) for view, found in others.items()},
         "best_on_validation": _best(run, y, groupings),
         "shots": shot_scores(logits, y, run.data.classes, _trained_on(run), limits),
-        "personal": _personal(run, y) if general else {},
+        "personal": _personal(run, y, groupings) if general else {},
         "clients": clients,
         "among_clients": among(clients, personal=has_personal_models(run)),
         "among_clients_global": among_global(clients) if general else {},
@@ -197,6 +236,7 @@ def _about(run: Run) -> dict[str, Any]:
     body, data = run.manifest.body, run.data
     return {
         **{key: body[key] for key in COPIED},
+        "format": FORMAT,
         "caution": "; ".join(filter(None, [body.get("caution"), who_answers(run)])),
         "options": {key: value for key, value in run.manifest.options.items() if key not in UNCOPIED},
         "data": {kind: _stage(run.path, kind) for kind in ("dataset", "partition", "corruption")},
@@ -242,21 +282,33 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: dic
     return found | {"groups": groups}
 
 
-def _personal(run: Run, y: np.ndarray) -> dict[str, Any]:
+def _personal(run: Run, y: np.ndarray, groupings: dict[str, Grouping]) -> dict[str, Any]:
     """Scores of the clients' own models on the whole test sets, and of their mean where they are whole models."""
     turns = [(version, round) for version in run.data.test for round in run.rounds]
     own: dict[str, list] = {version: [] for version in run.data.test}
     averaged: dict[str, list] = {version: [] for version in run.data.test}
+
+    def scored(tables: list[np.ndarray]) -> dict[str, Any]:
+        groups = {name: _groups(tables, y, grouping, run.data.classes) for name, grouping in groupings.items()}
+        return {"scores": mean([score(table, y) for table in tables]), "groups": groups}
+
     for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
         shard = run.data.test[version]
-        own[version].append(mean([score(runs.predict(run, round, shard, client), y) for client in run.data.roster]))
+        own[version].append(scored([runs.predict(run, round, shard, client) for client in run.data.roster]))
         if runs.load_mean_personal(run, round):
-            averaged[version].append(score(runs.logits(run.net, shard, run.method.local), y))
+            averaged[version].append(scored([runs.logits(run.net, shard, run.method.local)]))
     found = {"personal": own, "mean_personal": averaged}
-    return {
-        name: {version: summary(scores) for version, scores in parts.items()}
-        for name, parts in found.items()
-        if all(parts.values())
+    return {name: _summaries(parts, groupings) for name, parts in found.items() if all(parts.values())}
+
+
+def _summaries(parts: dict[str, list[dict[str, Any]]], names: Iterable[str]) -> dict[str, Any]:
+    """Scores of each version over the rounds, and those of each group."""
+    groups = {
+        name: {version: summary_of_groups([one["groups"][name] for one in rounds]) for version, rounds in parts.items()}
+        for name in names
+    }
+    return {version: summary([one["scores"] for one in rounds]) for version, rounds in parts.items()} | {
+        "groups": groups
     }
 
 

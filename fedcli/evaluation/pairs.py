@@ -16,6 +16,7 @@ import numpy as np
 from ..data import manifest
 from ..errors import FedcliError
 from . import predictions
+from .rows import MODEL
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 VERSIONS = "clean", "corrupted", "average"
@@ -87,7 +88,7 @@ def read(paths: list[Path]) -> list[Scored]:
 
 def _named(body: Body) -> dict[str, Any]:
     """What is asked of a run beside settings and options."""
-    model = {f"model {key}": (body.get("model") or {}).get(key) for key in ("name", "size", "channels", "precision")}
+    model = {f"model {key}": (body.get("model") or {}).get(key) for key in MODEL}
     keys = {"method": "label", "rule": "rule", "rounds": "rounds", "clients": "roster_size", "dataset": "dataset"}
     return {name: body[key] for name, key in keys.items()} | model
 

@@ -86,11 +86,13 @@ def _share_images(clients: dict[str, Scores]) -> bool:
 
 
 def _among(clients: dict[str, Scores], names: tuple[str, ...]) -> Scores:
-    """These numbers over clients, each taken in every round and then averaged; null for the others."""
+    """These numbers over clients, each taken in every round and then averaged, and of each round; null for the others."""
     columns, out = {"mean": np.mean, "std": np.std, "worst": np.min}, {}
     for metric in HEADLINE:
         rounds = [client[metric]["per_round"] for client in clients.values() if client[metric]["last"] is not None]
         table = np.array(rounds, float).T  # [rounds, clients]
         known = names if len(rounds) > 1 else ()
-        out[metric] = {name: float(f(table, axis=1).mean()) if name in known else None for name, f in columns.items()}
+        per_round = {name: f(table, axis=1) if name in known else None for name, f in columns.items()}
+        out[metric] = {name: None if each is None else float(each.mean()) for name, each in per_round.items()}
+        out[metric]["per_round"] = {name: None if each is None else each.tolist() for name, each in per_round.items()}
     return out

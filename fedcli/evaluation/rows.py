@@ -14,13 +14,14 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import UsageError
-from . import shots
+from . import clocks, shots
 from .cells import BEST, LAST5, POOLED, SHOWN, Body, cells, joined, mark_best, view_cells
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 30  # characters; what a run differs in stands below the table if it is longer
 TOLD, BLIND = "true group at test", "group-blind"
 SEED = "seed"
+MODEL = "name", "size", "channels", "precision"  # in which two networks differ
 
 Row = dict[str, Any]
 
@@ -51,7 +52,7 @@ def rows(
     for number, (row, told) in enumerate(zip(found, _differences(found), strict=True), 1):
         row |= {"differs": told, "mark": f"[{number}]" if len(told) > LONG else "", "at": at}
         row["spread"] = spread if row["runs"] > 1 else None
-        row["minutes"] = _mean([_minutes(paths[place]) for place in row["places"]]) if minutes else None
+        row["minutes"] = _minutes([paths[place] for place in row["places"]]) if minutes else None
         row["bytes"] = _bytes(scores[row["places"][0]].body) if traffic else None
     how = {"metrics": metrics, "at": at}
     found = [line for row in found for line in _lines(row, [scores[place] for place in row["places"]], spread, how)]
@@ -92,6 +93,7 @@ def _systems(scores: list[manifest.Manifest], spread: str | None) -> list[list[i
         about = _about([one])
         alike = {key: about[key] for key in ("method", "label", "rule", "settings", "rounds", "roster_size", "data")}
         alike |= {"options": {k: v for k, v in about["options"].items() if k != SEED}, "asked": one.options}
+        alike |= {"model": {key: (one.body.get("model") or {}).get(key) for key in MODEL}}
         found.setdefault(json.dumps(alike, sort_keys=True), []).append(place)
     systems: list[list[int]] = []
     for places in found.values():
@@ -103,7 +105,7 @@ def _systems(scores: list[manifest.Manifest], spread: str | None) -> list[list[i
 
 def _about(runs: list[manifest.Manifest]) -> Row:
     body = runs[0].body
-    options = {"dataset": body["dataset"]}
+    options = {"dataset": body["dataset"]} | ({"model": body["model"]["name"]} if body.get("model") else {})
     for kind, stage in body["data"].items():
         options |= {f"{kind} {key}": value for key, value in (stage["options"] if stage else {}).items()}
     seeds = [run.body["options"].get(SEED) for run in runs]
@@ -181,21 +183,10 @@ def _bytes(body: Body) -> dict[str, float] | None:
     return found if found.get("down") is not None else None
 
 
-def _minutes(path: Path) -> float | None:
-    """How long the run behind a scores.json trained; None where its clocks are not there."""
-    seconds, run = 0.0, manifest.parent(path, "run")
-    while run:  # and the runs that it began with
-        clocks = run.parent / "timing.jsonl"
-        if not clocks.is_file():
-            return None
-        lines = map(json.loads, clocks.read_text(encoding="utf-8").splitlines())
-        seconds += sum({line["round"]: line["seconds"] for line in lines}.values())
-        run = manifest.parent(run, "run")
-    return seconds / 60
-
-
-def _mean(values: list[float | None]) -> float | None:
-    return None if None in values else sum(values) / len(values)
+def _minutes(paths: list[Path]) -> float | None:
+    """How long the runs behind these scores trained, on average; None where clocks are not there."""
+    found = clocks.of_runs(paths)
+    return found.minutes if found else None
 
 
 def _differences(found: list[Row]) -> list[str]:

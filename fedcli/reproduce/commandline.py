@@ -1,6 +1,7 @@
 """The stages' own command lines, read and run without leaving the process."""
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
@@ -39,6 +40,9 @@ SET_BY_US = {
 OF_OTHERS = {
     "prepare": {"clients", "dirichlet", "val", "corrupt", "severity", "ratio", "on"}
 }  # have stages of their own
+BRACED = re.compile(r"\{([\w.-]+)\}")
+MARK = "\ufdd0"  # a character of no text, so of no path
+ASKED = re.compile(f"{MARK}([A-Z0-9_]+){MARK}")
 
 
 def flags(stage: str) -> set[str]:
@@ -47,10 +51,15 @@ def flags(stage: str) -> set[str]:
     return found - SET_BY_US - OF_OTHERS.get(stage, set())
 
 
-def words(given: dict[str, Any], *, seed: int, raw: str = "") -> list[str]:
+def asked(variable: str) -> str:
+    """A word that stands for a path which was not given; a script has the shell's variable there."""
+    return f"{MARK}{variable}{MARK}"
+
+
+def words(given: dict[str, Any], fills: dict[str, str]) -> list[str]:
     """Flags as typed: true stands alone, false is left out, a list repeats its flag, a table is KEY=VALUE pairs.
 
-    "{seed}" and "{raw}" in a text are the seed of training and the folder of the dataset.
+    fills: what "{seed}", "{raw}" and others stand for in a text. Raises UsageError for one that stands for nothing.
     """
     line = []
     for name, value in given.items():
@@ -58,7 +67,7 @@ def words(given: dict[str, Any], *, seed: int, raw: str = "") -> list[str]:
         if value is True:
             line.append(flag)
         elif value is not False:
-            line += [word for item in _items(value) for word in (flag, _filled(item, seed, raw))]
+            line += [word for item in _items(value) for word in (flag, _filled(_text(item), fills))]
     return line
 
 
@@ -72,8 +81,11 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _filled(item: Any, seed: int, raw: str) -> str:
-    return _text(item).replace("{seed}", str(seed)).replace("{raw}", raw)
+def _filled(text: str, fills: dict[str, str]) -> str:
+    for name in BRACED.findall(text):
+        if name not in fills:
+            raise UsageError(f"{text!r}: {{{name}}} stands for nothing", nearest(name, fills))
+    return BRACED.sub(lambda found: fills[found[1]], text)
 
 
 def known(stage: str, name: str) -> None:

@@ -56,7 +56,8 @@ def cells(recipe: Recipe, flags: list[str], seeds: tuple[int, ...]) -> list[Cell
     """A cell for each row and seed. flags: of train, as typed, for all of them."""
     found = []
     for seed, row in product(seeds, recipe.rows):
-        own = [*commandline.words(row.train, seed=seed), *commandline.words({"set": row.settings}, seed=seed)]
+        fills = {"seed": str(seed)}
+        own = [*commandline.words(row.train, fills), *commandline.words({"set": row.settings}, fills)]
         train = ("train", row.method, *flags, *own, "--seed", str(seed))
         found.append(Cell(row.name, "data", "", seed, (), train, ("evaluate",)))
     for cell in found:

@@ -101,9 +101,9 @@ def _landscape(
     """The loss around the first seed's models."""
     firsts, dims = [of[0] for of in runs.values()], int(figure.kind[-2])
     version = figure.version or "clean"
-    name = _file(figure.title, f"-{manifest.identity({'dims': dims, 'version': version}, firsts)}")
+    name = _file(figure.title, f"-{manifest.identity({'dims': dims, 'version': version, 'names': list(runs)}, firsts)}")
     if (older / name).is_file():
         shutil.copy(older / name, folder / name)
     else:
-        landscape.picture(firsts, folder / name, dims=dims, version=version, device=device)
+        landscape.picture(firsts, folder / name, dims=dims, version=version, device=device, names=list(runs))
     return figure.title, folder / name

@@ -1,4 +1,4 @@
-"""Where the raw folder of each dataset of a recipe is: given, made up here, or not there."""
+"""Where the raw folder of each dataset and each file of a recipe is: given, made up here, or not there."""
 
 import shutil
 from pathlib import Path
@@ -8,7 +8,7 @@ from ..data import sources
 from ..data.manifest import scratch
 from ..data.twins import TWINS, twin
 from ..errors import UsageError, nearest
-from .plan import Cell
+from .plan import Cell, variable
 from .recipe import Recipe
 
 
@@ -51,6 +51,35 @@ def absent(recipe: Recipe, cells: list[Cell], given: dict[str, str]) -> dict[str
             f"add {flags}; `fedcli datasets {missing[0]}` says where to get them; --scale smoke needs none",
         )
     return {name: f"{name} is left out: no --raw {name}=DIR was given." for name in missing}
+
+
+def files(recipe: Recipe, given: list[str]) -> dict[str, str]:
+    """Name -> path, from "--file NAME=PATH". Raises UsageError for a name that the recipe does not use or no file."""
+    found = {}
+    for one in given:
+        name, equals, path = one.partition("=")
+        if not equals:
+            raise UsageError(f"--file {one} does not say which file it is", f"write --file NAME={one}")
+        if name not in recipe.files:
+            raise UsageError(f"the recipe asks for no file {name!r}", nearest(name, recipe.files))
+        if not Path(path).is_file():
+            raise UsageError(f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name]}")
+        found[name] = path
+    return found
+
+
+def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
+    """A sentence for each file that cells need and was not given. Raises UsageError if no other cell remains."""
+    asking = {name: [cell for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
+    asking = {name: of for name, of in asking.items() if of}
+    if cells and all(cell.asks for cell in cells):
+        told = "; ".join(f"{name}: {recipe.files[name]}" for name in asking)
+        flags = " ".join(f"--file {name}=PATH" for name in asking)
+        raise UsageError(f"{recipe.name} needs files ({told})", f"add {flags}; --scale small and smoke need none")
+    rows = {name: ", ".join(dict.fromkeys(cell.row for cell in of)) for name, of in asking.items()}
+    return [
+        f"{of} left out: no --file {name}=PATH was given, which is {recipe.files[name]}." for name, of in rows.items()
+    ]
 
 
 def make_twin(name: str, folder: Path) -> None:

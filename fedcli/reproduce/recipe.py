@@ -22,14 +22,14 @@ SPREADS, MOMENTS = ("pooled", "runs"), ("last5", "last", "best")
 FIGURES = ("sweep", "convergence", "landscape-1d", "landscape-2d", "series", "histograms")
 KEYS = {
     "the recipe": {
-        "title", "paper", "published", "notes", "seeds", "spread", "at", "reference", "data", "train", "row", "column",
-        "figure", "small", "smoke",
+        "title", "paper", "published", "notes", "seeds", "spread", "at", "reference", "files", "data", "train", "row",
+        "column", "figure", "small", "smoke",
     },
-    "data": {"title", "dataset", *STAGES} - {"train"},
+    "data": {"title", "dataset", "set", *STAGES},
     "row": {"name", "method", "set", "data", "vary", *STAGES} - {"evaluate"},
-    "column": {"name", "data", "score", "unit", "lower"},
+    "column": {"name", "data", "score", "unit", "lower", "mean_of"},
     "figure": {"title", "kind", "x", "columns", "lines", "rows", "series", "data", "metric", "version"},
-    "scale": set(STAGES) - {"evaluate"},
+    "scale": set(STAGES),
 }  # fmt: skip
 
 _PACKAGE = Path(fedcli.__file__).parent
@@ -44,6 +44,7 @@ class Chain:
 
     Attributes:
         corrupt: flags with the kind of corruption under "kind"; None for none.
+        train, settings: of the rows on it that leave them open, settings where their method has them.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Chain:
     partition: Flags = field(default_factory=dict)
     corrupt: Flags | None = None
     evaluate: Flags = field(default_factory=dict)
+    train: Flags = field(default_factory=dict)
+    settings: Flags = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class Column:
     """One number of each row: where it stands in scores.json, and how it is shown.
 
     Attributes:
+        score: a place; a part that is * takes the mean over all that stand there, in each round.
+        mean_of: other columns whose mean this one is; it has no data or score of its own then.
         lower: better when low.
         marked: whether its best is marked; a score that may choose nothing has none.
     """
@@ -92,6 +97,7 @@ class Column:
     unit: str = "percent"
     lower: bool = False
     marked: bool = True
+    mean_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Recipe:
-    """One table. `scales` holds what the recipe itself changes at a scale: scale -> stage -> flags."""
+    """One table.
+
+    Attributes:
+        scales: what the recipe itself changes: scale -> stage -> flags.
+        files: name of a file that the user brings -> what it is and where it comes from.
+    """
 
     name: str
     title: str
@@ -129,6 +140,7 @@ class Recipe:
     columns: tuple[Column, ...]
     figures: tuple[Figure, ...]
     scales: dict[str, dict[str, Flags]]
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def names() -> dict[str, Path]:
@@ -175,7 +187,8 @@ def _recipe(name: str, body: dict[str, Any], folder: Path) -> Recipe:
         raise UsageError("the recipe has no data", "add [data.NAME] with a dataset")
     train = _flags("train", body.get("train", {}), "train")
     rows = tuple(row for given in _tables(body, "row") for row in _rows(given, chains))
-    columns = tuple(_column(given, chains) for given in _tables(body, "column"))
+    given = _tables(body, "column")
+    columns = tuple(_mean_of(one, given, chains) if "mean_of" in one else _column(one, chains) for one in given)
     for what, named in (("row", rows), ("column", columns)):
         _unlike(what, [one.name for one in named])
     published = _published(body.get("published"), folder, rows, columns)
@@ -185,7 +198,7 @@ def _recipe(name: str, body: dict[str, Any], folder: Path) -> Recipe:
         _one_of("reference", body.get("reference", rows[0].name), [row.name for row in rows]),
         published, train, chains, rows, columns,
         tuple(_figure(given, rows, columns, chains) for given in body.get("figure", [])),
-        {scale: _scale(scale, body.get(scale, {})) for scale in SCALES[1:]},
+        {scale: _scale(scale, body.get(scale, {})) for scale in SCALES[1:]}, _files(body.get("files", {})),
     )  # fmt: skip
 
 
@@ -197,14 +210,12 @@ def _chain(name: str, body: dict[str, Any]) -> Chain:
     dataset = _word(body, "dataset", where, str)
     if dataset not in sources.SOURCES:
         raise UsageError(f"{where}: unknown dataset {dataset!r}", nearest(dataset, sources.SOURCES))
-    flags = {
-        stage: _flags(stage, body.get(stage, {}), f"{where}.{stage}") for stage in ("prepare", "partition", "evaluate")
-    }
+    flags = {stage: _flags(stage, body.get(stage, {}), f"{where}.{stage}") for stage in STAGES if stage != "corrupt"}
     corrupt = body.get("corrupt")
     if corrupt is not None:
         corrupt = _flags("corrupt", corrupt, f"{where}.corrupt")
         _kind(_word(corrupt, "kind", f"{where}.corrupt", str), where)
-    return Chain(name, body.get("title", name), dataset, corrupt=corrupt, **flags)
+    return Chain(name, body.get("title", name), dataset, corrupt=corrupt, settings=dict(body.get("set", {})), **flags)
 
 
 def _rows(body: dict[str, Any], chains: dict[str, Chain]) -> list[Row]:
@@ -262,6 +273,20 @@ def _column(body: dict[str, Any], chains: dict[str, Chain]) -> Column:
     return Column(name, data, _word(body, "score", where, str), unit, bool(body.get("lower", False)))
 
 
+def _mean_of(body: dict[str, Any], given: list[dict[str, Any]], chains: dict[str, Chain]) -> Column:
+    """A column that is the mean of others, in their unit."""
+    name = _word(body, "name", "a column", str)
+    where = f"column {name!r}"
+    if odd := [key for key in body if key not in ("name", "mean_of")]:
+        raise UsageError(f"{where} is a mean of others and has no {odd[0]} of its own", f"leave {odd[0]} out")
+    known = {one.get("name"): one for one in given if "mean_of" not in one}
+    parts = [_one_of(f"{where}: mean_of", one, known) for one in _word(body, "mean_of", where, list)]
+    found = [_column(known[part], chains) for part in parts]
+    if len({(one.unit, one.lower) for one in found}) > 1:
+        raise UsageError(f"{where} is a mean of unlike columns", "they need the same unit, and better when low or not")
+    return Column(name, "", "", found[0].unit, found[0].lower, mean_of=tuple(parts))
+
+
 def _figure(
     body: dict[str, Any], rows: tuple[Row, ...], columns: tuple[Column, ...], chains: dict[str, Chain]
 ) -> Figure:
@@ -287,6 +312,12 @@ def _figure(
 def _scale(scale: str, body: dict[str, Any]) -> dict[str, Flags]:
     _keys("scale", body, scale)
     return {stage: _flags(stage, given, f"{scale}.{stage}") for stage, given in body.items()}
+
+
+def _files(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict) or not all(isinstance(text, str) and text for text in given.values()):
+        raise UsageError("files is no table of texts", '[files] NAME = "what it is and where it comes from"')
+    return given
 
 
 def _published(file: str | None, folder: Path, rows: tuple[Row, ...], columns: tuple[Column, ...]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from .recipe import Column, Recipe
 
 TIMES = {"percent": 100.0, "points": 100.0, "MB": 1e-6, "none": 1.0}
 SHOWN = {"percent": "%", "points": "points", "MB": "MB", "none": ""}
+DIGITS = {"MB": 6}  # single bytes; of other units 2
 WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
 SPREADS = {
     "pooled": "population standard deviation over the rounds taken of all runs",
@@ -36,10 +37,7 @@ def collect(recipe: Recipe, outcomes: list[Outcome], *, scale: str, work: Path, 
     Raises UsageError for a column that no scores.json has.
     """
     bodies = {one.scores: manifest.read(one.scores, "scores").body for one in outcomes if one.scores}
-    for column in recipe.columns:
-        _check_place(
-            column, [bodies[one.scores] for one in outcomes if one.scores and one.cell.data == column.data], recipe
-        )
+    nowhere = [column.name for column in recipe.columns if not _has_place(column, outcomes, bodies, recipe)]
     rows = [
         _row(recipe, name, outcomes, bodies, scale, work) for name in dict.fromkeys(one.cell.row for one in outcomes)
     ]
@@ -50,6 +48,7 @@ def collect(recipe: Recipe, outcomes: list[Outcome], *, scale: str, work: Path, 
         "failed": [{"cell": one.cell.name, "sentence": one.sentence} for one in outcomes if not one.scores],
     }  # fmt: skip
     found["notes"] = _notes(recipe, found, scale)
+    found["notes"] += [f"None of the rows that are here has the column {name}." for name in nowhere]
     found["statistics"] = list(_statistics(recipe, outcomes))
     return found
 
@@ -59,11 +58,24 @@ def _row(
 ) -> Body:  # fmt: skip
     done = [one for one in outcomes if one.cell.row == name and one.scores]
     about = [bodies[one.scores] for one in done]
-    cells = {}
-    for column in recipe.columns:
-        runs = [_rounds(bodies[one.scores], column, recipe.at) for one in done if one.cell.data == column.data]
-        published = recipe.published.get("rows", {}).get(name, {}).get(column.name)
-        cells[column.name] = _beside(_summary([rounds for rounds in runs if rounds], recipe.spread), published, scale)
+    runs = {
+        column.name: {
+            one.cell.seed: _rounds(bodies[one.scores], column, recipe.at)
+            for one in done
+            if one.cell.data == column.data
+        }
+        for column in recipe.columns
+    }
+    runs |= {
+        column.name: _mean_runs([runs[part] for part in column.mean_of]) for column in recipe.columns if column.mean_of
+    }
+    published = recipe.published.get("rows", {}).get(name, {})
+    cells = {
+        column: _beside(
+            _summary([rounds for rounds in of.values() if rounds], recipe.spread), published.get(column), scale
+        )
+        for column, of in runs.items()
+    }
     return {
         "name": name,
         "label": about[0]["label"] if about else None,
@@ -77,8 +89,16 @@ def _row(
 
 def _command(recipe: Recipe, name: str, outcomes: list[Outcome]) -> str:
     """How a row is trained, where its data and seeds agree about it."""
-    lines = {one.cell.train[:-2] for one in outcomes if one.cell.row == name}  # without --seed N
-    return f"fedcli {shlex.join(lines.pop())}" if len(lines) == 1 else "differs by data or seed, see --dry-run"
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for one in outcomes:
+        if one.cell.row == name:
+            lines.setdefault(one.cell.train[:-2], []).append(one.cell.title)  # without --seed N
+    typed = {f"fedcli {shlex.join(line)}": titles for line, titles in lines.items()}
+    if len(typed) == 1:
+        return next(iter(typed))
+    if len(typed) > len({one.cell.data for one in outcomes if one.cell.row == name}):
+        return "differs by seed, see --dry-run"
+    return "; ".join(f"{', '.join(dict.fromkeys(titles))}: {line}" for line, titles in typed.items())
 
 
 def _within(path: Path, work: Path) -> str:
@@ -88,14 +108,39 @@ def _within(path: Path, work: Path) -> str:
 def _rounds(body: Body, column: Column, at: str) -> list[float]:
     """A run's values of a column, one per round that counts, in the column's unit; none where it has no meaning."""
     if at == "best":
-        found = look_up(body.get("best_on_validation") or {}, column.score)
-    else:
-        found = look_up(body, column.score)
-    values = found
+        body = body.get("best_on_validation") or {}
+    found = [_values(one, at) for one in everywhere(body, column.score)]
+    known = [values for values in found if None not in values]
+    return [sum(values) / len(values) * TIMES[column.unit] for values in zip(*known, strict=True)]
+
+
+def _values(found: Any, at: str) -> list[float | None]:
+    """What stands at one place, by round."""
     if isinstance(found, dict):
-        values = [found.get("last")] if at == "last" else found.get("per_round", [found.get("last")])
-    values = values if isinstance(values, list) else [values]
-    return [value * TIMES[column.unit] for value in values] if None not in values else []
+        found = [found.get("last")] if at == "last" else found.get("per_round", [found.get("last")])
+    return found if isinstance(found, list) else [found]
+
+
+def _mean_runs(columns: list[dict[int, list[float]]]) -> dict[int, list[float]]:
+    """Seed -> mean of several columns in each round, or of their means where their rounds are not as many."""
+    means = {}
+    for seed in columns[0]:
+        runs = [column.get(seed) for column in columns]
+        if not all(runs):
+            continue
+        if len({len(run) for run in runs}) > 1:
+            runs = [[sum(run) / len(run)] for run in runs]
+        means[seed] = [sum(values) / len(values) for values in zip(*runs, strict=True)]
+    return means
+
+
+def everywhere(body: Any, place: str) -> list[Any]:
+    """What stands at a place, or at all the places that one with a part * means."""
+    head, star, rest = place.partition("/*/")
+    if not star:
+        return [look_up(body, place)]
+    table = look_up(body, head)
+    return [found for one in table.values() for found in everywhere(one, rest)] if isinstance(table, dict) else []
 
 
 def look_up(body: Any, place: str) -> Any:
@@ -111,13 +156,20 @@ def look_up(body: Any, place: str) -> Any:
     return None
 
 
-def _check_place(column: Column, bodies: list[Body], recipe: Recipe) -> None:
-    """Refuse a place that no scores.json has; one that holds null has no meaning there, which is no mistake."""
-    if not bodies or any(_exists(body, column.score) for body in bodies):
-        return
-    parts, at = column.score.split("/"), bodies[0]
-    while parts and isinstance(at, dict) and parts[0] in at:
-        at = at[parts.pop(0)]
+def _has_place(column: Column, outcomes: list[Outcome], bodies: dict[Path, Body], recipe: Recipe) -> bool:
+    """Whether some scores.json has a column's place; one that holds null has no meaning there, which is no mistake.
+
+    Raises UsageError where none has it and all rows are there: a row that is left out might have it.
+    """
+    done = [one for one in outcomes if one.scores and one.cell.data == column.data]
+    if not done or any(_exists(bodies[one.scores], column.score) for one in done):
+        return True
+    if {row.name for row in recipe.rows if column.data in row.data} - {one.cell.row for one in done}:
+        return False
+    parts, at = column.score.split("/"), bodies[done[0].scores]
+    while parts and isinstance(at, dict) and at and (parts[0] in at or parts[0] == "*"):
+        part = parts.pop(0)
+        at = at[part] if part in at else next(iter(at.values()))
     known = at if isinstance(at, dict) else ()
     raise UsageError(
         f"{recipe.name}: column {column.name!r}: scores.json has no {column.score!r}",
@@ -127,8 +179,10 @@ def _check_place(column: Column, bodies: list[Body], recipe: Recipe) -> None:
 
 def _exists(body: Body, place: str) -> bool:
     head, _, last = place.rpartition("/")
-    above = look_up(body, head) if head else body
-    return look_up(body, place) is not None or (isinstance(above, dict) and last in above)
+    above = everywhere(body, head) if head else [body]
+    return any(found is not None for found in everywhere(body, place)) or any(
+        isinstance(one, dict) and last in one for one in above
+    )
 
 
 def _summary(runs: list[list[float]], spread: str) -> Body:
@@ -166,7 +220,8 @@ def _notes(recipe: Recipe, found: Body, scale: str) -> list[str]:
             "published ones."
         )
     elif len(found["seeds"]) < len(recipe.seeds):
-        notes.append(f"Seeds {', '.join(map(str, found['seeds']))} of the recipe's {len(recipe.seeds)}.")
+        word = "Seeds" if len(found["seeds"]) > 1 else "Seed"
+        notes.append(f"{word} {', '.join(map(str, found['seeds']))} of the recipe's {len(recipe.seeds)}.")
     notes += found["left_out"]
     notes += [f"Not there: {one['cell']}: {one['sentence']}." for one in found["failed"]]
     for row in found["rows"]:
@@ -175,17 +230,42 @@ def _notes(recipe: Recipe, found: Body, scale: str) -> list[str]:
 
 
 def _statistics(recipe: Recipe, outcomes: list[Outcome]) -> Iterator[Body]:
-    """Every row against the reference, or the first row where that is not on the data, for each headline score."""
+    """The rows on the very same data against the reference there, for each headline score."""
     for data, version, metric in dict.fromkeys(filter(None, map(_tested_score, recipe.columns))):
-        rows: dict[str, list[Path]] = {}
-        for one in outcomes:
-            if one.cell.data == data and one.scores:
-                rows.setdefault(one.cell.row, []).append(one.scores)
-        if len(rows) < 2:
-            continue
-        reference = recipe.reference if recipe.reference in rows else next(iter(rows))
-        tested = compare.order(rows, reference, metric, version)
-        yield {"data": data, "version": version, "metric": metric, "reference": reference, "rows": tested}
+        for rows in _same_data([one for one in outcomes if one.cell.data == data and one.scores]):
+            if len(rows) < 2:
+                continue
+            reference = _reference(recipe, list(rows))
+            tested = compare.order(rows, reference, metric, version)
+            yield {"data": data, "version": version, "metric": metric, "reference": reference, "rows": tested}
+
+
+def _same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
+    """Row -> scores, for each set of rows whose runs of equal seeds read the same manifest."""
+    rows: dict[str, dict[int, Path]] = {}
+    for one in outcomes:
+        rows.setdefault(one.cell.row, {})[one.cell.seed] = one.scores
+    sets: list[tuple[dict[int, Path], dict[str, list[Path]]]] = []
+    for row, scores in rows.items():
+        read = {
+            seed: manifest.parent(manifest.parent(path, "run"), "corruption", "partition")
+            for seed, path in scores.items()
+        }
+        for known, members in sets:
+            if (common := known.keys() & read.keys()) and all(known[seed] == read[seed] for seed in common):
+                known |= read
+                members[row] = list(scores.values())
+                break
+        else:
+            sets.append((read, {row: list(scores.values())}))
+    return [members for _, members in sets]
+
+
+def _reference(recipe: Recipe, rows: list[str]) -> str:
+    """The reference among these rows: the recipe's, else the first of its method, else the first."""
+    methods = {row.name: row.method for row in recipe.rows}
+    alike = [name for name in rows if methods[name] == methods[recipe.reference]]
+    return recipe.reference if recipe.reference in rows else [*alike, *rows][0]
 
 
 def _tested_score(column: Column) -> tuple[str, str, str] | None:
@@ -196,16 +276,19 @@ def _tested_score(column: Column) -> tuple[str, str, str] | None:
 
 def ours(found: Body) -> tuple[list[str], list[list[str]]]:
     """Columns and lines of the table of our numbers; * marks the best of a column."""
-    names = [column["name"] for column in found["columns"]]
     best = {column["name"]: _best(found, column) for column in found["columns"]}
     lines = [
         [
             row["name"],
-            *(_shown(row["cells"][name]) + " *" * (_mean(row["cells"][name]) == best[name] != "-") for name in names),
+            *(_marked(row["cells"][column["name"]], column, best[column["name"]]) for column in found["columns"]),
         ]
         for row in found["rows"]
     ]
     return ["", *(heading(column) for column in found["columns"])], lines
+
+
+def _marked(cell: Body, column: Body, best: str) -> str:
+    return _shown(cell, column) + " *" * (_mean(cell, column) == best != "-")
 
 
 def heading(column: Body) -> str:
@@ -217,24 +300,29 @@ def _best(found: Body, column: Body) -> str:
     """The best mean of a column as it is printed, so that a tie marks all of them; none where all are alike."""
     cells = [row["cells"][column["name"]] for row in found["rows"]] if column["marked"] else []
     known = [cell for cell in cells if cell["mean"] is not None]
-    if len({_mean(cell) for cell in known}) < 2:
+    if len({_mean(cell, column) for cell in known}) < 2:
         return "-"
     pick = min if column["lower"] else max
-    return _mean(pick(known, key=lambda cell: cell["mean"]))
+    return _mean(pick(known, key=lambda cell: cell["mean"]), column)
 
 
-def _mean(cell: Body) -> str:
-    return _number(cell["mean"])
+def _mean(cell: Body, column: Body) -> str:
+    return _number(cell["mean"], digits=_digits(column))
 
 
-def _number(value: float | None, sign: str = "") -> str:
-    return "-" if value is None else f"{value:{sign}.2f}"
+def _digits(column: Body) -> int:
+    return DIGITS.get(column["unit"], 2)
 
 
-def _shown(cell: Body | None) -> str:
+def _number(value: float | None, sign: str = "", digits: int = 2) -> str:
+    return "-" if value is None else f"{value:{sign}.{digits}f}"
+
+
+def _shown(cell: Body | None, column: Body) -> str:
     if cell is None or cell["mean"] is None:
         return "-"
-    return _number(cell["mean"]) + (f" ± {_number(cell['std'])}" if cell.get("std") is not None else "")
+    std = cell.get("std")
+    return _mean(cell, column) + (f" ± {_number(std, digits=_digits(column))}" if std is not None else "")
 
 
 def beside(found: Body) -> tuple[list[str], list[list[str]]]:
@@ -245,9 +333,9 @@ def beside(found: Body) -> tuple[list[str], list[list[str]]]:
         [
             row["name"],
             column["name"],
-            _shown(cell),
-            _shown(cell["published"]),
-            _number(cell["difference"], "+"),
+            _shown(cell, column),
+            _shown(cell["published"], column),
+            _number(cell["difference"], "+", _digits(column)),
             *([cell["verdict"]] if judged else []),
         ]
         for row in found["rows"]

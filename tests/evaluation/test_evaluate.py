@@ -14,9 +14,10 @@ from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.groups import group_scores
 from fedcli.evaluation.metrics import score
 from fedcli.evaluation.predictions import read
+from fedcli.evaluation.report import rows
 from fedcli.evaluation.statistics import bootstrap, interval
 from fedcli.federation.client import Training
-from fedcli.federation.run import Run, open_run, predict
+from fedcli.federation.run import Run, load_mean_personal, logits, open_run, predict
 from fedcli.federation.train import Plan, train
 
 ROSTER = ["north", "east", "south", "west", "harbour"]
@@ -130,6 +131,10 @@ def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp
     assert body["among_clients"]["auc_ovo_macro"]["std"] == pytest.approx(0.4 * np.abs(clean - corrupted).mean())
     assert body["among_clients"]["auc_ovo_macro"]["worst"] == pytest.approx(np.minimum(clean, corrupted).mean())
     assert body["among_clients"]["auc_ovo_macro"]["mean"] == pytest.approx((0.8 * clean + 0.2 * corrupted).mean())
+    per_round = body["among_clients"]["auc_ovo_macro"]["per_round"]
+    assert per_round["std"] == pytest.approx(0.4 * np.abs(clean - corrupted))
+    assert per_round["worst"] == pytest.approx(np.minimum(clean, corrupted))
+    assert per_round["mean"] == pytest.approx(0.8 * clean + 0.2 * corrupted)
     assert [body["clients"][c]["version"] for c in ROSTER] == ["clean"] * 4 + ["corrupted"]
     assert {body["clients"][c]["part"] for c in ROSTER} == {"whole"}
 
@@ -157,7 +162,8 @@ def test_a_client_without_an_auc_is_left_out_of_the_spread(tmp_path, scores_of):
 
 def test_clients_that_share_model_and_images_have_no_spread(tmp_path, scores_of):
     among = body_of(scores_of(a_run(tmp_path, noise=None)))["among_clients"]
-    assert among["auc_ovo_macro"] == {"mean": None, "std": None, "worst": None}
+    nothing = {"mean": None, "std": None, "worst": None}
+    assert among["auc_ovo_macro"] == nothing | {"per_round": nothing}
 
 
 def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, scores_of):
@@ -378,6 +384,32 @@ def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch)
     assert evaluate(run.path, by=[], out=None, device="cpu", made_by=["evaluate"]) == path
 
 
+def test_scores_of_an_earlier_format_are_made_again_in_their_place_and_a_report_reads_them(
+    tmp_path, scores_of, monkeypatch, capsys
+):
+    run = a_run(tmp_path)
+    path = scores_of(run)
+    new, old = path.read_bytes(), manifest.read(path)
+    del old.body["format"], old.body["among_clients"]["accuracy"]["per_round"]
+    manifest.write_text(path, old.text)
+    asked = {"by": [], "out": None, "device": "cpu", "made_by": ["evaluate"]}
+    with monkeypatch.context() as patch:
+        patch.setattr(stage, "open_run", lambda *_: pytest.fail("opened the network"))
+        assert evaluate(run.path, **asked, renew=False) == path
+    assert "fedcli evaluate makes it again" in capsys.readouterr().err
+    assert rows([path])[0]["cells"]["std among clients auc_ovo_macro"]["std"] > 0
+    with monkeypatch.context() as patch:  # the old ones stay where the new ones fail
+        patch.setattr(stage, "_build", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            evaluate(run.path, **asked)
+    assert manifest.verify(path) == old
+    capsys.readouterr()
+    assert evaluate(run.path, **asked) == path and path.read_bytes() == new
+    assert capsys.readouterr().err.startswith(f"{path.parent} is of an earlier fedcli and lacks some scores")
+    assert manifest.verify(path) and [p.name for p in path.parent.parent.iterdir()] == [path.parent.name]
+    assert evaluate(run.path, **asked) == path and "already made" in capsys.readouterr().err
+
+
 def test_out_takes_the_place_of_the_default_folder(tmp_path, scores_of):
     path = scores_of(a_run(tmp_path), out=tmp_path / "elsewhere")
     assert path == tmp_path / "elsewhere" / "scores.json"
@@ -444,4 +476,17 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
         for k in ("versions", "personal", "mean_personal")
     ]
     assert len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round}) == 3
+    run = open_run(next(tmp_path.glob("runs/ditto-*/run.json")))
+    noisy, y = run.data.test["corrupted"], run.data.test["clean"].y.numpy()
+    sex = noisy.groups["sex"].numpy()
+    own = [
+        group_scores(predict(run, 3, noisy, c), y, sex, ["f", "m"], classes=run.data.classes) for c in run.data.roster
+    ]
+    load_mean_personal(run, 3)
+    averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], classes=run.data.classes)
+    kept = {name: parts["groups"]["sex"]["corrupted"] for name, parts in found["ditto"]["personal"].items()}
+    assert kept["mean_personal"]["last_round"] == averaged
+    assert kept["mean_personal"]["each"]["accuracy"]["f"]["last"] == averaged["groups"]["f"]["accuracy"]
+    mean_of_own = np.mean([one["groups"]["m"]["accuracy"] for one in own])
+    assert kept["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
     assert found["ditto"]["versions"] == found["fedavg"]["versions"]  # its global track is FedAvg

@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import subprocess
+import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -15,10 +16,10 @@ from PIL import Image
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation import page
+from fedcli.evaluation import clocks, page
 from fedcli.evaluation.curves import Series
 from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.page import convergence, figures, images, markup, statistics
+from fedcli.evaluation.page import convergence, figures, groups, images, lineage, markup, statistics
 from fedcli.evaluation.page.systems import systems
 from fedcli.evaluation.page.tables import Table
 from fedcli.evaluation.rows import rows
@@ -193,6 +194,57 @@ def test_cells_and_commands_are_marked_up():
     assert markup.shown_cell("auc_ovo") == "auc_<wbr>ovo"
     assert markup.shown_cell("fedcli train --lr 1") == '<code>fedcli train <span class="nb">--lr</span> 1</code>'
     assert Table("", ["a", "b"], [["x", "−1.0 to +2"], ["y", "< 0.001"]]).numeric == [False, True]
+
+
+def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
+    """Single-site, winner takes all, absent clients, one round, one system on clean images, a corruption of no client."""
+    clean, noisy = make_chain(tmp_path), make_chain(tmp_path / "noisy", corrupted=True)
+    old = manifest.read(noisy)
+    manifest.write_text(noisy, replace(old, body=old.body | {"clients": []}).text)
+
+    def scored(data, method="fedavg", settings=None, rounds=2, **how):
+        plan = Plan(method, settings or {}, Training(batch_size=10, lr=0.01), rounds=rounds, eval_every=2, **how)
+        run = train(data, plan, work=data.parent, out=None, threads=1)
+        return evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+
+    alone = scored(clean, rounds=1, single_site=True)
+    assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text()
+    some = [
+        alone,
+        scored(clean, "afl", {"rule": "released"}, rounds=1),
+        scored(noisy, participation=0.3, rounds=3),
+        scored(noisy, "fedbn"),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        text = page.write(tmp_path / "b.html", some, at="last").read_text()
+    Reader(text)
+    weighed = re.findall(r'aria-label="([^"]*). weight of each client', text)
+    assert len(weighed) == 3 and not any("single-site" in name for name in weighed)
+    assert "balanced_accuracy, corrupted test images. by sex" in text and "Bold is the best for a client" in text
+    assert not re.search(r'[" ](nan|inf)\b', text, re.I)
+
+
+def test_what_training_took_is_told_where_clocks_lie_beside_the_runs(text, scores, tmp_path):
+    assert "Time and memory" in text and "images per second" in text
+    timed = systems(rows(scores[:1]), scores[:1])
+    took = clocks.Clocks(1.5, 1234.4, 0.25, None)
+    assert lineage._taken(took) == ["1.50", "1,234", "25.0", "-"] and lineage._taken(None) == ["-"] * 4
+    (lineage.clocks.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
+    try:
+        assert lineage._times(timed) == []
+    finally:
+        (tmp_path / "timing.jsonl").rename(timed[0].runs[0].parent / "timing.jsonl")
+
+
+def test_a_group_without_a_score_has_no_dot(scores):
+    compared = systems(rows(scores[:1]), scores[:1])
+    sex = compared[0].body["groups"]["sex"]["clean"]["last_round"]["groups"]
+    sex["f"]["auc_ovo_macro"] = None
+    assert set(groups._points(compared[0], "sex", "clean", "auc_ovo_macro")) == {"m"}
+    sex["m"]["auc_ovo_macro"] = None
+    told = [figure.caption for figure in groups._panels(compared, "sex")[0].figures]
+    assert "auc_ovo_macro, clean test images" not in told and "auc_ovo_macro, corrupted test images" in told
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")

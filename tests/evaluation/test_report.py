@@ -9,6 +9,7 @@ from conftest import make_chain
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError, UsageError
+from fedcli.evaluation import clocks
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.report import LEGEND, SHOWN, notes, render, rows, table_cells
 from fedcli.federation.client import Training
@@ -253,6 +254,37 @@ def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_
     assert [row["runs"] for row in rows(twice, spread="pooled")] == [1, 1]
 
 
+def test_other_networks_are_other_systems_and_named(tmp_path):
+    small = {"name": "cnn", "size": 32, "channels": 3, "precision": "fp32"}
+    paths = [
+        a_seed(tmp_path / "a", 0, 0.5, model=small),
+        a_seed(tmp_path / "b", 1, 0.6, model=small | {"name": "resnet18"}),
+    ]
+    assert [row["name"] for row in rows(paths, spread="pooled")] == [
+        "FedAvg (model=cnn, seed=0)",
+        "FedAvg (model=resnet18, seed=1)",
+    ]
+    paths[1] = a_seed(tmp_path / "c", 1, 0.6, model=small | {"size": 64})
+    assert [row["runs"] for row in rows(paths, spread="pooled")] == [1, 1]
+    paths[1] = a_seed(tmp_path / "d", 1, 0.6, model=small)
+    assert [row["name"] for row in rows(paths, spread="pooled")] == ["FedAvg (2 seeds)"]
+
+
+def test_the_spread_among_clients_is_over_rounds_and_seeds_where_each_round_is_known(tmp_path):
+    def one(folder, seed, *values):
+        among = {"auc_ovo_macro": {"std": np.mean(values), "per_round": {"std": list(values)}}}
+        return a_seed(folder, seed, 0.5, 0.7, among_clients=among)
+
+    paths, name = (
+        [one(tmp_path / "a", 0, 0.02, 0.04), one(tmp_path / "b", 1, 0.05, 0.07)],
+        "std among clients auc_ovo_macro",
+    )
+    (both,) = rows(paths, spread="pooled")
+    assert both["cells"][name]["mean"] == pytest.approx(0.045)
+    assert both["cells"][name]["std"] == pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
+    assert rows(paths[:1], at="last")[0]["cells"][name]["mean"] == 0.04
+
+
 def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
     plain = scores(tmp_path / "a")
     with pytest.raises(UsageError, match="no run kept the model"):
@@ -302,12 +334,19 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
     assert "did you mean 'last5'?" in session.run(f"fedcli report {path} --at lst5")
 
 
-def test_minutes_are_the_clocks_of_each_round_once(tmp_path):
+def test_minutes_are_the_linesof_each_round_once(tmp_path):
     run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
     path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
-    clocks = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
-    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in clocks))
+    lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
+    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     columns, (line,) = table_cells(rows([path], minutes=True))
     assert (columns[-1], line[-1]) == ("minutes", "1.5")
     assert "minutes" not in table_cells(rows([path]))[0]
-    assert next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"] == "1.50"
+    assert clocks.of_runs([path]) == clocks.Clocks(1.5, None, None, None)
+    about = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
+    later = [line | about for line in lines] + [
+        {"round": 2, "seconds": 30} | about | {"images_per_second": 2, "peak_bytes": 9}
+    ]
+    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec')
+    assert clocks.of_runs([path]) == clocks.Clocks(1, 5, 1 / 3, 9)
+    assert next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"] == "1.00"

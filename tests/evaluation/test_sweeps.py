@@ -119,7 +119,7 @@ def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys
     found = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
     for record, body in found.values():
         manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, body))
-    monkeypatch.setattr(module, "_scores", lambda run, by, shots: run.parent / "scores.json")
+    monkeypatch.setattr(module, "scores_of", lambda run, by: run.parent / "scores.json")
     runs = [str(record.folder / "run.json") for record, _ in found.values()]
     module.plot(runs, over="q", work=tmp_path, json=True)
     out, err = capsys.readouterr()

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from fedcli.commands.reproduce import read_seeds
 from fedcli.errors import UsageError
-from fedcli.reproduce import plan, recipe
+from fedcli.reproduce import plan, raw, recipe
 
 TINY = """
 title = "tiny"
@@ -113,6 +114,12 @@ MISTAKES = {
     ("seeds = [0, 1]", "seeds = [0, 0]"): "two seeds are named '0'",
     ("seeds = [0, 1]", 'published = "none.json"'): "published 'none.json' cannot be read",
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
+    ("seeds = [0, 1]", 'files = ["moco"]'): "files is no table of texts",
+    ("{seed}", "{sed}"): "row 'FedAvg': '{sed}': {sed} stands for nothing|did you mean 'seed'?",
+    ("[train]", "[data.noise.set]\ntua = 1\n[train]"): "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?",
+    ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): "column 'accuracy' is a mean of others and has no data",
+    ("[[column]]", '[[column]]\nname = "mean"\nmean_of = ["acuracy"]\n[[column]]'):
+        "column 'mean': mean_of 'acuracy' is unknown|did you mean 'accuracy'?",
 }  # fmt: skip
 
 
@@ -136,6 +143,62 @@ def test_published_rows_and_columns_are_the_recipes(tmp_path):
         with pytest.raises(UsageError) as told:
             recipe.load(path)
         assert told.value.hint == f"did you mean {hint!r}?"
+
+
+OWN = """
+[files]
+moco = "a teacher"
+[data.noise.train]
+batch-size = 16
+lr = 1e-4
+[data.noise.set]
+tau = 0.3
+q = 9
+[smoke.evaluate]
+by = "{data}"
+[[row]]
+name = "Fed-MAS"
+method = "fed-mas"
+train = { teacher = "{files.moco}" }
+data = ["plain"]
+"""
+
+
+def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_path):
+    found = plan.check(write(tmp_path, TINY + OWN))
+    lines = {cell.name: " ".join(cell.train) for cell in plan.cells(found, "paper", files={"moco": "m.pth"})}
+    common = "--rounds 7 --batch-size 16 --model resnet18 --weights imagenet --lr"
+    assert lines["FedAvg · Noise · seed 0"] == f"train fedavg {common} 0.001 --seed 0"
+    q = f"train fedism-plus {common} 0.0001 --set tau=0.3 --set q=0.5 --set state=loss --seed 0"
+    assert lines["FedISM+, q=0.5 · Noise · seed 0"] == q
+    assert "--batch-size 64" in lines["FedAvg · plain · seed 0"]
+    assert "--teacher m.pth" in lines["Fed-MAS · plain · seed 0"]
+    cells = plan.cells(found, "paper")
+    assert [cell.asks for cell in cells[-1:] + cells[:1]] == [{"MOCO_FILE"}, set()]
+    smoke = plan.cells(found, "smoke")
+    assert not any(cell.asks or "--teacher" in cell.train for cell in smoke)
+    assert smoke[0].evaluate == ("evaluate", "--by", "plain")
+
+
+def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
+    found = plan.check(write(tmp_path, TINY + OWN))
+    cells = plan.cells(found, "paper")
+    told = raw.without_files(found, cells)
+    assert told == ["Fed-MAS left out: no --file moco=PATH was given, which is a teacher."]
+    with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
+        raw.without_files(found, [cell for cell in cells if cell.asks])
+    (tmp_path / "m.pth").touch()
+    assert raw.files(found, [f"moco={tmp_path}/m.pth"]) == {"moco": f"{tmp_path}/m.pth"}
+    for given, said in (("m.pth", "which file it is"), ("mocko=m.pth", "no file 'mocko'"), ("moco=no.pth", "no such")):
+        with pytest.raises(UsageError, match=said):
+            raw.files(found, [given])
+
+
+def test_a_number_of_seeds_takes_the_recipes_first():
+    assert read_seeds("3", (1, 2, 3, 4, 5)) == (1, 2, 3)
+    assert read_seeds("3", (0,)) == (0, 1, 2)
+    assert read_seeds("4,7", (1, 2)) == (4, 7)
+    assert read_seeds(None, (1, 2)) == ()
 
 
 def test_only_takes_cells_by_their_names(tmp_path):

@@ -107,7 +107,7 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monke
 
 def test_a_column_that_no_scores_have_is_refused_by_name(tiny):
     Path("tiny.toml").write_text(TINY.replace("clean/balanced_accuracy", "clean/balanced_acuracy"))
-    ended = tiny("--scale", "smoke", "--only", "FedAvg")
+    ended = tiny("--scale", "smoke")
     assert ended.exit_code == 2
     assert "column 'clean ACC': scores.json has no 'versions/clean/balanced_acuracy'" in ended.stderr
     assert "did you mean 'balanced_accuracy'?" in ended.stderr
@@ -125,6 +125,20 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
         'fedcli evaluate "$run" --work w',
     ]
     assert not Path("w").exists()
+
+
+def test_the_dry_run_asks_for_folders_and_files_that_were_not_given(tiny):
+    text = TINY.replace('"toy"', '"hyper-kvasir"').replace("[train]", '[files]\nmoco = "a teacher"\n[train]\nset-up')
+    text = text.replace("set-up", 'weights = "{raw}/r18$.pth"').replace(
+        '"qffl"', '"kd"\ntrain = { teacher = "{files.moco}" }'
+    )
+    Path("tiny.toml").write_text(text.replace("set.q", "set.lambda_f"))
+    shown = tiny("--dry-run", "--only", "seed 0").stdout
+    assert '# MOCO_FILE: a teacher\n: "${HYPER_KVASIR:?the folder of hyper-kvasir as downloaded}"\n' in shown
+    assert ': "${MOCO_FILE:?the file moco}"' in shown
+    assert 'prepare_1=$(fedcli prepare hyper-kvasir --raw "$HYPER_KVASIR" --work w)' in shown
+    assert '--weights "$HYPER_KVASIR/r18\\$.pth" --rounds 2 --lr 0.003 --teacher "$MOCO_FILE" --set' in shown
+    assert "MOCO_FILE" not in tiny("--dry-run", "--only", "FedAvg").stdout
 
 
 def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):

@@ -1,9 +1,15 @@
 """Numbers of runs beside published ones."""
 
+from pathlib import Path
+
 import pytest
 
+from fedcli.data import manifest
+from fedcli.errors import UsageError
 from fedcli.reproduce import results
-from fedcli.reproduce.recipe import Column
+from fedcli.reproduce.cells import Outcome
+from fedcli.reproduce.plan import Cell
+from fedcli.reproduce.recipe import Column, Recipe, Row
 
 
 @pytest.mark.parametrize(
@@ -23,6 +29,11 @@ BODY = {
     "among_clients": {"accuracy": {"std": 0.02}},
     "groups": {"age": {"65/70": 0.25}},
     "bytes": {"up": 2_000_000.0},
+    "clients": {
+        "a/b": {"auc": {"last": 0.4, "per_round": [0.2, 0.4]}, "n": 3},
+        "c": {"auc": {"last": 0.8, "per_round": [0.4, 0.8]}, "n": 5},
+        "one class": {"auc": {"last": None, "per_round": [None, None]}, "n": 1},
+    },
     "best_on_validation": {"versions": {"clean": {"accuracy": 0.45}}},
 }  # fmt: skip
 
@@ -37,6 +48,10 @@ BODY = {
         ("among_clients/accuracy/std", "points", "last5", [2.0]),
         ("groups/age/65/70", "percent", "last5", [25.0]),
         ("bytes/up", "MB", "last5", [2.0]),
+        ("clients/*/auc", "percent", "last5", [30.0, 60.0]),
+        ("clients/*/auc", "percent", "last", [60.0]),
+        ("clients/*/n", "none", "last5", [3.0]),
+        ("clients/*/auc", "percent", "best", []),
     ],
 )
 def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
@@ -48,3 +63,59 @@ def test_the_spread_is_the_papers():
     assert results._summary(runs, "pooled")["std"] == pytest.approx(5**0.5)  # ddof 0 over the four rounds
     assert results._summary(runs, "runs")["std"] == pytest.approx(8**0.5)  # ddof 1 of 71 and 75
     assert results._summary([[70.0]], "pooled")["std"] is None
+
+
+def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
+    first, second = {0: [70.0, 72.0], 1: [74.0, 76.0]}, {0: [60.0, 62.0], 1: []}
+    assert results._mean_runs([first, second]) == {0: [65.0, 67.0]}
+    assert results._mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
+
+
+def test_single_bytes_show_in_megabytes():
+    column = {"name": "up", "unit": "MB", "lower": True, "marked": True}
+    rows = [
+        {"name": name, "cells": {"up": {"mean": mean, "std": None}}}
+        for name, mean in (("a", 44.754712), ("b", 44.754708))
+    ]
+    _, lines = results.ours({"columns": [column], "rows": rows})
+    assert lines == [["a", "44.754712"], ["b", "44.754708 *"]]
+
+
+def outcome(row, seed=0):
+    return Outcome(Cell(row, "d", "", seed, (), (), ()), Path(f"{row}-{seed}/scores.json"))
+
+
+def recipe(*rows, reference):
+    rows = tuple(Row(name, method, {}, ("d",)) for name, method in rows)
+    return Recipe("r", "", "", (), (0,), "pooled", "last5", reference, {}, {}, {}, rows, (), (), {})
+
+
+def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
+    both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
+    column, done = Column("own", "d", "personal/accuracy"), [outcome("FedAvg"), outcome("Ditto")]
+    bodies = {done[0].scores: {"personal": {}}, done[1].scores: {"personal": {"accuracy": None}}}
+    assert results._has_place(column, done, bodies, both)
+    assert not results._has_place(column, done[:1], bodies, both)
+    with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
+        results._has_place(Column("own", "d", "clients/*/acc"), done, bodies, both)
+
+
+def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
+    made = {
+        "FedAvg, 0.1": "p1",
+        "FedISM, 0.1": "p1",
+        "FedAvg, 0.2": "p2",
+        "FedISM, 0.2": "p2",
+        "FedISM, 0.3": "p3",
+        "FedGA, 0.3": "p3",
+    }
+    monkeypatch.setattr(
+        manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]])
+    )
+    found = results._same_data(
+        [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
+    )
+    pairs = [list(rows) for rows in found]
+    assert pairs == [["FedAvg, 0.1", "FedISM, 0.1"], ["FedAvg, 0.2", "FedISM, 0.2"], ["FedISM, 0.3", "FedGA, 0.3"]]
+    table = recipe(*((row, row.partition(",")[0].lower()) for row in made), reference="FedAvg, 0.2")
+    assert [results._reference(table, rows) for rows in pairs] == ["FedAvg, 0.1", "FedAvg, 0.2", "FedISM, 0.3"]

@@ -1,7 +1,7 @@
 """A report as one HTML file that needs nothing beside it: no server, no network, no script.
 
 Tables, what is to be known before comparing them, curves, groups, pictures of the corruption, clients, and where every
-number comes from. Figures are inline SVG in the colours of the page, light or dark; equal scores give equal bytes.
+number comes from. Figures are inline SVG in the colours of the page, light or dark; equal scores give equal bytes, where the clocks of their runs are equal too.
 """
 
 import base64
@@ -37,6 +37,7 @@ class Section:
     folded: Sequence[Table] = ()
     notes: Sequence[str] = ()
     pairs: Sequence[tuple[str, str]] = ()
+    pairs_title: str = ""
 
     @property
     def there(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...data import manifest
-from ..cells import BEST, POOLED, cell, joined, text
+from ..cells import BEST, POOLED, Cell, better_low, cell, joined, mark_best, text
 from .systems import System
 from .tables import Table
 
@@ -13,6 +13,7 @@ SHARED = (
     "on the corrupted ones for corrupted clients, as in the table of scores."
 )
 OWN = "In percent: each client's own model, or else the global one, on the client's own test images or else on all of them."
+BEST_OF = " Bold is the best for a client."
 CLASSES = 24  # more of them make no table
 
 
@@ -55,7 +56,8 @@ def _differ(body: dict[str, Any]) -> bool:
 def _scores(scored: list[System], at: str, spread: str, metrics: Sequence[str]) -> Iterator[Table]:
     """A table per metric: a row per client, a column per system."""
     for metric in metrics:
-        yield from _table(scored, metric, OWN, lambda client, metric=metric: client.get(metric), at, spread)
+        find = lambda client, metric=metric: client.get(metric)  # noqa: E731
+        yield from _table(scored, metric, OWN, find, at, spread, low=better_low(metric))
     for name in dict.fromkeys(
         name for one in scored for client in one.body["clients"].values() for name in client.get("groups", {})
     ):
@@ -66,15 +68,19 @@ def _scores(scored: list[System], at: str, spread: str, metrics: Sequence[str]) 
         )  # fmt: skip
 
 
-def _table(scored: list[System], title: str, legend: str, find: Any, at: str, spread: str) -> Iterator[Table]:
-    columns = [_column(one, find, at, spread) for one in scored]
+def _table(
+    scored: list[System], title: str, legend: str, find: Any, at: str, spread: str, low: bool = False
+) -> Iterator[Table]:
+    columns = [_column(one, find, at, spread, low) for one in scored]
+    mark_best(columns)
     clients = list(dict.fromkeys(client for column in columns for client in column))
-    lines = [[client, *(column.get(client, "-") for column in columns)] for client in clients]
+    lines = [[client, *(text(column.get(client)) for column in columns)] for client in clients]
     if any(set(line[1:]) != {"-"} for line in lines):
-        yield Table(f"{title} of each client", ["client", *(one.name for one in scored)], lines, legend)
+        told = legend + (BEST_OF if len(scored) > 1 else "")
+        yield Table(f"{title} of each client", ["client", *(one.name for one in scored)], lines, told)
 
 
-def _column(one: System, find: Any, at: str, spread: str) -> dict[str, str]:
+def _column(one: System, find: Any, at: str, spread: str, low: bool) -> dict[str, Cell]:
     """client -> what its number is over rounds and seeds."""
-    found = [{name: cell(find(client), at) for name, client in body["clients"].items()} for body in one.bodies]
-    return {name: text(number | {"best": False}) for name, number in joined(found, spread).items()}
+    found = [{name: cell(find(client), at, low) for name, client in body["clients"].items()} for body in one.bodies]
+    return joined(found, spread)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
 FEW = 7  # clients; more are not told apart by colour
 BANDED = "A band reaches from the lowest to the highest seed."
+Clients = dict[str, np.ndarray]  # name -> rounds [T] and its weight: [2, T]
 Curves = dict[int, np.ndarray]  # system's place -> rounds [T], mean, lowest and highest over seeds: [4, T]
 
 
@@ -27,9 +28,11 @@ def panels(compared: list[System]) -> Iterator[Panels]:
         return
     banded = BANDED if any(len(one.runs) > 1 for one in compared) else ""
     tests = " Test curves are for looking at: they choose nothing." if _scored(compared) else ""
-    yield Panels("Convergence", [*_losses(compared), *_scored(compared)], keys(compared), banded + tests)
-    if weighed := [one for one in compared if any("weights" in record.series for record in one.records)]:
-        yield _weights(weighed)
+    if drawn := [*_losses(compared), *_scored(compared)]:
+        yield Panels("Convergence", drawn, keys(compared), banded + tests)
+    weighed = {one.place: _clients(one.records) for one in compared}
+    if any(weighed.values()):
+        yield _weights([one for one in compared if weighed[one.place]], weighed)
 
 
 def over_seeds(series: list[Series]) -> np.ndarray:
@@ -52,7 +55,8 @@ def _scored(compared: list[System]) -> list[Figure]:
         name for one in compared for record in one.records for name, series in record.series.items()
         if name.split(" ")[0] in SCORED and series.scalar
     )  # fmt: skip
-    return [_panel(_curves(compared, name), name, _unit(compared, name)) for name in names]
+    drawn = {name: found for name in names if (found := _curves(compared, name))}
+    return [_panel(found, name, _unit(compared, name)) for name, found in drawn.items()]
 
 
 def _unit(compared: list[System], name: str) -> str:
@@ -61,7 +65,8 @@ def _unit(compared: list[System], name: str) -> str:
 
 def _curves(compared: list[System], name: str) -> Curves:
     found = {one.place: [record.series[name] for record in one.records if name in record.series] for one in compared}
-    return {place: over_seeds(series) for place, series in found.items() if series}
+    drawn = {place: over_seeds(series) for place, series in found.items() if series}
+    return {place: curve for place, curve in drawn.items() if np.isfinite(curve[1]).any()}
 
 
 def _panel(found: Curves, caption: str, unit: str) -> Figure:
@@ -75,9 +80,8 @@ def _panel(found: Curves, caption: str, unit: str) -> Figure:
     return figure(draw, caption, about=unit)
 
 
-def _weights(weighed: list[System]) -> Panels:
+def _weights(weighed: list[System], found: dict[int, Clients]) -> Panels:
     """A panel per system on one scale; clean and corrupted clients in two colours, or each in its own."""
-    found = {one.place: _clients(one.records) for one in weighed}
     top = max(np.nanmax(table[1]) for clients in found.values() for table in clients.values())
     corrupted = {client for one in weighed for client in (one.body.get("corruption") or {}).get("clients", [])}
     names = list(dict.fromkeys(client for clients in found.values() for client in clients))
@@ -90,9 +94,14 @@ def _weights(weighed: list[System]) -> Panels:
     return Panels("Weights in the aggregation", drawn, _client_keys(names, corrupted), legend)
 
 
-def _draw_weights(clients: dict[str, np.ndarray], places: dict[str, int], top: float, axes: "Axes") -> None:
-    for client, table in clients.items():
-        axes.plot(table[0], table[1], color=COLOURS[places[client]], linewidth=1.4, alpha=0.85)
+def _draw_weights(clients: Clients, places: dict[str, int], top: float, axes: "Axes") -> None:
+    rounds = np.unique(np.concatenate([table[0] for table in clients.values()]))
+    for client, (played, weights) in clients.items():
+        curve = np.full(len(rounds), np.nan)
+        curve[np.searchsorted(rounds, played)] = weights
+        dotted = len(rounds) <= 12 or not np.isfinite(curve).all()  # a round between two absent ones has no line
+        how = {"linewidth": 1.4, "alpha": 0.85, "marker": "o" if dotted else "", "markersize": 3}
+        axes.plot(rounds, curve, color=COLOURS[places[client]], **how)
     axes.set_ylim(0, top * 1.05)
     rounds_axis(axes)
 
@@ -109,11 +118,12 @@ def _client_keys(names: list[str], corrupted: set[str]) -> list[Key]:
     return [key(name, place) for place, name in enumerate(names)] if len(names) <= FEW else [key("one client", 0)]
 
 
-def _clients(records: list[Record]) -> dict[str, np.ndarray]:
-    """Of each client rounds and the mean weight over runs: [2, T]."""
+def _clients(records: list[Record]) -> Clients:
+    """Of each client rounds and the mean weight over runs: [2, T]; none of clients that train alone, without weights."""
     series = [record.series["weights"].curves for record in records if "weights" in record.series]
     names = dict.fromkeys(client for curves in series for client in curves)
-    return {name: _mean([curves[name] for curves in series if name in curves]).T for name in names}
+    found = {name: _mean([curves[name] for curves in series if name in curves]).T for name in names}
+    return {name: table for name, table in found.items() if np.isfinite(table[1]).any()}
 
 
 def _mean(curves: list[np.ndarray]) -> np.ndarray:

@@ -22,10 +22,15 @@ def parts(compared: list[System], at: str, spread: str | None) -> Iterator[tuple
     for attribute in dict.fromkeys(name for one in compared for name in one.body["groups"]):
         by = [one for one in compared if all(attribute in body["groups"] for body in one.bodies)]
         tables, folded = [], []
-        for version in by[0].body["groups"][attribute]:
+        for version in _versions(by, attribute):
             target = tables if version == "clean" else folded
             target += _tables(by, attribute, version, at, spread or POOLED)
         yield attribute, {"tables": tables, "folded": folded, "panels": _panels(by, attribute)}
+
+
+def _versions(by: list[System], attribute: str) -> list[str]:
+    """All test images that some system was scored on; one that was trained on clean images knows no corrupted ones."""
+    return list(dict.fromkeys(version for one in by for version in one.body["groups"][attribute]))
 
 
 def _tables(by: list[System], attribute: str, version: str, at: str, spread: str) -> Iterator[Table]:
@@ -42,7 +47,7 @@ def _tables(by: list[System], attribute: str, version: str, at: str, spread: str
         )
     runs = [[parity_cells(body, attribute, version, at) for body in one.bodies] for one in by]
     yield from of_cells(
-        f"Decisions, {version} test images", names, runs, spread, legend=_undefined(by[0], attribute, version)
+        f"Decisions, {version} test images", names, runs, spread, legend=_undefined(by, attribute, version)
     )
 
 
@@ -52,18 +57,20 @@ def _sizes(body: dict[str, Any], attribute: str) -> dict[str, str]:
     return {value: f"{value} [{part['count']}]{' †' * part['small']}" for value, part in found.items()}
 
 
-def _undefined(system: System, attribute: str, version: str) -> str:
-    missing = system.body["groups"][attribute][version]["last_round"].get("undefined_rates") or []
+def _undefined(by: list[System], attribute: str, version: str) -> str:
+    found = next(one.body["groups"][attribute][version] for one in by if version in one.body["groups"][attribute])
+    missing = found["last_round"].get("undefined_rates") or []
     told = f" Left out, as no image defines them: {', '.join(missing)}." if missing else ""
     return "In percent, better when low: differences between groups in what the models decide." + told
 
 
 def _panels(by: list[System], attribute: str) -> list[figures.Panels]:
     found = []
-    for version in by[0].body["groups"][attribute]:
+    for version in _versions(by, attribute):
         for metric in reversed(SHOWN):
             points = {one.place: _points(one, attribute, version, metric) for one in by}
-            if any(points.values()):
+            points = {place: values for place, values in points.items() if values}
+            if points:
                 found.append(figures.dots(points, f"{metric}, {version} test images", f"by {attribute}"))
     legend = (
         "The last round's model: its score on each group, in percent, and the 95 % bootstrap interval over the group's "
@@ -74,15 +81,15 @@ def _panels(by: list[System], attribute: str) -> list[figures.Panels]:
 
 def _points(system: System, attribute: str, version: str, metric: str) -> dict[str, tuple[float, float, float]]:
     """value -> score of the last round's model and its interval, averaged over the runs; NaN where there is none."""
-    out = {}
-    last = [body["groups"][attribute][version]["last_round"]["groups"] for body in system.bodies]
+    out, runs = {}, [body["groups"][attribute].get(version) for body in system.bodies]
+    if None in runs:
+        return {}
+    last = [run["last_round"]["groups"] for run in runs]
     for value in last[0]:
         scores = [groups.get(value, {}).get(metric) for groups in last]
         if None in scores:
             continue
-        found = [
-            body["groups"][attribute][version].get("intervals", {}).get(metric, {}).get(value) for body in system.bodies
-        ]
+        found = [run.get("intervals", {}).get(metric, {}).get(value) for run in runs]
         low, high = mean_bounds(found) or (np.nan, np.nan)
         out[value] = (float(np.mean(scores)), low, high)
     return out

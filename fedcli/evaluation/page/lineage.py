@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ...data import manifest
+from .. import clocks
 from ..report import TRAFFIC, megabytes
 from .systems import System
 from .tables import Table
@@ -19,19 +20,19 @@ STAGES = "dataset", "partition", "corruption"
 
 
 def what_ran(compared: list[System]) -> dict[str, Any]:
-    """Tables, and the options that all systems share, for a section."""
+    """Tables, and under a title of their own the options that all systems share, for a section."""
     differ, alike = _options(compared)
-    return {"tables": [_methods(compared), *differ], "pairs": alike}
+    title = "Options of training" + (" that all share" if differ else "")
+    return {"tables": [_methods(compared), *differ, *_times(compared)], "pairs": alike, "pairs_title": title}
 
 
 def _methods(compared: list[System]) -> Table:
     lines = [
         [one.name, f"{one.row['rule']}: {READINGS.get(one.row['rule'], '')}".rstrip(": "), _settings(one.row["settings"]),
-         ", ".join(str(seed) for seed in one.row["seeds"]), *([f"{one.row['minutes']:.1f}"] if _timed(compared) else []),
-         megabytes(one.row["bytes"])]
+         ", ".join(str(seed) for seed in one.row["seeds"]), megabytes(one.row["bytes"])]
         for one in compared
     ]  # fmt: skip
-    heads = ["method", "rule", "its options", "seeds", *(["minutes"] if _timed(compared) else []), TRAFFIC]
+    heads = ["method", "rule", "its options", "seeds", TRAFFIC]
     told = (
         "Bytes (MB are 10^6) go to and from each client in a round, mean over clients and rounds: the trained numbers, and "
         "what the method tells or reports beside them."
@@ -39,8 +40,30 @@ def _methods(compared: list[System]) -> Table:
     return Table("Methods", heads, lines, told)
 
 
-def _timed(compared: list[System]) -> bool:
-    return all(one.row["minutes"] is not None for one in compared)
+def _times(compared: list[System]) -> list[Table]:
+    """What training took; none where no run has its clocks."""
+    found = {one.name: clocks.of_runs(one.paths) for one in compared}
+    lines = [[name, *_taken(one)] for name, one in found.items()]
+    heads = ["method", "minutes", "images per second", "scoring (%)", "peak memory (GB)"]
+    several = ", of several seeds the mean" if any(len(one.paths) > 1 for one in compared) else ""
+    legend = (
+        f"By the clocks of the machine that trained{several}. Images per second: while training. Scoring: the share of the time "
+        "that went to test curves and validation. Peak memory: of the process, or on the GPU, at most (10^9 bytes)."
+    )
+    return [Table("Time and memory", heads, lines, legend)] if any(found.values()) else []
+
+
+def _taken(found: clocks.Clocks | None) -> list[str]:
+    if found is None:
+        return ["-"] * 4
+    share, peak = found.evaluation, found.peak_bytes
+    known = [
+        ("{:.2f}", found.minutes),
+        ("{:,.0f}", found.images_per_second),
+        ("{:.1f}", None if share is None else 100 * share),
+        ("{:.2f}", None if peak is None else peak / 1e9),
+    ]
+    return ["-" if value is None else form.format(value) for form, value in known]
 
 
 def _settings(settings: dict[str, Any]) -> str:

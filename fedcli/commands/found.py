@@ -1,0 +1,38 @@
+"""The runs that report, compare and plot are given, and the scores of each."""
+
+from pathlib import Path
+
+from ..errors import FedcliError
+from . import options as o
+
+
+def every_run(work: Path) -> list[Path]:
+    """Every finished run under a work folder. Raises FedcliError where there is none."""
+    from ..data import manifest
+
+    manifest.newest(work, "run")  # says what to do when there is none
+    return sorted(work.glob("runs/*/run.json"))
+
+
+def runs_in(path: Path) -> list[Path]:
+    """A run, or the runs in a folder of runs or under a work folder. Raises FedcliError."""
+    if not path.is_dir() or any((path / name).is_file() for name in ("run.json", "scores.json", "settings.json")):
+        return [path]
+    found = sorted([*path.glob("*/run.json"), *path.glob("runs/*/run.json")])
+    if not found:
+        raise FedcliError(f"{path} holds no finished run", "give a run's folder, or a folder of runs")
+    return found
+
+
+def scores_of(path: Path, by: list[str], shots: str | None = None) -> Path:
+    """The scores of a run that answer this question: as they lie there, also those of an earlier fedcli, or made now."""
+    from ..data import manifest
+    from ..evaluation.evaluate import evaluate
+
+    if path.is_dir() and (path / "run.json").is_file():
+        path = path / "run.json"
+    path = manifest.find(path, *(() if path.is_file() else ("scores",)))
+    if manifest.read(path, "run", "scores").kind == "scores":
+        return path
+    made_by = o.command("evaluate", by=by, shots=shots)
+    return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by, renew=False)
