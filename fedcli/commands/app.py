@@ -18,6 +18,7 @@ from .. import __version__, console
 from ..errors import FedcliError
 from . import (
     bench,
+    compare,
     corrupt,
     datasets,
     demo,
@@ -29,6 +30,8 @@ from . import (
     plot,
     prepare,
     report,
+    reproduce,
+    sweep,
     train,
 )
 
@@ -93,7 +96,7 @@ app = typer.Typer(
 
 for run in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
-    plot.plot, methods.methods, datasets.datasets, inspect.inspect, bench.bench,
+    compare.compare, plot.plot, reproduce.reproduce, sweep.sweep, methods.methods, datasets.datasets, inspect.inspect, bench.bench,
 ):  # fmt: skip
     app.command()(run)
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from .. import console
+from ..errors import UsageError
 from . import options as o
 
 Shots = Annotated[
@@ -18,13 +19,28 @@ Shots = Annotated[
     ),
 ]
 
+By = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="ATTRIBUTE",
+        help="an attribute, or several crossed: 'race*sex'; may be repeated; default: each attribute",
+    ),
+]
+
 
 def evaluate(
     run: Annotated[
         str | None, typer.Argument(help="run manifest; default: the newest under --work, - reads stdin")
     ] = None,
-    by: o.By = None,
+    by: By = None,
     shots: Shots = None,
+    export: Annotated[
+        str | None,
+        typer.Option(
+            metavar="csv",
+            help="also write the last round's predictions beside the scores, one row per image, as other tools read them",
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     work: o.Work = o.DEFAULT_WORK,
     out: o.Out = None,
@@ -34,15 +50,20 @@ def evaluate(
 ) -> None:
     """Score a run on the clean and the corrupted test set, per client and per group.
 
-    Examples: fedcli evaluate --by sex --by age; fedcli evaluate --shots 700,70
+    Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv
     """
     from ..evaluation.evaluate import evaluate as stage
+    from ..evaluation.export import to_csv
     from ..evaluation.report import legend, rows, table_cells
 
+    if export not in (None, "csv"):
+        raise UsageError(f"--export {export!r} is unknown", "there is one: --export csv")
     path: Path = stage(
         o.source(run, work, "run"), by=by or [], shots=shots, out=out, device=device,
         made_by=o.command("evaluate", by=by, shots=shots),
     )  # fmt: skip
+    for table in to_csv(path) if export else []:
+        console.say(f"wrote {table}")
     if not quiet:
         found = rows([path])
         columns, lines = table_cells(found)

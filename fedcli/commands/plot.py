@@ -1,14 +1,20 @@
 """fedcli plot."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .. import console
 from ..errors import FedcliError, UsageError
 from . import options as o
+from .report import _all_runs, _scores
 
+if TYPE_CHECKING:
+    from ..evaluation.curves import Record
+
+METRIC = "balanced_accuracy"
+DIMS = {"1d": 1, "2d": 2}
 SUFFIXES = ".png", ".svg"
 
 
@@ -17,13 +23,41 @@ def plot(
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="runs, finished or not; default: the one under --work that played last, - reads stdin",
+            help="runs, finished or not; default: the one under --work that played last, and of --over and --convergence "
+            "all of them; - reads stdin",
         ),
     ] = None,
     series: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="draw only this, such as loss or 'clean auc_ovo_macro'; may be repeated"),
     ] = None,
+    over: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="a score against an option of runs or data, such as q, lr, ratio or severity"),
+    ] = None,
+    convergence: Annotated[
+        bool, typer.Option("--convergence", help="a score of the test set over the rounds, the mean of runs by seed")
+    ] = False,
+    landscape: Annotated[
+        str | None, typer.Option(metavar="1d|2d", help="the loss around the last model, along random directions")
+    ] = None,
+    histograms: Annotated[
+        bool, typer.Option("--histograms", help="what FedHEAL remembers of each parameter: how steadily it moved")
+    ] = False,
+    metric: Annotated[
+        str | None, typer.Option(metavar="NAME", help="of --over and --convergence; default: balanced_accuracy")
+    ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION", help="of the test images: clean or corrupted; of --over also average, its default"
+        ),
+    ] = None,
+    points: Annotated[
+        int | None, typer.Option(min=3, help="of --landscape, along each direction; default: 41, or 21 of 2d")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="of the directions of --landscape; default: 0")] = None,
+    device: Annotated[str | None, typer.Option(help="of --landscape: cpu, cuda or cuda:N; default: cpu")] = None,
     work: o.Work = o.DEFAULT_WORK,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help=".png or .svg; default: plots/RUN.png under --work")
@@ -36,31 +70,118 @@ def plot(
 
     Of several runs it draws the mean over clients, in a band from the lowest to the highest, and of weights the smallest
     and the largest. A series that never changes is drawn only if it is asked for. Test curves are there where train had
-    --eval-every.
+    --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them, the first two take runs
+    that differ in nothing but the seed as one.
 
-    Examples: fedcli plot; fedcli plot fedcli-work/runs/* --series loss --out losses.svg
+    Examples: fedcli plot; fedcli plot fedcli-work/runs/* --series loss --out losses.svg; fedcli plot --over q --version
+    corrupted; fedcli plot runs/fedavg-* runs/fedism-* --landscape 2d
     """
-    from ..evaluation import curves, plots
+    from ..evaluation import curves
 
-    records = [curves.read(path) for path in _runs(runs or [], work)]
-    names = plots.chosen(records, series or [])
-    if still := [f"{name} ({value:g})" for name, value in plots.constants(records).items() if name not in names]:
-        console.say(
-            f"left out, as {'it never changes' if len(still) == 1 else 'they never change'}: {', '.join(still)}"
-        )
-    target = _checked(out or work / "plots" / f"{_name([record.folder for record in records])}.png")
-    plots.plot(records, names, target)
+    o.refuse_together(series=series, over=over, convergence=convergence, landscape=landscape, histograms=histograms)
+    _belong(over or convergence, "--over or --convergence", metric=metric)
+    _belong(over or convergence or landscape, "--over, --convergence or --landscape", version=version)
+    _belong(landscape, "--landscape", points=points, seed=seed, device=device)
+    records = [curves.read(path) for path in _runs(runs or [], work, every=bool(over or convergence))]
+    kind = f"-over-{over}" if over else "-convergence" * convergence + "-histograms" * histograms
+    kind += f"-landscape-{landscape}" if landscape else ""
+    kind = "".join(c if c.isalnum() or c in "-_" else "_" for c in kind)
+    target = _checked(out or work / "plots" / f"{_name([record.folder for record in records])}{kind}.png")
+    if over:
+        about = _over(records, over, metric, version, target)
+    elif convergence:
+        about = _convergence(records, metric, version, target)
+    elif landscape:
+        about = _landscape(records, landscape, version, points, seed, device, target)
+    elif histograms:
+        about = _histograms(records, target)
+    else:
+        about = _series(records, series or [], target)
     if json:
-        o.show_json({"path": str(target), "runs": [str(record.folder) for record in records], "series": names})
+        o.show_json({"path": str(target), "runs": [str(record.folder) for record in records], **about})
         return
     print(target)
 
 
-def _runs(given: list[str], work: Path) -> list[Path]:
+def _belong(mode: object, to: str, **flags: object) -> None:
+    """Refuse a flag of another kind of picture."""
+    for name, value in flags.items():
+        if value is not None and not mode:
+            raise UsageError(f"--{name} belongs to {to}", "leave it out, or ask for that picture")
+
+
+def _series(records: list["Record"], names: list[str], target: Path) -> dict[str, Any]:
+    from ..evaluation import plots
+
+    names = plots.chosen(records, names)
+    if still := [f"{name} ({value:g})" for name, value in plots.constants(records).items() if name not in names]:
+        console.say(
+            f"left out, as {'it never changes' if len(still) == 1 else 'they never change'}: {', '.join(still)}"
+        )
+    plots.plot(records, names, target)
+    return {"series": names}
+
+
+def _over(records: list["Record"], key: str, metric: str | None, version: str | None, target: Path) -> dict[str, Any]:
+    from ..data import manifest
+    from ..evaluation import sweeps
+    from ..evaluation.curves import METRICS
+
+    sweeps.check(records, key)
+    metric = metric or METRIC
+    scores = [manifest.read(_scores(record.folder / "run.json", [], None)).body for record in records]
+    version = version or ("average" if all("average" in body["versions"] for body in scores) else "clean")
+    points, lines = sweeps.gather(records, scores, key, metric, version)
+    on = "mean of clean and corrupted" if version == "average" else version
+    sweeps.plot(points, lines, key, f"{METRICS.get(metric, metric)},\n{on} test images (%)", target)
+    console.say("mean over the last five rounds, ± standard deviation over rounds and seeds")
+    return {"over": key, "metric": metric, "version": version, "points": points, "lines": lines}
+
+
+def _convergence(records: list["Record"], metric: str | None, version: str | None, target: Path) -> dict[str, Any]:
+    from ..evaluation import plots
+
+    found = plots.systems(records)
+    plots.convergence(found, metric or METRIC, target, version=version or "")
+    return {"systems": {name: [str(record.folder) for record in group] for name, group in found.items()}}
+
+
+def _landscape(
+    records: list["Record"], dims: str, version: str | None, points: int | None, seed: int | None, device: str | None,
+    target: Path,
+) -> dict[str, Any]:  # fmt: skip
+    import numpy as np
+
+    from ..evaluation import landscape
+
+    if dims not in DIMS:
+        raise UsageError(f"--landscape {dims!r} is unknown", "give 1d for curves or 2d for maps")
+    losses = landscape.picture(
+        [record.folder for record in records], target, dims=DIMS[dims], version=version or "clean", seed=seed or 0,
+        points=points or 0, device=device or "cpu",
+    )  # fmt: skip
+    return {"losses": {name: np.where(np.isfinite(t), t, None).tolist() for name, t in losses.items()}}
+
+
+def _histograms(records: list["Record"], target: Path) -> dict[str, Any]:
+    from ..evaluation import histograms
+
+    histograms.plot(records, target)
+    return {
+        "histograms": [
+            {name: {t: counts.tolist() for t, counts in rounds.items()} for name, rounds in record.histograms.items()}
+            for record in records
+        ]
+    }
+
+
+def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
     if given == ["-"]:
         return [Path(o.source("-", work, "run"))]
     if given:
         return [Path(path) for path in given]
+    if every:
+        return [Path(path) for path in _all_runs(work)]
     found = list(work.glob("runs/*/rounds.jsonl"))
     if not found:
         raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")

@@ -11,43 +11,96 @@ from ..errors import FedcliError, UsageError, nearest
 from . import options as o
 from .evaluate import Shots
 
-FORMATS = ("table", "markdown", "csv", "json")
+FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
+AT = ("last5", "last", "best")
+SPREADS = ("pooled", "runs")
 
 
 def report(
     runs: Annotated[
         list[str] | None, typer.Argument(metavar="RUN...", help="runs or scores; default: every run under --work")
     ] = None,
-    format: Annotated[str, typer.Option(help="table, markdown, csv or json")] = "table",  # noqa: A002
+    format: Annotated[  # noqa: A002
+        str, typer.Option(help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage")
+    ] = "table",
     by: o.By = None,
     shots: Shots = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="a score to show, such as f1_macro; may be repeated; default: two of them"),
+    ] = None,
+    at: Annotated[
+        str, typer.Option(help="last5, the mean over the last five rounds, last, or best: chosen on validation images")
+    ] = "last5",
+    spread: Annotated[
+        str, typer.Option(help="± of runs that differ in the seed alone: pooled, over all their rounds, or runs")
+    ] = "pooled",
+    apart: Annotated[
+        bool, typer.Option("--apart", help="a row for every run, also where only the seed differs")
+    ] = False,
+    against: Annotated[
+        str, typer.Option(metavar="METHOD", help="html: test all others against this one; default: the first")
+    ] = "",
     minutes: Annotated[bool, typer.Option("--minutes", help="also how long each run trained")] = False,
     bytes: Annotated[  # noqa: A002
         bool, typer.Option("--bytes", help="also what travels between the server and a client in a round")
     ] = False,
     work: o.Work = o.DEFAULT_WORK,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="write there; default: stdout, and of html report.html in --work"),
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """Compare runs in one table; a run that has no scores yet is evaluated first.
+    """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
+    seed are one row.
 
-    Example: fedcli report fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-* --format markdown
+    Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html
     """
-    from ..evaluation.report import legend, render, rows, table_cells
-
-    if format not in FORMATS:
-        raise UsageError(f"--format {format!r} is unknown", nearest(format, FORMATS))
+    for flag, value, known in (("format", format, FORMATS), ("at", at, AT), ("spread", spread, SPREADS)):
+        if value not in known:
+            raise UsageError(f"--{flag} {value!r} is unknown", nearest(value, known))
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
+    out = _target(out or (work / "report.html" if format == "html" else None))
     scores = [_scores(path, by or [], shots) for run in runs or _all_runs(work) for path in _inside(Path(run))]
-    found = rows(scores, minutes=minutes, traffic=bytes)
-    if json or format != "table":
-        print(render(found, "json" if json else format), end="")
+    how = {"at": at, "spread": None if apart else spread, "minutes": minutes} | ({"metrics": metric} if metric else {})
+    if format == "html":
+        from ..evaluation import page
+
+        print(page.write(out, scores, reference=against, **how))
+        return
+    _print(scores, "json" if json else format, out, how | {"traffic": bytes})
+
+
+def _print(scores: list[Path], format: str, out: Path | None, how: dict) -> None:
+    """The table on stdout, or in a file whose name is printed."""
+    from ..data import manifest
+    from ..evaluation.report import legend, render, rows, table_cells
+
+    found = rows(scores, **how)
+    if out is None and format != "table":
+        print(render(found, format), end="")
         return
     columns, lines = table_cells(found)
-    console.table(columns, lines, file=sys.stdout)
-    console.say(legend(columns, found))
+    if out is None:
+        console.table(columns, lines, file=sys.stdout)
+        console.say(legend(columns, found))
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(out, render(found, "markdown" if format == "table" else format))
+    print(out)
+
+
+def _target(out: Path | None) -> Path | None:
+    """Refuse a place that cannot be written, before anything is evaluated."""
+    if out and out.is_dir():
+        raise UsageError(f"--out {out} is a folder", "give the name of a file")
+    if out and any((folder / "settings.json").is_file() for folder in out.resolve().parents):
+        raise UsageError(f"--out {out} lies in the folder of a run, whose files are sealed", "give a file elsewhere")
+    return out
 
 
 def _all_runs(work: Path) -> list[str]:

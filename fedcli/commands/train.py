@@ -1,5 +1,9 @@
 """fedcli train."""
 
+import sys
+import tempfile
+from datetime import timedelta
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -98,6 +102,12 @@ def train(
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="resume even with other values, and record it")] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="measure a few steps, tell how long the run would take and how much memory, write nothing"
+        ),
+    ] = False,
     work: o.Work = o.DEFAULT_WORK,
     out: o.Out = None,
     seed: o.Seed = 0,
@@ -116,6 +126,7 @@ def train(
     from ..federation.folders import unfinished
     from ..methods import resolve
 
+    o.refuse_together(dry_run=dry_run, resume=resume)
     if method is None:
         if not resume:
             raise UsageError("which method?", "write for example fedcli train fedavg; `fedcli methods` lists all")
@@ -160,7 +171,11 @@ def train(
                 raise UsageError(
                     f"--then {follow} needs a backbone that {what} does not train", "leave one of them out"
                 )
-        source = data_for_training(o.source(data, work, "corruption", "partition", "dataset"), work)
+        source = o.source(data, work, "corruption", "partition", "dataset")
+        if dry_run:
+            _estimate(source, plan, follow, **where, as_json=json)
+            return
+        source = data_for_training(source, work)
         path = stage.train(
             source, plan, work=work, out=out, resume=resume, force=force, **where, checkpoint_every=checkpoint_every,
             score=_curve, then=follow,
@@ -173,6 +188,36 @@ def train(
             source, plan, work=work, out=second, resume=True, **where, checkpoint_every=checkpoint_every, score=_curve,
         )  # fmt: skip
     o.show(path, json)
+
+
+def _estimate(source: Path, plan: Any, follow: str | None, *, device: str, threads: int, as_json: bool) -> None:
+    """Print what a run would take."""
+    from dataclasses import asdict
+
+    from ..federation.estimate import estimate
+
+    with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
+        found = estimate(data_for_training(source, Path(folder)), plan, device, threads=threads, score=_curve)
+    if follow:
+        console.say(f"note: {follow} starts from the finished run, so it is not in these numbers")
+    if not found.fits:
+        console.say("note: this needs more memory than is free: lower --batch-size, or take a smaller --model")
+    if as_json:
+        o.show_json({**asdict(found), "fits": found.fits})
+        return
+    parts = [(name, seconds, f"{100 * seconds / found.total_seconds:.0f} %") for name, seconds in found.seconds.items()]
+    parts += [("in all", found.total_seconds, "100 %"), ("one round", found.seconds_per_round, "")]
+    lines = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
+    console.table([f"{plan.method}, {found.rounds} rounds", "seconds", "share"], lines, file=sys.stdout)
+    known = {**found.bytes, "peak": found.peak_bytes, "free": found.free_bytes}
+    console.table(
+        ["memory", "MB"],
+        [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in known.items()],
+        file=sys.stdout,
+    )
+    console.say(
+        f"about {timedelta(seconds=round(found.total_seconds))} hours, from {found.measured_steps} measured steps; nothing was written"
+    )
 
 
 def _completed(given: dict[str, Any], usual: dict[str, Any], optimizer: str) -> dict[str, Any]:

@@ -113,6 +113,8 @@ class Shards:
         client_test: client -> places in the test set that are its own; empty where the partition gives it none.
         corrupted: names of the clients whose images are corrupted.
         body: the manifest's body: dataset, sizes, corruption.
+        test_units: str [N], the patient or lesion of each test image, or the image where it is of an unknown one; None
+            where the dataset tells none.
     """
 
     classes: list[str]
@@ -124,6 +126,7 @@ class Shards:
     client_test: dict[str, np.ndarray]
     corrupted: list[str]
     body: dict[str, Any]
+    test_units: np.ndarray | None = None
 
 
 def load(path: Path, *, channels: int | None = None, augment: str | None = None, device: str = "cpu") -> Shards:
@@ -174,7 +177,14 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
     test = {"clean": shard(everyone, everyone)}
     if test_images is not None:
         test["corrupted"] = _moved(test["clean"], test_images.to(device))
-    return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body)
+    units = _units(pool, everyone)
+    return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body, units)
+
+
+def _units(pool: Pool, rows: np.ndarray) -> np.ndarray | None:
+    if pool.unit is None:
+        return None
+    return np.where(pool.unit[rows] == "", np.char.add("image ", pool.id[rows]), pool.unit[rows])
 
 
 def _check_rows(path: Path, file: Any, clients: int, images: int) -> None:

@@ -1,7 +1,8 @@
 """What a run recorded round by round, as curves: rounds.jsonl of a finished or an unfinished run.
 
 A series is named as in the record: loss, weights, what clients report (gap), what the server keeps (epsilon), and
-"clean balanced_accuracy" where --eval-every scored the test set. A name that is taken already gets a word in front, a
+"clean balanced_accuracy" where --eval-every scored the test set, "validation balanced_accuracy" where clients have
+validation parts. A name that is taken already gets a word in front, a
 title that is taken says who reported it.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 from ..data import manifest
 from ..errors import FedcliError, HashError
 
+STAGES = "dataset", "partition", "corruption"
 KINDS = "loss", "test", "weights", "reports", "server"  # in the order they are shown
 METRICS = {"balanced_accuracy": "Balanced accuracy", "auc_ovo_macro": "AUC, one class against one"}
 TITLES = {  # of what clients and server report, where its name would be read as something else
@@ -38,6 +40,7 @@ class Series:
         curves: client -> numbers [T, 2], round and value; NaN where the record has null.
         shares: parts of a whole, whose mean over clients says nothing.
         own: every method has a quantity of its own under this title.
+        tested: a score of the global model on test or validation images.
     """
 
     title: str
@@ -45,6 +48,7 @@ class Series:
     curves: dict[str, np.ndarray]
     shares: bool = False
     own: bool = False
+    tested: bool = False
 
     @property
     def values(self) -> np.ndarray:
@@ -64,6 +68,8 @@ class Record:
         clients: how many took part.
         played, rounds: rounds in the record, and rounds asked for.
         options: what was asked for, the method's settings among it; empty where that is not known.
+        data: the options of the stages above, such as "corruption ratio"; empty where they are not known.
+        histograms: name -> round -> counts int64 [N, bins] of each client, bins (low, high] of [0, 1]; at some rounds.
     """
 
     folder: Path
@@ -74,6 +80,17 @@ class Record:
     rounds: int
     series: dict[str, Series]
     options: dict[str, Any]
+    data: dict[str, Any]
+    histograms: dict[str, dict[int, np.ndarray]]
+
+
+def asked(record: Record, key: str) -> Any:
+    """The value of an option, of the run or else of the nearest stage above it that has it, a list as text; None where
+    none has it."""
+    stages = [f"{stage} {key}" for stage in reversed(STAGES)]
+    known = {**record.data, **record.options}
+    value = next((known[name] for name in (key, *stages) if known.get(name) is not None), None)
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def read(path: Path) -> Record:
@@ -90,6 +107,7 @@ def read(path: Path) -> Record:
         raise FedcliError(f"{record} has no round yet", "wait until the first round is played")
     try:
         points = list(_points(lines, about["roster"]))
+        binned = _histograms(lines)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FedcliError(f"{record} is damaged", "restore it, or train the run again") from None
     series = _series(points)
@@ -103,6 +121,8 @@ def read(path: Path) -> Record:
         about["rounds"] or len(lines),
         series,
         _flat(about["options"]),
+        about["data"],
+        binned,
     )
 
 
@@ -119,21 +139,39 @@ def _about(folder: Path) -> dict[str, Any]:
             raise HashError(
                 f"{folder / 'rounds.jsonl'} is not the file run.json was written for", "restore it, or train again"
             )
-        return {key: found.body[key] for key in ("label", "dataset", "rounds", "roster")} | {"options": found.options}
+        about = {key: found.body[key] for key in ("label", "dataset", "rounds", "roster")}
+        return about | {"options": found.options, "data": _stages(manifest.parent(folder / "run.json", *STAGES[1:]))}
     try:
         settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
         options = settings["options"]
         label, rounds = options["method"], options["rounds"]
     except (OSError, ValueError, KeyError, TypeError):
-        return {"label": folder.resolve().name, "dataset": "", "rounds": None, "roster": None, "options": {}}
+        unknown = {"label": folder.resolve().name, "dataset": "", "rounds": None, "roster": None}
+        return unknown | {"options": {}, "data": {}}
     try:
         body = manifest.read(folder / settings["data_path"], "partition", "corruption").body
         roster = [client["client"] for client in body["roster"]]
+        data = _stages(folder / settings["data_path"])
     except (FedcliError, KeyError, TypeError):
-        body, roster = {}, None
-    return {
-        "label": label, "dataset": body.get("dataset", ""), "rounds": rounds, "roster": roster, "options": options
-    }  # fmt: skip
+        body, roster, data = {}, None, {}
+    about = {"label": label, "dataset": body.get("dataset", ""), "rounds": rounds, "roster": roster}
+    return about | {"options": options, "data": data}
+
+
+def _stages(path: Path | None) -> dict[str, Any]:
+    """Options of a partition or corruption and of what it was made from, each with its stage's name before it."""
+    if path is None:
+        return {}
+    found = manifest.read(path)
+    options, body = dict(found.options), found.body
+    if found.kind == "corruption":
+        options["ratio"] = body["ratio"]
+        names = [client["client"] for client in body["roster"]]
+        clients = options.pop("clients", [])
+        if clients != names[len(names) - len(clients) :]:  # else the ratio alone says which
+            options["clients"] = clients
+    above = _stages(manifest.parent(path, *STAGES))
+    return above | {f"{found.kind} {key}": value for key, value in options.items()}
 
 
 def _lines(record: Path) -> list[dict[str, Any]]:
@@ -157,9 +195,18 @@ def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[t
                 yield key, client, t, _number(value)
         for name, value in line.get("server", {}).items():
             yield ("server", name), "", t, _number(value)
-        for version, scores in line.get("test", {}).items():
+        scored = line.get("test", {}) | ({"validation": line["validation"]} if "validation" in line else {})
+        for version, scores in scored.items():
             for metric, value in scores.items():
                 yield ("test", version, metric), "", t, _number(value)
+
+
+def _histograms(lines: list[dict[str, Any]]) -> dict[str, dict[int, np.ndarray]]:
+    found: dict[str, dict[int, np.ndarray]] = {}
+    for line in lines:
+        for name, counts in line.get("histograms", {}).items():
+            found.setdefault(name, {})[int(line["round"])] = np.array(counts, int)
+    return found
 
 
 def _number(value: float | None) -> float:
@@ -176,7 +223,10 @@ def _series(points: list[tuple[Key, str, int, float]]) -> dict[str, Series]:
         if any(title == other.title and unit != other.unit and key[0] != "test" for other in named.values()):
             title, unit = f"{title}, {unit}", ""
         curves = {client: np.array(pairs) * [1, scale] for client, pairs in found[key].items()}
-        named[_name(key, named)] = Series(title, unit, curves, shares=key[0] == "weights", own=key[0] == "loss")
+        kind = key[0]
+        named[_name(key, named)] = Series(
+            title, unit, curves, shares=kind == "weights", own=kind == "loss", tested=kind == "test"
+        )
     return named
 
 
@@ -193,7 +243,7 @@ def _words(key: Key) -> tuple[str, str, float]:
     if kind == "weights":
         return "Weight in the aggregation", "share", 1
     if kind == "test":
-        title, on = METRICS.get(key[2]), f"{key[1]} test images"
+        title, on = METRICS.get(key[2]), "validation images" if key[1] == "validation" else f"{key[1]} test images"
         return (title, f"{on} (%)", 100) if title else (name, on, 1)
     name = TITLES.get(key[-1]) or (name if len(name) < 3 else name[0].upper() + name[1:])
     return name, "reported by clients" if kind == "reports" else "kept by the server", 1

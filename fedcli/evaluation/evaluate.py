@@ -19,10 +19,11 @@ from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..federation import run as runs
 from ..federation.run import Run, has_personal_models, open_run, trains_alone
-from .groups import HEADLINE, group_scores
+from .groups import CROSS, cross, group_scores
+from .intervals import group_intervals, intervals
 from .metrics import score
-from .predictions import of_client, predictions, who_answers, write
-from .rounds import Logits, among, among_global, mean, over_rounds, summary, with_average
+from .predictions import answers_of, of_client, predictions, who_answers, write
+from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
 from .shots import shot_scores, thresholds
 
 COPIED = (
@@ -36,6 +37,7 @@ COPIED = (
     "corruption",
 )  # of the run's body
 UNCOPIED = *COPIED, "eval_every", "single_site"  # of its options: said elsewhere, or of no meaning for its scores
+Grouping = tuple[np.ndarray, list[str]]  # of each test image the place of its group among the values, -1 unknown: [N]
 LEGEND = {
     "scale": "scores run from 0 to 1; null where a score has no meaning",
     "last": "the last round's model",
@@ -63,7 +65,22 @@ LEGEND = {
     "gFL is the global model on all test images: versions; it takes the best round of each, here no round is chosen",
     "shots": "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "
     "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a score",
-    "groups": "last_round holds every group; over_rounds takes worst group, gap and std in each round",
+    "intervals": "95 % percentile intervals of the last round's model, from bootstrap resamples of whole patients (or "
+    "lesions), or of images where the dataset tells no patients; in `groups`, of each group's own images",
+    "groups": "last_round holds every group; over_rounds takes worst group, gap, population std and average over groups in "
+    "each round, each has every group over rounds; across is the average and the sample std (ddof 1) over groups of their "
+    "means over rounds. Attributes may be crossed: race*sex; a combination without a test image is no group there. Groups "
+    "in `clients` are those of the client's own test part, by the model that the client is scored with",
+    "demographic_parity_difference": "largest minus smallest share of images that are called positive, by group",
+    "equalized_odds_difference": "the larger of the ranges over groups of true and of false positive rate",
+    "average_odds_difference": "mean over groups of the absolute mean of the differences in true and in false positive rate "
+    "between all other groups together and this one",
+    "ovr_macro": "mean over classes, each against all others; with two classes the positive one is the second. A rate "
+    "that is not defined is left out and named in undefined_rates; where that leaves nothing to compare, null",
+    "calibration_error": "mean distance of chance and share in 15 bins of equal width, weighted by images: of the most "
+    "likely class (top_label) or of the second of two classes (positive_class); a group's worst is the highest",
+    "best_on_validation": "the global model of the round that was best on the clients' validation parts, the first of "
+    "equals; the test set has no say in it. {} where the partition has no validation parts",
     "small": "a group of fewer than 30 images, or without a class that the test set has",
     "classes_missing": "places in classes; they are left out of the AUC",
 }
@@ -78,36 +95,45 @@ def evaluate(
     shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
     Raises FedcliError, UsageError, HashError.
     """
-    limits = thresholds(shots)
-    run = open_run(run_path, device)
+    limits, path = thresholds(shots), manifest.find(run_path, "run")
+    manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
+    options = {"by": _asked(by, path)} | ({"shots": list(limits)} if shots else {})
+    folder = out or path.parent / "scores" / manifest.identity(options, [path])
+    build = partial(_build, path, device, options["by"], limits)
+    return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[path], build=build)
+
+
+def _asked(by: list[str], run: Path) -> list[str]:
+    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are asked for."""
+    body = manifest.read(manifest.parent(run, "corruption", "partition")).body
+    known, crossed = body["attributes"], []
+    for name in by:
+        parts = [part.strip() for part in name.split(CROSS)]
+        for part in parts:
+            if part not in known:
+                raise UsageError(f"{body['dataset']} has no attribute {part!r}", nearest(part, known))
+        if len(set(parts)) < len(parts):
+            raise UsageError(f"--by {name!r} crosses an attribute with itself", "give each once, such as race*sex")
+        crossed += [CROSS.join(parts)] if len(parts) > 1 else []
+    return [name for name in known if name in by or not by] + sorted(set(crossed))
+
+
+def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
+    run = open_run(path, device)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
-    options = {"by": _attributes(by, run)} | ({"shots": list(limits)} if shots else {})
-    folder = out or run.path.parent / "scores" / manifest.identity(options, [run.path])
-    build = partial(_build, run, options["by"], limits)
-    return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[run.path], build=build)
-
-
-def _attributes(by: list[str], run: Run) -> list[str]:
-    """The attributes asked for, in the dataset's order."""
-    known = run.data.attributes
-    for name in by:
-        if name not in known:
-            raise UsageError(f"{run.manifest.body['dataset']} has no attribute {name!r}", nearest(name, known))
-    return [name for name in known if name in by or not by]
-
-
-def _build(run: Run, by: list[str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
     logits = predictions(run)
     others = {view: predictions(run, view) for view in run.method.local.views[1:]}
     write(folder / "predictions.h5", run, {"": logits, **others})
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
-    clients = {client: _client(run, logits, y, client) for client in run.data.roster}
+    groupings = {name: _grouping(run, name) for name in by}
+    clients = {client: _client(run, logits, y, client, groupings) for client in run.data.roster}
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
     return {
         **_about(run),
-        **_quality(run, logits, y, by),
-        "views": {view: _quality(run, found, y, by) for view, found in others.items()},
+        **_quality(run, logits, y, groupings),
+        "views": {view: _quality(run, found, y, groupings) for view, found in others.items()},
+        "best_on_validation": _best(run, y, groupings),
         "shots": shot_scores(logits, y, run.data.classes, _trained_on(run), limits),
         "personal": _personal(run, y) if general else {},
         "clients": clients,
@@ -117,12 +143,52 @@ def _build(run: Run, by: list[str], limits: tuple[int, int], folder: Path) -> di
     }
 
 
-def _quality(run: Run, logits: Logits, y: np.ndarray, by: list[str]) -> dict[str, Any]:
-    """How good, and how good for each group; where several models answer, the mean of their scores."""
+def _grouping(run: Run, name: str) -> Grouping:
+    """The groups of an attribute, or of several crossed ones."""
+    of = run.data.test["clean"].groups
+    parts = {part: (of[part].cpu().numpy(), run.data.attributes[part]) for part in name.split(CROSS)}
+    return cross(parts) if len(parts) > 1 else parts[name]
+
+
+def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Grouping]) -> dict[str, Any]:
+    """How good, how sure, and how good for each group; where several models answer, the mean of their scores."""
     scores = {v: [mean([score(table, y) for table in tables]) for tables in answers] for v, answers in logits.items()}
+    units, classes = run.data.test_units, run.data.classes
     return {
         "versions": {version: summary(rounds) for version, rounds in with_average(scores).items()},
-        "groups": {name: {v: _groups(run, answers, y, name) for v, answers in logits.items()} for name in by},
+        "intervals": intervals({version: answers[-1] for version, answers in logits.items()}, y, units),
+        "groups": {
+            name: {
+                version: summary_of_groups([_groups(tables, y, grouping, classes) for tables in answers])
+                | {"intervals": group_intervals(answers[-1], y, units, *grouping)}
+                for version, answers in logits.items()
+            }
+            for name, grouping in groupings.items()
+        },
+    }
+
+
+def _groups(answers: list[np.ndarray], y: np.ndarray, grouping: Grouping, classes: list[str]) -> dict[str, Any]:
+    """Group scores of one round; the mean of them where several models answer."""
+    return mean([group_scores(table, y, *grouping, classes=classes) for table in answers])
+
+
+def _best(run: Run, y: np.ndarray, groupings: dict[str, Grouping]) -> dict[str, Any]:
+    """Scores of the round that was best on the clients' validation parts; {} where nothing was validated."""
+    best = run.manifest.body.get("best")
+    if not best:
+        return {}
+    answers = {version: answers_of(run, runs.BEST, version) for version in run.data.test}
+    scores = {version: [mean([score(table, y) for table in tables])] for version, tables in answers.items()}
+    return {
+        "round": best["round"],
+        "metric": best["metric"],
+        "validation": best["score"],
+        "versions": {version: rounds[0] for version, rounds in with_average(scores).items()},
+        "groups": {
+            name: {version: _groups(tables, y, grouping, run.data.classes) for version, tables in answers.items()}
+            for name, grouping in groupings.items()
+        },
     }
 
 
@@ -152,20 +218,28 @@ def _stage(path: Path, kind: str) -> dict[str, Any] | None:
     return above and {"sha256": manifest.sha256(above), "options": manifest.read(above).options}
 
 
-def _client(run: Run, logits: Logits, y: np.ndarray, client: str) -> dict[str, Any]:
+def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: dict[str, Grouping]) -> dict[str, Any]:
     """A client's scores; where clients keep tensors of their own, those of its own model."""
     version = "corrupted" if client in run.data.corrupted else "clean"
     own = run.data.client_test[client]
     at = own if len(own) else slice(None)
-    about = {"version": version, "part": "own" if len(own) else "whole"}
-    answers = of_client(run, logits[version], client)
+    general = of_client(run, logits[version], client)
     if trains_alone(run) and not len(own) and runs.has_own_tests(run.data):  # others answer in that one table
-        answers = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
-    scores = summary([score(part[at], y[at]) for part in answers])
-    if not has_personal_models(run) or trains_alone(run):
-        return about | scores
-    parts = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
-    return about | summary([score(part[at], y[at]) for part in parts]) | {"global_model": scores}
+        general = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
+    tables, personal = general, has_personal_models(run) and not trains_alone(run)
+    if personal:
+        tables = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
+    found = {"version": version, "part": "own" if len(own) else "whole"}
+    found |= summary([score(table[at], y[at]) for table in tables])
+    if personal:
+        found["global_model"] = summary([score(table[at], y[at]) for table in general])
+    if not len(own):
+        return found
+    groups = {
+        name: summary_of_groups([_groups([table[at]], y[at], (of[at], values), run.data.classes) for table in tables])
+        for name, (of, values) in groupings.items()
+    }
+    return found | {"groups": groups}
 
 
 def _personal(run: Run, y: np.ndarray) -> dict[str, Any]:
@@ -186,21 +260,7 @@ def _personal(run: Run, y: np.ndarray) -> dict[str, Any]:
     }
 
 
-def _groups(run: Run, answers: list[list[np.ndarray]], y: np.ndarray, name: str) -> dict[str, Any]:
-    groups = run.data.test["clean"].groups[name].cpu().numpy()  # [N]
-    values, classes = run.data.attributes[name], run.data.classes
-    rounds = [mean([group_scores(t, y, groups, values, classes=classes) for t in tables]) for tables in answers]
-    between = {metric: _between([r["between"][metric] for r in rounds]) for metric in HEADLINE}
-    scaled = over_rounds([r["es_auc_ovo_macro"] for r in rounds])
-    return {"last_round": rounds[-1], "over_rounds": {**between, "es_auc_ovo_macro": scaled}}
-
-
 def _trained_on(run: Run) -> np.ndarray:
     """Training images of each class [C], of all clients together."""
     counts = [shard.class_counts.cpu().numpy() for shard in run.data.train.values()]
     return np.sum([np.zeros(len(run.data.classes), int), *counts], axis=0)
-
-
-def _between(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    worst = over_rounds([r["worst"] and r["worst"]["score"] for r in rounds])
-    return {"worst": worst, **{key: over_rounds([r[key] for r in rounds]) for key in ("gap", "std")}}

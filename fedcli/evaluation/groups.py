@@ -5,15 +5,26 @@ al., IEEE TMI 43(7), 2024, doi 10.1109/TMI.2024.3377552: AUC / (1 + sum over gro
 on the 0..1 scale and with every group counting once. We differ where a group has images of one class
 only: it has no AUC, is shown with its count and takes no part, where the papers' code stops or turns
 everything into NaN. Images of an unknown group (-1) count in the overall scores and are no group.
+
+Demographic parity, equalized odds and average odds compare decisions, which are the most likely class. With the
+selection rate S, true positive rate T and false positive rate F of each group: the largest minus the smallest S; the
+larger of the ranges of T and F; and the mean over groups of |(F_rest - F_g) + (T_rest - T_g)| / 2, where rest are all
+other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We differ
+where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn takes 0.
+For more than two classes they are the mean over classes against all others.
 """
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from .metrics import score
+from .metrics import CALIBRATION, score
 
-HEADLINE = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # the metrics that groups are compared by
+HEADLINE = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # the metrics that clients are compared by
+LOW = (CALIBRATION,)  # metrics that are better when low
+PARITY = "demographic_parity_difference", "equalized_odds_difference", "average_odds_difference"
+CROSS = "*"  # between the names of attributes whose groups are crossed
 SMALL = 30  # images; below it one image moves a score by more than three points
 
 
@@ -30,28 +41,126 @@ def group_scores(
     for part in parts.values():
         reasons = _reasons(part, overall, classes)
         part |= {"small": bool(reasons), "reason": "; ".join(reasons)}
-    columns = {metric: {value: part[metric] for value, part in parts.items()} for metric in HEADLINE}
+    columns = {metric: {value: part[metric] for value, part in parts.items()} for metric in compared(logits.shape[1])}
     return {
         "overall": overall,
         "groups": parts,
         "unknown": int((groups < 0).sum()),
-        "between": {metric: spread(column) for metric, column in columns.items()},
+        "between": {metric: spread(column, low=metric in LOW) for metric, column in columns.items()},
         "es_auc_ovo_macro": equity_scaled(overall["auc_ovo_macro"], columns["auc_ovo_macro"]),
+        **parity(logits.argmax(1), y, groups, logits.shape[1], len(values)),
+        "undefined_rates": undefined_rates(
+            y, groups, values, classes or [f"class {c}" for c in range(logits.shape[1])]
+        ),
     }
 
 
-def spread(column: dict[str, float | None]) -> dict[str, Any]:
-    """Worst and best group, gap and population std of one metric; None where fewer than two groups have it."""
+def compared(classes: int) -> list[str]:
+    """The metrics that groups are compared by."""
+    return [*HEADLINE, *(["auc_binary"] if classes == 2 else []), CALIBRATION]
+
+
+def cross(parts: dict[str, tuple[np.ndarray, list[str]]]) -> tuple[np.ndarray, list[str]]:
+    """Several attributes as one: each image's group, int64 [N], and the names, such as "asian x female".
+
+    parts: attribute -> (groups [N], values). An image of which one attribute is unknown has no group (-1), and a
+    combination that no image has is none either.
+    """
+    columns = np.stack([groups for groups, _ in parts.values()])  # [A, N]
+    known = (columns >= 0).all(0)
+    sizes = [len(values) for _, values in parts.values()]
+    place = np.ravel_multi_index(tuple(columns[:, known]), sizes)
+    there, found = np.unique(place, return_inverse=True)
+    names = [" x ".join(combination) for combination in product(*(values for _, values in parts.values()))]
+    groups = np.full(columns.shape[1], -1)
+    groups[known] = found
+    return groups, [names[at] for at in there]
+
+
+def spread(column: dict[str, float | None], *, low: bool = False) -> dict[str, Any]:
+    """Worst and best group, gap, population std and mean of one metric; None where fewer than two groups have it.
+
+    low: the metric is better when low.
+    """
     known = {value: number for value, number in column.items() if number is not None}
     if len(known) < 2:
-        return {"worst": None, "best": None, "gap": None, "std": None}
+        return dict.fromkeys(("worst", "best", "gap", "std", "average"))
     worst, best = min(known, key=known.get), max(known, key=known.get)
+    if low:
+        worst, best = best, worst
+    numbers = list(known.values())
     return {
         "worst": {"group": worst, "score": known[worst]},
         "best": {"group": best, "score": known[best]},
-        "gap": known[best] - known[worst],
-        "std": float(np.std(list(known.values()))),
+        "gap": max(numbers) - min(numbers),
+        "std": float(np.std(numbers)),
+        "average": float(np.mean(numbers)),
     }
+
+
+def across(column: dict[str, float | None]) -> dict[str, float | None]:
+    """Mean and sample std (ddof 1) over groups; None where fewer than two have a number.
+
+    Source: FedHEAL, CVPR 2024, Tables 2 to 5: AVG and STD over domains, each domain's mean over the last rounds taken
+    first.
+    """
+    known = [number for number in column.values() if number is not None]
+    if len(known) < 2:
+        return {"average": None, "std_sample": None}
+    return {"average": float(np.mean(known)), "std_sample": float(np.std(known, ddof=1))}
+
+
+def parity(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int) -> dict[str, float | None]:
+    """Demographic parity, equalized odds and average odds differences of decisions [N], under their names.
+
+    count: of groups; groups: [N] in -1 .. count - 1. Of class 1 for two classes, else each name ends in `_ovr_macro`: the
+    mean over the classes of which it is defined. None where it is defined of none.
+    """
+    if classes == 2:
+        return dict(zip(PARITY, _parity(guess == 1, y == 1, groups, count)))
+    table = [_parity(guess == c, y == c, groups, count) for c in range(classes)]
+    known = [[number for number in column if number is not None] for column in zip(*table)]
+    return {f"{name}_ovr_macro": float(np.mean(c)) if c else None for name, c in zip(PARITY, known)}
+
+
+def _parity(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> list[float | None]:
+    """The three of one class against all others. guess, y: bool [N]."""
+    at = groups >= 0
+    table = np.zeros((count, 2, 2), np.int64)  # [G, truly, guessed]
+    np.add.at(table, (groups[at], y[at].astype(int), guess[at].astype(int)), 1)
+    rest = table.sum(0) - table  # [G, 2, 2]
+    selected, odds, rest_odds = _rates(table.sum(1)), _rates(table), _rates(rest)  # [G], [G, 2], [G, 2]
+    both = ((rest_odds - odds).sum(1) / 2)[:, None]  # [G, 1], NaN where one of four rates is not defined
+    ranges = [_range(odds[:, 0]), _range(odds[:, 1])]
+    signed = np.abs(both[np.isfinite(both)])
+    average = float(signed.mean()) if len(signed) else None
+    return [_range(selected), None if None in ranges else max(ranges), average]
+
+
+def _rates(table: np.ndarray) -> np.ndarray:
+    """Share that was guessed to be of the class, over the last axis: [..., 2] -> [...]; NaN where there is no image."""
+    total = table.sum(-1)
+    return np.where(total > 0, table[..., 1] / np.maximum(total, 1), np.nan)
+
+
+def _range(rates: np.ndarray) -> float | None:
+    known = rates[np.isfinite(rates)]
+    return float(known.max() - known.min()) if len(known) > 1 else None
+
+
+def undefined_rates(y: np.ndarray, groups: np.ndarray, values: list[str], classes: list[str]) -> list[str]:
+    """What the three differences had to leave out; for two classes, those of class 1."""
+    counts = np.zeros((len(values), len(classes)), np.int64)  # [G, C]
+    np.add.at(counts, (groups[groups >= 0], y[groups >= 0]), 1)
+    out = []
+    for value, row in zip(values, counts):
+        if not row.sum():
+            out.append(f"every rate of {value}")
+            continue
+        for c in [1] if len(classes) == 2 else range(len(classes)):
+            rates = {"true positive": row[c], "false positive": row.sum() - row[c]}
+            out += [f"{rate} rate of {classes[c]} in {value}" for rate, images in rates.items() if not images]
+    return out
 
 
 def equity_scaled(overall: float | None, column: dict[str, float | None]) -> float | None:

@@ -10,13 +10,16 @@ and black, which is for what belongs to no client: a wine red stands in.
 
 import os
 import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import UsageError
+from ..errors import FedcliError, UsageError
 from .curves import Record, Series
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ FAR = 20  # the largest value over the smallest one, from which an axis is logar
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
 ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
 EXTREMES = {"largest weight": "^", "smallest weight": "v"}  # markers
+REPLICATES = "seed", "fold"  # of a run or its data: what makes the runs of one system
 PANEL = 4.1, 2.7  # inches
 STYLE = {
     "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -70,11 +74,64 @@ def _values(records: list[Record], name: str) -> list[np.ndarray]:
 
 def plot(records: list[Record], names: list[str], out: Path) -> None:
     """Draw these series into a .png or .svg file."""
+    draw(partial(_figure, records, names), out)
+
+
+def convergence(found: dict[str, list[Record]], metric: str, out: Path, *, version: str = "") -> None:
+    """Draw how a score of the test set rose over the rounds, a panel per version of the test images: the mean of each
+    system's runs, in a band of one standard deviation where it has several.
+
+    found: name of a system -> its runs.
+    metric: such as balanced_accuracy.
+    version: clean or corrupted; "" for all that some run recorded.
+    Raises FedcliError where no run recorded it.
+    """
+    series = {name: one for runs in found.values() for record in runs for name, one in record.series.items()}
+    tested = [name for name, one in series.items() if one.tested]
+    wanted = f"{version} {metric}".lstrip()
+    names = [name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))]
+    if not names:
+        hint = f"known: {', '.join(tested)}" if tested else "train with --eval-every 1 to record test curves"
+        raise FedcliError(f"no run recorded {wanted} over its rounds", hint)
+    draw(partial(_converging, found, names), out)
+
+
+def systems(records: list[Record], apart: str = "") -> dict[str, list[Record]]:
+    """Runs by name, those together that differ in nothing but seeds and folds, and in the option `apart`."""
+    found: dict[str, list[Record]] = {}
+    for record in records:
+        what = record.label, record.dataset, _settled(record, apart)
+        found.setdefault(repr(what), []).append(record)
+    names = labels([group[0] for group in found.values()], apart)
+    return dict(zip(names, found.values(), strict=True))
+
+
+def _settled(record: Record, apart: str) -> dict[str, Any]:
+    """The options that tell one system from another, those of the data among them."""
+    asked = {**record.options, **record.data}
+    free = {"settings", "eval_every", *REPLICATES, apart}
+    return {key: asked[key] for key in sorted(asked) if key not in free and last(key) not in free}
+
+
+def _options(record: Record, apart: str | None) -> dict[str, Any]:
+    """What a run may differ in from others; without seeds where runs are told apart by more."""
+    if apart is not None:
+        return _settled(record, apart)
+    return {key: value for key, value in {**record.options, **record.data}.items() if key != "settings"}
+
+
+def last(key: str) -> str:
+    """An option's own name, without its stage's."""
+    return key.rpartition(" ")[2]
+
+
+def draw(make: Callable[[], "Figure"], out: Path) -> None:
+    """Make a figure in the style of all pictures and write it into a .png or .svg file."""
     import matplotlib.style
 
     with warnings.catch_warnings(), matplotlib.style.context(STYLE, after_reset=True):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script: boxes
-        _write(_figure(records, names), out)
+        _write(make(), out)
 
 
 def _write(figure: "Figure", out: Path) -> None:
@@ -90,23 +147,79 @@ def _write(figure: "Figure", out: Path) -> None:
 
 
 def _figure(records: list[Record], names: list[str]) -> "Figure":
+    figure, axes = panels(len(names), _title(records))
+    legend: dict[str, Any] = {}  # name -> what stands for it
+    runs, methods = labels(records), len({record.label for record in records})
+    for panel, name in zip(axes, names, strict=True):
+        legend |= _panel(panel, {label: r.series.get(name) for label, r in runs.items()}, methods)
+    for panel in lowest(axes):
+        panel.set_xlabel("round")
+    name_all(figure, legend)
+    return figure
+
+
+def name_all(figure: "Figure", legend: dict[str, Any]) -> None:
+    """Put a legend beside all panels; name -> what stands for it."""
+    if legend:
+        figure.legend(legend.values(), map(short, legend), loc="outside right upper")
+
+
+def panels(count: int, title: str, size: tuple[float, float] = PANEL) -> tuple["Figure", list["Axes"]]:
+    """A figure of so many empty panels, each so many inches, under one title."""
     from matplotlib.figure import Figure
 
-    columns = min(3, int(np.ceil(np.sqrt(len(names)))))
-    rows = -(-len(names) // columns)
-    figure = Figure((columns * PANEL[0] + 2.2, rows * PANEL[1] + 0.6), layout="constrained")
+    columns = min(3, int(np.ceil(np.sqrt(count))))
+    rows = -(-count // columns)
+    figure = Figure((columns * size[0] + 2.2, rows * size[1] + 0.6), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
-    figure.suptitle(_title(records))
-    legend: dict[str, Any] = {}  # name -> what stands for it
-    labels, methods = _labels(records), len({record.label for record in records})
-    for place, name in enumerate(names):
-        axes = figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place else None)
-        legend |= _panel(axes, {label: r.series.get(name) for label, r in labels.items()}, methods)
-        if place + columns >= len(names):  # nothing below
-            axes.set_xlabel("round")
-    if legend:
-        figure.legend(legend.values(), map(_short, legend), loc="outside right upper")
+    figure.suptitle(title)
+    for place in range(count):
+        figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place else None)
+    return figure, figure.axes
+
+
+def lowest(axes: list["Axes"]) -> list["Axes"]:
+    """The panels that have nothing below them."""
+    columns = axes[0].get_gridspec().ncols
+    return axes[-columns:]
+
+
+def _converging(found: dict[str, list[Record]], names: list[str]) -> "Figure":
+    runs = [record for records in found.values() for record in records]
+    figure, axes = panels(len(names), _title(runs))
+    legend: dict[str, Any] = {}
+    for panel, name in zip(axes, names, strict=True):
+        legend |= _risen(panel, {label: _together(records, name) for label, records in found.items()})
+    for panel in lowest(axes):
+        panel.set_xlabel("round")
+    name_all(figure, legend)
     return figure
+
+
+def _together(records: list[Record], name: str) -> Series | None:
+    """The same series of several runs as one, a curve per run."""
+    found = [record.series[name] for record in records if name in record.series]
+    return replace(found[0], curves={str(k): one.curves[""] for k, one in enumerate(found)}) if found else None
+
+
+def _risen(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
+    from matplotlib.patches import Patch
+
+    _named(axes, next(series for series in runs.values() if series))
+    legend: dict[str, Any] = {}
+    for k, (label, series) in enumerate(runs.items()):
+        if series is None:
+            continue
+        rounds, table = _table(series)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value stays NaN, a gap
+            mean, std = np.nanmean(table, 0), np.nanstd(table, 0, ddof=1)
+        legend[label] = _line(axes, np.stack([rounds, mean], 1), **look(k))
+        if np.isfinite(std).any():
+            axes.fill_between(rounds, mean - std, mean + std, color=look(k)["color"], alpha=0.15, linewidth=0)
+            legend["mean ± std over runs"] = Patch(color="#888888", alpha=0.3, linewidth=0)
+    band = legend.pop("mean ± std over runs", None)
+    return legend | ({"mean ± std over runs": band} if band else {})
 
 
 def _title(records: list[Record]) -> str:
@@ -123,23 +236,26 @@ def _title(records: list[Record]) -> str:
     return f"{record.label}{on}: {record.clients} clients, {played}"
 
 
-def _labels(records: list[Record]) -> dict[str, Record]:
-    """Runs by method, where a method has several also by what they were asked for, or else by folder, or by place."""
-    for texts in ([_asked(r, records) for r in records], [r.folder.resolve().name for r in records]):
+def labels(records: list[Record], apart: str | None = None) -> dict[str, Record]:
+    """Runs by method, where a method has several also by what they were asked for, or else by folder, or by place.
+
+    apart: an option that is told elsewhere, as seeds then are.
+    """
+    for texts in ([_asked(r, records, apart) for r in records], [r.folder.resolve().name for r in records]):
         if len(set(texts)) == len(records):
             return dict(zip(texts, records, strict=True))
     return {f"{record.label} [{place}]": record for place, record in enumerate(records, 1)}
 
 
-def _asked(record: Record, records: list[Record]) -> str:
+def _asked(record: Record, records: list[Record], apart: str | None) -> str:
     """The label, with the options that tell it from other runs of that label; the folder's name where they are long."""
-    alike = [other.options for other in records if other.label == record.label]
+    alike = [_options(other, apart) for other in records if other.label == record.label]
     if len(alike) == 1:
         return record.label
     differ = [
-        f"{name} {value}"
-        for name, value in record.options.items()
-        if name != "settings" and any(other.get(name) != value for other in alike)
+        f"{last(name)} {value}"
+        for name, value in _options(record, apart).items()
+        if any(other.get(name) != value for other in alike)
     ]
     text = f"{record.label} ({', '.join(differ)})"
     return text if differ and len(text) <= LONG else record.folder.resolve().name
@@ -147,32 +263,46 @@ def _asked(record: Record, records: list[Record]) -> str:
 
 def _panel(axes: "Axes", runs: dict[str, Series | None], methods: int) -> dict[str, Any]:
     """Draw one series of all runs, which are of so many methods; returns what the legend is to name."""
-    from matplotlib.ticker import MaxNLocator
-
     some = next(series for series in runs.values() if series)
-    axes.set_title(f"{some.title} (each method's own)" if some.own and methods > 1 else some.title, loc="left")
-    axes.set_ylabel(some.unit)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    axes.margins(x=0.03)
+    _named(axes, some, " (each method's own)" if some.own and methods > 1 else "")
     if not any(np.isfinite(c[:, 1]).any() for series in runs.values() if series for c in series.curves.values()):
         axes.text(0.5, 0.5, "no finite value", ha="center", va="center", transform=axes.transAxes, color="#666666")
         return {}
-    _scale(axes, np.concatenate([series.values for series in runs.values() if series]))
+    stretch(axes, np.concatenate([series.values for series in runs.values() if series]))
     if len(runs) > 1:
         return (_extremes if some.shares else _several)(axes, runs)
     return _scalar(axes, some) if some.scalar else _clients(axes, some)
 
 
-def _scale(axes: "Axes", values: np.ndarray) -> None:
-    """A logarithmic axis where values spread far; 0 has no place on it but beside it."""
-    from matplotlib.ticker import FuncFormatter, NullLocator
+def _named(axes: "Axes", series: Series, more: str = "") -> None:
+    """Title and axes of a panel over rounds."""
+    from matplotlib.ticker import MaxNLocator
 
-    positive, zeros = values[values > 0], bool((values == 0).any())
-    if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
+    axes.set_title(series.title + more, loc="left")
+    axes.set_ylabel(series.unit)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.margins(x=0.03)
+
+
+def stretch(axes: "Axes", values: np.ndarray) -> None:
+    """A logarithmic axis where values spread far; 0 has no place on it but beside it."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    if not (scale := spread_far(values)):
         return
-    axes.set_yscale("symlog", linthresh=float(positive.min())) if zeros else axes.set_yscale("log")
+    axes.set_yscale(scale, **({"linthresh": float(values[values > 0].min())} if scale == "symlog" else {}))
+    if scale == "log" and values[values > 0].max() / values[values > 0].min() < VERY_FAR:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
     axes.yaxis.set_minor_locator(NullLocator())
+
+
+def spread_far(values: np.ndarray) -> str:
+    """The axis for these values: "log", "symlog" where some are 0, "" for an even one."""
+    positive, zeros = values[values > 0], bool((values == 0).any())
+    if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
+        return ""
+    return "symlog" if zeros else "log"
 
 
 def _scalar(axes: "Axes", series: Series) -> dict[str, Any]:
@@ -186,7 +316,7 @@ def _clients(axes: "Axes", series: Series) -> dict[str, Any]:
         lines = [_line(axes, curve, **thin) for curve in series.curves.values()]
         mean, _, _ = _spread(series)
         return {"one client": lines[0], "mean over clients": _line(axes, mean, color=COLOURS[0], linewidth=2.4)}
-    return {client: _line(axes, curve, **_look(k)) for k, (client, curve) in enumerate(series.curves.items())}
+    return {client: _line(axes, curve, **look(k)) for k, (client, curve) in enumerate(series.curves.items())}
 
 
 def _several(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
@@ -197,11 +327,11 @@ def _several(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
         if series is None:
             continue
         if series.scalar:
-            legend[label] = _line(axes, series.curves[""], **_look(k))
+            legend[label] = _line(axes, series.curves[""], **look(k))
             continue
         mean, low, high = _spread(series)
-        axes.fill_between(mean[:, 0], low, high, color=_look(k)["color"], alpha=0.15, linewidth=0)
-        legend[label] = _line(axes, mean, **_look(k))
+        axes.fill_between(mean[:, 0], low, high, color=look(k)["color"], alpha=0.15, linewidth=0)
+        legend[label] = _line(axes, mean, **look(k))
     if any(series and not series.scalar for series in runs.values()):
         legend["lowest to highest client"] = Patch(color="#888888", alpha=0.3, linewidth=0)
     return legend
@@ -217,22 +347,28 @@ def _extremes(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
             continue
         mean, low, high = _spread(series)
         every = max(1, len(mean) // 10)
-        legend[label] = Line2D([], [], **_look(k))
+        legend[label] = Line2D([], [], **look(k))
         for edge, marker in zip((high, low), EXTREMES.values(), strict=True):
-            axes.plot(mean[:, 0], edge, marker=marker, markevery=every, linewidth=1.2, markersize=5, **_look(k))
+            axes.plot(mean[:, 0], edge, marker=marker, markevery=every, linewidth=1.2, markersize=5, **look(k))
     marks = {name: Line2D([], [], color="#666666", linestyle="", marker=mark) for name, mark in EXTREMES.items()}
     return legend | marks
 
 
 def _spread(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean [T, 2] over the clients that have a value in a round, and their lowest and highest [T]."""
+    rounds, table = _table(series)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value stays NaN, a gap
+        return np.stack([rounds, np.nanmean(table, 0)], 1), np.nanmin(table, 0), np.nanmax(table, 0)
+
+
+def _table(series: Series) -> tuple[np.ndarray, np.ndarray]:
+    """All rounds that some curve has, rising [T], and the curves over them [K, T], NaN where one has no value."""
     rounds = np.unique(np.concatenate([curve[:, 0] for curve in series.curves.values()]))  # [T]
     table = np.full((len(series.curves), len(rounds)), np.nan)  # [K, T]
     for row, curve in zip(table, series.curves.values(), strict=True):
         row[np.searchsorted(rounds, curve[:, 0])] = curve[:, 1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value stays NaN, a gap
-        return np.stack([rounds, np.nanmean(table, 0)], 1), np.nanmin(table, 0), np.nanmax(table, 0)
+    return rounds, table
 
 
 def _line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
@@ -244,12 +380,13 @@ def _line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
     return axes.plot(*curve.T, marker="o", markevery=np.flatnonzero(dots).tolist(), **look)[0]
 
 
-def _look(place: int) -> dict[str, str]:
+def look(place: int) -> dict[str, str]:
+    """Colour and dashes of the line at this place."""
     dashes = DASHES[place // len(COLOURS) % len(DASHES)]
     return {"color": COLOURS[place % len(COLOURS)], "linestyle": dashes}
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
     """A name as the legend can print it; matplotlib hides one that begins with an underscore."""
     name = "".join(c if c.isprintable() else "?" for c in name)
     name = f" {name}" if name.startswith("_") else name

@@ -3,21 +3,71 @@
     logits/<version>/<round>           float32 [N, C], as the method's first view shows the images
     logits/<version>@<view>/<round>    the same as another view shows them, which sees no image's group
     clients/<row>/logits/...           in place of both where every client of the roster answers for itself
+    clients/<row>/test                 places of the images in a client's own test part, where it has one
     y, id, group/<attribute>           [N]
+    unit                               [N], patient or lesion of each image, where the dataset tells it
 
 One model answers, the global one. Where clients trained alone there is none: each image is shown to the client whose
 own test part it is in, or, where images are not divided so, all of them to every client.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import h5py
 import numpy as np
 
 from .. import console
+from ..data.shard import open_h5
+from ..errors import FedcliError
 from ..federation import run as runs
 from ..federation.run import Run
 from .rounds import Logits
+
+Rounds = dict[str, dict[int, np.ndarray]]  # version, or version@view -> round -> logits float32 [N, C]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A predictions.h5 in memory.
+
+    Attributes:
+        unit: None where the dataset tells no patient or lesion.
+        groups: attribute -> index of its value, -1 unknown.
+        logits: of the one model that answers; {} where every client answers for itself.
+        clients: of each client by its row in the roster, where every client answers for itself; else {}.
+        tests: row -> places of the client's own test part, where it has one.
+    """
+
+    y: np.ndarray  # int64 [N]
+    id: np.ndarray  # str [N]
+    unit: np.ndarray | None  # str [N]
+    groups: dict[str, np.ndarray]  # int64 [N]
+    logits: Rounds
+    clients: dict[int, Rounds]
+    tests: dict[int, np.ndarray]  # int64 [n]
+
+
+def read(path: Path) -> Predictions:
+    """Read a predictions.h5. Raises FedcliError where it is none."""
+    with open_h5(path) as file:
+        for name in ("y", "id"):
+            if name not in file:
+                raise FedcliError(f"{path} has no dataset {name!r}", "evaluate the run again")
+        rows = {int(row): part for row, part in file.get("clients", {}).items()}
+        return Predictions(
+            y=file["y"][()].astype(np.int64),
+            id=np.char.decode(file["id"][()], "utf-8"),
+            unit=np.char.decode(file["unit"][()], "utf-8") if "unit" in file else None,
+            groups={name: column[()].astype(np.int64) for name, column in file.get("group", {}).items()},
+            logits=_rounds(file.get("logits", {})),
+            clients={row: _rounds(rows[row]["logits"]) for row in sorted(rows) if "logits" in rows[row]},
+            tests={row: rows[row]["test"][()] for row in sorted(rows) if "test" in rows[row]},
+        )
+
+
+def _rounds(versions: h5py.Group | dict) -> Rounds:
+    return {version: {int(r): kept[r][()] for r in sorted(kept, key=int)} for version, kept in versions.items()}
 
 
 def predictions(run: Run, view: str | None = None) -> Logits:
@@ -26,11 +76,12 @@ def predictions(run: Run, view: str | None = None) -> Logits:
     logits: Logits = {version: [] for version in run.data.test}
     label = f"evaluate ({view})" if view else "evaluate"
     for version, round in console.progress(turns, label=label, total=len(turns)):
-        logits[version].append(_answers(run, round, version, view))
+        logits[version].append(answers_of(run, round, version, view))
     return logits
 
 
-def _answers(run: Run, round: int, version: str, view: str | None) -> list[np.ndarray]:
+def answers_of(run: Run, round: int | str, version: str, view: str | None = None) -> list[np.ndarray]:
+    """Logits [N, C] of each model that answers, in one round."""
     shard = run.data.test[version]
     if not runs.trains_alone(run):
         return [runs.predict(run, round, shard, view=view)]
@@ -66,5 +117,10 @@ def write(path: Path, run: Run, views: dict[str, Logits]) -> None:
                         file[f"{place}logits/{version}{view and '@' + view}/{round}"] = table.astype(np.float32)
         file["y"] = test.y.cpu().numpy().astype(np.int16)
         file["id"] = np.char.encode(test.ids, "utf-8")
+        if run.data.test_units is not None:
+            file["unit"] = np.char.encode(run.data.test_units, "utf-8")
+        for row, client in enumerate(run.data.roster):
+            if len(own := run.data.client_test[client]):
+                file[f"clients/{row}/test"] = own
         for name in run.data.attributes:
             file[f"group/{name}"] = test.groups[name].cpu().numpy().astype(np.int16)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .groups import HEADLINE
+from .groups import HEADLINE, PARITY, across
 
 Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
 Scores = dict[str, Any]  # of one model on some images: metric -> number or None, beside counts
@@ -25,6 +25,30 @@ def summary(rounds: list[Scores]) -> Scores:
     """Scores of the kept rounds: each metric over them, and the counts once."""
     counts = {key: rounds[-1][key] for key in ("count", "classes_missing") if key in rounds[-1]}
     return {**counts, **{key: over_rounds([r[key] for r in rounds]) for key in rounds[-1] if key not in counts}}
+
+
+def summary_of_groups(rounds: list[Scores]) -> Scores:
+    """Group scores of the kept rounds: the last round in full, what lies between groups and each group over them."""
+    last = rounds[-1]
+    single = [key for key in last if key == "es_auc_ovo_macro" or key.startswith(PARITY)]
+    each = {
+        metric: {value: over_rounds([r["groups"][value][metric] for r in rounds]) for value in last["groups"]}
+        for metric in last["between"]
+    }
+    return {
+        "last_round": last,
+        "over_rounds": {
+            **{metric: _between([r["between"][metric] for r in rounds]) for metric in last["between"]},
+            **{key: over_rounds([r[key] for r in rounds]) for key in single},
+        },
+        "each": each,
+        "across": {m: across({v: found["mean_last5"] for v, found in column.items()}) for m, column in each.items()},
+    }
+
+
+def _between(rounds: list[Scores]) -> Scores:
+    worst = over_rounds([r["worst"] and r["worst"]["score"] for r in rounds])
+    return {"worst": worst, **{key: over_rounds([r[key] for r in rounds]) for key in ("gap", "std", "average")}}
 
 
 def mean(scores: list[Any]) -> Any:

@@ -18,6 +18,7 @@ from .state import Tensors, read_tensors, write_tensors
 
 PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
 KEPT = 5  # models of the last rounds that a run keeps, for means over them
+BEST = "best"  # in place of a round: the model that was best on validation, kept where clients have such a part
 
 
 @dataclass(frozen=True)
@@ -94,15 +95,20 @@ def _load_frozen(net: models.Network, path: Path, names: list[str]) -> None:
     net.load_state_dict({name: tensors[name] for name in names}, strict=False)
 
 
-def load_model(run: Run, round: int, client: str | None = None) -> None:
-    """Put the global model of a round into run.net; with a client, its own tensors over it."""
-    tensors = read_tensors(run.path.parent / "models" / f"{round:05d}.h5", run.device)
+def model_file(folder: Path, round: int | str) -> Path:
+    """Where a run folder keeps the model of a round, or BEST."""
+    return folder / "models" / (f"{BEST}.h5" if round == BEST else f"{round:05d}.h5")
+
+
+def load_model(run: Run, round: int | str, client: str | None = None) -> None:
+    """Put the global model of a round, or BEST, into run.net; with a client, its own tensors over it."""
+    tensors = read_tensors(model_file(run.path.parent, round), run.device)
 
     def flat(shapes: dict[str, torch.Size]) -> torch.Tensor:
         for name, shape in shapes.items():
             if f"model/{name}" not in tensors or tensors[f"model/{name}"].shape != shape:
                 raise FedcliError(
-                    f"the model of round {round} in {run.path.parent} lacks {name} of shape {tuple(shape)}",
+                    f"{model_file(run.path.parent, round)} lacks {name} of shape {tuple(shape)}",
                     "train the run again",
                 )
         return torch.cat([tensors[f"model/{name}"].reshape(-1) for name in shapes])
@@ -126,10 +132,10 @@ def load_personal(layout: Layout, kept: Tensors) -> None:
         layout.load_own(kept["own"])
 
 
-def load_mean_personal(run: Run, round: int) -> bool:
+def load_mean_personal(run: Run, round: int | str) -> bool:
     """Put the mean of the clients' whole personal models, by image count, into run.net; False where there are none."""
     load_model(run, round)  # for what is no part of a whole model: the mean of what clients keep
-    tensors = read_tensors(run.path.parent / "models" / f"{round:05d}.h5", run.device)
+    tensors = read_tensors(model_file(run.path.parent, round), run.device)
     kept = {c: tensors.get(f"clients/{row}/model") for row, c in enumerate(run.data.roster)}
     counts = {c: len(run.data.train[c]) for c, model in kept.items() if model is not None}
     if counts:
@@ -162,13 +168,13 @@ def alone_logits(data: Shards, shard: Shard, logits_of: Callable[[str, Shard], n
     if not has_own_tests(data):
         return [logits_of(client, shard) for client in data.roster]
     own = {client: at for client, at in data.client_test.items() if len(at)}
-    tables = [logits_of(client, _part(shard, at)) for client, at in own.items()]
+    tables = [logits_of(client, part(shard, at)) for client, at in own.items()]
     out = np.empty((len(shard), tables[0].shape[1]), np.float32)  # [N, C]
     out[np.concatenate(list(own.values()))] = np.concatenate(tables)
     return [out]
 
 
-def _part(shard: Shard, places: np.ndarray) -> Shard:
+def part(shard: Shard, places: np.ndarray) -> Shard:
     """Some places of a shard as one of its own."""
     at = torch.from_numpy(places).to(shard.rows.device)
     groups = {name: values[at] for name, values in shard.groups.items()}
@@ -176,8 +182,8 @@ def _part(shard: Shard, places: np.ndarray) -> Shard:
 
 
 @torch.inference_mode()
-def predict(run: Run, round: int, shard: Shard, client: str | None = None, view: str | None = None) -> np.ndarray:
-    """Logits float32 [N, C] of a kept round's model on a shard's fixed view, shown as the method's view asks."""
+def predict(run: Run, round: int | str, shard: Shard, client: str | None = None, view: str | None = None) -> np.ndarray:
+    """Logits float32 [N, C] of a kept round's model, or BEST, on a shard's fixed view, shown as the method's view asks."""
     load_model(run, round, client)
     return logits(run.net, shard, run.method.local, view)
 

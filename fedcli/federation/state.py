@@ -20,6 +20,23 @@ Tensors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
+class Best:
+    """The model that did best on validation up to now, the first of equals.
+
+    Attributes:
+        round: after which it was there.
+        score: on the 0..1 scale.
+        theta: [P] the global model as it is scored.
+        clients: what each client kept of its own, by client name.
+    """
+
+    round: int
+    score: float
+    theta: Tensor
+    clients: dict[str, Tensors] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RunState:
     """Everything between rounds.
 
@@ -29,6 +46,8 @@ class RunState:
         shared: written by Local.fold, broadcast to clients.
         server: written by Aggregator.aggregate.
         clients: written on each client, by client name.
+        best: None where clients have no validation part. It is here, and not in a file of its own, so that a
+            resume from any state has the best model of that very round.
     """
 
     round: int
@@ -36,6 +55,7 @@ class RunState:
     shared: Tensors = field(default_factory=dict)
     server: Tensors = field(default_factory=dict)
     clients: dict[str, Tensors] = field(default_factory=dict)
+    best: Best | None = None
 
 
 def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> None:
@@ -46,6 +66,10 @@ def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Non
         "server": state.server,
         **{f"clients/{rows[c]}": m for c, m in state.clients.items()},
     }
+    if best := state.best:
+        about = {"round": torch.tensor(best.round), "score": torch.tensor(best.score, dtype=torch.float64)}
+        parts["best"] = {"theta": best.theta, **about}
+        parts |= {f"best/clients/{rows[c]}": m for c, m in best.clients.items()}
     write_tensors(
         folder / f"{state.round:05d}.h5",
         {"theta": state.theta, **{f"{p}/{k}": v for p, t in parts.items() for k, v in t.items()}},
@@ -65,7 +89,8 @@ def restore(path: Path, roster: list[str], device: str) -> RunState:
     tensors = read_tensors(path, device)
     if "theta" not in tensors:
         raise FedcliError(f"{path} holds no theta", "remove it; --resume then takes the state before it")
-    state = RunState(int(path.stem), tensors.pop("theta"))
+    best = {k.removeprefix("best/"): tensors.pop(k).cpu() for k in list(tensors) if k.startswith("best/")}
+    state = RunState(int(path.stem), tensors.pop("theta"), best=_best(best, roster) if best else None)
     for name, tensor in tensors.items():
         part, _, rest = name.partition("/")
         if part == "clients":
@@ -78,6 +103,14 @@ def restore(path: Path, roster: list[str], device: str) -> RunState:
             )
         getattr(state, part)[rest] = tensor
     return state
+
+
+def _best(tensors: Tensors, roster: list[str]) -> Best:
+    best = Best(int(tensors.pop("round")), float(tensors.pop("score")), tensors.pop("theta"))
+    for name, tensor in tensors.items():
+        _, row, key = name.split("/", 2)
+        best.clients.setdefault(roster[int(row)], {})[key] = tensor
+    return best
 
 
 def write_tensors(path: Path, tensors: Tensors, checked: bool = False) -> None:

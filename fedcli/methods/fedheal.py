@@ -33,6 +33,8 @@ from torch import Tensor
 from .fedavg import Plain
 from .method import Aggregator, Replies, Tensors, average, by_row, register
 
+BINS = 10  # of a histogram, so that after ten rounds each bin holds one share
+
 
 @dataclass(frozen=True)
 class Harmonized(Aggregator):
@@ -72,6 +74,19 @@ class Harmonized(Aggregator):
         seen[replies.rows.cpu()] += 1
         memory["rises"], memory["seen"] = rises, seen
         return keep
+
+    def histograms(self, memory: Tensors) -> Tensors:
+        """Figure 2: in what share of its rounds a client moved each coordinate the way it moved it most often."""
+        if "rises" not in memory:
+            return {}
+        counts = torch.zeros(len(memory["rises"]), BINS, dtype=torch.int64)  # [N, bins]
+        for row, seen in enumerate(memory["seen"].tolist()):
+            if seen:
+                rises = torch.bincount(memory["rises"][row].cpu(), minlength=seen + 1)  # coordinates by number of rises
+                number = torch.arange(seen + 1)
+                often = torch.maximum(number, seen - number)
+                counts[row].index_add_(0, (often * BINS + seen - 1) // seen - 1, rises)
+        return {"consistency": counts}
 
     def needed(self, past: int) -> int:
         """How many past rounds must agree: consistency > tau, or >= tau with the current round counted."""

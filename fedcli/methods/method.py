@@ -184,6 +184,11 @@ class Aggregator:
         """On the server: the new global model [P] and the weights [K] behind it."""
         raise TypeError(f"{type(self).__name__} has no aggregate()")
 
+    def histograms(self, memory: Tensors) -> Tensors:
+        """For the record of some rounds, after aggregate: name -> counts int64 [N, bins] of shares in each client's
+        state, in equal bins (low, high] of [0, 1]."""
+        return {}
+
     def scored(self, theta: Tensor, memory: Tensors) -> Tensor:
         """The model [P] that is scored and kept, where it is not the one that travels."""
         return theta

@@ -13,6 +13,8 @@ from fedcli.evaluation import evaluate as stage
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.groups import group_scores
 from fedcli.evaluation.metrics import score
+from fedcli.evaluation.predictions import read
+from fedcli.evaluation.statistics import bootstrap, interval
 from fedcli.federation.client import Training
 from fedcli.federation.run import Run, open_run, predict
 from fedcli.federation.train import Plan, train
@@ -27,18 +29,19 @@ ABOUT = {
 }  # fmt: skip
 
 
-def a_run(tmp_path, *, noise=GAUSSIAN, own=None, rounds=(4, 5, 6), bn="aggregate", classes=3):
+def a_run(tmp_path, *, noise=GAUSSIAN, own=None, rounds=(4, 5, 6), bn="aggregate", classes=3, units=None, best=None):
     """A chain of manifests and an opened run of 90 test images; its net is never asked."""
     path = None
     for kind in ("dataset", "partition", "corruption") if noise else ("dataset", "partition"):
-        path = a_stage(kind, tmp_path, {"seed": 7}, path, {})
+        path = a_stage(kind, tmp_path, {"seed": 7}, path, {"dataset": "skin", "attributes": ATTRIBUTES})
     options = {"method": "fedheal", "rule": "released", "settings": {"tau": 0.3}, "lr": 0.1, "bn": bn, "eval_every": 2}
-    path = a_stage("run", tmp_path, options, path, {**ABOUT, "corruption": noise})
+    body = {**ABOUT, "corruption": noise} | ({"best": best} if best else {})
+    path = a_stage("run", tmp_path, options, path, body)
     versions = ["clean", "corrupted"] if noise else ["clean"]
     places = {client: np.array((own or {}).get(client, []), int) for client in ROSTER}
     data = Shards(
         ["mel", "nv", "df"], ATTRIBUTES, ROSTER, train={}, val={}, test={v: a_shard(classes) for v in versions},
-        client_test=places, corrupted=noise["clients"] if noise else [], body={},
+        client_test=places, corrupted=noise["clients"] if noise else [], body={}, test_units=units,
     )  # fmt: skip
     return Run(path, manifest.read(path), data, list(rounds), None, None, "cpu")
 
@@ -75,6 +78,7 @@ def scores_of(monkeypatch):
 
 def logits_of(run, round, version="clean", client=None):
     y = run.data.test["clean"].y.numpy()
+    round = 99 if round == "best" else round
     rng = np.random.default_rng([round, version == "corrupted", ROSTER.index(client) + 1 if client else 0])
     out = rng.normal(size=(len(y), 3))
     out[np.arange(len(y)), y] += 0.5 if version == "corrupted" else 1.5
@@ -184,6 +188,98 @@ def test_groups_hold_the_last_round_and_worst_gap_and_es_auc_over_rounds(tmp_pat
     assert over["auc_ovo_macro"]["worst"]["mean_last5"] == pytest.approx(worst)
 
 
+def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, scores_of):
+    run = a_run(tmp_path)
+    age = body_of(scores_of(run))["groups"]["age"]["clean"]
+    y, groups = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["age"].numpy()
+    rounds = [group_scores(logits_of(run, r), y, groups, ATTRIBUTES["age"]) for r in (4, 5, 6)]
+    per_group = {v: [r["groups"][v]["auc_ovo_macro"] for r in rounds] for v in ATTRIBUTES["age"]}
+    assert {v: found["per_round"] for v, found in age["each"]["auc_ovo_macro"].items()} == per_group
+    means = [np.mean(values) for values in per_group.values()]
+    assert age["across"]["auc_ovo_macro"] == pytest.approx(
+        {"average": np.mean(means), "std_sample": np.std(means, ddof=1)}
+    )
+    over = age["over_rounds"]
+    assert over["auc_ovo_macro"]["average"]["mean_last5"] == pytest.approx(np.mean(means))
+    for name in ("demographic_parity", "equalized_odds", "average_odds"):
+        name = f"{name}_difference_ovr_macro"
+        assert over[name]["per_round"] == [r[name] for r in rounds]
+    compared = {"accuracy", "balanced_accuracy", "auc_ovo_macro", "calibration_error_top_label"}
+    assert set(age["each"]) == set(age["across"]) == compared
+
+
+def test_crossed_attributes_are_groups_of_their_own(tmp_path, scores_of):
+    run = a_run(tmp_path)
+    body = body_of(scores_of(run, by=["sex", " sex * age ", "sex*age"]))
+    assert list(body["groups"]) == ["sex", "sex*age"]
+    last = body["groups"]["sex*age"]["clean"]["last_round"]
+    sex, age = (run.data.test["clean"].groups[name].numpy() for name in ("sex", "age"))
+    assert last["groups"]["female x old"]["count"] == ((sex == 0) & (age == 1)).sum()
+    assert (len(last["groups"]), last["unknown"]) == (6, (sex < 0).sum())
+
+
+@pytest.mark.parametrize(("name", "what"), [("sex*rage", "no attribute 'rage'"), ("sex*sex", "with itself")])
+def test_a_cross_of_what_is_not_there_is_refused(tmp_path, scores_of, name, what):
+    with pytest.raises(UsageError, match=what):
+        scores_of(a_run(tmp_path), by=[name])
+
+
+def test_intervals_are_of_the_last_round_by_patient_for_all_and_for_each_group(tmp_path, scores_of):
+    units = np.array([f"p{i // 3}" for i in range(90)])
+    run = a_run(tmp_path, units=units)
+    body = body_of(scores_of(run))
+    y = run.data.test["clean"].y.numpy()
+    drawn = {v: bootstrap(logits_of(run, 6, v), y, units, seed=0)["accuracy"] for v in ("clean", "corrupted")}
+    drawn["average"] = (drawn["clean"] + drawn["corrupted"]) / 2
+    for version, values in drawn.items():
+        low, high = interval(values)
+        about = {"level": 0.95, "resamples": 1000, "unit": "patient or lesion", "units": 30}
+        assert body["intervals"][version]["accuracy"] == {"low": low, "high": high} | about
+        assert low < body["versions"][version]["accuracy"]["last"] < high
+    metrics = {"accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"}
+    female = {m: v["female"] for m, v in body["groups"]["sex"]["corrupted"]["intervals"].items()}
+    assert set(female) == set(body["intervals"]["clean"]) == metrics
+    score_ = body["groups"]["sex"]["corrupted"]["last_round"]["groups"]["female"]["accuracy"]
+    assert female["accuracy"]["low"] < score_ < female["accuracy"]["high"]
+    of_women = units[run.data.test["clean"].groups["sex"].numpy() == 0]
+    assert female["accuracy"]["units"] == len(np.unique(of_women))
+
+
+def test_without_patients_the_intervals_are_by_image(tmp_path, scores_of):
+    found = body_of(scores_of(a_run(tmp_path)))["intervals"]["clean"]["auc_ovo_macro"]
+    assert (found["unit"], found["units"]) == ("image", 90)
+
+
+def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, scores_of):
+    run = a_run(tmp_path, best={"round": 2, "metric": "balanced_accuracy", "score": 0.75})
+    best = body_of(scores_of(run, by=["sex"]))["best_on_validation"]
+    assert {key: best[key] for key in ("round", "metric", "validation")} == {
+        "round": 2, "metric": "balanced_accuracy", "validation": 0.75,
+    }  # fmt: skip
+    y, sex = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["sex"].numpy()
+    table = logits_of(run, "best", "corrupted")
+    assert best["versions"]["corrupted"] == score(table, y)
+    assert set(best["versions"]) == set(VERSIONS)
+    assert best["groups"]["sex"]["corrupted"] == group_scores(
+        table, y, sex, ATTRIBUTES["sex"], classes=run.data.classes
+    )
+    assert body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"] == {}
+
+
+def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scores_of):
+    run = a_run(tmp_path, own={"north": range(0, 40), "harbour": range(40, 90)})
+    body = body_of(scores_of(run, by=["sex"]))
+    clients, y = body["clients"], run.data.test["clean"].y.numpy()
+    assert [name for name in ROSTER if "groups" in clients[name]] == ["north", "harbour"]
+    sex = run.data.test["clean"].groups["sex"].numpy()
+    own = group_scores(
+        logits_of(run, 6, "corrupted")[40:], y[40:], sex[40:], ["female", "male"], classes=run.data.classes
+    )
+    found = clients["harbour"]["groups"]["sex"]
+    assert found["last_round"] == own
+    assert found["over_rounds"]["es_auc_ovo_macro"]["last"] == own["es_auc_ovo_macro"]
+
+
 def test_by_names_the_attributes_in_any_order_and_none_means_all(tmp_path, scores_of):
     run = a_run(tmp_path)
     everything, both = scores_of(run), scores_of(run, by=["age", "sex", "age"])
@@ -230,6 +326,28 @@ def test_predictions_lie_beside_the_scores(tmp_path, scores_of):
         assert sorted(file["group"]) == ["age", "sex"]
 
 
+def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
+    units = np.array([f"patient ö{i // 2}" for i in range(90)])
+    run = a_run(tmp_path, units=units, own={"south": range(10, 20)})
+    found = read(scores_of(run).parent / "predictions.h5")
+    assert (found.y == run.data.test["clean"].y.numpy()).all() and found.y.dtype == np.int64
+    assert (found.unit == units).all() and found.id[3] == "é3"
+    assert (found.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
+    assert {version: list(rounds) for version, rounds in found.logits.items()} == {
+        "clean": [4, 5, 6], "corrupted": [4, 5, 6],
+    }  # fmt: skip
+    assert (found.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
+    assert (found.clients, {row: at.tolist() for row, at in found.tests.items()}) == ({}, {2: list(range(10, 20))})
+    assert read(scores_of(a_run(tmp_path / "another")).parent / "predictions.h5").unit is None
+
+
+def test_a_file_that_holds_no_predictions_is_refused(tmp_path):
+    with h5py.File(tmp_path / "pool.h5", "w") as file:
+        file["x"] = 1
+    with pytest.raises(FedcliError, match="has no dataset 'y'"):
+        read(tmp_path / "pool.h5")
+
+
 def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
     found = manifest.read(scores_of(a_run(tmp_path)))
     body = found.body
@@ -256,7 +374,7 @@ def test_the_same_run_gives_the_same_bytes_wherever_it_lies(tmp_path, scores_of)
 def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch):
     run = a_run(tmp_path)
     path = scores_of(run)
-    monkeypatch.setattr("fedcli.federation.run.predict", lambda *_, **__: pytest.fail("predicted again"))
+    monkeypatch.setattr(stage, "open_run", lambda *_: pytest.fail("opened the network again"))
     assert evaluate(run.path, by=[], out=None, device="cpu", made_by=["evaluate"]) == path
 
 
@@ -301,6 +419,7 @@ def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
     assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own["auc_ovo_macro"]
     assert body["kept_rounds"] == [1, 2]
     assert body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"] == 20
+    assert body["intervals"]["average"]["accuracy"]["units"] == 20  # patients of two images each
     assert manifest.verify(path).kind == "run"  # scores inside its folder leave the run as it was
 
 

@@ -1,10 +1,14 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fedcli.evaluation.groups import equity_scaled, group_scores, spread
+from fedcli.evaluation.groups import across, cross, equity_scaled, group_scores, parity, spread
 from fedcli.evaluation.metrics import score
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+NOTHING = {"worst": None, "best": None, "gap": None, "std": None, "average": None}
 
 # chance of class 1, label, group: the women are ranked perfectly, the men no better than by a coin
 WOMEN = [(0.9, 1, 0), (0.1, 0, 0)]
@@ -31,8 +35,10 @@ def test_worst_best_gap_and_population_std_by_hand():
         "best": {"group": "female", "score": 1.0},
         "gap": 0.5,
         "std": 0.25,
+        "average": 0.75,
     }
-    assert set(between) == {"balanced_accuracy", "auc_ovo_macro", "accuracy"}
+    compared = {"balanced_accuracy", "auc_ovo_macro", "accuracy", "auc_binary", "calibration_error_top_label"}
+    assert set(between) == compared
     # men: argmax gives 0 1 0 0 for 1 1 0 0, where the tie at .5 goes to class 0
     assert between["accuracy"]["worst"] == {"group": "male", "score": 0.75}
 
@@ -69,7 +75,7 @@ def test_a_value_nobody_has_is_shown_with_no_image():
 @pytest.mark.parametrize("rows", [WOMEN, [*WOMEN, (0.5, 1, 1)]])
 def test_with_one_defined_group_there_is_nothing_to_compare(rows):
     found = grouped(rows)
-    assert found["between"]["auc_ovo_macro"] == {"worst": None, "best": None, "gap": None, "std": None}
+    assert found["between"]["auc_ovo_macro"] == NOTHING
     assert found["es_auc_ovo_macro"] is None
     json.dumps(found, allow_nan=False)
 
@@ -123,3 +129,126 @@ def test_equal_groups_cost_nothing_and_distance_always_costs():
     assert equity_scaled(0.8, {"a": 0.8, "b": 0.8}) == 0.8
     assert equity_scaled(0.8, {"a": 0.9, "b": 0.7}) == pytest.approx(0.8 / 1.2)
     assert equity_scaled(None, {"a": 0.9, "b": 0.7}) is None
+
+
+def test_a_calibration_error_is_worst_where_it_is_highest():
+    column = {"a": 0.1, "b": 0.3}
+    assert spread(column, low=True)["worst"] == {"group": "b", "score": 0.3} == spread(column)["best"]
+    between = grouped(WOMEN + MEN)["between"]["calibration_error_top_label"]
+    assert between["worst"]["score"] > between["best"]["score"] and between["gap"] > 0
+
+
+def test_the_papers_es_auc_follows_from_its_groups_in_173_of_180_cells():
+    # FairFedMed, Tables 1 to 4: printed to 0.1, so the identity holds to 0.25; seven cells are other numbers
+    cells = json.loads((VECTORS / "fairfedmed_es_auc.json").read_text())["cells"]
+    found = [
+        100 * equity_scaled(all_ / 100, {g: auc / 100 for g, auc in enumerate(aucs)}) for _, all_, _, aucs in cells
+    ]
+    off = [name for (name, _, printed, _), ours in zip(cells, found, strict=True) if abs(ours - printed) > 0.25]
+    assert (len(cells), len(off)) == (180, 7)
+    assert set(off) >= {f"table1 FedOTP {client} ethnicity" for client in ("C1", "C2", "C3")}
+
+
+def test_fedheals_avg_and_std_are_mean_and_sample_std_over_four_domains():
+    rows = json.loads((VECTORS / "fedheal_table2.json").read_text())["rows"]
+    off = []
+    for name, domains, average, std in rows:
+        found = across(dict(enumerate(domains)))
+        if found != {"average": pytest.approx(average, abs=0.0101), "std_sample": pytest.approx(std, abs=0.0101)}:
+            off.append(name)
+    assert (len(rows), off) == (56, ["FedProc q-FFL digits"])  # that row repeats one number in two columns
+
+
+def test_across_takes_what_there_is_and_nothing_from_one():
+    assert across({"a": 0.2, "b": None, "c": 0.4}) == pytest.approx({"average": 0.3, "std_sample": 0.02**0.5})
+    assert across({"a": 0.2, "b": None}) == across({}) == {"average": None, "std_sample": None}
+
+
+def decided(*counts):
+    """guess, y and groups of images counted by (group, truly, guessed, how many)."""
+    table = np.concatenate([np.tile(row[:3], (row[3], 1)) for row in counts])
+    return table[:, 2], table[:, 1], table[:, 0]
+
+
+# women: 10 sick of whom 8 are found, 10 healthy of whom 1 is called sick; men: 4 of 5, 6 of 15; others: 3 of 10, 1 of 10
+COUNTS = [
+    (0, 1, 1, 8),
+    (0, 1, 0, 2),
+    (0, 0, 1, 1),
+    (0, 0, 0, 9),
+    (1, 1, 1, 4),
+    (1, 1, 0, 1),
+    (1, 0, 1, 6),
+    (1, 0, 0, 9),
+]
+OTHERS = [(2, 1, 1, 3), (2, 1, 0, 7), (2, 0, 1, 1), (2, 0, 0, 9)]
+
+
+def test_parity_of_two_groups_by_hand():
+    guess, y, groups = decided(*COUNTS)
+    found = parity(guess, y, groups, 2, 2)
+    assert found["demographic_parity_difference"] == pytest.approx(10 / 20 - 9 / 20)
+    assert found["equalized_odds_difference"] == pytest.approx(6 / 15 - 1 / 10)  # both find 8 of 10
+    assert found["average_odds_difference"] == pytest.approx((0 + 0.3) / 2)
+
+
+def test_parity_of_three_groups_sets_each_against_all_others():
+    guess, y, groups = decided(*COUNTS, *OTHERS)
+    found = parity(guess, y, groups, 2, 3)
+    assert found["demographic_parity_difference"] == pytest.approx(0.5 - 4 / 20)
+    assert found["equalized_odds_difference"] == pytest.approx(0.8 - 0.3)
+    women = (7 / 15 - 8 / 10) + (7 / 25 - 1 / 10)
+    men = (11 / 20 - 4 / 5) + (2 / 20 - 6 / 15)
+    others = (12 / 15 - 3 / 10) + (7 / 25 - 1 / 10)
+    assert found["average_odds_difference"] == pytest.approx((abs(women) + abs(men) + abs(others)) / 2 / 3)
+
+
+def test_images_of_an_unknown_group_take_no_part_in_parity():
+    guess, y, groups = decided(*COUNTS, *[(-1, *row[1:]) for row in OTHERS])
+    assert parity(guess, y, groups, 2, 2) == parity(*decided(*COUNTS), 2, 2)
+
+
+def test_a_rate_that_is_not_defined_is_left_out_and_named():
+    guess, y, groups = decided(*COUNTS, (2, 0, 1, 5))
+    with_healthy = parity(guess, y, groups, 2, 3)
+    assert with_healthy["demographic_parity_difference"] == pytest.approx(1 - 9 / 20)
+    assert with_healthy["equalized_odds_difference"] == pytest.approx(1 - 1 / 10)
+    women, men = (4 / 5 - 8 / 10) + (11 / 20 - 1 / 10), (8 / 10 - 4 / 5) + (6 / 15 - 6 / 15)
+    assert with_healthy["average_odds_difference"] == pytest.approx((abs(women) + abs(men)) / 2 / 2)
+    found = group_scores(
+        np.eye(2)[guess], y, groups, ["female", "male", "other", "nobody"], classes=["healthy", "sick"]
+    )
+    assert found["undefined_rates"] == ["true positive rate of sick in other", "every rate of nobody"]
+    assert found["demographic_parity_difference"] == with_healthy["demographic_parity_difference"]
+
+
+def test_with_one_group_that_has_a_rate_there_is_no_difference():
+    guess, y, groups = decided((0, 1, 1, 3), (0, 0, 1, 2), (1, 0, 0, 4))
+    assert parity(guess, y, groups, 2, 2) == {
+        "demographic_parity_difference": 1,
+        "equalized_odds_difference": None,
+        "average_odds_difference": None,
+    }
+    assert set(parity(guess[:0], y[:0], groups[:0], 3, 2).values()) == {None}
+
+
+def test_more_than_two_classes_take_the_mean_over_each_against_all_others():
+    rng = np.random.default_rng(0)
+    guess, y, groups = rng.integers(0, 3, 200), rng.integers(0, 3, 200), rng.integers(-1, 3, 200)
+    found = parity(guess, y, groups, 3, 3)
+    alone = [parity((guess == c).astype(int), (y == c).astype(int), groups, 2, 3) for c in range(3)]
+    assert found == {f"{name}_ovr_macro": pytest.approx(np.mean([one[name] for one in alone])) for name in alone[0]}
+
+
+def test_crossed_attributes_have_the_groups_that_have_an_image():
+    race, sex = np.array([0, 0, 1, 1, -1, 2]), np.array([1, 0, 1, 1, 0, -1])
+    values = {"race": ["asian", "black", "white"], "sex": ["female", "male"]}
+    groups, names = cross({"race": (race, values["race"]), "sex": (sex, values["sex"])})
+    assert names == ["asian x female", "asian x male", "black x male"]
+    assert groups.tolist() == [1, 0, 2, 2, -1, -1]
+
+
+def test_crossing_attributes_that_nobody_tells_gives_no_group():
+    unknown = np.full(3, -1)
+    groups, names = cross({"race": (unknown, ["asian"]), "sex": (np.zeros(3, int), ["female"])})
+    assert (groups.tolist(), names) == ([-1, -1, -1], [])

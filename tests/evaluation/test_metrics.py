@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, precision_recall_fscore_support, roc_auc_score
 
 from fedcli.errors import FedcliError
-from fedcli.evaluation.metrics import probabilities, score
+from fedcli.evaluation.metrics import calibration_error, probabilities, score
 
 
 def logits_of(*rows):
@@ -36,10 +36,9 @@ def test_every_score_equals_scikit_learns(classes, decimals):
     }
     for average in ("macro", "weighted"):
         precision, recall, f1, _ = precision_recall_fscore_support(y, guess, average=average, zero_division=0)
-        expected[f"f1_{average}"] = f1
-        if average == "macro":
-            expected |= {"precision_macro": precision, "recall_macro": recall}
+        expected |= {f"f1_{average}": f1, f"precision_{average}": precision, f"recall_{average}": recall}
     found = score(logits, y)
+    found.pop("calibration_error_top_label")
     assert (found.pop("count"), found.pop("classes_missing")) == (400, [])
     assert found == pytest.approx(expected, abs=1e-12, rel=0)
 
@@ -109,6 +108,42 @@ def test_f1_counts_a_class_that_is_predicted_but_never_seen():
 def test_a_class_neither_seen_nor_predicted_takes_no_part_in_f1():
     found = score(np.eye(3)[[0, 1, 1]], np.array([0, 1, 1]))
     assert found["f1_macro"] == found["precision_macro"] == found["recall_macro"] == 1
+
+
+def test_weighted_precision_and_recall_count_a_class_by_its_images():
+    logits = np.eye(3)[[0, 0, 0, 2, 1]]  # guesses 0 0 0 2 1 for images of 0 0 1 1 1
+    found = score(logits, np.array([0, 0, 1, 1, 1]))
+    assert found["precision_weighted"] == pytest.approx((2 * 2 / 3 + 3 * 1) / 5)
+    assert found["recall_weighted"] == found["accuracy"] == pytest.approx(3 / 5)
+
+
+def test_the_calibration_error_by_hand():
+    # chances .9 .9 .6 of the class said, right, wrong, right: bins (.867, .933] and (.533, .6]
+    logits = logits_of([0.1, 0.9], [0.9, 0.1], [0.4, 0.6])
+    found = score(logits, np.array([1, 1, 1]))
+    assert found["calibration_error_top_label"] == pytest.approx((abs(1.8 - 1) + abs(0.6 - 1)) / 3)
+    # chances .9 .1 .6 of class 1, which all three are
+    assert found["calibration_error_positive_class"] == pytest.approx((0.1 + 0.9 + 0.4) / 3)
+    assert "calibration_error_positive_class" not in score(*predictions(3))
+
+
+def test_the_calibration_error_equals_a_loop_over_fifteen_bins():
+    rng = np.random.default_rng(0)
+    chance = np.concatenate([rng.random(500), np.arange(16) / 15])
+    right = rng.random(516) < chance**2
+    expected, left = 0.0, 0
+    for k in range(15):
+        inside = (chance > k / 15) & (chance <= (k + 1) / 15) | ((chance == 0) & (k == 0))
+        expected += inside.sum() * abs(chance[inside].mean() - right[inside].mean()) / 516
+        left += inside.sum()
+    assert left == 516
+    assert calibration_error(chance, right) == pytest.approx(expected, abs=1e-12)
+
+
+def test_chances_that_come_true_as_often_as_they_say_are_calibrated():
+    assert calibration_error(np.full(10, 0.3), np.arange(10) < 3) == pytest.approx(0)
+    assert calibration_error(np.ones(4), np.ones(4, bool)) == 0
+    assert calibration_error(np.ones(4), np.zeros(4, bool)) == 1
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import ROSTER, make_chain
+from run_folders import a_line, a_run
 
 from fedcli.commands.plot import plot as command
 from fedcli.data import manifest
@@ -13,25 +14,6 @@ from fedcli.evaluation import plots
 from fedcli.evaluation.curves import read
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-def a_line(t, **more):
-    """A round of four clients, weights falling and losses rising along the roster."""
-    losses = [1 / t + k for k in range(4)]
-    return {"round": t, "loss": losses, "weights": [0.4, 0.3, 0.2, 0.1], "reports": {}} | more
-
-
-def a_run(folder, lines, *, label="FedMRL", roster=ROSTER, finished=True, options=None):
-    """The folder of a run with this record."""
-    folder.mkdir(parents=True)
-    (folder / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    if not finished:
-        settings = {"options": {"method": "fedmrl", "rounds": 9}, "data_path": "../../partitions/made/partition.json"}
-        (folder / "settings.json").write_text(json.dumps(settings))
-        return folder
-    body = {"label": label, "dataset": "skin", "rounds": len(lines), "roster": roster}
-    manifest.seal(folder, manifest.Manifest("run", ["train"], options or {}, {}, {}, body))
-    return folder
 
 
 def drawn(*records, names=None):
@@ -281,3 +263,56 @@ def test_without_a_run_the_hint_says_how_to_get_one(tmp_path):
     with pytest.raises(FedcliError, match="no run under") as caught:
         command(None, None, work=tmp_path, out=None, json=False)
     assert "fedcli train" in caught.value.hint
+
+
+def a_tested(folder, scores, *, label="FedMRL", **options):
+    """A run whose rounds have these scores on the clean test images, None where --eval-every left one out."""
+    tests = [{"test": {"clean": {"balanced_accuracy": score}}} if score is not None else {} for score in scores]
+    return read(a_run(folder, [a_line(t, **test) for t, test in enumerate(tests, 1)], label=label, options=options))
+
+
+def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
+    runs = [a_tested(tmp_path / str(seed), [0.5], seed=seed, eval_every=seed, settings={"mu": 0.1}) for seed in (1, 2)]
+    other = a_tested(tmp_path / "c", [0.5], seed=1, settings={"mu": 0.5})
+    plain = a_tested(tmp_path / "d", [0.5], label="FedAvg", seed=7)
+    folds = [replace(plain, data={"dataset fold": fold, "partition seed": fold}) for fold in (0, 1)]
+    found = plots.systems([*runs, other, *folds])
+    assert found == {"FedMRL (mu 0.1)": runs, "FedMRL (mu 0.5)": [other], "FedAvg": folds}
+    assert list(plots.systems([*runs, other], "mu")) == ["FedMRL"]
+    noise = [replace(plain, data={"corruption ratio": ratio}) for ratio in (0.1, 0.2)]
+    assert list(plots.systems(noise)) == ["FedAvg (ratio 0.1)", "FedAvg (ratio 0.2)"]
+
+
+def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_path):
+    runs = [a_tested(tmp_path / "a", [0.2, 0.4, None], seed=0), a_tested(tmp_path / "b", [0.4, 0.8, 0.6], seed=1)]
+    found = {"mine": runs, "alone": [a_tested(tmp_path / "c", [0.1, 0.2], label="FedAvg")]}
+    figure = plots._converging(found, ["clean balanced_accuracy"])
+    (axes,) = figure.axes
+    assert [line.get_ydata().tolist() for line in axes.lines] == [pytest.approx([30, 60, 60]), pytest.approx([10, 20])]
+    band = axes.collections[0].get_paths()[0].vertices
+    spread = 40 / np.sqrt(2)  # of 40 and 80 with ddof 1
+    assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((30 - spread / 2, 60 + spread))
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["mine", "alone", "mean ± std over runs"]
+
+
+def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, capsys):
+    one = a_tested(tmp_path / "one", [0.2, 0.4])
+    command([str(one.folder)], convergence=True, work=tmp_path)
+    assert Path(capsys.readouterr().out.strip()) == tmp_path / "plots" / "one-convergence.png"
+    with pytest.raises(FedcliError, match="no run recorded auc_ovo_macro over") as caught:
+        command([str(one.folder)], convergence=True, metric="auc_ovo_macro", work=tmp_path)
+    assert caught.value.hint == "known: clean balanced_accuracy"
+    bare = a_run(tmp_path / "bare", [a_line(1)])
+    with pytest.raises(FedcliError, match="no run recorded corrupted balanced_accuracy over") as caught:
+        command([str(bare)], convergence=True, version="corrupted", work=tmp_path)
+    assert "--eval-every 1" in caught.value.hint
+    with pytest.raises(UsageError, match="--metric belongs to --over or --convergence"):
+        command([str(bare)], metric="auc_ovo_macro", work=tmp_path)
+
+
+def test_scores_on_validation_parts_are_a_series_of_their_own(tmp_path):
+    line = a_line(1, validation={"balanced_accuracy": 0.5}, test={"clean": {"balanced_accuracy": 0.25}})
+    series = read(a_run(tmp_path / "run", [line])).series
+    assert series["validation balanced_accuracy"].unit == "validation images (%)"
+    assert series["validation balanced_accuracy"].curves[""].tolist() == [[1, 50]]

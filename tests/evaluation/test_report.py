@@ -2,7 +2,9 @@ import csv
 import io
 import json
 
+import numpy as np
 import pytest
+import session
 from conftest import make_chain
 
 from fedcli.data import manifest
@@ -15,6 +17,10 @@ from fedcli.federation.train import Plan, train
 
 def over(mean, std=None):
     return {"last": mean, "mean_last5": mean, "std_last5": std, "per_round": [mean]}
+
+
+def rounds(*values):
+    return {"last": values[-1], "mean_last5": np.mean(values), "std_last5": np.std(values), "per_round": list(values)}
 
 
 def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, small=None, **about):
@@ -216,6 +222,84 @@ def test_two_trained_runs_are_compared(tmp_path):
         "std among clients auc_ovo_macro (%)", "sex ES-AUC (auc_ovo_macro) (%)", "sex worst group auc_ovo_macro (%)", "sex gap auc_ovo_macro (%)",
     ]  # fmt: skip
     assert all(sum("*" in cell for cell in column) >= 1 for column in list(zip(*lines, strict=True))[2:])
+
+
+def a_seed(folder, seed, *values, **about):
+    """Scores of a run with this seed and these rounds' clean AUC."""
+    versions = {"clean": {SHOWN[0]: rounds(*values), SHOWN[1]: rounds(*values)}}
+    return scores(folder, gap=None, versions=versions, options={"lr": 0.1, "seed": seed}, **about)
+
+
+def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_path):
+    paths = [a_seed(tmp_path / "b", 1, 0.6, 0.8), a_seed(tmp_path / "a", 0, 0.5, 0.7)]
+    name = "clean auc_ovo_macro"
+    (pooled,), (runs,) = rows(paths, spread="pooled"), rows(paths, spread="runs")
+    assert pooled["name"] == "FedAvg (2 seeds)" and pooled["seeds"] == [0, 1] and pooled["places"] == [1, 0]
+    assert pooled["cells"][name]["mean"] == pytest.approx(0.65)
+    assert pooled["cells"][name]["std"] == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
+    assert runs["cells"][name]["std"] == pytest.approx(np.std([0.6, 0.7], ddof=1))
+    assert "ddof 1" in render([runs], "markdown") and "over the rounds of all runs" in render([pooled], "markdown")
+    assert "the last round's model" in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
+    assert rows(paths, spread="pooled", at="last")[0]["cells"][name]["mean"] == pytest.approx(0.75)
+    assert [row["name"] for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
+
+
+def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_told(tmp_path):
+    paths = [a_seed(tmp_path / "a", 0, 0.5), a_seed(tmp_path / "b", 1, 0.6), a_seed(tmp_path / "c", 0, 0.7, rounds=9)]
+    found = rows(paths, spread="pooled")
+    assert [row["name"] for row in found] == ["FedAvg (2 seeds, rounds=6)", "FedAvg (rounds=9, seed=0)"]
+    assert "the rows are means over different seeds: FedAvg 0, 1; FedAvg 0" in notes(found)
+    twice = [paths[0], a_seed(tmp_path / "d", 0, 0.5, dataset="skin")]
+    assert [row["runs"] for row in rows(twice, spread="pooled")] == [1, 1]
+
+
+def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
+    plain = scores(tmp_path / "a")
+    with pytest.raises(UsageError, match="no run kept the model"):
+        rows([plain], at="best")
+    between = {"auc_ovo_macro": {"worst": {"group": "male", "score": 0.6}, "gap": 0.2}}
+    groups = {"sex": {"clean": {"between": between, "es_auc_ovo_macro": 0.5, "groups": {}}}}
+    best = {"round": 3, "versions": {"clean": {SHOWN[0]: 0.7, SHOWN[1]: 0.8}}, "groups": groups}
+    found = rows([scores(tmp_path / "b", label="FedProx", best_on_validation=best), plain], at="best")
+    columns, lines = table_cells(found)
+    assert lines[0] == ["FedProx", "paper", "70.00", "80.00", "50.00", "60.00", "20.00"]
+    assert lines[1][2:] == ["-"] * 5 and "FedAvg: it kept no model that was best on validation" in notes(found)
+    assert "validation images" in render(found, "markdown")
+
+
+def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):
+    versions = {"clean": {name: over(0.3) for name in (*SHOWN, "calibration_error_top_label", "f1_macro")}}
+    paths = [scores(tmp_path / "a", versions=versions), scores(tmp_path / "b", versions=versions, label="B")]
+    found = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
+    assert table_cells(found)[0][2:4] == ["clean f1_macro (%)", "clean calibration_error_top_label (%)"]
+    assert found[0]["cells"]["clean calibration_error_top_label"]["lower_is_better"]
+    with pytest.raises(UsageError, match="no metric 'f1'"):
+        rows(paths, metrics=["f1"])
+
+
+def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
+    paths = [
+        scores(tmp_path / "a", label="Fed_A & 100%", auc=0.9, gap=None, corrupted=0.8),
+        scores(tmp_path / "b", auc=0.8, gap=None, corrupted=0.7),
+    ]
+    lines = render(rows(paths), "latex").splitlines()
+    assert lines[1:5] == [
+        r"\begin{tabular}{llrrrrrr}", r"\toprule",
+        r" &  & \multicolumn{2}{c}{clean} & \multicolumn{2}{c}{corrupted} & \multicolumn{2}{c}{average} \\",
+        r"\cmidrule(lr){3-4}\cmidrule(lr){5-6}\cmidrule(lr){7-8}",
+    ]  # fmt: skip
+    assert lines[7].startswith(r"Fed\_A \& 100\% & paper & \textbf{80.00 $\pm$ 1.00} & \textbf{90.00 $\pm$ 1.00}")
+    assert lines[9:11] == [r"\bottomrule", r"\end{tabular}"] and "Bold is the best" in lines[11]
+
+
+def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tmp_path):
+    path, out = scores(tmp_path / "a", gap=None), tmp_path / "tables" / "table.tex"
+    assert session.run(f"fedcli report {path} --format latex --out {out}") == f"{out}\n"
+    assert out.read_text() == render(rows([path]), "latex")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "settings.json").write_text("{}")
+    assert "sealed" in session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
+    assert "did you mean 'last5'?" in session.run(f"fedcli report {path} --at lst5")
 
 
 def test_minutes_are_the_clocks_of_each_round_once(tmp_path):

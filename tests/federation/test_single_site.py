@@ -242,7 +242,7 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
     shots = body["shots"]["versions"]["clean"]["balanced_accuracy"]["per_round"]
     assert shots == pytest.approx(body["versions"]["clean"]["balanced_accuracy"]["per_round"])
     with h5py.File(path.parent / "predictions.h5") as file:
-        assert sorted(file) == ["clients", "group", "id", "y"]
+        assert {"clients", "group", "id", "y"} <= set(file)
         assert (file["clients/2/logits/clean/2"][()] == tables[2]).all()
     assert "means over the clients" in body["caution"]
 

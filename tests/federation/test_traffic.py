@@ -11,7 +11,7 @@ from conftest import ROSTER, make_chain, play
 
 from fedcli.data import manifest
 from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.report import BYTES, TRAFFIC, _megabytes, render, rows, table_cells
+from fedcli.evaluation.report import BYTES, TRAFFIC, megabytes, render, rows, table_cells
 from fedcli.federation.client import Training
 from fedcli.federation.server import _bytes
 from fedcli.federation.train import Plan, train
@@ -103,7 +103,7 @@ def test_bytes_and_minutes_stand_side_by_side_and_old_scores_have_a_dash(scores,
 
 @pytest.mark.parametrize(("sent", "text"), [(8192, "0.00819"), (4427136, "4.43"), (344_123_456, "344"), (2e9, "2000")])
 def test_megabytes_have_three_digits_of_small_things_and_large(sent, text):
-    assert _megabytes({"down": sent, "up": 0}) == f"{text} + 0"
+    assert megabytes({"down": sent, "up": 0}) == f"{text} + 0"
 
 
 def test_the_element_size_counts():

@@ -1,0 +1,78 @@
+"""fedcli compare."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .. import console
+from ..errors import UsageError
+from . import options as o
+from .report import _inside, _scores
+
+
+def compare(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="runs or scores, or folders of runs, of two systems: a method in one setting, with one seed or several",
+        ),
+    ],
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="a score to compare, such as f1_macro; may be repeated; default: two of them"
+        ),
+    ] = None,
+    by: o.By = None,
+    resamples: Annotated[int, typer.Option(min=100, help="bootstrap resamples of the test patients")] = 2000,
+    seed: o.Seed = 0,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
+
+    Runs that differ in nothing but the seed are one system. The first run's system is A; differences are B - A. A run that
+    has no scores yet is evaluated first.
+
+    Example: fedcli compare runs/fedavg-seed0 runs/fedavg-seed1 runs/fedheal-seed0 runs/fedheal-seed1
+    """
+    from ..evaluation import findings
+    from ..evaluation.compare import SHOWN
+    from ..evaluation.compare import compare as stage
+
+    a, b = _two([_scores(path, by or [], None) for run in runs for path in _inside(Path(run))])
+    found = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)
+    if json:
+        o.show_json(found)
+        return
+    if differing := [[row["what"], row["a"], row["b"]] for row in found["settings"]]:
+        console.table(["setting", "A", "B"], differing, file=sys.stdout)
+        print()
+    console.table(*findings.table(found), file=sys.stdout)
+    print("", *found["sentences"], *findings.image_tests(found), sep="\n")
+    for note in found["notes"]:
+        console.say(f"note: {note}")
+    console.say(found["legend"])
+
+
+def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
+    """The scores of the two systems. Raises UsageError where the runs are fewer or more."""
+    from ..data import manifest
+    from ..evaluation.pairs import systems
+
+    found = systems(scores)
+    if len(found) == 1:
+        raise UsageError(
+            "these runs differ in nothing but the seed: they are one system", "give runs of another as well"
+        )
+    if len(found) > 2:
+        labels = ", ".join(manifest.read(paths[0]).body["label"] for paths in found)
+        raise UsageError(
+            f"these runs are {len(found)} systems, not two: {labels}",
+            "give runs of two; fedcli report shows any number",
+        )
+    return found[0], found[1]

@@ -1,0 +1,160 @@
+"""Figures as inline SVG in the colours of the page: matplotlib draws them in stand-ins, which become names of its style.
+
+Lines are told apart by the colours of Okabe and Ito, and by dashes where those are used up. Text stays text, in the page's font. Nothing in them depends on a clock or on
+what was drawn before: equal data give equal bytes.
+"""
+
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+
+from ..plots import COLOURS, DASHES
+from .systems import System
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+INK, QUIET, GRID = "#010203", "#040506", "#070809"  # stand-ins that nothing else is drawn in
+NAMED = {INK: "var(--ink)", QUIET: "var(--quiet)", GRID: "var(--line)"}
+NAMED |= {colour.lower(): f"var(--c{place})" for place, colour in enumerate(COLOURS)}
+PATTERN = {"-": "none", "--": "6 3", ":": "1.5 2.5"}
+PANEL = 4.3, 2.7  # inches of 72 px
+STYLE = {
+    "axes.axisbelow": True, "axes.edgecolor": QUIET, "axes.formatter.useoffset": False, "axes.grid": True,
+    "axes.labelcolor": QUIET, "axes.linewidth": 0.8, "axes.spines.right": False, "axes.spines.top": False, "font.size": 10,
+    "grid.color": GRID, "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 4.5, "svg.fonttype": "none",
+    "svg.hashsalt": "fedcli", "text.color": INK, "text.parse_math": False, "xtick.color": QUIET, "xtick.labelcolor": INK,
+    "xtick.major.size": 0, "ytick.color": QUIET, "ytick.labelcolor": INK, "ytick.major.size": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture and what it shows, which is its alternative text too; as inline svg or as a data URI."""
+
+    caption: str
+    svg: str = ""
+    image: str = ""
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A line of a legend."""
+
+    name: str
+    colour: str
+    pattern: str = "none"
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Figures side by side under one legend."""
+
+    title: str
+    figures: Sequence[Figure]
+    keys: Sequence[Key] = ()
+    legend: str = ""
+    wide: bool = False
+
+
+def keys(compared: list[System]) -> list[Key]:
+    """Whose colour is which; of a single system there is nothing to tell apart."""
+    return [key(one.name, one.place) for one in compared] if len(compared) > 1 else []
+
+
+def key(name: str, place: int) -> Key:
+    dash = DASHES[place // len(COLOURS) % len(DASHES)]
+    return Key(name, f"var(--c{place % len(COLOURS)})", PATTERN[dash])
+
+
+def look(place: int) -> dict[str, str]:
+    """How matplotlib draws the line of a place; key() says the same of a legend."""
+    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
+
+
+def figure(
+    draw: Callable[["Axes"], None], caption: str, *, about: str = "", size: tuple[float, float] = PANEL
+) -> Figure:
+    """A picture that `draw` makes on a pair of axes. size: in inches."""
+    import matplotlib.style
+    from matplotlib.figure import Figure as Canvas
+
+    out = io.StringIO()
+    with warnings.catch_warnings(), matplotlib.style.context(["default", STYLE]):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # measured only; the browser draws it
+        canvas = Canvas(size, layout="constrained")
+        canvas.get_layout_engine().set(w_pad=0.04, h_pad=0.04)
+        axes = canvas.add_subplot()
+        draw(axes)
+        plain = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        canvas.savefig(out, format="svg", transparent=True, metadata=plain)
+    return Figure(caption, svg=_inline(out.getvalue(), f"{caption}. {about}" if about else caption), about=about)
+
+
+def line(axes: "Axes", curve: np.ndarray, **how: Any) -> None:
+    """A curve [T, 2]; few points are dotted."""
+    axes.plot(*curve.T, marker="o" if len(curve) <= 12 else "", **how)
+
+
+def rounds_axis(axes: "Axes") -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("round")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.grid(axis="x", visible=False)
+    axes.margins(x=0.03)
+
+
+def dots(points: dict[int, dict[str, tuple[float, float, float]]], caption: str, about: str) -> Figure:
+    """A score and its interval per group, one below the other, and a dot per system.
+
+    points: system's place -> group -> (score, low, high), shares; NaN where there is no interval.
+    """
+    values = list(dict.fromkeys(value for found in points.values() for value in found))
+    step = 0.8 / max(len(points), 1)
+    many = len(points) * len(values)
+
+    def draw(axes: "Axes") -> None:
+        for k, (place, found) in enumerate(points.items()):
+            y = np.array([values.index(value) for value in found]) + (k - (len(points) - 1) / 2) * step
+            score, low, high = 100 * np.array(list(found.values())).reshape(-1, 3).T
+            colour = look(place)["color"]
+            axes.hlines(y, low, high, color=colour, linewidth=2.2, alpha=0.45)
+            axes.plot(score, y, "o" if place < len(COLOURS) else "s", color=colour, markersize=5.5)
+        axes.set_yticks(range(len(values)), [_short(value) for value in values])
+        axes.set_ylim(len(values) - 0.5, -0.5)
+        axes.set_xlabel("%")
+        axes.grid(axis="y", visible=False)
+        for edge in np.arange(len(values) - 1) + 0.5:
+            axes.axhline(edge, color=GRID, linewidth=0.8)
+
+    return figure(draw, caption, about=about, size=(PANEL[0], 0.7 + max(0.32 * len(values), 0.13 * many, 1.0)))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 24 else name[:23] + "…"
+
+
+def _inline(svg: str, alternative: str) -> Markup:
+    """The svg element alone, in the page's colours and font, sized by the page; its ids are like no other figure's."""
+    mark = hashlib.sha256((alternative + svg).encode()).hexdigest()[:6]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
+    head = re.search(r'viewBox="[\d. ]+"', svg)[0]
+    svg = f'<svg role="img" {head} xmlns="http://www.w3.org/2000/svg">' + svg[svg.index(">") + 1 :]
+    svg = svg.replace("xlink:href", "href")
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
+    svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{mark}-", svg)
+    svg = re.sub(r"font: (?:\d+ )?([\d.]+px) [^;\"]*", r"font-size: \1", re.sub(r" font-family: [^;\"]*;?", "", svg))
+    for stand_in, name in NAMED.items():
+        svg = svg.replace(stand_in, name)
+    label = Markup('<svg aria-label="{}" ').format(alternative)
+    return Markup(re.sub(r"\s*\n\s*", "\n", svg).strip().replace("<svg ", label, 1))

@@ -1,0 +1,323 @@
+"""How long a training will take and how much memory it will hold, from a few measured steps.
+
+Two clients train on a few batches and on more of them, which gives the cost of a visit and of an image;
+the server step is measured with as many clients as a round has, unless their models do not fit into
+memory. What is not measured is counted: images, models [K, P], and what clients keep between rounds.
+Nothing is written but a few lines into a temporary folder.
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from .. import models
+from ..data import manifest
+from ..data.load import EVALUATION_BATCH, Shard
+from . import folders, memory
+from .assembly import Federation, assemble, be_deterministic, open_host
+from .client import Report, Task
+from .plan import Plan
+from .run import KEPT, has_own_tests, logits, part, save_model
+from .scoring import METRIC, Score, Scoring, balanced_accuracy
+from .server import cohort, play_alone, play_round
+from .state import RunState, Tensors
+from .train import STATE_SHARE
+
+SECONDS = 15.0  # that measuring may take in all, where ten batches do not take longer
+REPEATS = 3  # of what is quick; the median counts
+QUICK = 2.0  # seconds, after which nothing is measured again
+FLOAT = 4  # bytes
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a training will need.
+
+    Attributes:
+        seconds_per_round: in the mean over the rounds, scores at their end included.
+        total_seconds: of the whole run, loading and writing included.
+        peak_bytes: resident in the process, or allocated on the GPU.
+        free_bytes: that this process could hold in all; 0 where the system does not tell.
+        measured_steps: local steps that were played.
+        seconds: of the whole run by what takes them.
+        bytes: of the peak, what is known by name.
+    """
+
+    seconds_per_round: float
+    rounds: int
+    total_seconds: float
+    peak_bytes: int
+    free_bytes: int
+    measured_steps: int
+    seconds: dict[str, float]
+    bytes: dict[str, int]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the peak is within what is there, as far as that is known."""
+        return not self.free_bytes or self.peak_bytes <= self.free_bytes
+
+
+def estimate(
+    source: Path, plan: Plan, device: str = "cpu", *, threads: int = 0, score: Score | None = None,
+    limit: float = SECONDS,
+) -> Estimate:  # fmt: skip
+    """Measure a few steps of a plan.
+
+    source: a partition or corruption manifest; threads, score: as train() takes them.
+    limit: seconds that measuring may take in all, where ten batches do not take longer.
+    Raises what train() would raise before its first round.
+    """
+    method = plan.check()
+    be_deterministic(device, threads or models.describe(plan.model).threads)
+    memory.restart(device)
+    available = memory.free(device) + memory.held(device)
+    begin = time.perf_counter()
+    manifest.verify(source, "partition", "corruption")
+    federation = assemble(source, plan, method, open_host(plan, method), device)
+    scoring = Scoring(federation, score)
+    loading, loaded = time.perf_counter() - begin, memory.peak(device)
+    memory.restart(device)
+
+    cohorts = _cohorts(federation)
+    clients = _Clients(federation, cohorts[0], limit)
+    training = sum(clients.seconds_of(client) for round in cohorts for client in round)
+    serving, table = _server(federation, clients.reports, len(cohorts[0]), available)
+    scored = _evaluation(federation, scoring, clients.looked)
+    writing = _writing(federation, clients.reports)
+    seconds = {
+        "loading": loading, "clients": training, "server": serving * plan.rounds, "evaluation": scored, "writing": writing
+    }  # fmt: skip
+    seconds["writing"] += STATE_SHARE * sum(seconds.values())
+    known = {"images": _images(federation), "models of a round": len(cohorts[0]) * federation.layout.size * FLOAT}
+    known["kept between rounds"] = _between_rounds(federation, clients.reports, scoring)
+    missing = known["models of a round"] - table + known["kept between rounds"]
+    return Estimate(
+        seconds_per_round=(sum(seconds.values()) - loading) / plan.rounds, rounds=plan.rounds, total_seconds=sum(seconds.values()),
+        peak_bytes=max(loaded, memory.peak(device) + missing), free_bytes=available, measured_steps=clients.steps, seconds=seconds, bytes=known,
+    )  # fmt: skip
+
+
+class _Clients:
+    """Visits of the median and the largest client on parts of their images; where two rounds are quick, all of them.
+
+    Attributes:
+        reports: of two clients, their last ones.
+        steps: local steps in all.
+        looked: whether a visit also goes through its images in order, EVALUATION_BATCH at once.
+    """
+
+    def __init__(self, federation: Federation, cohort: list[str], limit: float):
+        self.federation, self.steps, self.looked = federation, 0, False
+        parts = limit / 4  # in seconds; the rest is for whole rounds
+        by_size = sorted(federation.counts, key=federation.counts.get)
+        names = list(dict.fromkeys([by_size[len(by_size) // 2], by_size[-1]]))
+        self.found: dict[int, list[float]] = {}  # images -> seconds of visits
+        self.reports: list[Report] = []
+        batch = federation.plan.training.batch_size
+        # the first visit is slow, and has none of what a method keeps between rounds
+        state = self._visit(federation.first(), names, batch, count=False)
+        begin = time.perf_counter()
+        state = self._visit(state, names, batch)
+        step = (time.perf_counter() - begin) / len(names)
+        more = batch * max(2, int(parts / REPEATS / len(names) / step))
+        for _ in range(REPEATS if step * len(names) * 3 < parts else 1):
+            state = self._visit(state, names, batch)
+            state = self._visit(state, names, more)
+        self.fixed, self.each = self._line()
+        if 2 * sum(self.seconds_of(client) for client in cohort) < limit:
+            most = federation.counts[by_size[-1]]
+            self._visit(self._visit(federation.first(), cohort, most, count=False), cohort, most)
+            self.fixed, self.each = self._line()
+
+    def seconds_of(self, client: str) -> float:
+        """Of one visit on all of a client's images."""
+        return self.fixed + self.each * self.federation.counts[client]
+
+    def _visit(self, state: RunState, names: list[str], images: int, *, count: bool = True) -> RunState:
+        """Play a round of these clients on at most so many images each."""
+        federation, plan = self.federation, self.federation.plan
+        data = federation.data
+        shards = {c: _Watched.of(data.train[c], images) for c in names}
+        share = {c: len(shards[c]) / federation.counts[c] for c in names}
+        val = {
+            c: _Watched.of(s, max(1, round(share[c] * len(s)))) for c, s in data.val.items() if c in shards and len(s)
+        }
+        engine = replace(federation.engine, shards=shards, val=val)
+        reports: list[Report] = []
+
+        def run(tasks: list[Task]) -> Iterator[Report]:
+            for task in tasks:
+                _wait(federation.device)
+                begin = time.perf_counter()
+                report = engine.run_one(task)
+                _wait(federation.device)
+                if count:
+                    self.found.setdefault(len(shards[task.client]), []).append(time.perf_counter() - begin)
+                self.steps += report.steps
+                reports[1:] = [report]  # no more models than a real round holds beside its table
+                yield report
+
+        state = _play(federation, replace(state, round=min(state.round, plan.rounds - 1)), names, run)
+        self.reports = reports
+        self.looked = self.looked or any(shard.seen for shard in (*shards.values(), *val.values()))
+        return state
+
+    def _line(self) -> tuple[float, float]:
+        """Seconds of a visit and of each image, by least squares over the medians; neither is below zero."""
+        images, seconds = zip(*((n, statistics.median(s)) for n, s in sorted(self.found.items())), strict=True)
+        if len(images) > 1:
+            each, fixed = np.polyfit(images, seconds, 1)
+            if each > 0 and fixed > 0:
+                return float(fixed), float(each)
+        return 0.0, seconds[-1] / images[-1]
+
+
+@dataclass(frozen=True)
+class _Watched(Shard):
+    """Some images of a shard, which notes whether it was gone through in order."""
+
+    seen: list | None = None
+
+    @staticmethod
+    def of(shard: Shard, images: int) -> "_Watched":
+        """At most so many images, from all over the shard."""
+        places = np.unique(np.linspace(0, len(shard) - 1, min(images, len(shard))).astype(int))
+        return _Watched(**vars(part(shard, places)), seen=[])
+
+    def in_order(self, size: int = EVALUATION_BATCH) -> Iterator:
+        if size >= EVALUATION_BATCH:
+            self.seen.append(size)
+        return super().in_order(size)
+
+
+def _play(federation: Federation, state: RunState, roster: list[str], run) -> RunState:
+    plan = federation.plan
+    if plan.single_site:
+        return play_alone(state, roster, run, rounds=plan.rounds, seed=plan.seed).state
+    lr = plan.training.at(state.round + 1, plan.rounds).lr
+    settings = {"rounds": plan.rounds, "seed": plan.seed, "lr": lr}
+    return play_round(state, federation.method, roster, run, federation.layout, **settings).state
+
+
+def _cohorts(federation: Federation) -> list[list[str]]:
+    """Who takes part in each round."""
+    plan, roster = federation.plan, federation.data.roster
+    drawn = (cohort(len(roster), plan.participation, seed=plan.seed, round=t) for t in range(1, plan.rounds + 1))
+    return [[roster[row] for row in rows] for rows in drawn]
+
+
+def _server(federation: Federation, reports: list[Report], clients: int, available: int) -> tuple[float, int]:
+    """Seconds of the server in a round, and bytes of the models [K, P] it was measured with.
+
+    Where they would take more than half the memory, fewer are measured and the seconds scaled.
+    """
+    if federation.plan.single_site:
+        return 0.0, 0
+    model = federation.layout.size * FLOAT
+    count = max(1, min(clients, available // 2 // model)) if available else clients
+    spent, seconds = 0.0, []
+
+    def run(tasks: list[Task]) -> Iterator[Report]:
+        nonlocal spent
+        for k, task in enumerate(tasks):
+            begin = time.perf_counter()
+            report = replace(reports[k % len(reports)], client=task.client, row=task.row)
+            spent += time.perf_counter() - begin
+            yield report
+
+    state = federation.first()
+    for _ in range(1 + REPEATS):
+        state = replace(state, round=min(state.round, federation.plan.rounds - 1))
+        spent, begin = 0.0, time.perf_counter()
+        state = _play(federation, state, federation.data.roster[:count], run)
+        _wait(federation.device)
+        seconds.append(time.perf_counter() - begin - spent)
+        if sum(seconds) > QUICK:
+            break
+    return statistics.median(seconds[1:] or seconds) * clients / count, count * model
+
+
+def _evaluation(federation: Federation, scoring: Scoring, looked: bool) -> float:
+    """Seconds of all curves and validation; the forward pass is also played where a visit has one, for its memory."""
+    plan, data = federation.plan, federation.data
+    due = sum(scoring.due(t) for t in range(1, plan.rounds + 1))
+    if not (due or scoring.whole is not None or looked):
+        return 0.0
+    shard = max([*data.test.values(), *data.train.values()], key=len)
+    shard = part(shard, np.arange(min(len(shard), EVALUATION_BATCH)))
+    seconds = []
+    for _ in range(1 + REPEATS):
+        begin = time.perf_counter()
+        table = logits(federation.net, shard, federation.method.local)
+        seconds.append(time.perf_counter() - begin)
+        if sum(seconds) > QUICK:
+            break
+    each = min(seconds) / len(shard)
+    answers = len(data.roster) if plan.single_site and not has_own_tests(data) else 1
+    curves = sum(
+        answers
+        * (each * len(test) + _time(lambda test=test: scoring.score(_many(table, len(test)), test.y.cpu().numpy())))
+        for test in (data.test.values() if due else ())
+    )
+    if scoring.whole is None:
+        return due * curves
+    y = scoring.whole.y.cpu().numpy()
+    return due * curves + plan.rounds * (each * len(y) + _time(lambda: balanced_accuracy(_many(table, len(y)), y)))
+
+
+def _many(table: np.ndarray, rows: int) -> np.ndarray:
+    """Logits [rows, C], measured ones repeated."""
+    return np.resize(table, (rows, table.shape[1]))
+
+
+def _writing(federation: Federation, reports: list[Report]) -> float:
+    """Seconds for the lines of all rounds and for the models that are kept; states have a share of their own."""
+    memories = dict.fromkeys(federation.data.roster, reports[0].memory)
+    line = {"weights": [1.0] * len(federation.data.roster), METRIC: 1.0}
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "lines").open("w") as file:
+        lines = 2 * federation.plan.rounds * _time(lambda: folders.append(file, line))
+        target, layout = Path(folder, "models", "model.h5"), federation.layout
+        begin = time.perf_counter()
+        save_model(target, layout, reports[0].theta, memories, federation.counts)
+        return lines + (time.perf_counter() - begin) * min(KEPT + 1, federation.plan.rounds)
+
+
+def _between_rounds(federation: Federation, reports: list[Report], scoring: Scoring) -> int:
+    """Bytes that clients keep, and the best model with what they keep to themselves."""
+    each = max(_bytes(report.memory) for report in reports)
+    if federation.plan.single_site:
+        each += federation.layout.size * FLOAT
+    kept = len(federation.data.roster) * each
+    return kept + (federation.layout.size * FLOAT + kept if scoring.whole is not None else 0)
+
+
+def _bytes(tensors: Tensors) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def _images(federation: Federation) -> int:
+    """Bytes of the pixels in memory, each pool counted once."""
+    data = federation.data
+    pools = {id(s.images): s.images for s in (*data.train.values(), *data.val.values(), *data.test.values())}
+    return sum(pool.numel() * pool.element_size() for pool in pools.values())
+
+
+def _time(work) -> float:
+    seconds = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds)
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)

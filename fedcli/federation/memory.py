@@ -1,0 +1,53 @@
+"""Memory that a process, or its part of a GPU, holds and has held at most."""
+
+import contextlib
+import sys
+from pathlib import Path
+
+import torch
+
+try:
+    import resource
+except ImportError:  # Windows has no such module
+    resource = None
+
+STATUS = Path("/proc/self/status")
+
+
+def peak(device: str) -> int:
+    """Bytes held at most since restart(): of the GPU's memory on CUDA, else resident in this process."""
+    if device.startswith("cuda"):
+        return torch.cuda.max_memory_allocated(device)
+    if STATUS.exists():
+        return _line(STATUS, "VmHWM")
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def held(device: str) -> int:
+    """Bytes held now, as peak() counts them; the peak itself where the system does not tell."""
+    if device.startswith("cuda"):
+        return torch.cuda.memory_allocated(device)
+    return _line(STATUS, "VmRSS") if STATUS.exists() else peak(device)
+
+
+def free(device: str) -> int:
+    """Bytes that can still be taken; 0 where the system does not tell."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    known = Path("/proc/meminfo")
+    return _line(known, "MemAvailable") if known.exists() else 0
+
+
+def restart(device: str) -> None:
+    """Let peak() count from here; where the system cannot forget, it goes on from the start of the process."""
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with contextlib.suppress(OSError):  # no Linux, or a container that forbids it
+        Path("/proc/self/clear_refs").write_text("5")  # forgets the high-water mark and nothing else
+
+
+def _line(path: Path, name: str) -> int:
+    """Bytes in a line such as "VmHWM:   1234 kB"."""
+    return next(int(line.split()[1]) * 1024 for line in path.read_text().splitlines() if line.startswith(f"{name}:"))

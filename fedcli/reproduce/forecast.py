@@ -1,0 +1,99 @@
+"""Time and memory of the cells that are still to be trained, from a few measured steps of each row."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .. import console
+from ..data import manifest
+from ..errors import FedcliError
+from ..federation.estimate import Estimate, estimate
+from ..federation.plan import Plan
+from . import commandline
+from .cells import Outcome, Place, own_threads, span
+from .plan import Cell, plan_of
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """seconds: of all processes together. bytes: of the largest cell; free: bytes that are free, 0 where unknown."""
+
+    cells: int
+    seconds: float
+    bytes: int
+    free: int
+
+    def told(self, processes: int) -> str:
+        """One sentence for a person."""
+        each = f"in {processes} processes" if processes > 1 else "in one process"
+        return (
+            f"{console.counted(self.cells, 'cell', 'cells')} to train: about {span(self.seconds / processes)} {each}, and up to "
+            f"{self.bytes / 2**30:.1f} GiB of memory in each"
+        )
+
+
+def tell(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -> None:
+    """Say how long the cells that are left will take, and warn where memory will not do."""
+    found = forecast(cells, sources, place)
+    if not found.seconds:
+        return
+    processes = min(len(place.devices), found.cells)
+    console.say(found.told(processes))
+    on_one = processes if place.devices[0] == "cpu" else max(map(place.devices.count, place.devices))
+    if found.free and found.bytes * on_one > found.free:
+        console.say(f"note: only {found.free / 2**30:.1f} GiB are free; try fewer --jobs")
+
+
+def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -> Forecast:
+    """Measure each kind of training once, on the first data it has; on other data its time goes with the images.
+
+    What cannot be measured is left out: its cells say why when they are run.
+    """
+    begun = [manifest.read(path) for path in sorted(place.work.glob("runs/*/run.json"))]
+    unlike = {cell.work: cell for cell in cells if isinstance(sources[cell.chain], Path)}.values()
+    costs: dict[str, tuple[Estimate | None, int]] = {}
+    count, seconds = 0, 0.0
+    for cell in unlike:
+        plan, source = plan_of(commandline.parse(cell.train)), sources[cell.chain]
+        if _is_done(plan, source, begun):
+            continue
+        if (cost := _cost(plan)) not in costs:
+            console.status(f"measuring a few steps of {cell.row}")
+            costs[cost] = _measured(source, plan, cell, place.devices[0]), _images(source)
+        found, images = costs[cost]
+        if found:
+            count, seconds = count + 1, seconds + found.total_seconds * _images(source) / images
+    known = [found for found, _ in costs.values() if found]
+    return Forecast(
+        count, seconds, max((one.peak_bytes for one in known), default=0), min((one.free_bytes for one in known), default=0)
+    )  # fmt: skip
+
+
+def _cost(plan: Plan) -> str:
+    """Plans that take equally long: those that differ in the seed, the learning rate or a number of the method."""
+    words = {key: value for key, value in plan.settings.items() if not value.replace(".", "").isdigit()}
+    return repr(replace(plan, seed=0, settings=words, training=replace(plan.training, lr=1.0)))
+
+
+def _measured(source: Path, plan: Plan, cell: Cell, device: str) -> Estimate | None:
+    try:
+        with own_threads():
+            return estimate(
+                source, replace(plan, seed=cell.seed), device, threads=commandline.parse(cell.train)["threads"]
+            )
+    except FedcliError:
+        return None
+
+
+def _images(source: Path) -> int:
+    return sum(client["train"] for client in manifest.read(source).body["roster"])
+
+
+def _is_done(plan: Plan, source: Path, begun: list[manifest.Manifest]) -> bool:
+    """Whether a finished run has these very options and data; starting weights and teachers are not looked at."""
+    method = plan.check()
+    asked = {**vars(plan), **vars(plan.training), "method": method.name, "settings": plan.acting(method)}
+    kept = [key for key in asked if key not in ("training", "weights", "teacher")]
+    data = manifest.sha256(source)
+    return any(
+        data in run.parents.values() and all(run.options.get(key) == asked[key] for key in kept) for run in begun
+    )

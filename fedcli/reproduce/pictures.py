@@ -1,0 +1,109 @@
+"""A recipe's figures, drawn from what its cells found."""
+
+import re
+import shutil
+from pathlib import Path
+
+from ..data import manifest
+from ..errors import FedcliError
+from ..evaluation import curves, histograms, landscape, plots, sweeps
+from .cells import Outcome
+from .recipe import Figure, Recipe, Row
+from .results import Body, heading
+
+
+def draw(
+    recipe: Recipe, found: Body, outcomes: list[Outcome], folder: Path, *, older: Path, device: str
+) -> tuple[list[tuple[str, Path]], list[str]]:
+    """Write every figure into the folder: (title, file) of each, and a sentence for each that could not be drawn.
+
+    older: a folder of the same recipe; a landscape of the same runs, which takes long, is copied from there.
+    """
+    drawn, missing = [], []
+    for figure in recipe.figures:
+        try:
+            if figure.kind == "sweep":
+                drawn += [_sweep(recipe, figure, found, column, folder) for column in _columns(figure, found)]
+                continue
+            runs = _runs(recipe, figure, outcomes)
+            long = figure.kind.startswith("landscape")
+            drawn.append(_landscape(figure, runs, folder, older, device) if long else _of_runs(figure, runs, folder))
+        except FedcliError as error:
+            missing.append(f"No picture {figure.title!r}: {error.sentence}.")
+    return drawn, missing
+
+
+def _file(title: str, more: str = "") -> str:
+    return f"{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')[:80]}{more}.png"
+
+
+def _columns(figure: Figure, found: Body) -> list[Body]:
+    return [one for one in found["columns"] if not figure.columns or one["name"] in figure.columns]
+
+
+def _sweep(recipe: Recipe, figure: Figure, found: Body, column: Body, folder: Path) -> tuple[str, Path]:
+    """A column against the varied value; a figure of several columns has a picture of each."""
+    cells = {row["name"]: row["cells"][column["name"]] for row in found["rows"]}
+    points: dict[str, list] = {}
+    for row in recipe.rows:
+        if figure.x in row.at and row.name in cells and _asked(row, figure.rows):
+            cell = cells[row.name]
+            points.setdefault(_label(row, figure.x), []).append((row.at[figure.x], cell["mean"], cell["std"]))
+    if not any(mean is not None for of in points.values() for _, mean, _ in of):
+        raise FedcliError("none of its cells is there", "run the recipe without --only")
+    lines = {name: (cells[name]["mean"], cells[name]["std"]) for name in figure.lines if name in cells}
+    title = figure.title + f": {column['name']}" * (len(_columns(figure, found)) > 1)
+    path = folder / _file(title)
+    sweeps.plot(points, lines, figure.x.partition(".")[2], heading(column), path)
+    return title, path
+
+
+def _label(row: Row, x: str) -> str:
+    """A row's name without the value on the x axis; other varied values stay."""
+    rest = [f"{place.partition('.')[2]}={value}" for place, value in row.at.items() if place != x]
+    return ", ".join([row.stem, *rest])
+
+
+def _asked(row: Row, names: tuple[str, ...]) -> bool:
+    return not names or row.name in names or row.stem in names
+
+
+def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, list[Path]]:
+    """Row -> its runs, seed by seed."""
+    data = figure.data or next(iter(recipe.chains))
+    rows = {row.name for row in recipe.rows if _asked(row, figure.rows)}
+    runs: dict[str, list[Path]] = {}
+    for one in outcomes:
+        if one.scores and one.cell.data == data and one.cell.row in rows:
+            runs.setdefault(one.cell.row, []).append(manifest.parent(one.scores, "run"))
+    if not runs:
+        raise FedcliError("none of its cells is there", "run the recipe without --only")
+    return runs
+
+
+def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path) -> tuple[str, Path]:
+    """What the records of the runs hold; of the first seed, but for a convergence."""
+    path = folder / _file(figure.title)
+    records = {name: [curves.read(run) for run in of] for name, of in runs.items()}
+    firsts = [of[0] for of in records.values()]
+    if figure.kind == "convergence":
+        plots.convergence(records, figure.metric, path, version=figure.version)
+    elif figure.kind == "histograms":
+        histograms.plot(firsts, path)
+    else:
+        plots.plot(firsts, plots.chosen(firsts, [figure.series]), path)
+    return figure.title, path
+
+
+def _landscape(
+    figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
+) -> tuple[str, Path]:  # fmt: skip
+    """The loss around the first seed's models."""
+    firsts, dims = [of[0] for of in runs.values()], int(figure.kind[-2])
+    version = figure.version or "clean"
+    name = _file(figure.title, f"-{manifest.identity({'dims': dims, 'version': version}, firsts)}")
+    if (older / name).is_file():
+        shutil.copy(older / name, folder / name)
+    else:
+        landscape.picture(firsts, folder / name, dims=dims, version=version, device=device)
+    return figure.title, folder / name

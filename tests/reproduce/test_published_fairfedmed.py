@@ -1,0 +1,95 @@
+"""What must hold between the numbers that FairFedMed prints, and the cells in which it does not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedcli.evaluation.groups import equity_scaled
+
+PUBLISHED = Path(__file__).parents[2] / "recipes" / "published"
+GROUPS = {
+    "race": ("asian", "black", "white"),
+    "language": ("english", "spanish", "other"),
+    "ethnicity": ("non-hispanic", "hispanic"),
+}
+METHODS = "FedAvg", "FedHEAL", "PromptFL", "FedOTP", "FairLoRA"
+CLIENTS = "C1", "C2", "C3"
+ODD_ES = {  # (table, method, attribute, client): printed, from the printed AUCs
+    (1, "FedAvg", "race", "C2"): (66.3, 66.0),
+    (1, "FedHEAL", "language", "C3"): (58.3, 58.6),
+    (1, "FedOTP", "ethnicity", "C1"): (64.7, 67.4),
+    (1, "FedOTP", "ethnicity", "C2"): (66.5, 69.4),
+    (1, "FedOTP", "ethnicity", "C3"): (59.5, 66.8),
+    (3, "FedAvg", "ethnicity", "C3"): (67.3, 68.6),
+    (3, "FedHEAL", "ethnicity", "C2"): (72.0, 73.8),
+}
+ODD_AVERAGES = {
+    (1, "FedAvg", "race", "ES-AUC"): (67.8, 67.3),
+    (1, "FedAvg", "race", "black AUC"): (70.7, 70.57),
+    (1, "FedAvg", "ethnicity", "hispanic AUC"): (69.3, 69.17),
+    (2, "FedAvg", "race", "black AUC"): (73.0, 73.93),
+    (3, "FedAvg", "ethnicity", "non-hispanic AUC"): (75.5, 74.67),
+    (3, "FedHEAL", "ethnicity", "hispanic AUC"): (81.4, 83.07),
+}
+
+
+def read(name: str) -> dict[tuple[str, str], float]:
+    """(row, column) -> mean, with the averages that no column of the recipe has."""
+    body = json.loads((PUBLISHED / f"fairfedmed-{name}.json").read_text(encoding="utf-8"))
+    parts = body["rows"], body.get("averages", {})
+    return {(row, column): c["mean"] for part in parts for row, cells in part.items() for column, c in cells.items()}
+
+
+TABLES = {number: read(f"table{number}") for number in (1, 2, 3, 4)}
+
+
+def printed(table: int, method: str, attribute: str, rest: str) -> float:
+    """Of a client, as in "C1 ES-AUC". FairLoRA is one row for each attribute."""
+    found = [v for (row, c), v in TABLES[table].items() if row.startswith(method) and c == f"{attribute} {rest}"]
+    (value,) = found
+    return value
+
+
+def test_es_auc_follows_from_the_group_aucs_in_173_of_180_cells():
+    odd, cells = {}, 0
+    for table in TABLES:
+        for method in METHODS:
+            for attribute, groups in GROUPS.items():
+                for client in CLIENTS:
+                    of = [printed(table, method, attribute, f"{client} {group} AUC") / 100 for group in groups]
+                    whole = printed(table, method, attribute, f"{client} AUC") / 100
+                    found = 100 * equity_scaled(whole, dict(zip(groups, of, strict=True)))
+                    told = printed(table, method, attribute, f"{client} ES-AUC")
+                    cells += 1
+                    if abs(found - told) > 0.25:
+                        odd[table, method, attribute, client] = told, pytest.approx(found, abs=0.051)
+    assert (cells, len(odd)) == (180, 7)
+    assert odd == ODD_ES
+
+
+def test_an_average_is_the_mean_of_the_clients_but_in_six_cells():
+    odd = {}
+    for table in TABLES:
+        for method in METHODS:
+            for attribute, groups in GROUPS.items():
+                for kind in ("AUC", "ES-AUC", *(f"{group} AUC" for group in groups)):
+                    told = printed(table, method, attribute, f"Avg {kind}")
+                    found = sum(printed(table, method, attribute, f"{client} {kind}") for client in CLIENTS) / 3
+                    if abs(found - told) > 0.1 + 1e-9:
+                        odd[table, method, attribute, kind] = told, pytest.approx(found, abs=0.0051)
+    assert odd == ODD_AVERAGES
+
+
+def test_table_3_repeats_fairloras_numbers_on_race_from_table_1():
+    same = {c: v for (row, c), v in TABLES[1].items() if row.startswith("FairLoRA") and c.startswith("race")}
+    assert len(same) == 20
+    assert all(TABLES[3][row, c] == same[c] for row, c in TABLES[3] if row.startswith("FairLoRA") and c in same)
+    assert all(TABLES[3][row, c] != v for (row, c), v in TABLES[1].items() if c == "race C1 AUC" and "LoRA" not in row)
+
+
+def test_figure_5_speaks_of_table_2():
+    told = read("figure5")
+    for kind in ("AUC", "ES-AUC"):
+        assert told["FairLoRA", f"Avg {kind}"] == printed(2, "FairLoRA", "race", f"Avg {kind}")
+        assert told["PromptFL", f"Avg {kind}"] == pytest.approx(printed(2, "PromptFL", "race", f"Avg {kind}"), abs=1)

@@ -1,0 +1,77 @@
+"""What must hold between the numbers that FedHEAL prints, so that a slip in ours or theirs shows."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+PUBLISHED = Path(__file__).parents[2] / "recipes" / "published"
+DOMAINS = {"Digits": ("MNIST", "USPS", "SVHN", "SYN"), "Office": ("Amazon", "DSLR", "Caltech", "Webcam")}
+TESTS = {"Amazon": 190, "DSLR": 30, "Caltech": 224, "Webcam": 58}  # test images, 2 of every ten of a domain in order
+
+
+def rows(table: str) -> dict[str, dict[str, float]]:
+    """Row -> column -> number; a single seed prints no spread."""
+    found = json.loads((PUBLISHED / f"fedheal-{table}.json").read_text(encoding="utf-8"))["rows"]
+    return {row: {column: cell["mean"] for column, cell in cells.items()} for row, cells in found.items()}
+
+
+def numbers(row: dict[str, float], data: str) -> np.ndarray:
+    return np.array([row[f"{data} {domain}"] for domain in DOMAINS[data]])
+
+
+@pytest.mark.parametrize("table", ["table2", "table3", "table5"])
+def test_avg_and_std_are_mean_and_sample_deviation_of_the_four_domains(table):
+    wrong = []
+    for name, row in rows(table).items():
+        data = name.partition(":")[0]
+        if f"{data} AVG" not in row:
+            continue  # Ditto's mean of personal models
+        found = numbers(row, data)
+        fits = np.abs([found.mean() - row[f"{data} AVG"], found.std(ddof=1) - row[f"{data} STD"]]) <= 0.0101
+        wrong += [name] if not fits.all() else []
+        if fits.all():
+            assert abs(found.std() - row[f"{data} STD"]) > 0.1  # ddof 0 is 13 % off
+    assert wrong == (["Digits: FedProc + q-FFL"] if table == "table2" else [])  # MNIST and USPS print the same 92.09
+
+
+def test_office_accuracies_are_means_of_five_rounds_of_the_split_we_use():
+    odd = set()
+    for name, row in rows("table2").items():
+        if not name.startswith("Office"):
+            continue
+        for domain, images in TESTS.items():
+            steps = row[f"Office {domain}"] / 100 * 5 * images  # correct images of five rounds
+            away = abs(steps - round(steps)) * 100 / (5 * images)  # in points
+            odd |= {row[f"Office {domain}"]} if away > 0.0101 else set()
+    assert odd == {65.37}  # DSLR of FedAvg + AFL; 65.33 would be one
+
+
+def test_the_sweep_of_beta_was_made_without_the_filter():
+    sweep, halves = rows("table4"), rows("table5")
+    assert [sweep["FAEL, beta=0.4"][n] for n in ("AVG", "STD")] == [
+        halves["Digits: FAEL"][f"Digits {n}"] for n in ("AVG", "STD")
+    ]
+    assert [sweep["FedAvg"][n] for n in ("AVG", "STD")] == [
+        halves["Digits: FedAvg"][f"Digits {n}"] for n in ("AVG", "STD")
+    ]
+
+
+@pytest.mark.parametrize("data", DOMAINS)
+def test_tables_share_their_rows(data):
+    main, halves, alone = rows("table2"), rows("table5"), rows("table3")
+    assert main[f"{data}: FedAvg"] == halves[f"{data}: FedAvg"]
+    assert main[f"{data}: FedAvg + FedHEAL"] == halves[f"{data}: FedHEAL"] == alone[f"{data}: FedHEAL"]
+
+
+@pytest.mark.parametrize("data", DOMAINS)
+def test_fedheal_prints_the_best_mean_and_the_least_spread_of_every_base(data):
+    main = rows("table2")
+    bases = [name for name in main if name.startswith(data) and "+" not in name]
+    assert len(bases) == 7
+    for base in bases:
+        healed = main[f"{base} + FedHEAL"]
+        others = [main[base], main[f"{base} + AFL"], main[f"{base} + q-FFL"]]
+        assert all(healed[f"{data} AVG"] > other[f"{data} AVG"] for other in others)
+        assert all(healed[f"{data} STD"] < other[f"{data} STD"] for other in others)

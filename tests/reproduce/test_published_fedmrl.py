@@ -1,0 +1,51 @@
+"""What must hold between the numbers that FedMRL prints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+PUBLISHED = Path(__file__).parents[2] / "recipes" / "published" / "fedmrl-table1.json"
+ROWS = json.loads(PUBLISHED.read_text(encoding="utf-8"))["rows"]
+DATA = "ISIC-2018", "Messidor"
+QUOTED = {  # gains in the text, "%"
+    "ISIC-2018": {"FedAvg": 0.92, "FedProx": 0.81, "FedNova": 7.64, "FedBN": 2.43},
+    "Messidor": {"FedAvg": 3.59, "FedProx": 1.43, "FedNova": 13.65, "FedBN": 3.59},
+}
+
+
+def printed(row: str, data: str) -> dict[str, float]:
+    return {name: ROWS[row][f"{data} {name}"]["mean"] for name in ("ACC", "AUC", "Pre", "Recall", "F1")}
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_f1_is_of_the_printed_precision_and_recall_in_every_row(data):
+    for row in ROWS:
+        found = printed(row, data)
+        assert found["F1"] == pytest.approx(
+            2 * found["Pre"] * found["Recall"] / (found["Pre"] + found["Recall"]), abs=0.011
+        )
+
+
+def test_weighted_recall_is_accuracy_but_in_two_rows():
+    odd = {(row, data) for row in ROWS for data in DATA if printed(row, data)["Recall"] != printed(row, data)["ACC"]}
+    assert odd == {("FedProx", "ISIC-2018"), ("FedMRL", "ISIC-2018")}
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_quoted_gains_are_parts_of_its_own_score_and_no_points(data):
+    own = printed("FedMRL", data)["ACC"]
+    for row, gain in QUOTED[data].items():
+        points = own - printed(row, data)["ACC"]
+        assert 100 * points / own == pytest.approx(gain, abs=0.015)
+        assert abs(points - gain) > 0.2
+
+
+def test_messidor_accuracies_are_of_240_images():
+    for row in ROWS:
+        hits = printed(row, "Messidor")["ACC"] * 2.4
+        assert abs(hits - round(hits)) < 0.024  # a printed digit, cut or rounded
+
+
+def test_fedmrl_has_the_lowest_auc_on_isic():
+    assert min(ROWS, key=lambda row: printed(row, "ISIC-2018")["AUC"]) == "FedMRL"

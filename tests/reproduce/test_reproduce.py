@@ -1,0 +1,139 @@
+"""A recipe from its file to its folder, through the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.evaluation import page
+from fedcli.reproduce import cells, forecast, plan, raw, recipe
+
+TINY = """
+title = "Two methods on scanned digits"
+paper = "made up"
+published = "tiny.json"
+notes = ["ACC is balanced accuracy."]
+seeds = [0, 1]
+[data.noise]
+dataset = "toy"
+partition = { dirichlet = 1.0, clients = 4 }
+corrupt = { kind = "gaussian", ratio = 0.25 }
+[train]
+rounds = 2
+lr = 3e-3
+[smoke.prepare]
+size = 8
+[[row]]
+name = "FedAvg"
+method = "fedavg"
+[[row]]
+name = "q-FFL"
+method = "qffl"
+vary = { "set.q" = [0.5, 1] }
+[[column]]
+name = "clean ACC"
+score = "versions/clean/balanced_accuracy"
+[[figure]]
+title = "q"
+x = "set.q"
+lines = ["FedAvg"]
+[[figure]]
+title = "rounds"
+kind = "convergence"
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("tiny.toml").write_text(TINY)
+    Path("published").mkdir()
+    Path("published/tiny.json").write_text('{"rows": {"FedAvg": {"clean ACC": {"mean": 97.0, "std": 0.5}}}}')
+    return lambda *more: CliRunner().invoke(app, ["reproduce", "tiny.toml", "--work", "w", *more])
+
+
+def results(scale="smoke"):
+    return Path(f"w/reproduce/tiny-{scale}/results.json")
+
+
+def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
+    told = cells._Board.told
+    rounds = []
+
+    def kill_in_the_second_cell(board, cell, done, total):
+        rounds.append((cell.row, done))
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+        told(board, cell, done, total)
+
+    monkeypatch.setattr(cells._Board, "told", kill_in_the_second_cell)
+    monkeypatch.setattr(page, "write", lambda path, *_, **about: path.write_text(about["title"]))
+    assert tiny("--scale", "smoke").exit_code == 130
+    assert not results().exists()
+
+    done = {path: path.stat().st_ino for path in Path("w").glob("runs/*/run.json")}
+    assert len(done) == 1
+    ended = tiny("--scale", "smoke")
+    assert ended.exit_code == 0, ended.output
+    assert rounds[2:] == [("q-FFL, q=0.5", 1), ("q-FFL, q=0.5", 2), ("q-FFL, q=1", 1), ("q-FFL, q=1", 2)]
+    assert all(path.stat().st_ino == node for path, node in done.items())
+    assert "numbers are not to be compared" in ended.stdout
+    assert "within both" not in ended.stdout
+
+    first = {path.name: path.read_bytes() for path in results().parent.iterdir()}
+    assert {"results.json", "table.md", "report.html", "q.png"} <= set(first)
+    assert "No picture 'rounds'" in json.loads(first["results.json"])["notes"][-1]  # nothing was recorded over rounds
+    again = tiny("--scale", "smoke", "--json")
+    assert {path.name: path.read_bytes() for path in results().parent.iterdir()} == first
+    assert json.loads(again.stdout)["rows"][0]["cells"]["clean ACC"]["published"]["mean"] == 97.0
+
+
+def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monkeypatch):
+    monkeypatch.setattr(forecast, "tell", lambda *_: None)
+    Path("tiny.toml").write_text(TINY.replace('"qffl"', '"qffl"\ntrain = { weights = "no.pt" }'))
+    ended = tiny("--only", "seed 0", "--jobs", "2")  # at --scale paper, where starting weights count
+    assert ended.exit_code == 1
+    assert "[2/3] q-FFL, q=0.5 · seed 0: no such" in ended.stderr
+    assert "2 of 3 cells failed: q-FFL, q=0.5 · seed 0 and others" in ended.stderr
+    found = json.loads(results("paper").read_text())
+    assert [one["cell"] for one in found["failed"]] == ["q-FFL, q=0.5 · seed 0", "q-FFL, q=1 · seed 0"]
+    cell = found["rows"][0]["cells"]["clean ACC"]
+    assert cell["verdict"] == "outside"
+    assert "Beside the published numbers" in results("paper").with_name("report.html").read_text()
+    assert cell["difference"] == pytest.approx(cell["mean"] - 97)
+
+
+def test_a_column_that_no_scores_have_is_refused_by_name(tiny):
+    Path("tiny.toml").write_text(TINY.replace("clean/balanced_accuracy", "clean/balanced_acuracy"))
+    ended = tiny("--scale", "smoke", "--only", "FedAvg")
+    assert ended.exit_code == 2
+    assert "column 'clean ACC': scores.json has no 'versions/clean/balanced_acuracy'" in ended.stderr
+    assert "did you mean 'balanced_accuracy'?" in ended.stderr
+
+
+def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
+    shown = tiny("--scale", "smoke", "--dry-run", "--only", "FedAvg").stdout
+    assert shown.splitlines()[2:] == [
+        "set -e",
+        "# [1/1] FedAvg · seed 0",
+        "prepare_1=$(fedcli prepare toy --size 8 --work w)",
+        'partition_1=$(fedcli partition "$prepare_1" --dirichlet 1.0 --clients 4 --work w)',
+        'corrupt_1=$(fedcli corrupt gaussian "$partition_1" --ratio 0.25 --work w)',
+        'run=$(fedcli train fedavg "$corrupt_1" --rounds 2 --lr 0.003 --model cnn --seed 0 --work w --resume)',
+        'fedcli evaluate "$run" --work w',
+    ]
+    assert not Path("w").exists()
+
+
+def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):
+    text = TINY.replace("[train]", '[data.skin]\ndataset = "isic2018"\n[train]').replace(
+        "score =", 'data = "noise"\nscore ='
+    )
+    Path("tiny.toml").write_text(text)
+    ended = tiny("--only", "skin · seed 0")
+    assert ended.exit_code == 2
+    assert "tiny needs the files of isic2018" in ended.stderr
+    found = raw.absent(recipe.load(Path("tiny.toml")), plan.cells(recipe.load(Path("tiny.toml")), "paper"), {})
+    assert found == {"isic2018": "isic2018 is left out: no --raw isic2018=DIR was given."}
