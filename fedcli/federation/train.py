@@ -17,10 +17,12 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import console, models
@@ -31,11 +33,12 @@ from . import state as states
 from .assembly import Federation, assemble, be_deterministic, open_host, probe
 from .background import Background
 from .client import Report, Task, Training
+from .engines.pool import Pool, usual_jobs
 from .engines.streams import Streams
 from .plan import Plan
 from .run import BEST, KEPT, model_file, save_frozen, save_model
 from .scoring import Score, Scoring
-from .server import Played, play_alone, play_round
+from .server import Played, cohort, play_alone, play_round
 from .state import RunState
 
 STATE_SHARE = 0.02  # of the time may go into writing states
@@ -52,13 +55,13 @@ class Interrupted(FedcliError):
 def train(
     data: Path, plan: Plan, *, work: Path, out: Path | None, resume: bool = False, force: bool = False,
     device: str = "cpu", threads: int = 0, checkpoint_every: int = 0, score: Score | None = None,
-    then: str | None = None, at_once: int = 1,
+    then: str | None = None, at_once: int = 1, jobs: int | None = 1,
 ) -> Path:  # fmt: skip
     """Train and return the path of run.json.
 
     data: a partition or corruption manifest.
     then: the method that is to follow, noted for a later resume.
-    at_once: clients side by side on a GPU; it changes no bit.
+    at_once: clients side by side on a GPU; jobs: on the cores of a CPU, None for what suits. They change no bit.
     score: (logits, y) -> named numbers, used every plan.eval_every rounds and never for a choice.
     Raises FedcliError, HashError, Interrupted.
     """
@@ -91,10 +94,8 @@ def train(
         "environment": summary.environment(device),
     }
     federation = assemble(data, plan, method, host, device)  # what can fail fails before the folder is made
-    if at_once > 1:
-        federation = replace(federation, engine=Streams.of(federation.engine, at_once))
-    run = _Training(folder, federation, checkpoint_every, score)
-    with folders.claimed(folder):
+    with folders.claimed(folder), _side_by_side(federation, at_once, jobs) as engine:
+        run = _Training(folder, replace(federation, engine=engine), checkpoint_every, score)
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
@@ -103,6 +104,16 @@ def train(
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         shutil.rmtree(folder / "state", ignore_errors=True)  # last: until run.json is there, it is all there is
         return path
+
+
+def _side_by_side(federation: Federation, at_once: int, jobs: int | None) -> AbstractContextManager:
+    """The engine as it is, or several of it."""
+    clients = len(cohort(len(federation.data.roster), federation.plan.participation, seed=0, round=1))
+    if jobs is None:
+        jobs = usual_jobs(torch.get_num_threads(), clients, federation.device)
+    if min(jobs, clients) > 1:
+        return Pool(federation.engine, min(jobs, clients))
+    return nullcontext(Streams.of(federation.engine, at_once) if at_once > 1 else federation.engine)
 
 
 def _measured(data: Path, plan: Plan, place: Callable[[Plan], Path], device: str) -> Plan:
