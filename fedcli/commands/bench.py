@@ -8,43 +8,51 @@ import typer
 from .. import console
 from . import options as o
 
-COLUMNS = ["what", "fedcli images/s", "bare images/s", "time ratio", "lowest to highest"]
+COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest"]
 
 
 def bench(
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="against the passes of its formula; may be repeated, all is every one; default: fedavg"),
+    ] = None,
     model: Annotated[str, typer.Option(help="network of the training part")] = "cnn",
     size: o.Size = 32,
     clients: o.Clients = 8,
     images: Annotated[int, typer.Option(min=8, help="images per client")] = 256,
     repeats: Annotated[int, typer.Option(min=1, help="times each side runs; the median ratio counts")] = 7,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    peers: Annotated[bool, typer.Option("--peers", help="also pfl-research and Flower, 20 clients on the CPU")] = False,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """Time the engine against a bare PyTorch loop, and prepare against bare decoding, side by side.
+    """Time the engine against a bare PyTorch loop, a small job against importing torch, and prepare against decoding.
 
-    Example: fedcli bench --model resnet10 --images 64 --repeats 3
+    With --method only the engine is timed, for these methods.
+
+    Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model resnet10 --images 64
     """
     from ..federation import bench as timing
 
+    names = timing.measurable() if method == ["all"] else method or ["fedavg"]
     found = []
-    for optimizer in ("sgd", "adam"):
-        console.say(f"engine against a bare loop, {optimizer}: {repeats} turns each")
-        found.append(
-            timing.engine(
-                "fedavg",
-                model=model,
-                size=size,
-                clients=clients,
-                images=images,
-                optimizer=optimizer,
-                repeats=repeats,
-                device=device,
-            )
-        )
-    console.say(f"prepare against bare decoding, on the same cores: {repeats} turns each")
-    found += [timing.prepare(images=400, repeats=repeats), timing.prepare_ct(images=400, repeats=repeats)]
+    for name in names:
+        for optimizer in ("sgd", "adam"):
+            console.say(f"{name} against a bare loop, {optimizer}: {repeats} turns each")
+            found.append(
+                timing.engine(
+                    name, model=model, size=size, clients=clients, images=images, optimizer=optimizer, repeats=repeats,
+                    device=device,
+                )
+            )  # fmt: skip
+    if not method:
+        console.say(f"a whole small job from the shell: {repeats} turns")
+        found.append(timing.job(repeats))
+        console.say(f"prepare against bare decoding, on the same cores: {repeats} turns each")
+        found += [timing.prepare(images=400, repeats=repeats), timing.prepare_ct(images=400, repeats=repeats)]
+    if peers:
+        found += _beside_peers(model, size, images, repeats)
     if json:
         o.show_json(
             [
@@ -54,3 +62,19 @@ def bench(
         )
         return
     console.table(COLUMNS, [t.row() for t in found], file=sys.stdout)
+
+
+def _beside_peers(model: str, size: int, images: int, repeats: int) -> list:
+    """A row for every peer that is installed, in which the peer is the bare side."""
+    from ..federation import peers
+
+    rows = []
+    for name, peer in peers.PEERS.items():
+        if not peer.installed:
+            console.say(f"no row for {name}: it is not installed, {peers.INSTALL}")
+            continue
+        console.say(f"fedcli beside {name}: {repeats} turns each")
+        found = peers.compare(name, peers.Problem(model, size, images=images), repeats)
+        console.say(f"{name} took {found.start_seconds:.1f} s to start and train once, which does not count")
+        rows.append(found.timing)
+    return rows

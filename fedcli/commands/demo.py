@@ -35,7 +35,7 @@ def demo(
     scores = []
     for method in METHODS:
         plan = Plan(method, {}, Training(lr=3e-3, batch_size=16), rounds=rounds, seed=seed)
-        run = train(data, plan, work=work, out=None, resume=True)
+        run = train(data, plan, work=work, out=None, resume=True, jobs=None)
         scores.append(evaluate(run, by=[], out=None, device="cpu", made_by=o.command("evaluate")))
     found = rows(scores)
     if json:

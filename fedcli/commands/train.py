@@ -83,7 +83,9 @@ def train(
         int, typer.Option(min=0, help="score the test set every so many rounds, for curves; chooses nothing")
     ] = 0,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-    precision: Annotated[str, typer.Option(help="fp32, or bf16 for the forward and backward pass")] = "fp32",
+    precision: Annotated[
+        str, typer.Option(help="fp32, bf16 for the forward and backward pass, or auto: the faster one, measured")
+    ] = "fp32",
     threads: Annotated[
         int,
         typer.Option(
@@ -92,6 +94,18 @@ def train(
             help="CPU threads; 0 takes one for cnn and torch's choice for others. Part of what equal bits are promised for",
         ),
     ] = 0,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="processes that train clients side by side on the CPU; default: every core for networks of one thread, else 1; "
+            "changes no number",
+        ),
+    ] = None,
+    at_once: Annotated[
+        int,
+        typer.Option(min=1, help="clients side by side on one GPU, where a batch leaves it idle; changes no number"),
+    ] = 1,
     checkpoint_every: Annotated[
         int, typer.Option(min=0, help="rounds between states; 0 keeps writing them under 2 % of the time")
     ] = 0,
@@ -137,7 +151,7 @@ def train(
         follow = where.pop("then")
         path = stage.train(
             source, plan, work=work, out=folder, resume=True, force=force, **where, checkpoint_every=checkpoint_every,
-            score=_curve, then=follow,
+            score=_curve, then=follow, at_once=at_once, jobs=jobs,
         )  # fmt: skip
     else:
         found = resolve(method, o.settings(set))
@@ -147,7 +161,11 @@ def train(
             data = data or str(stage.start.data_of(host))
         optimizer = optimizer or usual.get("optimizer", "adam")
         _one_of("--optimizer", optimizer, OPTIMIZERS)
-        _one_of("--precision", precision, ("fp32", "bf16"))
+        _one_of("--precision", precision, ("fp32", "bf16", "auto"))
+        if at_once > 1 and not device.startswith("cuda"):
+            raise UsageError("--at-once is for a GPU", "add --device cuda; on CPUs, give --threads")
+        if jobs and jobs > 1 and device != "cpu":
+            raise UsageError("--jobs is for the CPU", "on a GPU, give --at-once")
         if momentum and optimizer == "adam":
             raise UsageError("--momentum belongs to sgd", "add --optimizer sgd")
         given = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "schedule": schedule}
@@ -178,7 +196,7 @@ def train(
         source = data_for_training(source, work)
         path = stage.train(
             source, plan, work=work, out=out, resume=resume, force=force, **where, checkpoint_every=checkpoint_every,
-            score=_curve, then=follow,
+            score=_curve, then=follow, at_once=at_once, jobs=jobs,
         )  # fmt: skip
     if follow:
         second = out and out.resolve().with_name(f"{out.resolve().name}-{follow}")
@@ -186,6 +204,7 @@ def train(
         plan = _second(plan, follow, str(path))
         path = stage.train(
             source, plan, work=work, out=second, resume=True, **where, checkpoint_every=checkpoint_every, score=_curve,
+            at_once=at_once, jobs=jobs,
         )  # fmt: skip
     o.show(path, json)
 
@@ -254,7 +273,7 @@ def _second(plan: Any, method: str, weights: str) -> Any:
 
 def _refuse_beside_resume(ctx: typer.Context) -> None:
     """A resumed run has its own options; one given beside --resume would be ignored."""
-    kept = {"resume", "force", "work", "out", "checkpoint_every", "json", "quiet", "debug", "method"}
+    kept = {"at_once", "jobs", "resume", "force", "work", "out", "checkpoint_every", "json", "quiet", "debug", "method"}
     for name in ctx.params:
         if name not in kept and getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE":
             flag = "--" + name.replace("_", "-")

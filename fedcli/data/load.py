@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .. import console
 from ..errors import FedcliError
 from . import manifest, transforms
 from .shard import Pool, open_h5, read_pool
 
+RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
 EVALUATION_BATCH = 512  # images; large, since nothing is kept for a backward pass
 
 
@@ -83,8 +85,14 @@ class Shard:
 
     def look(self, rows: Tensor, chance: Tensor | None = None) -> Tensor:
         """Images of the pool, by row [B], as the net takes them: float32 [B, C, H, W]."""
-        x = self.images[rows]
+        x = self.images[rows] if self.images.device == rows.device else self._streamed(rows)
         return self._input(x if chance is None else transforms.augment(x, self.kind, chance))
+
+    def _streamed(self, rows: Tensor) -> Tensor:
+        """Pixels that did not fit beside the network, gathered on the host and copied while it computes."""
+        staged = torch.empty(len(rows), *self.images.shape[1:], dtype=self.images.dtype, pin_memory=True)
+        torch.index_select(self.images, 0, rows.cpu(), out=staged)
+        return staged.to(rows.device, non_blocking=True)
 
     def in_order(self, size: int = EVALUATION_BATCH) -> Iterator[Batch]:
         """One pass without shuffling or augmentation: the fixed view that indicators and scores use."""
@@ -152,7 +160,7 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         clean = [rows for c in roster if c not in corrupted for rows in held[c]]
         images, place, test_images = _overlay(path.parent / "changed.h5", images, clean)
 
-    images = images.to(device)
+    images = _placed(images, device)
     common = dict(classes=len(body["classes"]), channels=channels or images.shape[1])
 
     def shard(rows: np.ndarray, at: np.ndarray, kind: str = "none") -> Shard:
@@ -176,7 +184,7 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         raise FedcliError(f"{path} has {len(test_images)} test images, the partition {len(everyone)}", "corrupt again")
     test = {"clean": shard(everyone, everyone)}
     if test_images is not None:
-        test["corrupted"] = _moved(test["clean"], test_images.to(device))
+        test["corrupted"] = _moved(test["clean"], _placed(test_images, device))
     units = _units(pool, everyone)
     return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body, units)
 
@@ -185,6 +193,14 @@ def _units(pool: Pool, rows: np.ndarray) -> np.ndarray | None:
     if pool.unit is None:
         return None
     return np.where(pool.unit[rows] == "", np.char.add("image ", pool.id[rows]), pool.unit[rows])
+
+
+def _placed(images: Tensor, device: str) -> Tensor:
+    """The images where the network is; in pinned memory of the host where a GPU has no room for them."""
+    if not device.startswith("cuda") or images.nbytes <= RESIDENT * torch.cuda.mem_get_info(device)[0]:
+        return images.to(device)
+    console.say(f"{images.nbytes / 1e9:.1f} GB of images do not fit into the GPU: each batch is copied to it")
+    return images.pin_memory()
 
 
 def _check_rows(path: Path, file: Any, clients: int, images: int) -> None:

@@ -83,6 +83,11 @@ def cores() -> int:
 def _begin(of_run: Callable[[Sequence[A]], list[B]], items: Sequence[A]) -> None:
     global _work
     _work = of_run, items
+    follow_parent()
+
+
+def follow_parent() -> None:
+    """In a worker process: leave Ctrl-C to the parent, and end when it ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,21 @@ def assemble(data: Path, plan: Plan, method: Method, host: start.Host | None, de
         plan, method, device, net, layout, shards, engine, host, begun_with, frozen, model,
         caution="; ".join(filter(None, cautions)),
     )  # fmt: skip
+
+
+def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:
+    """What a precision is measured on: how to build the plan's network in one, and a batch of images of the data's size."""
+    pool = manifest.read(data).body
+    channels, (height, width) = models.input_channels(plan.model, pool["channels"]), pool["size"]
+
+    def build(precision: str) -> models.Network:
+        return models.build(
+            plan.model, channels=channels, classes=len(pool["classes"]), size=min(pool["size"]), seed=plan.seed,
+            precision=precision, names=pool["classes"], attributes=pool["attributes"],
+        ).to(device)  # fmt: skip
+
+    images = torch.zeros(plan.training.batch_size, channels, height, width, device=device)
+    return build, images.contiguous(memory_format=torch.channels_last)
 
 
 def be_deterministic(device: str, threads: int) -> None:

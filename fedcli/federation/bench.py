@@ -10,11 +10,14 @@ import csv
 import multiprocessing
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +57,14 @@ class Timing:
         return statistics.median(a / b for a, b in zip(self.ours, self.bare, strict=True))
 
     def row(self) -> list[str]:
-        ours, bare = (self.images / statistics.median(side) for side in (self.ours, self.bare))
+        ours, bare = map(self._told, (self.ours, self.bare))
         spread = sorted(a / b for a, b in zip(self.ours, self.bare, strict=True))
-        return [self.what, f"{ours:,.0f}", f"{bare:,.0f}", f"{self.ratio:.3f}", f"{spread[0]:.3f} to {spread[-1]:.3f}"]
+        return [self.what, ours, bare, f"{self.ratio:.3f}", f"{spread[0]:.3f} to {spread[-1]:.3f}"]
+
+    def _told(self, side: list[float]) -> str:
+        """Images a second, or how long where there is nothing to count."""
+        taken = statistics.median(side)
+        return f"{self.images / taken:,.0f} images/s" if self.images else f"{taken:.2f} s"
 
 
 def engine(
@@ -140,6 +148,49 @@ def _input(shard: Shard, at: torch.Tensor) -> torch.Tensor:
 
 def _parts(shard: Shard, size: int) -> list[torch.Tensor]:
     return list(torch.arange(len(shard), device=shard.rows.device).split(size))
+
+
+def job(repeats: int) -> Timing:
+    """Time a whole small training from the shell, four clients of 32 images and three rounds, against importing torch."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        data = _small_job(folder)
+        train = [
+            sys.executable,
+            "-m",
+            "fedcli",
+            "train",
+            "fedavg",
+            str(data),
+            "--rounds",
+            "3",
+            "--work",
+            name,
+            "--quiet",
+        ]
+
+        def run(*command: str) -> None:
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+        def ours() -> None:
+            run(*train)
+            shutil.rmtree(folder / "runs")
+
+        pairs = _alternate(ours, partial(run, sys.executable, "-c", "import torch"), repeats)
+    return Timing("a job of 4 x 32 images and 3 rounds, from the shell; bare: import torch", *pairs, images=0)
+
+
+def _small_job(folder: Path) -> Path:
+    """A partition of four clients with 32 toy images each; the rest is the test part."""
+    from ..data.partition import make_partition
+    from ..data.prepare import prepare as stage
+
+    console.be_quiet(True)
+    try:
+        toy = stage("toy", raw=None, work=folder, out=None, test=1 - 128 / 1797, jobs=1)
+        return make_partition(toy, work=folder, made_by=[], scheme="iid", clients=4)
+    finally:
+        console.be_quiet(False)
 
 
 def prepare(images: int, repeats: int, jobs: int = 0) -> Timing:

@@ -19,8 +19,8 @@ import torch
 from .. import models
 from ..data import manifest
 from ..data.load import EVALUATION_BATCH, Shard
-from . import folders, memory
-from .assembly import Federation, assemble, be_deterministic, open_host
+from . import folders, memory, precision
+from .assembly import Federation, assemble, be_deterministic, open_host, probe
 from .client import Report, Task
 from .plan import Plan
 from .run import KEPT, has_own_tests, logits, part, save_model
@@ -80,6 +80,8 @@ def estimate(
     available = memory.free(device) + memory.held(device)
     begin = time.perf_counter()
     manifest.verify(source, "partition", "corruption")
+    if plan.precision == "auto":
+        plan = replace(plan, precision=precision.fastest(*probe(source, plan, device))[0])
     federation = assemble(source, plan, method, open_host(plan, method), device)
     scoring = Scoring(federation, score)
     loading, loaded = time.perf_counter() - begin, memory.peak(device)

@@ -39,6 +39,11 @@ def seen_back(folder: Path, path: str | None) -> str | None:
     return str(folder / path) if path and (folder / path).exists() else path
 
 
+def precision(folder: Path) -> str:
+    """In which precision a run folder was begun; "" where it holds none."""
+    return asked(folder)["options"].get("precision", "") if (folder / "settings.json").is_file() else ""
+
+
 def asked(folder: Path) -> dict[str, Any]:
     """settings.json of a run folder. Raises FedcliError if it is damaged."""
     path = folder / "settings.json"

@@ -1,8 +1,8 @@
 """--precision auto: whichever of fp32 and bf16 takes a local step in less time on this machine.
 
 A CPU without bf16 instructions is slower under autocast, one with them up to six times faster; small networks gain
-nothing on either. So a few steps of each are measured on the run's own images, and the choice is recorded with the run:
-a resumed run keeps it, and measures nothing.
+nothing on either. So a few steps of each are measured on images of the run's size, and the choice is recorded with the run:
+where such a run is there already, in either, it is gone on with and nothing is measured.
 """
 
 import statistics
@@ -12,7 +12,6 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from ..data.load import Shard
 from ..models.network import Network
 
 CHOICES = "fp32", "bf16"
@@ -20,21 +19,21 @@ STEPS = 5  # of each, in turns, after one that does not count
 GAIN = 1.05  # times faster must bf16 be: a draw is fp32's
 
 
-def fastest(build: Callable[[str], Network], shard: Shard, batch_size: int) -> tuple[str, dict[str, float]]:
-    """The precision, and the seconds of a step in each.
+def fastest(build: Callable[[str], Network], images: torch.Tensor) -> tuple[str, dict[str, float]]:
+    """The precision, and the median seconds of a step in each.
 
-    build: precision -> a network on the shard's device, of which nothing is kept.
+    build: precision -> a network on the images' device, of which nothing is kept.
+    images: one batch as the network takes it, float32 [B, C, H, W]; what they show does not matter.
     """
     nets = {name: build(name).train() for name in CHOICES}
-    at = torch.arange(min(batch_size, len(shard)), device=shard.rows.device)
-    batch = shard.batch(at)
+    y = torch.zeros(len(images), dtype=torch.int64, device=images.device)
     times: dict[str, list[float]] = {name: [] for name in CHOICES}
     for turn in range(STEPS + 1):
         for name, net in nets.items():
             start = time.perf_counter()
             net.zero_grad(set_to_none=True)
-            F.cross_entropy(net(batch.x), batch.y).backward()
-            if at.is_cuda:
+            F.cross_entropy(net(images), y).backward()
+            if images.is_cuda:
                 torch.cuda.synchronize()
             if turn:
                 times[name].append(time.perf_counter() - start)

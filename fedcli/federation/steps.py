@@ -92,7 +92,8 @@ class Steps:
         """Train on the visit's shard, once for each epoch's seeds; returns the sum of the losses, a scalar."""
         balanced = self.local.sampling == "balanced"
         turns = (turn for seeds in epochs for turn in visit.shard.turns(batch_size, balanced=balanced, **seeds))
-        if self.graph is None or len(visit.shard) < batch_size:
+        here = visit.shard.images.device == visit.theta.device  # else each batch is copied, which no graph does
+        if self.graph is None or not here or len(visit.shard) < batch_size:
             total = torch.zeros((), device=visit.theta.device)
             for at, chance in turns:
                 self._step(visit, visit.shard.batch(at, chance), total)

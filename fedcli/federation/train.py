@@ -16,24 +16,29 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from .. import console, models
 from ..data import manifest
 from ..errors import FedcliError
-from . import folders, memory, summary
+from . import folders, memory, precision, summary
 from . import state as states
-from .assembly import Federation, assemble, be_deterministic, open_host
+from .assembly import Federation, assemble, be_deterministic, open_host, probe
+from .background import Background
 from .client import Report, Task, Training
+from .engines.pool import Pool, usual_jobs
+from .engines.streams import Streams
 from .plan import Plan
 from .run import BEST, KEPT, model_file, save_frozen, save_model
 from .scoring import Score, Scoring
-from .server import Played, play_alone, play_round
+from .server import Played, cohort, play_alone, play_round
 from .state import RunState
 
 STATE_SHARE = 0.02  # of the time may go into writing states
@@ -50,12 +55,13 @@ class Interrupted(FedcliError):
 def train(
     data: Path, plan: Plan, *, work: Path, out: Path | None, resume: bool = False, force: bool = False,
     device: str = "cpu", threads: int = 0, checkpoint_every: int = 0, score: Score | None = None,
-    then: str | None = None,
+    then: str | None = None, at_once: int = 1, jobs: int | None = 1,
 ) -> Path:  # fmt: skip
     """Train and return the path of run.json.
 
     data: a partition or corruption manifest.
     then: the method that is to follow, noted for a later resume.
+    at_once: clients side by side on a GPU; jobs: on the cores of a CPU, None for what suits. They change no bit.
     score: (logits, y) -> named numbers, used every plan.eval_every rounds and never for a choice.
     Raises FedcliError, HashError, Interrupted.
     """
@@ -64,11 +70,16 @@ def train(
     be_deterministic(device, threads or models.describe(plan.model).threads)
     memory.restart(device)
     host = open_host(plan, method)
-    options = summary.options(plan, method, host)
     parents = [data] + ([host.path] if host else [])
     slug = f"{host.body['method']}-{method.name}" if host and method.aggregator.continues else method.name
     slug += "-single-site" * plan.single_site
-    folder = manifest.place(work, out, "run", slug, options, parents)
+
+    def place(plan: Plan) -> Path:
+        return manifest.place(work, out, "run", slug, summary.options(plan, method, host), parents)
+
+    if plan.precision == "auto":
+        plan = _measured(data, plan, place, device)
+    options, folder = summary.options(plan, method, host), place(plan)
     if (folder / "run.json").exists():
         done = manifest.reuse(folder / "run.json", options, parents)
         shutil.rmtree(folder / "state", ignore_errors=True)  # left by a kill right after run.json was written
@@ -83,8 +94,8 @@ def train(
         "environment": summary.environment(device),
     }
     federation = assemble(data, plan, method, host, device)  # what can fail fails before the folder is made
-    run = _Training(folder, federation, checkpoint_every, score)
-    with folders.claimed(folder):
+    with folders.claimed(folder), _side_by_side(federation, at_once, jobs) as engine:
+        run = _Training(folder, replace(federation, engine=engine), checkpoint_every, score)
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
@@ -93,6 +104,29 @@ def train(
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         shutil.rmtree(folder / "state", ignore_errors=True)  # last: until run.json is there, it is all there is
         return path
+
+
+def _side_by_side(federation: Federation, at_once: int, jobs: int | None) -> AbstractContextManager:
+    """The engine as it is, or several of it."""
+    clients = len(cohort(len(federation.data.roster), federation.plan.participation, seed=0, round=1))
+    if jobs is None:
+        jobs = usual_jobs(torch.get_num_threads(), clients, federation.device)
+    if min(jobs, clients) > 1:
+        return Pool(federation.engine, min(jobs, clients))
+    return nullcontext(Streams.of(federation.engine, at_once) if at_once > 1 else federation.engine)
+
+
+def _measured(data: Path, plan: Plan, place: Callable[[Plan], Path], device: str) -> Plan:
+    """The plan in the precision of a run that is there, else in the faster one."""
+    plans = {name: replace(plan, precision=name) for name in precision.CHOICES}
+    for known in plans.values():
+        if (folder := place(known)).is_dir() and known.precision == folders.precision(folder):
+            return known
+    found, seconds = precision.fastest(*probe(data, plan, device))
+    console.say(
+        f"precision: {found} (a step takes {', '.join(f'{1e3 * s:.1f} ms in {n}' for n, s in seconds.items())})"
+    )
+    return plans[found]
 
 
 def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
@@ -125,6 +159,7 @@ class _Training:
         self.state = federation.first()
         self.told = time.monotonic()
         self.written = self.spent = 0.0
+        self.background = Background()
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)
@@ -137,7 +172,7 @@ class _Training:
         timing = (self.folder / "timing.jsonl").open("a", encoding="utf-8")
         left = range(self.state.round + 1, plan.rounds + 1)
         try:
-            with lines, timing:
+            with lines, timing, self.background:
                 for _ in console.progress(left, label=self.method.label, total=plan.rounds, done=self.state.round):
                     folders.append(timing, self._play_one(lines))
         except KeyboardInterrupt:
@@ -241,9 +276,13 @@ class _Training:
             else self.written <= STATE_SHARE * self.spent
         )
         if due or last:
-            start = time.perf_counter()
-            states.save(self.folder / "state", state, self.data.roster)
-            self.written, self.spent = time.perf_counter() - start, 0.0
+            self.background.run(self._write, state)  # a state's tensors are replaced, never written into
+            self.spent = 0.0
+
+    def _write(self, state: RunState) -> None:
+        start = time.perf_counter()
+        states.save(self.folder / "state", state, self.data.roster)
+        self.written = time.perf_counter() - start
 
     def _line(self, played: Played) -> dict[str, Any]:
         line: dict[str, Any] = {

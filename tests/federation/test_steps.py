@@ -2,11 +2,16 @@
 
 import pytest
 import torch
-from conftest import ROSTER, play, toy_shard
+from conftest import ROSTER, play, toy_clip, toy_net, toy_shard
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedcli.data.load import Shard
 from fedcli.federation.client import Training
+from fedcli.federation.engines.in_process import InProcess
+from fedcli.federation.engines.streams import Streams
+from fedcli.federation.layout import Layout
+from fedcli.federation.server import play_round
+from fedcli.federation.state import RunState
 from fedcli.federation.steps import Steps
 from fedcli.methods import METHODS, resolve
 
@@ -93,3 +98,25 @@ def test_a_step_is_recorded_once_for_all_clients_of_a_round(monkeypatch):
 @pytest.mark.parametrize("spec", [name for name in METHODS if name not in RECORDED])
 def test_a_method_that_cannot_be_recorded_says_why(spec):
     assert len(resolve(spec).local.eager.split()) > 4
+
+
+def test_clients_side_by_side_come_to_the_same_bits():
+    """Without a GPU they take turns, each on a network of its own."""
+    method, shards = resolve("scaffold"), federation("flip")
+    usual = play("scaffold", training=TRAINING, shards=shards)
+    net = toy_net(extend=method.local.extend)
+    engine = Streams.of(InProcess(method, net, Layout(net), shards, TRAINING), 3)
+    assert len({id(worker.net) for worker in engine.workers}) == 3
+    state = RunState(0, engine.workers[0].layout.read())
+    for _ in range(3):
+        state = play_round(state, method, ROSTER, engine, engine.workers[0].layout, rounds=3, seed=1, lr=0.1).state
+    assert torch.equal(state.theta, usual.theta)
+
+
+def test_side_by_side_shares_what_never_trains():
+    method = resolve("lora")
+    net = toy_clip(extend=method.local.extend)
+    first = InProcess(method, net, Layout(net), federation(), TRAINING)
+    own, other = (set(map(id, worker.net.parameters())) for worker in Streams.of(first, 2).workers)
+    frozen = {id(p) for module in first.layout.frozen for p in module.parameters()}
+    assert frozen and frozen <= other and not (own - frozen) & other

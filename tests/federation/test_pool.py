@@ -1,0 +1,61 @@
+"""Clients on several processes: the same bits, errors that reach the user, no process left behind."""
+
+import os
+import signal
+
+import pytest
+import torch
+from conftest import ROSTER, play, toy_net, toy_shards
+
+from fedcli.errors import FedcliError
+from fedcli.federation.client import Training
+from fedcli.federation.engines.in_process import InProcess
+from fedcli.federation.engines.pool import Pool, _shared_out, usual_jobs
+from fedcli.federation.layout import Layout
+from fedcli.federation.server import play_round
+from fedcli.federation.state import RunState
+from fedcli.methods import resolve
+
+TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
+
+
+def pool(spec, jobs=2):
+    method = resolve(spec)
+    net = toy_net(extend=method.local.extend)
+    layout = Layout(net, method.local.keeps(net))
+    return method, layout, Pool(InProcess(method, net, layout, toy_shards(), TRAINING), jobs)
+
+
+@pytest.mark.parametrize("spec", ["scaffold", "fedbn", "ditto", "fed-mas", "fedism-plus"])
+def test_bits_are_those_of_one_process(spec):
+    method, layout, engine = pool(spec)
+    state, usual = RunState(0, layout.read()), play(spec, training=TRAINING)
+    with engine:
+        for _ in range(3):
+            state = play_round(state, method, ROSTER, engine, layout, rounds=3, seed=1, lr=0.1).state
+    assert torch.equal(state.theta, usual.theta)
+    for client in ROSTER:
+        mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
+        assert mine.keys() == other.keys() and all(torch.equal(mine[k], other[k]) for k in mine)
+
+
+def test_a_killed_worker_is_told_in_a_sentence():
+    method, layout, engine = pool("fedavg")
+    with engine:
+        os.kill(next(iter(engine.workers[0]._processes)), signal.SIGKILL)
+        with pytest.raises(FedcliError, match="was killed"):
+            play_round(RunState(0, layout.read()), method, ROSTER, engine, layout, rounds=3, seed=1, lr=0.1)
+
+
+def test_workers_get_about_as_many_images_each():
+    of = _shared_out({"a": 10, "b": 9, "c": 8, "d": 7, "e": 1}, 2)
+    assert sorted(sum(size for client, size in zip("abcde", (10, 9, 8, 7, 1)) if of[client] == k) for k in (0, 1)) == [
+        17,
+        18,
+    ]
+
+
+def test_several_processes_only_where_one_thread_is_best():
+    assert usual_jobs(threads=2, clients=8, device="cpu") == 1
+    assert usual_jobs(threads=1, clients=1, device="cpu") == 1
+    assert usual_jobs(threads=1, clients=8, device="cuda") == 1
