@@ -14,7 +14,8 @@ debug = False  # set once per process by --debug, read by app.py where errors en
 
 
 def _quiet(value: bool) -> bool:
-    console.be_quiet(value)
+    if value:  # a stage that another command runs is as quiet as that one
+        console.be_quiet(True)
     return value
 
 
