@@ -10,6 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 _quiet = False  # set once per process by the command line, before any work
 _listener: Callable[[int, int], None] | None = None  # set by heard() for as long as it lasts
+_held: tuple[tuple[str, ...], list[str]] = ((), [])  # words, and the lines with one of them; set by held()
 _said = 0.0  # when status() last wrote a line, in seconds of the monotonic clock
 _open_line = False  # whether status() left a line on the terminal that the next word replaces
 
@@ -26,7 +27,10 @@ def is_quiet() -> bool:
 
 def say(message: str) -> None:
     """Print one line for a person."""
-    if not _quiet and not _listener:
+    words, lines = _held
+    if any(word in message for word in words):
+        lines.append(message)
+    elif not _quiet and not _listener:
         _line(message)
 
 
@@ -65,6 +69,18 @@ def heard(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
         yield
     finally:
         _listener = before
+
+
+@contextmanager
+def held(*words: str) -> Iterator[list[str]]:
+    """Keep what say() is given from a person where it holds one of these words; it is in the list instead."""
+    global _held
+    before, lines = _held, []
+    _held = words, lines
+    try:
+        yield lines
+    finally:
+        _held = before
 
 
 def counted(count: int, one: str, many: str) -> str:

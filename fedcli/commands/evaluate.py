@@ -1,5 +1,6 @@
 """fedcli evaluate."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,7 @@ import typer
 from .. import console
 from ..errors import UsageError
 from . import options as o
+from .found import show_rows
 
 Shots = Annotated[
     str | None,
@@ -54,7 +56,7 @@ def evaluate(
     """
     from ..evaluation.evaluate import evaluate as stage
     from ..evaluation.export import to_csv
-    from ..evaluation.report import legend, rows, table_cells
+    from ..evaluation.report import rows
 
     if export not in (None, "csv"):
         raise UsageError(f"--export {export!r} is unknown", "there is one: --export csv")
@@ -65,8 +67,5 @@ def evaluate(
     for table in to_csv(path) if export else []:
         console.say(f"wrote {table}")
     if not quiet:
-        found = rows([path])
-        columns, lines = table_cells(found)
-        console.table(columns, lines)
-        console.say(legend(columns, found))
+        show_rows(rows([path]), sys.stderr)
     o.show(path, json)

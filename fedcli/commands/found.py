@@ -1,9 +1,13 @@
 """The runs that report, compare and plot are given, and the scores of each."""
 
 from pathlib import Path
+from typing import Any, TextIO
 
+from .. import console
 from ..errors import FedcliError
 from . import options as o
+
+OLDER = "of an earlier fedcli"  # what evaluate says of scores in an earlier format
 
 
 def every_run(work: Path) -> list[Path]:
@@ -24,6 +28,21 @@ def runs_in(path: Path) -> list[Path]:
     return found
 
 
+def scores_of_all(paths: list[Path], by: list[str] | None = None, shots: str | None = None) -> list[Path]:
+    """The scores of several runs; those that lay there already are counted rather than listed."""
+    with console.held("already made: ", OLDER) as lines:
+        found = [scores_of(path, by or [], shots) for path in paths]
+    made, older = ([line for line in lines if (OLDER in line) == old] for old in (False, True))
+    _say_once(made, f"the scores of {len(made)} runs were already made")
+    _say_once(older, f"the scores of {len(older)} runs are {OLDER} and lack some; fedcli evaluate RUN makes them again")
+    return found
+
+
+def _say_once(lines: list[str], together: str) -> None:
+    if lines:
+        console.say(lines[0] if len(lines) == 1 else together)
+
+
 def scores_of(path: Path, by: list[str], shots: str | None = None) -> Path:
     """The scores of a run that answer this question: as they lie there, also those of an earlier fedcli, or made now."""
     from ..data import manifest
@@ -36,3 +55,12 @@ def scores_of(path: Path, by: list[str], shots: str | None = None) -> Path:
         return path
     made_by = o.command("evaluate", by=by, shots=shots)
     return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by, renew=False)
+
+
+def show_rows(found: list[dict[str, Any]], file: TextIO) -> None:
+    """Print the rows of a report as tables, and for a person what the numbers are."""
+    from ..evaluation.report import legend, table_cells, tables
+
+    for title, columns, lines in tables(found):
+        console.table(columns, lines, title=title, file=file)
+    console.say(legend(table_cells(found)[0], found))

@@ -8,7 +8,7 @@ import typer
 from .. import console
 from ..errors import FedcliError, UsageError
 from . import options as o
-from .found import every_run, scores_of
+from .found import every_run, scores_of_all
 
 if TYPE_CHECKING:
     from ..evaluation.curves import Record
@@ -33,13 +33,21 @@ def plot(
     ] = None,
     over: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="a score against an option of runs or data, such as q, lr, ratio or severity"),
+        typer.Option(
+            metavar="KEY",
+            help="a score against an option of runs or data, such as q, lr, ratio or severity; runs that trained otherwise "
+            "than those in which it varies are drawn only if they are given",
+        ),
     ] = None,
     convergence: Annotated[
         bool, typer.Option("--convergence", help="a score of the test set over the rounds, the mean of runs by seed")
     ] = False,
     landscape: Annotated[
-        str | None, typer.Option(metavar="1d|2d", help="the loss around the last model, along random directions")
+        str | None,
+        typer.Option(
+            metavar="1d|2d",
+            help="the loss around the last model, along random directions that are filter-normalised (Li et al., 2018)",
+        ),
     ] = None,
     histograms: Annotated[
         bool, typer.Option("--histograms", help="what FedHEAL remembers of each parameter: how steadily it moved")
@@ -50,7 +58,9 @@ def plot(
     version: Annotated[
         str | None,
         typer.Option(
-            metavar="VERSION", help="of the test images: clean or corrupted; of --over also average, its default"
+            metavar="VERSION",
+            help="of the test images: clean or corrupted; default: of --over average, of --landscape corrupted where every "
+            "run has such images, of --convergence all",
         ),
     ] = None,
     points: Annotated[
@@ -88,7 +98,7 @@ def plot(
     kind = "".join(c if c.isalnum() or c in "-_" else "_" for c in kind)
     target = _checked(out or work / "plots" / f"{_name([record.folder for record in records])}{kind}.png")
     if over:
-        about = _over(records, over, metric, version, target)
+        about = _over(records, over, metric, version, target, given=bool(runs))
     elif convergence:
         about = _convergence(records, metric, version, target)
     elif landscape:
@@ -122,20 +132,29 @@ def _series(records: list["Record"], names: list[str], target: Path) -> dict[str
     return {"series": names}
 
 
-def _over(records: list["Record"], key: str, metric: str | None, version: str | None, target: Path) -> dict[str, Any]:
+def _over(
+    records: list["Record"], key: str, metric: str | None, version: str | None, target: Path, given: bool
+) -> dict[str, Any]:
     from ..data import manifest
     from ..evaluation import sweeps
     from ..evaluation.curves import METRICS
 
     sweeps.check(records, key)
     metric = metric or METRIC
-    scores = [manifest.read(scores_of(record.folder / "run.json", [])).body for record in records]
+    alike, others = sweeps.split(records, key)
+    if others:
+        told = f"trained otherwise than those in which {key} varies: {', '.join(others)}"
+        more = f"the picture compares more than {key}" if given else "to draw them too, give the folders of all runs"
+        console.say(f"{'note: some runs' if given else 'left out, as they'} {told}; {more}")
+    records = records if given else alike
+    scores = [manifest.read(path).body for path in scores_of_all([record.folder / "run.json" for record in records])]
     version = version or ("average" if all("average" in body["versions"] for body in scores) else "clean")
     points, lines = sweeps.gather(records, scores, key, metric, version)
     on = "mean of clean and corrupted" if version == "average" else version
     sweeps.plot(points, lines, key, f"{METRICS.get(metric, metric)},\n{on} test images (%)", target)
     console.say("mean over the last five rounds, ± standard deviation over rounds and seeds")
-    return {"over": key, "metric": metric, "version": version, "points": points, "lines": lines}
+    return {"over": key, "metric": metric, "version": version, "points": points, "lines": lines,
+            "left_out": [] if given else list(others)}  # fmt: skip
 
 
 def _convergence(records: list["Record"], metric: str | None, version: str | None, target: Path) -> dict[str, Any]:
@@ -157,7 +176,7 @@ def _landscape(
     if dims not in DIMS:
         raise UsageError(f"--landscape {dims!r} is unknown", "give 1d for curves or 2d for maps")
     losses = landscape.picture(
-        [record.folder for record in records], target, dims=DIMS[dims], version=version or "clean", seed=seed or 0,
+        [record.folder for record in records], target, dims=DIMS[dims], version=version or "", seed=seed or 0,
         points=points or 0, device=device or "cpu",
     )  # fmt: skip
     return {"losses": {name: np.where(np.isfinite(t), t, None).tolist() for name, t in losses.items()}}

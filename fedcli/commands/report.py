@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from .. import console
 from ..errors import UsageError, nearest
 from . import options as o
 from .evaluate import Shots
-from .found import every_run, runs_in, scores_of
+from .found import every_run, runs_in, scores_of_all, show_rows
 
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 AT = ("last5", "last", "best")
@@ -66,7 +65,8 @@ def report(
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
     out = _target(out or (work / "report.html" if format == "html" else None))
-    scores = [scores_of(path, by or [], shots) for run in runs or every_run(work) for path in runs_in(Path(run))]
+    paths = [path for run in runs or every_run(work) for path in runs_in(Path(run))]
+    scores = scores_of_all(paths, by, shots)
     how = {"at": at, "spread": None if apart else spread, "minutes": minutes} | ({"metrics": metric} if metric else {})
     if format == "html":
         from ..evaluation import page
@@ -79,16 +79,14 @@ def report(
 def _print(scores: list[Path], format: str, out: Path | None, how: dict) -> None:
     """The table on stdout, or in a file whose name is printed."""
     from ..data import manifest
-    from ..evaluation.report import legend, render, rows, table_cells
+    from ..evaluation.report import render, rows
 
     found = rows(scores, **how)
     if out is None and format != "table":
         print(render(found, format), end="")
         return
-    columns, lines = table_cells(found)
     if out is None:
-        console.table(columns, lines, file=sys.stdout)
-        console.say(legend(columns, found))
+        show_rows(found, sys.stdout)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     manifest.write_text(out, render(found, "markdown" if format == "table" else format))

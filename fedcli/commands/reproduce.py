@@ -10,10 +10,21 @@ from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from . import options as o
 
-Scale = Annotated[str, typer.Option(help="paper as published, small for hours on a laptop, smoke for seconds")]
-Seeds = Annotated[
-    str | None, typer.Option(help="how many seeds, such as 3, or which, such as 0,1; default: all of the recipe's")
+Scale = Annotated[
+    str,
+    typer.Option(
+        help="paper as published, small for hours on a laptop, smoke for seconds on made-up images; with --raw, smoke too prepares the "
+        "whole folder, which may take minutes or more"
+    ),
 ]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        help="how many, counted from the recipe's first (1 trains that one: seed 1 where its seeds are 1 to 5; 0 in a sweep), "
+        "or which, such as 0,1; default: all of the recipe's, and in a sweep 0"
+    ),
+]
+MOST_SEEDS = 1000
 Jobs = Annotated[
     int | None,
     typer.Option(min=1, max=256, help="cells at a time, each in a process; default: 1, or with cuda one per GPU"),
@@ -48,14 +59,15 @@ def reproduce(
     """Rebuild a published table: train and score every cell of a recipe, and print ours beside the published numbers.
 
     A cell is a row on one data set with one seed. It can be stopped at any moment: the same command goes on, and what
-    is done is not done again. Without --raw, --scale smoke runs on made-up images of the same layout.
+    is done is not done again. Without --raw, --scale smoke runs on made-up images of the same layout in seconds; with --raw
+    it prepares the whole folder first, as the other scales do.
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
     """
     from ..reproduce import cells as engine
     from ..reproduce import plan
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import absent, files, folders, make_twin, without_files
+    from ..reproduce.raw import absent, check_folders, files, folders, make_twin, without_files
     from ..reproduce.script import script
 
     if recipe is None:
@@ -73,6 +85,7 @@ def reproduce(
     if dry_run:
         print(script(found, cells, twins=twins, work=work), end="")
         return
+    check_folders(given, set(twins))
     left_out = absent(found, cells, given)
     cells = [cell for cell in cells if found.chains[cell.data].dataset not in left_out]
     without = without_files(found, cells)
@@ -80,28 +93,40 @@ def reproduce(
     left_out = [*left_out.values(), *without]
     for sentence in left_out:
         console.say(f"note: {sentence}")
-    for name in sorted({found.chains[cell.data].dataset for cell in cells} & set(twins)):
+    made_up = sorted({found.chains[cell.data].dataset for cell in cells} & set(twins))
+    for name in made_up:
         make_twin(name, Path(twins[name]))
     place = engine.Place(work, engine.devices(device, jobs))
     sources = engine.make_data(cells, work)
     folder = work / "reproduce" / f"{found.name}-{scale}"
-    run_cells(found, cells, sources, place, folder, scale=scale, left_out=left_out, as_json=json)
+    run_cells(
+        found, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
+        measured=scale != "smoke" or bool(raw), as_json=json,
+    )  # fmt: skip
 
 
 def run_cells(
     recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, scale: str = "paper", left_out: list[str] | None = None,
-    as_json: bool = False,
+    made_up: list[str] | None = None, measured: bool = True, as_json: bool = False,
 ) -> None:  # fmt: skip
-    """Run cells, write their folder and show it. Raises FedcliError where a cell failed, after all is written."""
-    from ..reproduce import cells as engine
-    from ..reproduce import forecast, output, results
+    """Run cells, write their folder and show it. Raises FedcliError where a cell failed, after all is written.
 
-    if scale != "smoke":
+    measured: whether time and memory are told before.
+    """
+    from ..reproduce import again, forecast, output, results
+    from ..reproduce import cells as engine
+
+    again.tell(cells, sources, place, folder)
+    if measured:
         forecast.tell(cells, sources, place)
     outcomes = engine.run(cells, sources, place)
-    found = results.collect(recipe, outcomes, scale=scale, work=place.work, left_out=left_out or [])
-    found = output.write(folder, recipe, found, outcomes, device=place.devices[0])
-    o.show_json(found) if as_json else output.show(found)
+    about = {"left_out": left_out or [], "made_up": made_up or []}
+    found = results.collect(recipe, outcomes, scale=scale, work=place.work, **about)
+    output.record(folder, found)
+    try:
+        found = output.illustrate(folder, recipe, found, outcomes, device=place.devices[0])
+    finally:
+        o.show_json(found) if as_json else output.show(found)
     console.say(f"written: {folder}/results.json, table.md, report.html")
     if failed := [one for one in outcomes if not one.scores]:
         raise FedcliError(
@@ -116,10 +141,19 @@ def _list(as_json: bool) -> None:
 
     found = {name: recipes.load(path) for name, path in recipes.names().items()}
     if as_json:
-        o.show_json({name: {"title": one.title, "paper": one.paper} for name, one in found.items()})
+        o.show_json({name: _about(one) for name, one in found.items()})
         return
     rows = [[name, str(len(one.rows)), str(len(one.seeds)), one.title] for name, one in found.items()]
     console.table(["recipe", "rows", "seeds", "what it rebuilds"], rows, file=sys.stdout)
+
+
+def _about(recipe: Any) -> dict[str, Any]:
+    """What the list tells a program of a recipe."""
+    rows, chains = recipe.rows, recipe.chains.values()
+    return {
+        "title": recipe.title, "paper": recipe.paper, "rows": [row.name for row in rows], "seeds": list(recipe.seeds),
+        "datasets": sorted({chain.dataset for chain in chains}), "cells": len(recipe.seeds) * sum(len(row.data) for row in rows),
+    }  # fmt: skip
 
 
 def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
@@ -129,9 +163,14 @@ def read_seeds(given: str | None, known: tuple[int, ...]) -> tuple[int, ...]:
     """
     if given is None:
         return ()
-    words = given.split(",")
-    if not all(word.strip().isdigit() for word in words) or words == ["0"]:
+    words = [word.strip() for word in given.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 19 for word in words) or words == ["0"]:
         raise UsageError(f"--seeds {given!r} is no number of seeds", "write --seeds 3, or --seeds 0,1 for these two")
+    if len(words) == 1 and int(given) > MOST_SEEDS:
+        hint = "a number alone says how many, 0,1 says which"
+        raise UsageError(f"--seeds {given} are more than {MOST_SEEDS} seeds", hint)
+    if len({int(word) for word in words}) < len(words):
+        raise UsageError(f"--seeds {given} names a seed twice", "name each once")
     if len(words) > 1:
         return tuple(int(word) for word in words)
     return (*known, *range(max(known) + 1, max(known) + 1 + int(given)))[: int(given)]

@@ -2,7 +2,6 @@
 
 import sys
 import tempfile
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -191,7 +190,7 @@ def train(
                 )
         source = o.source(data, work, "corruption", "partition", "dataset")
         if dry_run:
-            _estimate(source, plan, follow, **where, as_json=json)
+            _estimate(source, plan, follow, **where, jobs=jobs, as_json=json)
             return
         source = data_for_training(source, work)
         path = stage.train(
@@ -209,14 +208,18 @@ def train(
     o.show(path, json)
 
 
-def _estimate(source: Path, plan: Any, follow: str | None, *, device: str, threads: int, as_json: bool) -> None:
+def _estimate(
+    source: Path, plan: Any, follow: str | None, *, device: str, threads: int, jobs: int | None, as_json: bool
+) -> None:
     """Print what a run would take."""
     from dataclasses import asdict
 
-    from ..federation.estimate import estimate
+    from ..federation.estimate import estimate, span
 
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
-        found = estimate(data_for_training(source, Path(folder)), plan, device, threads=threads, score=_curve)
+        found = estimate(
+            data_for_training(source, Path(folder)), plan, device, threads=threads, score=_curve, jobs=jobs
+        )
     if follow:
         console.say(f"note: {follow} starts from the finished run, so it is not in these numbers")
     if not found.fits:
@@ -234,8 +237,9 @@ def _estimate(source: Path, plan: Any, follow: str | None, *, device: str, threa
         [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in known.items()],
         file=sys.stdout,
     )
+    on = f" on {found.processes} processes" if found.processes > 1 else ""
     console.say(
-        f"about {timedelta(seconds=round(found.total_seconds))} hours, from {found.measured_steps} measured steps; nothing was written"
+        f"about {span(found.total_seconds)}{on}, from {found.measured_steps} measured steps; nothing was written"
     )
 
 

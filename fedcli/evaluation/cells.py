@@ -64,8 +64,17 @@ def parity_cells(body: Body, attribute: str, version: str, at: str) -> dict[str,
     return {name: cell(value, at, low=True) for name, value in over.items() if name.startswith(PARITY)}
 
 
-def mark_best(columns: list[dict[str, Cell]]) -> None:
-    """Set `best` in every cell; a run alone in its column has beaten nobody. Values that print alike are alike."""
+def mark_best(columns: list[dict[str, Cell]], among: Sequence[str] = ()) -> None:
+    """Set `best` in every cell; a run alone in its column has beaten nobody. Values that print alike are alike.
+
+    among: of each run what it shares with those it competes with; default: all compete.
+    """
+    keys = among or [""] * len(columns)
+    for place in dict.fromkeys(keys):
+        _mark([cells for cells, key in zip(columns, keys, strict=True) if key == place])
+
+
+def _mark(columns: list[dict[str, Cell]]) -> None:
     for name in {name for cells in columns for name in cells}:
         found = [cells[name] for cells in columns if name in cells]
         numbers = [float(percent(one["mean"])) for one in found if one["mean"] is not None]

@@ -1,12 +1,14 @@
 """How long runs trained and how much memory they took, by the clocks beside each run.
 
-timing.jsonl has a line per round; of a round that was played again after a stop, the last one counts. Clocks are no part
-of any promise of equal bytes.
+timing.jsonl has a line per round; of a round that was played again after a stop, the last one counts. A run that was
+stopped may lack the line of a round, or have half of one: then its time is not known. Clocks are no part of any promise
+of equal bytes.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ class Clocks:
 
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
-    """The mean over the runs behind some scores.json; None where one of them has no clocks."""
+    """The mean over the runs behind some scores.json; None where one of them lacks the clock of a round."""
     found = [_of_run(path) for path in scores]
     if None in found:
         return None
@@ -49,13 +51,13 @@ def _of_run(scores: Path) -> Clocks | None:
     if not run:
         return None
     while run:  # and the runs that it began with
-        file = run.parent / "timing.jsonl"
-        if not file.is_file():
+        rounds = _rounds(run.parent / "timing.jsonl")
+        if not rounds.keys() >= set(range(1, manifest.read(run).body["rounds"] + 1)):
             return None
-        lines += _rounds(file)
+        lines += rounds.values()
         run = manifest.parent(run, "run")
     seconds = sum(line["seconds"] for line in lines)
-    scored, peaks = ([line.get(name) for line in lines] for name in ("evaluation_seconds", "peak_bytes"))
+    scored, peaks = ([_known(line, name) for line in lines] for name in ("evaluation_seconds", "peak_bytes"))
     return Clocks(
         seconds / 60,
         _pace(lines),
@@ -64,20 +66,34 @@ def _of_run(scores: Path) -> Clocks | None:
     )
 
 
-def _rounds(file: Path) -> list[dict[str, Any]]:
-    """One line per round; a run that was killed may have left half of one at the end."""
-    text = file.read_text(encoding="utf-8")
-    lines = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
-    return list({line["round"]: line for line in lines}.values())
+def _rounds(file: Path) -> dict[int, dict[str, Any]]:
+    """A line for each round whose line is whole."""
+    lines = file.read_bytes().splitlines() if file.is_file() else []
+    found = [line for line in map(_parsed, lines) if _known(line, "round") and _known(line, "seconds") is not None]
+    return {line["round"]: line for line in found}
+
+
+def _parsed(line: bytes) -> dict[str, Any]:
+    """What a line says; {} of a damaged one."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _known(line: dict[str, Any], name: str) -> float | None:
+    value = line.get(name)
+    return value if isinstance(value, int | float) and 0 <= value < inf else None
 
 
 def _pace(lines: list[dict[str, Any]]) -> float | None:
     """Images per second over all rounds, each by its time."""
-    times = [line["seconds"] - line.get("evaluation_seconds", 0) for line in lines]
-    paces = [line.get("images_per_second") for line in lines]
-    if None in paces or not sum(times):
+    scored, paces = ([_known(line, name) for line in lines] for name in ("evaluation_seconds", "images_per_second"))
+    if None in scored or None in paces:
         return None
-    return sum(pace * time for pace, time in zip(paces, times, strict=True)) / sum(times)
+    times = [line["seconds"] - spent for line, spent in zip(lines, scored, strict=True)]
+    return sum(pace * time for pace, time in zip(paces, times, strict=True)) / sum(times) if sum(times) else None
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -5,16 +5,17 @@ mean over the kept rounds (the last five), then over seeds, as in a report. Two 
 
     test patients   the trained models stay, the patients are drawn anew (statistics.bootstrap, the same draw for every
                     model); this gives the interval of the difference and the first p
-    training        the test images stay, and the paired t test takes the seeds as the sample; Wilcoxon's test stands
-                    beside it with the smallest p that so few seeds can give
+    training        the test images stay, and the paired t test takes the seeds as the sample; where folds or other splits
+                    take the place of seeds nothing stays, and the t test is Nadeau and Bengio's corrected one;
+                    Wilcoxon's test stands beside it with the smallest p that so few seeds can give
 
-A difference counts as told where both p are below 0.05 after Holm's adjustment over the rows of a table; of a single
-seed only the first can be known. McNemar's and DeLong's tests are of the last round's models, seed by seed, and take
-images as independent.
+What the two p let one say is in findings.py. Holm's adjustment is over the systems that are tested against one in one
+score, never over scores: of two systems there is nothing to adjust. McNemar's and DeLong's tests are of the last
+round's models, seed by seed, and take images as independent.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,21 @@ from ..seeds import derive
 from . import findings
 from .groups import CROSS, cross
 from .metrics import probabilities
-from .pairs import VERSIONS, Answers, Body, Scored, answers, paired, read, settings, size_of_test
+from .pairs import (
+    VERSIONS,
+    Answers,
+    Body,
+    Pairs,
+    Sample,
+    Scored,
+    answers,
+    differing,
+    one_class,
+    paired,
+    read,
+    sample_of,
+    settings,
+)  # fmt: skip
 from .statistics import (
     LEVEL,
     METRICS,
@@ -38,15 +53,19 @@ from .statistics import (
     mcnemar,
     over_seeds,
     paired_t,
+    sign_floor,
     wilcoxon,
 )  # fmt: skip
 
 SHOWN = "balanced_accuracy", "auc_ovo_macro"
-TESTED = "difference", "low", "high", "p", "p_holm", "over_seeds", "p_seeds_holm", "verdict", "note"
+TESTED = (
+    "difference", "low", "high", "p", "p_holm", "differing", "unit", "floor", "over", "samples", "overlap", "over_seeds",
+    "p_seeds", "p_seeds_holm", "verdict", "reason", "note",
+)  # fmt: skip
 
 Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
 Row = dict[str, Any]
-Pairs = list[tuple[Scored, Scored]]
+Numbers = list[list[float]]  # kept rounds of each run
 
 
 def compare(
@@ -63,19 +82,24 @@ def compare(
     for run in console.progress([run for pair in pairs for run in pair], label="compare", total=2 * len(pairs)):
         sampler.take(run)
     first, second = pairs[0]
-    rows = _headline(pairs, sampler)
+    sample = sample_of(pairs)
+    rows = _judged(_headline(pairs, sampler, sample))
     if not rows:
         raise FedcliError("the two systems have no score in common", "evaluate both on the same versions of the images")
-    groups = {name: _groups(pairs, sampler, name) for name in first.body["groups"] if name in second.body["groups"]}
-    _adjust(rows)
-    _adjust([row for attribute in groups.values() for row in attribute["gaps"]])
+    shared = [name for name in first.body["groups"] if name in second.body["groups"]]
+    groups = {name: _groups(pairs, sampler, name, sample) for name in shared}
     found = {
         "systems": {side: _about([pair[k] for pair in pairs]) for k, side in enumerate("ab")},
         "settings": settings(first.body, second.body),
         "level": LEVEL,
         "resamples": resamples,
         "pairs": len(pairs),
-        **size_of_test(run for run, _ in pairs),
+        "over": sample.over,
+        "samples": sample.count,
+        "overlap": sample.overlap,
+        "test_images": sample.test_images,
+        "unit": sample.unit,
+        "units": sample.units,
         "rows": rows,
         "groups": groups,
         "images": [_images(*pair) for pair in pairs],
@@ -89,9 +113,11 @@ def order(
 ) -> list[dict[str, Any]]:
     """Every system against one of them in one score, p adjusted by Holm over them; the reference first, without a test.
 
-    A row: name, mean, std_pooled, std_runs, runs, and against the reference difference, low, high, p, p_holm,
-    over_seeds, p_seeds_holm, verdict (see findings.py). One that cannot be tested against the reference, for want of a
-    common seed, test set or score, says why in `note`. Raises UsageError for an unknown reference, version or metric.
+    A row: name, mean, std_pooled, std_runs, runs, and against the reference what TESTED lists: p over patients, of which
+    `differing` differ at all (p is no less than `floor`); p_seeds over `samples` seeds, folds or splits, as `over` says; both
+    also adjusted; `verdict` and its `reason` (see findings.py). `note` says what to beware of, the reason among it, and of a
+    system that cannot be tested against the reference, for want of a common seed, test set or score, why.
+    Raises UsageError for an unknown reference, version or metric.
     """
     for word, known, what in ((reference, systems, "system"), (version, VERSIONS, "version of the test images")):
         if word not in known:
@@ -99,12 +125,13 @@ def order(
     runs = {name: read(paths) for name, paths in systems.items()}
     sampler = _Sampler(_checked((metric,), runs[reference][0]), resamples, seed, version)
     rows = [_against(runs[reference], runs[name], sampler) for name in systems if name != reference]
-    _adjust([row for row in rows if row["over_seeds"] is not None or row["p"] is not None])
+    tested = [row for row in rows if row["difference"] is not None]
+    _judge(tested, holm([row["p"] for row in tested]), holm([row["p_seeds"] for row in tested]))
     names = [reference, *(name for name in systems if name != reference)]
-    blank = dict.fromkeys(TESTED)
+    rows = [dict.fromkeys(TESTED) | {"note": "the reference"}, *rows]
     return [
-        {"name": name, **_summary(runs[name], metric, version), **blank, **row}
-        for name, row in zip(names, [{"note": "the reference"}, *rows], strict=True)
+        {"name": name, **_summary(runs[name], metric, version), **row, "note": _noted(row, runs[name], version)}
+        for name, row in zip(names, rows, strict=True)
     ]
 
 
@@ -115,10 +142,14 @@ def _against(reference: list[Scored], runs: list[Scored], sampler: "_Sampler") -
         pairs, notes = paired(reference, runs)
     except FedcliError as error:
         return none | {"note": error.sentence}
-    rows = _headline(pairs, sampler)
+    rows = _headline(pairs, sampler, sample_of(pairs))
     if not rows:
         return none | {"note": "the two have no such score in common"}
     return {key: rows[0].get(key) for key in TESTED} | {"note": "; ".join(notes)}
+
+
+def _noted(row: Row, runs: list[Scored], version: str) -> str:
+    return "; ".join(filter(None, [row["reason"], row["note"], one_class(runs, version)]))
 
 
 class _Sampler:
@@ -159,6 +190,11 @@ class _Sampler:
             self.by_group[run.path, name] = made
         return self.by_group[run.path, name]
 
+    def group(self, run: Scored, name: str, value: str) -> dict[str, Columns]:
+        """version -> metric -> [B] of one group, by its name."""
+        g = _grouping(run, name)[1].index(value)
+        return {version: {m: c[:, g] for m, c in each.items()} for version, (each, _) in self.groups(run, name).items()}
+
     def _draws(self, found: Answers, table: np.ndarray, groups: np.ndarray | None = None) -> Columns:
         seed = derive("compare", self.seed, *found.id)
         drawn = bootstrap(table, found.y, found.units, resamples=self.resamples, seed=seed, groups=groups)
@@ -184,7 +220,7 @@ def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
     return tuple(dict.fromkeys(metrics))
 
 
-def _headline(pairs: Pairs, sampler: _Sampler) -> list[Row]:
+def _headline(pairs: Pairs, sampler: _Sampler, sample: Sample) -> list[Row]:
     """A row for each version and metric that all runs have."""
     rows, sides = [], list(zip(*pairs, strict=True))
     for version in sampler.versions:
@@ -192,7 +228,8 @@ def _headline(pairs: Pairs, sampler: _Sampler) -> list[Row]:
             numbers = [[_over_rounds(run, metric, version) for run in side] for side in sides]
             if all(all(side) for side in numbers):
                 drawn = [[sampler.scores(run)[version][metric] for run in side] for side in sides]
-                rows.append({"version": version, "metric": metric, **_difference(*numbers, *drawn)})
+                about = {"version": version, "metric": metric}
+                rows.append(_row(about, numbers, drawn, sample, differing(pairs, metric, version)))
     return rows
 
 
@@ -205,22 +242,31 @@ def _known(over_rounds: Body | None) -> list[float] | None:
     return over_rounds["per_round"] if over_rounds and over_rounds["mean_last5"] is not None else None
 
 
-def _difference(
-    a: list[list[float]], b: list[list[float]], drawn_a: list[np.ndarray], drawn_b: list[np.ndarray]
-) -> Row:
-    """One score of both systems: kept rounds of each run, and its resamples [B] of each run."""
-    means_a, means_b = ([float(np.mean(rounds)) for rounds in side] for side in (a, b))
-    drawn = np.mean([y - x for x, y in zip(drawn_a, drawn_b, strict=True)], axis=0)  # [B]
-    low, high = interval(drawn)
-    tests = {"paired_t": asdict(paired_t(means_a, means_b)), "wilcoxon": asdict(wilcoxon(means_a, means_b))}
-    return {
-        "a": over_seeds(a),
-        "b": over_seeds(b),
-        "difference": float(np.mean(means_b) - np.mean(means_a)),
+def _row(about: Row, numbers: list[Numbers], drawn: list[list[np.ndarray]], sample: Sample, units: int) -> Row:
+    """One score of both systems: kept rounds of each run, and its resamples [B] of each run.
+
+    units: patients that the two answer differently.
+    """
+    a, b = (sample.means(side) for side in numbers)
+    apart = np.mean([y - x for x, y in zip(*drawn, strict=True)], axis=0)  # [B]
+    low, high = interval(apart) if sample.units > 1 else (None, None)
+    t = paired_t(a, b, overlap=sample.overlap)
+    tests = {"corrected_t" if sample.overlap else "paired_t": asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
+    return about | {
+        "a": over_seeds(numbers[0]),
+        "b": over_seeds(numbers[1]),
+        "difference": float(np.mean(b) - np.mean(a)),
         "low": low,
         "high": high,
-        "p": bootstrap_p(drawn),
-        "over_seeds": tests if len(a) > 1 else None,
+        "p": bootstrap_p(apart, units),
+        "differing": units,
+        "unit": sample.unit,
+        "floor": sign_floor(units),
+        "over": sample.over,
+        "samples": sample.count,
+        "overlap": sample.overlap,
+        "over_seeds": tests if sample.count > 1 else None,
+        "p_seeds": t.p,
     }
 
 
@@ -231,12 +277,18 @@ def _summary(runs: list[Scored], metric: str, version: str) -> dict[str, Any]:
     return over_seeds(rounds)
 
 
-def _adjust(rows: list[Row]) -> None:
-    """Holm's p over these rows, and what each row lets one say."""
-    seeds = [row["over_seeds"]["paired_t"]["p"] if row["over_seeds"] else None for row in rows]
-    for row, p, over in zip(rows, holm([row["p"] for row in rows]), holm(seeds), strict=True):
+def _judged(rows: list[Row]) -> list[Row]:
+    """Rows of one pair of systems each, where there is nothing to adjust."""
+    return _judge(rows, [row["p"] for row in rows], [row["p_seeds"] for row in rows])
+
+
+def _judge(rows: list[Row], patients: list[float | None], seeds: list[float | None]) -> list[Row]:
+    """Put the adjusted p into rows, and what they let one say."""
+    for row, p, over in zip(rows, patients, seeds, strict=True):
         row |= {"p_holm": p, "p_seeds_holm": over}
         row["verdict"] = findings.verdict(row)
+        row["reason"] = findings.reason(row)
+    return rows
 
 
 def _grouping(run: Scored, name: str) -> tuple[np.ndarray, list[str]]:
@@ -246,18 +298,21 @@ def _grouping(run: Scored, name: str) -> tuple[np.ndarray, list[str]]:
     return cross(parts) if len(parts) > 1 else parts[name]
 
 
-def _groups(pairs: Pairs, sampler: _Sampler, name: str) -> dict[str, Any]:
+def _groups(pairs: Pairs, sampler: _Sampler, name: str, sample: Sample) -> dict[str, Any]:
     """Gaps between the groups of an attribute, and each group, in both systems."""
     gaps, each, sides = [], [], list(zip(*pairs, strict=True))
     for version in answers(pairs[0][0].path).tables:
         for metric in sampler.metrics:
+            about = {"version": version, "metric": metric}
             numbers = [[_gap_rounds(run, name, version, metric) for run in side] for side in sides]
             if all(all(side) for side in numbers):
                 drawn = [[sampler.groups(run, name)[version][1][metric] for run in side] for side in sides]
-                gaps.append({"version": version, "metric": metric, **_difference(*numbers, *drawn)})
-            each += _each(sides, sampler, name, version, metric)
-    _adjust(each)
-    return {"gaps": gaps, "each": each, "small": _small(pairs[0][0], name)}
+                units = differing(pairs, metric, version, lambda run: _grouping(run, name)[0] >= 0)
+                gaps.append(_row(about, numbers, drawn, sample, units))
+            each += _each(pairs, sampler, name, about, sample)
+    known = _one_of_each([run for run, _ in pairs])
+    small, unknown = _small(known, name), [int((_grouping(run, name)[0] < 0).sum()) for run in known]
+    return {"gaps": _judged(gaps), "each": _judged(each), "small": small, "unknown": sum(unknown)}
 
 
 def _gap_rounds(run: Scored, name: str, version: str, metric: str) -> list[float] | None:
@@ -265,30 +320,56 @@ def _gap_rounds(run: Scored, name: str, version: str, metric: str) -> list[float
     return found and _known(found["gap"])
 
 
-def _each(sides: list[tuple[Scored, ...]], sampler: _Sampler, name: str, version: str, metric: str) -> list[Row]:
-    """A row for each group that has the score in all runs."""
-    rows = []
-    for g, value in enumerate(_grouping(sides[0][0], name)[1]):
+def _each(pairs: Pairs, sampler: _Sampler, name: str, about: Row, sample: Sample) -> list[Row]:
+    """A row for each group that has the score in all runs; its place among the groups may differ from fold to fold."""
+    rows, sides = [], list(zip(*pairs, strict=True))
+    version, metric = about["version"], about["metric"]
+    for value in _grouping(pairs[0][0], name)[1]:
+        own = replace(sample, units=_patients([run for run, _ in pairs], name, value))
         numbers = [
             [_known(run.body["groups"][name][version].get("each", {}).get(metric, {}).get(value)) for run in side]
             for side in sides
         ]
         if all(all(side) for side in numbers):
-            drawn = [[sampler.groups(run, name)[version][0][metric][:, g] for run in side] for side in sides]
-            rows.append({"version": version, "metric": metric, "group": value, **_difference(*numbers, *drawn)})
+            drawn = [[sampler.group(run, name, value)[version][metric] for run in side] for side in sides]
+            units = differing(pairs, metric, version, lambda run, value=value: _of_group(run, name, value))
+            rows.append(_row(about | {"group": value}, numbers, drawn, own, units))
     return rows
 
 
-def _small(run: Scored, name: str) -> dict[str, str]:
-    """Groups too small to tell, with the reason."""
-    parts = run.body["groups"][name]["clean"]["last_round"]["groups"]
-    return {value: part["reason"] for value, part in parts.items() if part["small"]}
+def _of_group(run: Scored, name: str, value: str) -> np.ndarray:
+    """Whether each image is of a group: bool [N]."""
+    of, values = _grouping(run, name)
+    return of == values.index(value)
+
+
+def _patients(runs: list[Scored], name: str, value: str) -> int:
+    """How many patients of a group there are in all test sets together; a run may have no such group."""
+    known = [run for run in _one_of_each(runs) if value in _grouping(run, name)[1]]
+    return sum(len(np.unique(answers(run.path).units[_of_group(run, name, value)])) for run in known)
+
+
+def _one_of_each(runs: list[Scored]) -> list[Scored]:
+    """A run of each test set."""
+    return list({answers(run.path).id.tobytes(): run for run in reversed(runs)}.values())[::-1]
+
+
+def _small(runs: list[Scored], name: str) -> dict[str, str]:
+    """Groups too small to tell, with the reason; of several test sets, in which of them."""
+    parts = [(run.which, run.body["groups"][name]["clean"]["last_round"]["groups"]) for run in runs]
+    found, absent = {}, {"small": True, "reason": "has no test image"}
+    for value in dict.fromkeys(value for _, part in parts for value in part):
+        reasons = [(which, one["reason"]) for which, part in parts if (one := part.get(value, absent))["small"]]
+        if reasons:
+            told = [f"{reason} ({which})" if len(parts) > 1 else reason for which, reason in reasons]
+            found[value] = "; ".join(told)
+    return found
 
 
 def _images(a: Scored, b: Scored) -> dict[str, Any]:
     """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs."""
     one, two = answers(a.path), answers(b.path)
-    found: dict[str, Any] = {"seed": a.seed, "versions": {}}
+    found: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
     for version in one.last:
         if version not in two.last or len(one.last[version]) + len(two.last[version]) > 2:
             continue  # several models answer for one image
@@ -305,4 +386,4 @@ def _about(runs: list[Scored]) -> dict[str, Any]:
     about = {key: body[key] for key in ("method", "label", "rule")}
     told = "it is told the true group of each test image" if body.get("views") else ""
     caution = "; ".join(filter(None, [body.get("caution"), told]))
-    return about | {"seeds": [run.seed for run in runs], "caution": caution}
+    return about | {"seeds": [run.seed for run in runs], "caution": caution, "one_class": one_class(runs, "average")}

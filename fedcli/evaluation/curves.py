@@ -244,6 +244,6 @@ def _words(key: Key) -> tuple[str, str, float]:
         return "Weight in the aggregation", "share", 1
     if kind == "test":
         title, on = METRICS.get(key[2]), "validation images" if key[1] == "validation" else f"{key[1]} test images"
-        return (title, f"{on} (%)", 100) if title else (name, on, 1)
+        return (f"{title}, {key[1]}", f"{on} (%)", 100) if title else (f"{name}, {key[1]}", on, 1)
     name = TITLES.get(key[-1]) or (name if len(name) < 3 else name[0].upper() + name[1:])
     return name, "reported by clients" if kind == "reports" else "kept by the server", 1

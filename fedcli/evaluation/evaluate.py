@@ -27,7 +27,7 @@ from .predictions import answers_of, of_client, predictions, who_answers, write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
 from .shots import shot_scores, thresholds
 
-FORMAT = 2  # of the body; raised when it gains numbers, so that scores without them are made again
+FORMAT = 3  # of the body; raised when it gains numbers, so that scores without them are made again
 COPIED = (
     "method",
     "label",
@@ -69,7 +69,7 @@ LEGEND = {
     "shots": "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "
     "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a score",
     "intervals": "95 % percentile intervals of the last round's model, from bootstrap resamples of whole patients (or "
-    "lesions), or of images where the dataset tells no patients; in `groups`, of each group's own images",
+    "lesions), or of images where the dataset tells no patients; in `groups`, of each group's own images; `value` is that round's score, and bounds are null where one patient is all there is",
     "groups": "last_round holds every group; over_rounds takes worst group, gap, population std and average over groups in "
     "each round, each has every group over rounds; across is the average and the sample std (ddof 1) over groups of their "
     "means over rounds. Attributes may be crossed: race*sex; a combination without a test image is no group there. Groups "

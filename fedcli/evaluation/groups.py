@@ -171,6 +171,13 @@ def equity_scaled(overall: float | None, column: dict[str, float | None]) -> flo
     return overall / (1 + sum(abs(overall - number) for number in known))
 
 
+def unknown_told(attribute: str, unknown: int, images: int) -> str:
+    """What a reader must know of test images whose group is not known; "" where there are none."""
+    if not unknown:
+        return ""
+    return f"{attribute} is unknown of {unknown} of {images} test images: they are in no group, but in the other scores"
+
+
 def _reasons(part: dict[str, Any], overall: dict[str, Any], classes: list[str] | None) -> list[str]:
     """Why a group is too small to tell; a class that the whole test set lacks is no reason."""
     if not part["count"]:

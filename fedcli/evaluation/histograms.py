@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TITLES = {"consistency": "share of rounds in one direction"}
-COIN = "by the toss of a coin"
+COIN = "expected of coin tosses"
+RANGE = "lowest to highest client"
 MARK = {"color": "#222222", "marker": "_", "markersize": 14, "linestyle": "", "markeredgewidth": 1.5}
 WIDTH = 0.85  # of a bin, for the bars of all runs
 WHISKER = {"ecolor": "#222222", "elinewidth": 0.8, "capsize": 2}
@@ -47,6 +48,8 @@ def coin(rounds: int, bins: int) -> np.ndarray:
 
 
 def _figure(records: dict[str, Record], found: list[tuple[str, int]]) -> "Figure":
+    from matplotlib.lines import Line2D
+
     figure, axes = plots.panels(len(found), "How steadily parameters moved")
     legend: dict[str, Any] = {}
     for panel, (name, t) in zip(axes, found, strict=True):
@@ -64,7 +67,8 @@ def _figure(records: dict[str, Record], found: list[tuple[str, int]]) -> "Figure
         panel.grid(False, axis="x")
     for panel in plots.lowest(axes):
         panel.set_xlabel(TITLES.get(name, name))
-    plots.name_all(figure, {label: legend[label] for label in (*records, COIN) if label in legend})
+    legend[RANGE] = Line2D([], [], color=WHISKER["ecolor"], marker="|", markersize=12, linestyle="")
+    plots.name_all(figure, {label: legend[label] for label in (*records, RANGE, COIN) if label in legend})
     return figure
 
 

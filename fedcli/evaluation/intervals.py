@@ -1,16 +1,20 @@
 """How sure the scores of one model are: 95 % intervals from resampled patients, for all images and for each group.
 
-The last round's model stands for the run. Clean and corrupted images are the same patients, so a resample of their
+The last round's model stands for the run, and its score is the interval's `value`. Clean and corrupted images are the same patients, so a resample of their
 average takes the same patients of both; where every client answers for itself, a resample of the mean over clients does.
+One patient alone has no interval: there is nothing to draw.
 """
 
 from typing import Any
 
 import numpy as np
 
+from .metrics import score
+from .rounds import mean, with_average
 from .statistics import LEVEL, bootstrap, interval
 
 RESAMPLES, SEED = 1000, 0
+ALL = slice(None)
 Tables = dict[str, list[np.ndarray]]  # version -> logits [N, C] of each model that answers
 
 
@@ -25,7 +29,11 @@ def intervals(tables: Tables, y: np.ndarray, units: np.ndarray | None) -> dict[s
     found = {version: _resampled(answers, y, units) for version, answers in tables.items()}
     if "corrupted" in found:
         found["average"] = {m: (found["clean"][m] + found["corrupted"][m]) / 2 for m in found["clean"]}
-    return {v: {metric: _interval(b) | about for metric, b in columns.items()} for v, columns in found.items()}
+    scores = with_average({version: [_scores(answers, y)] for version, answers in tables.items()})
+    return {
+        version: {m: {"value": scores[version][0][m]} | _interval(b, about) for m, b in columns.items()}
+        for version, columns in found.items()
+    }
 
 
 def group_intervals(
@@ -35,16 +43,14 @@ def group_intervals(
     if not len(y):
         return {}
     columns = _resampled(answers, y, units, groups)  # each [B, G], of the groups up to the last with an image
-    parts = {value: groups == g for g, value in enumerate(values)}
-    about = {value: _about(None if units is None else units[at], int(at.sum())) for value, at in parts.items()}
-    none = {"low": None, "high": None}
-    return {
-        metric: {
-            value: (_interval(column[:, g]) if parts[value].any() else none) | about[value]
-            for g, value in enumerate(values)
-        }
-        for metric, column in columns.items()
-    }
+    found: dict[str, Any] = {metric: {} for metric in columns}
+    for g, value in enumerate(values):
+        at = groups == g
+        about, scores = _about(None if units is None else units[at], int(at.sum())), _scores(answers, y, at)
+        for metric, column in columns.items():
+            drawn = column[:, g] if at.any() else np.zeros(0)
+            found[metric][value] = {"value": scores[metric]} | _interval(drawn, about)
+    return found
 
 
 def _resampled(
@@ -55,9 +61,13 @@ def _resampled(
     return {metric: np.mean([columns[metric] for columns in found], axis=0) for metric in found[0]}
 
 
-def _interval(values: np.ndarray) -> dict[str, float | None]:
-    low, high = interval(values)
-    return {"low": low, "high": high}
+def _scores(answers: list[np.ndarray], y: np.ndarray, at: np.ndarray | slice = ALL) -> dict[str, Any]:
+    return mean([score(table[at], y[at]) for table in answers])
+
+
+def _interval(values: np.ndarray, about: dict[str, Any]) -> dict[str, Any]:
+    low, high = interval(values) if about["units"] > 1 else (None, None)
+    return {"low": low, "high": high} | about
 
 
 def _about(units: np.ndarray | None, images: int) -> dict[str, Any]:

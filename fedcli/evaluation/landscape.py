@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 POINTS = {1: 41, 2: 21}  # along each direction
 LEVELS = 12  # of the lines of equal loss
 SQUARE = 4.1, 3.6  # inches
-TITLE = "Loss around the model"
+TICKS = -1, -0.5, 0, 0.5, 1
+TITLE = "Loss along filter-normalised random directions"
+EDGE = 0.85  # step beyond which a number on a line would be cut
 AXES = "first random direction", "second random direction"
 
 
@@ -41,7 +43,7 @@ def picture(
     out: Path,
     *,
     dims: int,
-    version: str = "clean",
+    version: str = "",
     seed: int = 0,
     points: int = 0,
     device: str = "cpu",
@@ -50,7 +52,7 @@ def picture(
     """Draw the loss around the last global model of these runs into a .png or .svg file.
 
     dims: 1 for a curve of each run, 2 for a map of each.
-    version: of the test images, clean or corrupted.
+    version: of the test images; "" takes corrupted where every run has such images, else clean.
     seed: of the directions.
     points: along each direction, odd so that the model itself is one; 0 takes 41 or 21.
     names: of the runs, each its own; None for their methods and what else tells them apart.
@@ -61,6 +63,7 @@ def picture(
     if points < 3 or points % 2 == 0:
         raise UsageError(f"{points} points have no middle, where the model itself is", "give an odd number, 3 or more")
     records = [curves.read(path) for path in found]
+    version = version or usual(records)
     named = dict(zip(names, records, strict=True)) if names else plots.labels(records)
     losses = {
         name: around(record.folder, name, dims=dims, version=version, seed=seed, points=points, device=device)
@@ -69,6 +72,11 @@ def picture(
     datasets = sorted({record.dataset for record in named.values()})
     plots.draw(partial(_curves if dims == 1 else _maps, losses, f"{version} test images of {', '.join(datasets)}"), out)
     return losses
+
+
+def usual(records: list[curves.Record]) -> str:
+    """The test images that are taken where none are asked for."""
+    return "corrupted" if all("corruption ratio" in record.data for record in records) else "clean"
 
 
 def around(folder: Path, label: str, *, dims: int, version: str, seed: int, points: int, device: str) -> np.ndarray:
@@ -163,29 +171,50 @@ def _curves(losses: dict[str, np.ndarray], of: str) -> "Figure":
 def _maps(losses: dict[str, np.ndarray], of: str) -> "Figure":
     """A map per run, with lines at the same losses in all of them."""
     from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.patheffects import withStroke
 
-    figure, axes = plots.panels(len(losses), f"{TITLE}, {of}", SQUARE)
+    figure, axes = plots.panels(len(losses), f"{TITLE}\n{of}", SQUARE)
     every = np.concatenate([table.ravel() for table in losses.values()])
     every = every[np.isfinite(every)]
     if len(np.unique(every)) < 2:
         raise FedcliError("the loss around these models is the same everywhere, so there is no map of it", "draw 1d")
     far = plots.spread_far(every) == "log"
-    levels = (np.geomspace if far else np.linspace)(every.min(), every.max(), LEVELS)
+    levels = _levels(every.min(), every.max(), far)
+    told = levels if len(levels) < 9 else levels[::2]
     norm = (LogNorm if far else Normalize)(levels[0], levels[-1])
     for panel, (name, table) in zip(axes, losses.items(), strict=True):
         at = _steps(len(table))
         shown = np.ma.masked_invalid(table.T)  # rows are drawn upwards: the second direction
         filled = panel.contourf(at, at, shown, levels, norm=norm, cmap="viridis_r")
         lines = panel.contour(at, at, shown, levels, norm=norm, colors="black", linewidths=0.5, alpha=0.6)
-        panel.clabel(lines, lines.levels[1::3], fmt="%.3g", fontsize=8)
+        for number in panel.clabel(lines, told, fmt="%g", fontsize=8, inline=False, colors="black"):
+            number.set_path_effects([withStroke(linewidth=2, foreground="white")])
+            number.set_alpha(1)
+            number.set_visible(max(map(abs, number.get_position())) < EDGE)
         panel.plot(0, 0, marker="+", color="#D55E00", markersize=9, markeredgewidth=2)
-        panel.set_title(plots.short(name), loc="left")
+        panel.set_title(plots.wrapped(name), loc="left")
         panel.set_ylabel(AXES[1])
         panel.set_aspect("equal")
+        panel.set(xticks=TICKS, yticks=TICKS)
         panel.grid(False)
     for panel in plots.lowest(axes):
         panel.set_xlabel(AXES[0])
-    bar = figure.colorbar(filled, ax=axes, label="cross-entropy", shrink=0.9, ticks=levels[::3])
-    bar.ax.set_yticklabels([f"{level:.3g}" for level in levels[::3]])
+    bar = figure.colorbar(filled, ax=axes, label="cross-entropy", shrink=0.9, ticks=told)
+    bar.ax.set_yticklabels([f"{level:g}" for level in told])
     bar.ax.minorticks_off()
     return figure
+
+
+def _levels(low: float, high: float, far: bool) -> np.ndarray:
+    """Round numbers from at most `low` to at least `high`, evenly apart or by factors, about LEVELS of them."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not far:
+        return MaxNLocator(LEVELS, steps=[1, 2, 5, 10]).tick_values(low, high)
+    tens = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for steps in ([1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]):
+        grid = np.outer(tens, steps).ravel()
+        levels = grid[np.searchsorted(grid, low, "right") - 1 : np.searchsorted(grid, high) + 1]
+        if len(levels) <= LEVELS + 2:
+            break
+    return levels

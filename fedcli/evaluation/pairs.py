@@ -1,11 +1,12 @@
 """Which runs are one system, which runs of two systems make a pair, and what differs before any score.
 
 A system is a method in one setting, trained with one seed or several. Two runs of different systems are a pair where
-their seeds are equal, of training and of the data (and the fold, where folds take the place of seeds).
+their seeds are equal, of training and of the data (and the fold, where folds take the place of seeds). Pairs of one test
+set are a sample of seeds; pairs whose test sets differ are a sample of folds, or of splits that were drawn anew.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 from ..data import manifest
 from ..errors import FedcliError
 from . import predictions
+from .metrics import probabilities
 from .rows import MODEL
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
@@ -41,6 +43,15 @@ class Scored:
     def seed(self) -> Any:
         return self.body["options"].get("seed")
 
+    @property
+    def fold(self) -> int | None:
+        return self.body["data"]["dataset"]["options"].get("fold")
+
+    @property
+    def which(self) -> str:
+        """Its fold, where it has one, and its seed, in words."""
+        return f"seed {self.seed}" if self.fold is None else f"fold {self.fold}, seed {self.seed}"
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -57,6 +68,38 @@ class Answers:
     groups: dict[str, np.ndarray]
     tables: dict[str, list[np.ndarray]]
     last: dict[str, list[np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What the pairs of a comparison are a sample of.
+
+    over: "seeds", where all have one test set, else "folds" or "splits". sets: the number of each pair's test set.
+    overlap: test images per training image, mean over the test sets; 0 of seeds.
+    test_images, units: of all test sets together; unit: "patient or lesion" or "image".
+    """
+
+    over: str
+    sets: tuple[int, ...]
+    overlap: float
+    test_images: int
+    unit: str
+    units: int
+
+    @property
+    def count(self) -> int:
+        """Seeds, folds or splits."""
+        return len(self.sets) if self.over == "seeds" else max(self.sets) + 1
+
+    def means(self, per_round: list[list[float]]) -> list[float]:
+        """One number for each seed, fold or split, from the kept rounds of each pair's run."""
+        means = [float(np.mean(rounds)) for rounds in per_round]
+        if self.over == "seeds":
+            return means
+        return [float(np.mean([m for m, at in zip(means, self.sets) if at == k])) for k in range(self.count)]
+
+
+Pairs = list[tuple[Scored, Scored]]
 
 
 def systems(paths: Iterable[Path]) -> list[list[Path]]:
@@ -117,7 +160,7 @@ def _asked(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key not in DRAWN}
 
 
-def paired(a: list[Scored], b: list[Scored]) -> tuple[list[tuple[Scored, Scored]], list[str]]:
+def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
     """Runs of equal draws, their test sets checked, and what a reader must know of it."""
     one, two = _by_draw(a), _by_draw(b)
     if len(a) == len(b) == 1 and one.keys() != two.keys():
@@ -154,7 +197,7 @@ def _by_draw(runs: list[Scored]) -> dict[str, Scored]:
 
 def _left_out(one: dict[str, Scored], two: dict[str, Scored]) -> list[str]:
     alone = [run for mine, others in ((one, two), (two, one)) for draw, run in mine.items() if draw not in others]
-    told = ", ".join(f"{run.body['label']} seed {run.seed}" for run in alone)
+    told = ", ".join(f"{run.body['label']} {run.which}" for run in alone)
     return [f"left out, as the other system has no run of these seeds: {told}"] if alone else []
 
 
@@ -169,18 +212,80 @@ def _check_same_test(a: Scored, b: Scored) -> None:
         raise FedcliError(what, "evaluate both runs again, on one dataset")
 
 
-def size_of_test(runs: Iterable[Scored]) -> dict[str, Any]:
-    """How many images and patients a comparison stands on; folds have test sets of their own, which add up."""
-    sets = {found.id.tobytes(): found for found in (answers(run.path) for run in runs)}.values()
-    unit = "patient or lesion" if all(found.by_patient for found in sets) else "image"
-    return {
-        "test_images": sum(len(found.y) for found in sets),
-        "unit": unit,
-        "units": sum(len(np.unique(found.units)) for found in sets),
-    }
+def sample_of(pairs: Pairs) -> Sample:
+    """What pairs of checked test sets are a sample of, and how many images and patients it stands on."""
+    runs = [run for run, _ in pairs]
+    keys = [answers(run.path).id.tobytes() for run in runs]
+    places = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    firsts = [runs[keys.index(key)] for key in places]
+    tests = [answers(run.path) for run in firsts]
+    overlaps = [len(test.y) / _trained_on(run) for test, run in zip(tests, firsts)] if len(tests) > 1 else [0.0]
+    apart = "splits" if None in [run.fold for run in firsts] else "folds"
+    return Sample(
+        apart if len(tests) > 1 else "seeds",
+        tuple(places[key] for key in keys),
+        float(np.mean(overlaps)),
+        sum(len(test.y) for test in tests),
+        "patient or lesion" if all(test.by_patient for test in tests) else "image",
+        sum(len(np.unique(test.units)) for test in tests),
+    )
 
 
-@lru_cache(maxsize=8)  # a pair is looked at by several tests in turn
+def _trained_on(run: Scored) -> int:
+    """Training images of all clients."""
+    return sum(count for classes in run.body["shots"]["classes"].values() for count in classes.values())
+
+
+def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored], np.ndarray] | None = None) -> int:
+    """How many patients the two systems answer differently, as far as a metric can tell, over all pairs together.
+
+    images: of a run, which of its images count: bool [N]; None for all.
+    """
+    sets: dict[bytes, list[np.ndarray]] = {}
+    units = {}
+    for a, b in pairs:
+        found = answers(a.path)
+        apart = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
+        key = found.id.tobytes()
+        sets.setdefault(key, []).append(apart if images is None else apart * images(a)[:, None])
+        units[key] = found.units
+    moved = {key: (np.abs(np.mean(parts, axis=0)) > 1e-9).any(1) for key, parts in sets.items()}  # [N]
+    return sum(len(np.unique(units[key][at])) for key, at in moved.items())
+
+
+def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
+    """What a metric sees of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
+    found = answers(run.path)
+    of = list(found.tables) if version == "average" else [version]
+    return np.mean([_mark(table, found.y, metric) for v in of for table in found.tables[v]], axis=0)
+
+
+def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
+    if metric.startswith("auc"):
+        return probabilities(table)
+    guess = table.argmax(1)
+    return np.eye(table.shape[1])[guess] if metric == "f1_macro" else (guess == y)[:, None].astype(np.float64)
+
+
+def one_class(runs: Iterable[Scored], version: str) -> str:
+    """Where the last models answer one class for every image, in words; "" where they do not.
+
+    version: "average" for all that there are.
+    """
+    runs, told = list(runs), []
+    for v in VERSIONS if version == "average" else [version]:
+        stuck = [run for run in runs if _is_stuck(answers(run.path), v)]
+        which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
+        told += [f"every {v} image{which}"] if stuck else []
+    return f"answers one class for {' and '.join(told)}" if told else ""
+
+
+def _is_stuck(found: Answers, version: str) -> bool:
+    tables = found.last.get(version, [])
+    return len(np.unique(found.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
+
+
+@lru_cache(maxsize=16)  # a pair is looked at by several tests in turn
 def answers(scores: Path) -> Answers:
     """The predictions beside a scores.json, as the method's first view shows the images."""
     found = predictions.read(scores.parent / "predictions.h5")

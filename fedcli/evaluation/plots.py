@@ -9,6 +9,7 @@ and black, which is for what belongs to no client: a wine red stands in.
 """
 
 import os
+import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..console import counted
 from ..errors import FedcliError, UsageError
 from .curves import Record, Series
 
@@ -29,13 +31,20 @@ if TYPE_CHECKING:
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
 DASHES = "-", "--", ":"  # the colours again, once they are used up
 NAMED = 12  # clients; more than that are not told apart
-LONG = 28  # characters of a name in the legend
+LONG = 28  # characters of a line in the legend
+LINES = 3  # of a name in the legend; what needs more is named by its folder
 DOTS = 40  # rounds; shorter curves have a dot at each
 FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
 ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
 EXTREMES = {"largest weight": "^", "smallest weight": "v"}  # markers
 REPLICATES = "seed", "fold"  # of a run or its data: what makes the runs of one system
+UNTOLD = "settings", "eval_every"  # options: told one by one, or of no meaning for what is learned
+TRAINING = (
+    "rounds", "epochs", "lr", "schedule", "optimizer", "momentum", "weight_decay", "batch_size", "augment",
+    "participation", "model", "weights",
+)  # fmt: skip
+COUNTED = {"rounds": "round", "epochs": "epoch"}  # options that are numbers of something, and one of it
 PANEL = 4.1, 2.7  # inches
 STYLE = {
     "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -97,7 +106,8 @@ def convergence(found: dict[str, list[Record]], metric: str, out: Path, *, versi
 
 
 def systems(records: list[Record], apart: str = "") -> dict[str, list[Record]]:
-    """Runs by name, those together that differ in nothing but seeds and folds, and in the option `apart`."""
+    """Runs by name, those together that differ in nothing but seeds and folds, and in the option `apart`; how they were
+    trained, and on what, is in their names also where methods differ in it."""
     found: dict[str, list[Record]] = {}
     for record in records:
         what = record.label, record.dataset, _settled(record, apart)
@@ -109,15 +119,21 @@ def systems(records: list[Record], apart: str = "") -> dict[str, list[Record]]:
 def _settled(record: Record, apart: str) -> dict[str, Any]:
     """The options that tell one system from another, those of the data among them."""
     asked = {**record.options, **record.data}
-    free = {"settings", "eval_every", *REPLICATES, apart}
+    free = {*UNTOLD, *REPLICATES, apart}
     return {key: asked[key] for key in sorted(asked) if key not in free and last(key) not in free}
+
+
+def trained(record: Record, apart: str) -> dict[str, Any]:
+    """How long and how a run trained, and on what data, without seeds, folds and the option `apart`."""
+    asked = _settled(record, apart)
+    return {"on": record.dataset} | {key: asked[key] for key in asked if key in TRAINING or key in record.data}
 
 
 def _options(record: Record, apart: str | None) -> dict[str, Any]:
     """What a run may differ in from others; without seeds where runs are told apart by more."""
     if apart is not None:
         return _settled(record, apart)
-    return {key: value for key, value in {**record.options, **record.data}.items() if key != "settings"}
+    return {key: value for key, value in {**record.options, **record.data}.items() if key not in UNTOLD}
 
 
 def last(key: str) -> str:
@@ -161,7 +177,7 @@ def _figure(records: list[Record], names: list[str]) -> "Figure":
 def name_all(figure: "Figure", legend: dict[str, Any]) -> None:
     """Put a legend beside all panels; name -> what stands for it."""
     if legend:
-        figure.legend(legend.values(), map(short, legend), loc="outside right upper")
+        figure.legend(legend.values(), map(wrapped, legend), loc="outside right upper")
 
 
 def panels(count: int, title: str, size: tuple[float, float] = PANEL) -> tuple["Figure", list["Axes"]]:
@@ -172,7 +188,8 @@ def panels(count: int, title: str, size: tuple[float, float] = PANEL) -> tuple["
     rows = -(-count // columns)
     figure = Figure((columns * size[0] + 2.2, rows * size[1] + 0.6), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
-    figure.suptitle(title)
+    letters = int((columns * size[0] - 0.7) / 0.105)  # that fit beside the legend, each so many inches wide
+    figure.suptitle("\n".join(textwrap.fill(line, letters) for line in title.splitlines()), x=0.015, ha="left")
     for place in range(count):
         figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place else None)
     return figure, figure.axes
@@ -224,10 +241,9 @@ def _risen(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
 
 def _title(records: list[Record]) -> str:
     if len(records) > 1:
-        datasets = {record.dataset for record in records}
-        return f"{len(records)} runs" + (
-            f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
-        )
+        datasets, seeds = {r.dataset for r in records}, {r.options.get("seed") for r in records}
+        on = f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
+        return f"{len(records)} runs{on}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
     record = records[0]
     on = f" on {record.dataset}" if record.dataset else ""
     played = (
@@ -249,16 +265,28 @@ def labels(records: list[Record], apart: str | None = None) -> dict[str, Record]
 
 def _asked(record: Record, records: list[Record], apart: str | None) -> str:
     """The label, with the options that tell it from other runs of that label; the folder's name where they are long."""
+    asked = _options(record, apart)
     alike = [_options(other, apart) for other in records if other.label == record.label]
-    if len(alike) == 1:
-        return record.label
+    every = [_options(other, apart) for other in records]
+    common = {"seed"} if apart is None else {*TRAINING, *record.data}  # told also where methods differ in it
     differ = [
-        f"{last(name)} {value}"
-        for name, value in _options(record, apart).items()
-        if any(other.get(name) != value for other in alike)
+        name
+        for name, value in asked.items()
+        if any(other.get(name) != value for other in (every if name in common else alike))
     ]
-    text = f"{record.label} ({', '.join(differ)})"
-    return text if differ and len(text) <= LONG else record.folder.resolve().name
+    if not differ:
+        return record.label if len(alike) == 1 else record.folder.resolve().name
+    differ.sort(key=lambda name: TRAINING.index(name) if name in TRAINING else len(TRAINING))
+    text = f"{record.label} ({', '.join(_in_words(record, name, asked[name]) for name in differ)})"
+    return text if len(text) <= LINES * LONG else record.folder.resolve().name
+
+
+def _in_words(record: Record, name: str, value: Any) -> str:
+    """An option as it is said: 6 rounds, lr 0.003; of a method's settings rho=0.05."""
+    if name in COUNTED:
+        return counted(value, COUNTED[name], name)
+    value = str(value).removesuffix(".0") if isinstance(value, float) else value
+    return f"{name}={value}" if name in (record.options.get("settings") or {}) else f"{last(name)} {value}"
 
 
 def _panel(axes: "Axes", runs: dict[str, Series | None], methods: int) -> dict[str, Any]:
@@ -388,6 +416,16 @@ def look(place: int) -> dict[str, str]:
 
 def short(name: str) -> str:
     """A name as the legend can print it; matplotlib hides one that begins with an underscore."""
-    name = "".join(c if c.isprintable() else "?" for c in name)
-    name = f" {name}" if name.startswith("_") else name
+    name = _printable(name)
     return name if len(name) <= LONG else name[: LONG - 1] + "…"
+
+
+def wrapped(name: str) -> str:
+    """A name on as many lines as it needs, up to LINES."""
+    name = _printable(name)
+    return name if len(name) <= LONG else textwrap.fill(name, LONG, max_lines=LINES, placeholder="…")
+
+
+def _printable(name: str) -> str:
+    name = "".join(c if c.isprintable() else "?" for c in name)
+    return f" {name}" if name.startswith("_") else name

@@ -12,17 +12,22 @@ from itertools import groupby
 
 from ..errors import UsageError, nearest
 from .cells import BEST, LAST, LAST5, POOLED, SHOWN, VERSIONS, percent, text
-from .rows import Row, long_name, notes, rows
+from .rows import Row, comparable, long_name, notes, rows
 
-__all__ = ["LEGEND", "SHOWN", "legend", "notes", "render", "rows", "table_cells"]
+__all__ = ["LEGEND", "SHOWN", "legend", "notes", "render", "rows", "table_cells", "tables"]
 
 OF = {
     LAST5: "mean over the last five rounds (all of a shorter run) ± population standard deviation",
     LAST: "the last round's model",
     BEST: "the model of the round that was best on the clients' validation images, by balanced_accuracy",
 }
-MARKS = " {mark} is the best of a column; gap and std are better when low. Groups are those of the clean test set."
-LEGEND = f"In percent: {OF[LAST5]}.{MARKS.format(mark='*')}"
+LOW = "gap and std are better when low. Groups are those of the clean test set."
+MARKS = {  # by whether all rows share data and rounds, and whether some do
+    (True, True): " {mark} is the best of a column; " + LOW,
+    (False, True): " {mark} is the best of a column among rows of the same data and rounds; " + LOW,
+    (False, False): " No best is marked, as no two rows share data and rounds; " + LOW,
+}
+LEGEND = f"In percent: {OF[LAST5]}.{MARKS[True, True].format(mark='*')}"
 SEEDS = {
     POOLED: " Rows of several seeds: the mean of the runs' means ± population standard deviation over {all} of all runs.",
     "runs": " Rows of several seeds: the mean of the runs' means ± sample standard deviation (ddof 1) of those means.",
@@ -81,6 +86,21 @@ def table_cells(found: list[Row], *, best: str = "{} *") -> tuple[list[str], lis
     return [*heads, "minutes"], [[*line, time] for line, time in zip(lines, times, strict=True)]
 
 
+def tables(found: list[Row]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """The cells as a person reads them, (title, column names, rows): first without groups, then what lies between the
+    groups of each attribute in a table of its own."""
+    columns, lines = table_cells(found)
+    names = dict.fromkeys(name for row in found for name in row["attributes"])
+    of = [max((name for name in names if column.startswith(f"{name} ")), key=len, default="") for column in columns]
+    out = []
+    for name in ("", *(name for name in names if name in of)):
+        places = [place for place, attribute in enumerate(of) if attribute == name or place < 2]
+        heads = [columns[place].removeprefix(f"{name} ") if place > 1 else columns[place] for place in places]
+        title = f"Groups by {name}" if name else ""
+        out.append((title, heads, [[line[place] for place in places] for line in lines]))
+    return out
+
+
 def legend(columns: list[str], found: list[Row], *, mark: str = "*") -> str:
     """What the numbers are, and the columns that not every table has. mark: what the best of a column is called."""
     shown, at = " ".join(columns), found[0]["at"] if found else LAST5
@@ -94,7 +114,9 @@ def legend(columns: list[str], found: list[Row], *, mark: str = "*") -> str:
         BYTES: TRAFFIC in columns,
         VIEWS: viewed,
     }
-    whole = f"In percent: {OF[at]}.{over}{MARKS.format(mark=mark)}"
+    keys = [comparable(row) for row in found if not row["is_view"]]
+    marks = MARKS[len(set(keys)) < 2, len(keys) < 2 or len(set(keys)) < len(keys)].format(mark=mark)
+    whole = f"In percent: {OF[at]}.{over}{marks}"
     return whole + "".join(words for words, needed in there.items() if needed)
 
 
@@ -113,10 +135,14 @@ def _columns(found: list[Row]) -> list[str]:
 
 
 def _markdown(found: list[Row]) -> str:
-    columns, lines = table_cells(found)
-    rule = ["---", "---", *("---:" for _ in columns[2:])]
-    table = [f"| {' | '.join(map(_escaped, line))} |" for line in [columns, rule, *lines]]
-    return "\n".join([*table, "", legend(columns, found), *(f"Note: {note}." for note in notes(found))]) + "\n"
+    """A table below the other, and then what the numbers are."""
+    out = []
+    for title, columns, lines in tables(found):
+        rule = ["---", "---", *("---:" for _ in columns[2:])]
+        table = [f"| {' | '.join(map(_escaped, line))} |" for line in [columns, rule, *lines]]
+        out += [*([f"{title}:", ""] if title else []), *table, ""]
+    told = [legend(table_cells(found)[0], found), *(f"Note: {note}." for note in notes(found))]
+    return "\n".join([*out, *told]) + "\n"
 
 
 def _escaped(cell: str) -> str:

@@ -1,8 +1,9 @@
 """Runs as the rows of a report: which runs are one system, in what the systems differ, what a reader must know.
 
-A number is the mean over the last five rounds (± population standard deviation) unless another `at` is asked for; group
-columns are those of the clean test set. Runs that differ in nothing but the seed of training are one system, and one
-row where a spread over seeds is asked for.
+Rows of one method that were asked for unlike things all say what they were asked for. The best is marked only among
+rows of the same data and as many rounds. A number is the mean over the last five rounds (± population standard
+deviation) unless another `at` is asked for; group columns are those of the clean test set. Runs that differ in nothing
+but the seed of training are one system, and one row where a spread over seeds is asked for.
 """
 
 import json
@@ -15,10 +16,10 @@ from .. import console
 from ..data import manifest
 from ..errors import UsageError
 from . import clocks, shots
-from .cells import BEST, LAST5, POOLED, SHOWN, Body, cells, joined, mark_best, view_cells
+from .cells import BEST, LAST5, POOLED, SHOWN, Body, cells, joined, mark_best, percent, view_cells
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
-LONG = 30  # characters; what a run differs in stands below the table if it is longer
+LONG = 36  # characters; what a run differs in stands below the table if it is longer
 TOLD, BLIND = "true group at test", "group-blind"
 SEED = "seed"
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
@@ -54,11 +55,13 @@ def rows(
         row["spread"] = spread if row["runs"] > 1 else None
         row["minutes"] = _minutes([paths[place] for place in row["places"]]) if minutes else None
         row["bytes"] = _bytes(scores[row["places"][0]].body) if traffic else None
+        if at == BEST:
+            row |= _chosen([scores[place] for place in row["places"]], metrics)
     how = {"metrics": metrics, "at": at}
     found = [line for row in found for line in _lines(row, [scores[place] for place in row["places"]], spread, how)]
     for row in found:
         row["name"] = f"{_name(row, '' if row['mark'] else row['differs'])} {row['mark']}".rstrip()
-    mark_best([row["cells"] for row in found])
+    mark_best([row["cells"] for row in found], [comparable(row) for row in found])
     for note in notes(found):
         console.say(f"note: {note}")
     return found
@@ -73,6 +76,7 @@ def notes(found: list[Row]) -> list[str]:
         if unlike
         else "",
         _seeds_told(found),
+        _left_out(found),
         *(f"{row['mark']} {row['differs']}" for row in found if row["mark"]),
         *(note for row in found for note in (*_cautions(row), *row["small_groups"], *row["shot_groups"])),
     ]
@@ -82,6 +86,11 @@ def notes(found: list[Row]) -> list[str]:
 def long_name(row: Row) -> str:
     """The name with all that a row differs in, however long."""
     return _name(row, row["differs"])
+
+
+def comparable(row: Row) -> str:
+    """What rows must share for one of them to be the best: data and rounds."""
+    return json.dumps([row["rounds"], row["data"]], sort_keys=True)
 
 
 def _systems(scores: list[manifest.Manifest], spread: str | None) -> list[list[int]]:
@@ -151,8 +160,40 @@ def _name(row: Row, told: str) -> str:
 def _cautions(row: Row) -> list[str]:
     """What is to be known of one row; a run has one caution for all its views."""
     missing = row["at"] == BEST and not row["is_view"] and all(cell["mean"] is None for cell in row["cells"].values())
-    told = [row["caution"], "it kept no model that was best on validation" if missing else ""]
+    told = [row["caution"], "it kept no model that was best on validation" if missing else _chosen_told(row)]
     return [f"{row['name']}: {text}" for text in told if text]
+
+
+def _chosen(runs: list[manifest.Manifest], metrics: Sequence[str]) -> dict[str, Any]:
+    """Which round each run's validation images chose, and the columns that are known of the last rounds alone."""
+    found = [run.body.get("best_on_validation") for run in runs]
+    chosen = [
+        {"seed": run.body["options"].get(SEED), **{key: best[key] for key in ("round", "metric", "validation")}}
+        for run, best in zip(runs, found, strict=True)
+        if best
+    ]
+    last, best = (
+        cells(runs[0].body, by_shots="shots" in runs[0].options, metrics=metrics, at=at) for at in (LAST5, BEST)
+    )
+    lost = [name for name, cell in last.items() if cell["mean"] is not None and name not in best]
+    return {"chosen": chosen, "left_out": lost if chosen else []}
+
+
+def _chosen_told(row: Row) -> str:
+    chosen = [] if row["is_view"] else row.get("chosen", [])
+    if not chosen:
+        return ""
+    several = len(chosen) > 1
+    each = [
+        f"round {one['round']}{f' of seed {one[SEED]}' if several else ''} ({percent(one['validation'])})"
+        for one in chosen
+    ]
+    return f"chosen by validation {chosen[0]['metric']} (%): {', '.join(each)}"
+
+
+def _left_out(found: list[Row]) -> str:
+    lost = dict.fromkeys(name for row in found for name in row.get("left_out", []))
+    return f"not known of the best round, so left out: {', '.join(lost)}" if lost else ""
 
 
 def _seeds_told(found: list[Row]) -> str:
@@ -194,25 +235,38 @@ def _differences(found: list[Row]) -> list[str]:
     out = []
     for row in found:
         alike = [other for other in found if other["method"] == row["method"]]
-        rounds = [f"rounds={row['rounds']}"] if _stands_out(row["rounds"], [other["rounds"] for other in found]) else []
-        out.append(", ".join(_unlike("settings", row, alike) + rounds + _unlike("options", row, found)))
+        rounds = [f"rounds={row['rounds']}"] if _is_told(row["rounds"], *_columns("rounds", alike, found)) else []
+        noise = [bool(other["data"]["corruption"]) for other in alike]
+        clean = ["no corruption"] if not row["data"]["corruption"] and any(noise) else []
+        told = _unlike("settings", row, alike, alike) + rounds + clean + _unlike("options", row, alike, found)
+        out.append(", ".join(told))
     return out
 
 
-def _unlike(part: str, row: Row, others: list[Row]) -> list[str]:
-    """key=value where a row is not as most others are; the rule has a column of its own, several seeds their number."""
-    told = ("rule", SEED) if row["runs"] > 1 else ("rule",)
-    values = {key: [other[part].get(key) for other in others] for key in row[part] if key not in told}
-    return [f"{key}={_brief(row[part][key])}" for key, column in values.items() if _stands_out(row[part][key], column)]
+def _unlike(part: str, row: Row, alike: list[Row], others: list[Row]) -> list[str]:
+    """key=value where a row is to be told from others; the rule has a column of its own, several seeds their number."""
+    own = ("rule", SEED) if row["runs"] > 1 else ("rule",)
+    asked = {key: value for key, value in row[part].items() if key not in own}
+    return [
+        f"{key}={_brief(value)}"
+        for key, value in asked.items()
+        if _is_told(value, *_columns(key, [other[part] for other in alike], [other[part] for other in others]))
+    ]
 
 
-def _stands_out(value: Any, column: list[Any]) -> bool:
-    """Whether a value is to be told: the column has others, and this is not what more than half of it has."""
-    return _differ(column) and 2 * sum(value == other for other in column) <= len(column)
+def _columns(key: str, *tables: list[dict[str, Any]]) -> list[list[Any]]:
+    return [[line.get(key) for line in lines] for lines in tables]
+
+
+def _is_told(value: Any, alike: list[Any], every: list[Any]) -> bool:
+    """Whether a value is told: runs of the same method have others, or it is not what more than half of all rows have."""
+    return _differ(alike) or _differ(every) and 2 * sum(value == other for other in every) <= len(every)
 
 
 def _brief(value: Any) -> str:
-    """A hash by its first digits, all else as it is."""
+    """A hash by its first digits, a number without idle zeros, all else as it is."""
+    if isinstance(value, float):
+        return str(value).removesuffix(".0")
     return str(value)[:8] if re.fullmatch(r"[0-9a-f]{64}", str(value)) else str(value)
 
 

@@ -4,10 +4,12 @@ Source: the bootstrap and its percentile interval are Efron and Tibshirani, An I
 chapters 6 and 13, with whole patients drawn (Davison and Hinkley, Bootstrap Methods and their Application, 1997,
 section 3.8); the AUC test is DeLong, DeLong and Clarke-Pearson, Biometrics 44, 1988, in the midrank form of Sun and Xu,
 IEEE Signal Processing Letters 21, 2014; McNemar, Psychometrika 12, 1947, in its exact form; Wilcoxon, Biometrics
-Bulletin 1, 1945; Holm, Scandinavian Journal of Statistics 6, 1979. A p that has no meaning is None, never NaN.
+Bulletin 1, 1945; Holm, Scandinavian Journal of Statistics 6, 1979; the corrected t test over folds is Nadeau and Bengio,
+Machine Learning 52, 2003, section 3. A p that has no meaning is None, never NaN.
 
 What varies differs: the bootstrap, DeLong and McNemar ask what other test patients would have given to these very
-models; the tests over seeds ask what other trainings would have given on these very patients.
+models; the tests over seeds ask what other trainings would have given on these very patients, those over folds what
+other trainings and test sets would have given.
 """
 
 from collections.abc import Iterator
@@ -95,16 +97,23 @@ def interval(values: np.ndarray, level: float = LEVEL) -> tuple[float | None, fl
     return float(low), float(high)
 
 
-def bootstrap_p(differences: np.ndarray) -> float | None:
+def bootstrap_p(differences: np.ndarray, units: int) -> float | None:
     """Two-sided p of a resampled difference [B]: twice the smaller share on either side of zero, zero on both.
 
     One is added to both counts, so that B resamples give no p below 2 / (B + 1).
+    units: patients that differ at all; p is no less than their sign_floor, for resamples of few patients hold the same
+        ones again and again and cannot tell how others would differ.
     """
     known = differences[~np.isnan(differences)]
     if not len(known):
         return None
     fewer = min((known <= 0).sum(), (known >= 0).sum())
-    return min(1.0, 2 * (int(fewer) + 1) / (len(known) + 1))
+    return min(1.0, max(2 * (int(fewer) + 1) / (len(known) + 1), sign_floor(units)))
+
+
+def sign_floor(units: int) -> float:
+    """The smallest two-sided p of an exact sign test of so many units, all to one side: 2 / 2^n."""
+    return min(1.0, 2.0 ** (1 - units))
 
 
 def _members(groups: np.ndarray | None, count: int) -> list[np.ndarray]:
@@ -223,9 +232,11 @@ def delong(score_a: np.ndarray, score_b: np.ndarray, y: np.ndarray) -> DeLong:
     """Whether two AUCs on the same images differ: scores [N] of the positive class, y [N] of 0 and 1.
 
     Images count as independent: where patients have several, the standard errors are too small.
-    Raises FedcliError where a class has fewer than two images.
+    Raises FedcliError where a class has fewer than two images, or a score is NaN.
     """
     truth = np.asarray(y).astype(bool)
+    if bad := int((np.isnan(score_a) | np.isnan(score_b)).sum()):
+        raise FedcliError(f"{bad} of {len(truth)} images got a score that is no number", "train the run again")
     m, n = int(truth.sum()), int((~truth).sum())
     if min(m, n) < 2:
         raise FedcliError(f"DeLong's test needs two images of each class; here are {n} and {m}")
@@ -293,13 +304,18 @@ class Paired:
     floor: float = 0.0
 
 
-def paired_t(a: list[float], b: list[float]) -> Paired:
-    """Student's paired t test, two-sided; p is None for fewer than two pairs, or equal differences that are not 0."""
+def paired_t(a: list[float], b: list[float], *, overlap: float = 0.0) -> Paired:
+    """Student's paired t test, two-sided; p is None for fewer than two pairs, or equal differences that are not 0.
+
+    overlap: where the pairs are folds or other splits of one dataset, test images per training image. Their training sets
+        overlap, so the variance of the mean is taken (1/J + overlap) times that of the J differences, in place of 1/J
+        (Nadeau and Bengio's corrected resampled t test).
+    """
     d = _differences(a, b)
     mean = float(d.mean())
     if len(d) < 2:
         return Paired(len(d), mean, None, None)
-    se = float(d.std(ddof=1)) / sqrt(len(d))
+    se = float(d.std(ddof=1)) * sqrt(1 / len(d) + overlap)
     if se <= 1e-12 * max(abs(mean), 1e-300):  # rounding of equal differences
         return Paired(len(d), mean, 0.0 if mean == 0 else None, 1.0 if mean == 0 else None)
     return Paired(len(d), mean, mean / se, float(2 * stdtr(len(d) - 1, -abs(mean / se))))
@@ -312,7 +328,7 @@ def wilcoxon(a: list[float], b: list[float]) -> Paired:
     """
     d = _differences(a, b)
     known = d[d != 0]
-    floor = min(1.0, 2.0 ** (1 - len(d)))
+    floor = sign_floor(len(d))
     if not len(known):
         return Paired(len(d), 0.0, 0.0, 1.0, floor)
     ranks = np.rint(2 * _midranks(np.abs(known))).astype(int)  # twice the midranks, so that they are whole
@@ -329,7 +345,7 @@ def wilcoxon(a: list[float], b: list[float]) -> Paired:
 def _differences(a: list[float], b: list[float]) -> np.ndarray:
     if len(a) != len(b) or not len(a):
         raise FedcliError(f"{len(a)} and {len(b)} numbers make no pairs", "give runs of the same seeds")
-    return np.asarray(b, np.float64) - np.asarray(a, np.float64)
+    return np.round(np.asarray(b, np.float64) - np.asarray(a, np.float64), 12)  # alike but for floating point: ties
 
 
 def holm(ps: list[float | None]) -> list[float | None]:

@@ -43,6 +43,17 @@ def check(records: list[Record], key: str) -> None:
         raise UsageError(f"{key} is {values.pop()} in all these runs", "give runs in which it differs")
 
 
+def split(records: list[Record], key: str) -> tuple[list[Record], dict[str, list[Record]]]:
+    """The runs that trained as those in which this option varies, and by name the systems that trained otherwise: longer,
+    at another rate, on other data. Where it varies in no system, nothing tells them apart."""
+    found = plots.systems(records, key)
+    swept = [group[0] for group in found.values() if len({asked(record, key) for record in group}) > 1]
+    ways = [plots.trained(record, key) for record in swept]
+    others = {name: group for name, group in found.items() if ways and plots.trained(group[0], key) not in ways}
+    apart = {id(record) for group in others.values() for record in group}
+    return [record for record in records if id(record) not in apart], others
+
+
 def gather(
     records: list[Record], scores: list[dict[str, Any]], key: str, metric: str, version: str
 ) -> tuple[dict[str, list[Point]], dict[str, Level]]:

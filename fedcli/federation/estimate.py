@@ -3,13 +3,15 @@
 Two clients train on a few batches and on more of them, which gives the cost of a visit and of an image;
 the server step is measured with as many clients as a round has, unless their models do not fit into
 memory. What is not measured is counted: images, models [K, P], and what clients keep between rounds.
+Where clients train on several processes, their visits are shared out as the run will share them, and a
+round on such processes tells how far they slow each other.
 Nothing is written but a few lines into a temporary folder.
 """
 
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +24,8 @@ from ..data.load import EVALUATION_BATCH, Shard
 from . import folders, memory, precision
 from .assembly import Federation, assemble, be_deterministic, open_host, probe
 from .client import Report, Task
+from .engines.in_process import InProcess
+from .engines.pool import Pool, shared_out, usual_jobs
 from .plan import Plan
 from .run import KEPT, has_own_tests, logits, part, save_model
 from .scoring import METRIC, Score, Scoring, balanced_accuracy
@@ -34,6 +38,8 @@ REPEATS = 3  # of what is quick; the median counts
 QUICK = 2.0  # seconds, after which nothing is measured again
 FLOAT = 4  # bytes
 
+Engine = Callable[[list[Task]], Iterator[Report]]
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -42,9 +48,10 @@ class Estimate:
     Attributes:
         seconds_per_round: in the mean over the rounds, scores at their end included.
         total_seconds: of the whole run, loading and writing included.
-        peak_bytes: resident in the process, or allocated on the GPU.
+        peak_bytes: resident in all processes, shared memory counted once, or allocated on the GPU.
         free_bytes: that this process could hold in all; 0 where the system does not tell.
         measured_steps: local steps that were played.
+        processes: that train clients side by side.
         seconds: of the whole run by what takes them.
         bytes: of the peak, what is known by name.
     """
@@ -55,6 +62,7 @@ class Estimate:
     peak_bytes: int
     free_bytes: int
     measured_steps: int
+    processes: int
     seconds: dict[str, float]
     bytes: dict[str, int]
 
@@ -66,11 +74,11 @@ class Estimate:
 
 def estimate(
     source: Path, plan: Plan, device: str = "cpu", *, threads: int = 0, score: Score | None = None,
-    limit: float = SECONDS,
+    limit: float = SECONDS, jobs: int | None = None,
 ) -> Estimate:  # fmt: skip
     """Measure a few steps of a plan.
 
-    source: a partition or corruption manifest; threads, score: as train() takes them.
+    source: a partition or corruption manifest; threads, score, jobs: as train() takes them.
     limit: seconds that measuring may take in all, where ten batches do not take longer.
     Raises what train() would raise before its first round.
     """
@@ -86,10 +94,15 @@ def estimate(
     scoring = Scoring(federation, score)
     loading, loaded = time.perf_counter() - begin, memory.peak(device)
     memory.restart(device)
+    began_with = memory.held(device)
 
     cohorts = _cohorts(federation)
+    if jobs is None:
+        jobs = usual_jobs(torch.get_num_threads(), len(cohorts[0]), device)
+    jobs = min(jobs, len(cohorts[0]))
     clients = _Clients(federation, cohorts[0], limit)
-    training = sum(clients.seconds_of(client) for round in cohorts for client in round)
+    visit = max(0, memory.peak(device) - began_with)
+    training = clients.seconds_in(cohorts, jobs)
     serving, table = _server(federation, clients.reports, len(cohorts[0]), available)
     scored = _evaluation(federation, scoring, clients.looked)
     writing = _writing(federation, clients.reports)
@@ -100,9 +113,12 @@ def estimate(
     known = {"images": _images(federation), "models of a round": len(cohorts[0]) * federation.layout.size * FLOAT}
     known["kept between rounds"] = _between_rounds(federation, clients.reports, scoring)
     missing = known["models of a round"] - table + known["kept between rounds"]
+    if jobs > 1:
+        known["visits"] = clients.own or jobs * (visit + federation.layout.size * FLOAT)  # in the processes
+        missing += known["visits"] - visit  # which was measured in this one
     return Estimate(
         seconds_per_round=(sum(seconds.values()) - loading) / plan.rounds, rounds=plan.rounds, total_seconds=sum(seconds.values()),
-        peak_bytes=max(loaded, memory.peak(device) + missing), free_bytes=available, measured_steps=clients.steps, seconds=seconds, bytes=known,
+        peak_bytes=max(loaded, memory.peak(device) + missing), free_bytes=available, measured_steps=clients.steps, processes=jobs, seconds=seconds, bytes=known,
     )  # fmt: skip
 
 
@@ -112,11 +128,13 @@ class _Clients:
     Attributes:
         reports: of two clients, their last ones.
         steps: local steps in all.
+        own: bytes that processes hold apart from this one, where there are several and the system tells.
         looked: whether a visit also goes through its images in order, EVALUATION_BATCH at once.
     """
 
     def __init__(self, federation: Federation, cohort: list[str], limit: float):
-        self.federation, self.steps, self.looked = federation, 0, False
+        self.federation, self.cohort, self.limit = federation, cohort, limit
+        self.steps, self.own, self.looked = 0, 0, False
         parts = limit / 4  # in seconds; the rest is for whole rounds
         by_size = sorted(federation.counts, key=federation.counts.get)
         names = list(dict.fromkeys([by_size[len(by_size) // 2], by_size[-1]]))
@@ -142,34 +160,79 @@ class _Clients:
         """Of one visit on all of a client's images."""
         return self.fixed + self.each * self.federation.counts[client]
 
+    def seconds_in(self, cohorts: list[list[str]], jobs: int) -> float:
+        """Of all visits of these rounds on so many processes."""
+        if jobs == 1:
+            return sum(self.seconds_of(client) for round in cohorts for client in round)
+        of = shared_out(self.federation.counts, jobs)
+        return self._slower(jobs) * sum(_longest({c: self.seconds_of(c) for c in round}, of) for round in cohorts)
+
+    def _slower(self, jobs: int) -> float:
+        """How many times as long a round takes on processes that share a machine as its longest share takes alone.
+
+        Also sees what the processes hold.
+        """
+        counts = self.federation.counts
+        whole = sum(self.seconds_of(client) for client in self.cohort) < self.limit
+        names = self.cohort if whole else sorted(counts, key=counts.get)[-jobs:]
+        images = max(counts.values()) if whole else self._images_in(self.limit / 4)
+        engine = self._engine(names, images)
+        seconds: list[float] = []
+
+        def run(tasks: list[Task]) -> Iterator[Report]:
+            begin = time.perf_counter()
+            reports = list(pool(tasks))
+            seconds.append(time.perf_counter() - begin)
+            yield from reports
+
+        with Pool(engine, jobs) as pool:
+            state = self.federation.first()
+            for _ in range(2):  # the first visits are slow
+                state = self._round(state, names, run)
+            self.own = sum(worker.submit(memory.own).result() for worker in pool.workers)
+        alone = _longest({c: self.fixed + self.each * len(engine.shards[c]) for c in names}, pool.of)
+        return max(1.0, seconds[-1] / alone) if alone else 1.0
+
+    def _images_in(self, seconds: float) -> int:
+        """As many as a visit goes through in so long, one batch at the least."""
+        return max(self.federation.plan.training.batch_size, int((seconds - self.fixed) / self.each))
+
     def _visit(self, state: RunState, names: list[str], images: int, *, count: bool = True) -> RunState:
         """Play a round of these clients on at most so many images each."""
-        federation, plan = self.federation, self.federation.plan
-        data = federation.data
-        shards = {c: _Watched.of(data.train[c], images) for c in names}
-        share = {c: len(shards[c]) / federation.counts[c] for c in names}
-        val = {
-            c: _Watched.of(s, max(1, round(share[c] * len(s)))) for c, s in data.val.items() if c in shards and len(s)
-        }
-        engine = replace(federation.engine, shards=shards, val=val)
+        engine, device = self._engine(names, images), self.federation.device
         reports: list[Report] = []
 
         def run(tasks: list[Task]) -> Iterator[Report]:
             for task in tasks:
-                _wait(federation.device)
+                _wait(device)
                 begin = time.perf_counter()
                 report = engine.run_one(task)
-                _wait(federation.device)
+                _wait(device)
                 if count:
-                    self.found.setdefault(len(shards[task.client]), []).append(time.perf_counter() - begin)
+                    self.found.setdefault(len(engine.shards[task.client]), []).append(time.perf_counter() - begin)
                 self.steps += report.steps
                 reports[1:] = [report]  # no more models than a real round holds beside its table
                 yield report
 
-        state = _play(federation, replace(state, round=min(state.round, plan.rounds - 1)), names, run)
+        state = self._round(state, names, run)
         self.reports = reports
-        self.looked = self.looked or any(shard.seen for shard in (*shards.values(), *val.values()))
+        parts = (*engine.shards.values(), *engine.val.values())
+        self.looked = self.looked or any(shard.seen for shard in parts)
         return state
+
+    def _engine(self, names: list[str], images: int) -> InProcess:
+        """The federation's, for these clients with at most so many images each."""
+        data, counts = self.federation.data, self.federation.counts
+        shards = {c: _Watched.of(data.train[c], images) for c in names}
+        share = {c: len(shards[c]) / counts[c] for c in names}
+        val = {
+            c: _Watched.of(s, max(1, round(share[c] * len(s)))) for c, s in data.val.items() if c in shards and len(s)
+        }
+        return replace(self.federation.engine, shards=shards, val=val)
+
+    def _round(self, state: RunState, names: list[str], run: Engine) -> RunState:
+        last = self.federation.plan.rounds - 1
+        return _play(self.federation, replace(state, round=min(state.round, last)), names, run)
 
     def _line(self) -> tuple[float, float]:
         """Seconds of a visit and of each image, by least squares over the medians; neither is below zero."""
@@ -199,7 +262,15 @@ class _Watched(Shard):
         return super().in_order(size)
 
 
-def _play(federation: Federation, state: RunState, roster: list[str], run) -> RunState:
+def _longest(seconds: dict[str, float], of: dict[str, int]) -> float:
+    """Of the process that has most to do. of: the process of each client."""
+    spent: dict[int, float] = {}
+    for client, each in seconds.items():
+        spent[of[client]] = spent.get(of[client], 0.0) + each
+    return max(spent.values())
+
+
+def _play(federation: Federation, state: RunState, roster: list[str], run: Engine) -> RunState:
     plan = federation.plan
     if plan.single_site:
         return play_alone(state, roster, run, rounds=plan.rounds, seed=plan.seed).state
@@ -309,6 +380,14 @@ def _images(federation: Federation) -> int:
     data = federation.data
     pools = {id(s.images): s.images for s in (*data.train.values(), *data.val.values(), *data.test.values())}
     return sum(pool.numel() * pool.element_size() for pool in pools.values())
+
+
+def span(seconds: float) -> str:
+    """A time for a person, such as "35 min" or "3 h 20 min"."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _time(work) -> float:

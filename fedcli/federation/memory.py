@@ -12,6 +12,7 @@ except ImportError:  # Windows has no such module
     resource = None
 
 STATUS = Path("/proc/self/status")
+ROLLUP = Path("/proc/self/smaps_rollup")
 
 
 def peak(device: str) -> int:
@@ -29,6 +30,14 @@ def held(device: str) -> int:
     if device.startswith("cuda"):
         return torch.cuda.memory_allocated(device)
     return _line(STATUS, "VmRSS") if STATUS.exists() else peak(device)
+
+
+def own() -> int:
+    """Bytes held at most that this process shares with no other; 0 where the system does not tell."""
+    if not (STATUS.exists() and ROLLUP.exists()):
+        return 0
+    private = _line(ROLLUP, "Private_Clean") + _line(ROLLUP, "Private_Dirty")
+    return private + _line(STATUS, "VmHWM") - _line(STATUS, "VmRSS")
 
 
 def free(device: str) -> int:

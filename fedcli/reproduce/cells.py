@@ -21,6 +21,7 @@ import torch
 from .. import console
 from ..commands import options
 from ..errors import FedcliError
+from ..federation.estimate import span
 from . import commandline
 from .plan import Cell, plan_of
 from .script import with_source
@@ -74,7 +75,10 @@ def run(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -
 
 
 def make_data(cells: list[Cell], work: Path) -> dict[tuple, Path | Outcome]:
-    """The manifest of every chain's data, made where it is missing; a failed stage is told once."""
+    """The manifest of every chain's data, made where it is missing; a failed stage is told once.
+
+    Raises FedcliError where no cell has data.
+    """
     made: dict[tuple, Path | Outcome] = {}
     for cell in cells:
         for stage in range(len(cell.chain)):
@@ -87,8 +91,11 @@ def make_data(cells: list[Cell], work: Path) -> dict[tuple, Path | Outcome]:
             line = with_source(upto[-1], str(above)) if above else upto[-1]
             outcome = _tried(cell, lambda line=line: commandline.run([*line, "--work", str(work)]))
             made[upto] = outcome.scores or outcome
-            if not outcome.scores:
-                console.fail(f"data of {cell.name}: {outcome.sentence}", outcome.hint)
+    faults = {one.sentence: one for one in made.values() if isinstance(one, Outcome)}
+    if faults and all(isinstance(made[cell.chain], Outcome) for cell in cells):
+        raise FedcliError("; ".join(faults), next(iter(faults.values())).hint)
+    for one in faults.values():
+        console.fail(f"data of {one.cell.name}: {one.sentence}", one.hint)
     return made
 
 
@@ -161,14 +168,6 @@ class _Board:
         """The time left, at the pace since the start; nothing where that cannot be said."""
         left = sum(self.left.values())
         return f", {span(left * (time.monotonic() - self.began) / self.played)} left" if self.played and left else ""
-
-
-def span(seconds: float) -> str:
-    """A time for a person, such as "35 min" or "3 h 20 min"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _alone(cells: list[Cell], sources: dict[tuple, Path], place: Place, board: _Board) -> Iterator[Outcome]:

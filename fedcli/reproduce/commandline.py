@@ -122,7 +122,8 @@ def _told(line: Sequence[str]) -> Iterator[None]:
     except Exception as error:
         if not hasattr(error, "format_message"):  # the parser's own errors have it
             raise
-        raise UsageError(f"fedcli {' '.join(line)}: {error.format_message()}") from None
+        typed = ASKED.sub(r"$\1", f"fedcli {' '.join(line)}")
+        raise UsageError(f"{typed}: {error.format_message()}", f"`fedcli {line[0]} --help` lists its flags") from None
     finally:
         console.be_quiet(quiet)
         options.debug = debug

@@ -6,10 +6,10 @@ from pathlib import Path
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
-from ..federation.estimate import Estimate, estimate
+from ..federation.estimate import Estimate, estimate, span
 from ..federation.plan import Plan
 from . import commandline
-from .cells import Outcome, Place, own_threads, span
+from .cells import Outcome, Place, own_threads
 from .plan import Cell, plan_of
 
 
@@ -24,15 +24,15 @@ class Forecast:
 
     def told(self, processes: int) -> str:
         """One sentence for a person."""
-        each = f"in {processes} processes" if processes > 1 else "in one process"
+        each = f"{processes} at a time" if processes > 1 else "one after another"
         return (
-            f"{console.counted(self.cells, 'cell', 'cells')} to train: about {span(self.seconds / processes)} {each}, and up to "
-            f"{self.bytes / 2**30:.1f} GiB of memory in each"
+            f"{console.counted(self.cells, 'cell', 'cells')} to train: about {span(self.seconds / processes)}, {each}, with up to "
+            f"{self.bytes / 2**30:.1f} GiB of memory for each"
         )
 
 
 def tell(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -> None:
-    """Say how long the cells that are left will take, and warn where memory will not do."""
+    """Say on stderr how long the cells that are left will take, and warn where memory will not do."""
     found = forecast(cells, sources, place)
     if not found.seconds:
         return
@@ -48,17 +48,17 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
 
     What cannot be measured is left out: its cells say why when they are run.
     """
-    begun = [manifest.read(path) for path in sorted(place.work.glob("runs/*/run.json"))]
+    runs = begun(place.work)
     unlike = {cell.work: cell for cell in cells if isinstance(sources[cell.chain], Path)}.values()
     costs: dict[str, tuple[Estimate | None, int]] = {}
     count, seconds = 0, 0.0
     for cell in unlike:
         plan, source = plan_of(commandline.parse(cell.train)), sources[cell.chain]
-        if _is_done(plan, source, begun):
+        if is_done(plan, source, runs):
             continue
         if (cost := _cost(plan)) not in costs:
             console.status(f"measuring a few steps of {cell.row}")
-            costs[cost] = _measured(source, plan, cell, place.devices[0]), _images(source)
+            costs[cost] = _measured(source, plan, cell, place), _images(source)
         found, images = costs[cost]
         if found:
             count, seconds = count + 1, seconds + found.total_seconds * _images(source) / images
@@ -74,12 +74,12 @@ def _cost(plan: Plan) -> str:
     return repr(replace(plan, seed=0, settings=words, training=replace(plan.training, lr=1.0)))
 
 
-def _measured(source: Path, plan: Plan, cell: Cell, device: str) -> Estimate | None:
+def _measured(source: Path, plan: Plan, cell: Cell, place: Place) -> Estimate | None:
+    threads = commandline.parse(cell.train)["threads"]
+    jobs = 1 if len(place.devices) > 1 else None  # as train() chooses: a process that is one of several has one
     try:
         with own_threads():
-            return estimate(
-                source, replace(plan, seed=cell.seed), device, threads=commandline.parse(cell.train)["threads"]
-            )
+            return estimate(source, replace(plan, seed=cell.seed), place.devices[0], threads=threads, jobs=jobs)
     except FedcliError:
         return None
 
@@ -88,12 +88,15 @@ def _images(source: Path) -> int:
     return sum(client["train"] for client in manifest.read(source).body["roster"])
 
 
-def _is_done(plan: Plan, source: Path, begun: list[manifest.Manifest]) -> bool:
+def begun(work: Path) -> list[manifest.Manifest]:
+    """The finished runs of a work folder."""
+    return [manifest.read(path) for path in sorted(work.glob("runs/*/run.json"))]
+
+
+def is_done(plan: Plan, source: Path, runs: list[manifest.Manifest]) -> bool:
     """Whether a finished run has these very options and data; starting weights and teachers are not looked at."""
     method = plan.check()
     asked = {**vars(plan), **vars(plan.training), "method": method.name, "settings": plan.acting(method)}
     kept = [key for key in asked if key not in ("training", "weights", "teacher")]
     data = manifest.sha256(source)
-    return any(
-        data in run.parents.values() and all(run.options.get(key) == asked[key] for key in kept) for run in begun
-    )
+    return any(data in run.parents.values() and all(run.options.get(key) == asked[key] for key in kept) for run in runs)

@@ -14,8 +14,7 @@ from .recipe import Chain, Column, Figure, Recipe, Row, at_values
 
 SHOWN = "balanced_accuracy", "auc_ovo_macro"
 CHOSEN = (
-    "The best is marked by balanced accuracy on the clients' validation images, of each run's best round; the test set "
-    "chooses nothing."
+    "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
 )
 UNCHOSEN = (
     "Nothing is marked as best: the partition has no validation images (fedcli partition --val 0.1), and the test set chooses "
@@ -42,13 +41,14 @@ def recipe_of(method: str, source: Path, over: list[str]) -> Recipe:
         for metric in SHOWN
     ]
     if validated:
-        columns.append(Column("validation balanced_accuracy", "data", "best_on_validation/validation"))
+        score = "best_on_validation/validation"
+        columns.append(Column("validation balanced_accuracy, best round", "data", score, validation=True))
     keys = " and ".join(place.partition(".")[2] for place in grid)
     title = f"{method} on {body['dataset']}, over {keys}"
     return Recipe(
         f"{method}-{keys.replace(' and ', '-')}", title, "", (CHOSEN if validated else UNCHOSEN,), (0,), "pooled", "last5",
         rows[0].name, {}, {}, {"data": Chain("data", body["dataset"], body["dataset"])}, rows, tuple(columns),
-        (Figure(title, x=next(iter(grid)), columns=tuple(column.name for column in columns if column.name.endswith(SHOWN[0]))),), {},
+        (Figure(title, x=next(iter(grid)), columns=tuple(column.name for column in columns if SHOWN[0] in column.name)),), {},
     )  # fmt: skip
 
 

@@ -1,14 +1,18 @@
-"""The folder of a reproduction: results.json, table.md, report.html and the pictures, renewed as a whole."""
+"""The folder of a reproduction: results.json and table.md first, then the pictures and report.html."""
 
 import json
 import os
 import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from .. import console
+from ..data import manifest
 from ..data.manifest import scratch, sync
+from ..errors import FedcliError
 from ..evaluation import page
 from ..evaluation.page import Table
 from . import pictures, results
@@ -17,34 +21,59 @@ from .recipe import Recipe
 from .results import Body
 
 
-def write(folder: Path, recipe: Recipe, found: Body, outcomes: list[Outcome], *, device: str) -> Body:
-    """Write the folder in place of an older one, and return what results.json holds."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(folder) as temporary:
+def record(folder: Path, found: Body) -> None:
+    """Write results.json and table.md; an older page and its pictures go, but for what illustrate() takes over."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.html").unlink(missing_ok=True)
+    _text(folder / "results.json", json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False))
+    _text(folder / "table.md", markdown(found))
+
+
+def illustrate(folder: Path, recipe: Recipe, found: Body, outcomes: list[Outcome], *, device: str) -> Body:
+    """Add the pictures and the page to a recorded folder, and return what results.json then holds.
+
+    Raises FedcliError with what was written already.
+    """
+    undrawn = f"the pictures and the page are missing from {folder}, which has results.json and table.md"
+    with _said(undrawn), scratch(folder) as temporary:
         drawn, missing = pictures.draw(recipe, found, outcomes, temporary, older=folder, device=device)
-        found = found | {"notes": [*found["notes"], *missing], "pictures": {title: path.name for title, path in drawn}}
-        _text(
-            temporary / "results.json", json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-        )
-        _text(temporary / "table.md", markdown(found))
-        if scores := [one.scores for one in outcomes if one.scores]:
-            with console.heard():  # its remarks stand on the page
-                page.write(
-                    temporary / "report.html", list(dict.fromkeys(scores)), title=found["title"], tables=tables(found, star="Bold"), notes=found["notes"],
-                    pictures=drawn, at=found["at"], spread=found["spread"],
-                )  # fmt: skip
+        named = {title: path.name for title, path in drawn}
+        found = found | {"notes": [*found["notes"], *missing], "pictures": named}
+        record(temporary, found)
         sync(temporary)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder)
         os.rename(temporary, folder)
+    scores = list(dict.fromkeys(one.scores for one in outcomes if one.scores))
+    if not scores:
+        return found
+    drawn = [(title, folder / path.name) for title, path in drawn]
+    with (
+        _said(f"report.html is missing from {folder}, which has results.json, table.md and the pictures"),
+        console.heard(),  # its remarks stand on the page
+    ):
+        page.write(
+            folder / "report.html", scores, title=found["title"], tables=tables(found, star="Bold"), notes=found["notes"],
+            pictures=drawn, at=found["at"], spread=found["spread"],
+        )  # fmt: skip
     return found
 
 
+@contextmanager
+def _said(missing: str) -> Iterator[None]:
+    """Any fault becomes an error that says what it left out."""
+    try:
+        yield
+    except Exception as error:
+        why = error.sentence if isinstance(error, FedcliError) else f"unexpected {type(error).__name__}: {error}"
+        raise FedcliError(f"{missing}: {why}", getattr(error, "hint", "") or "--debug shows where") from error
+
+
 def _text(path: Path, text: str) -> None:
-    path.write_text(text.rstrip("\n") + "\n", encoding="utf-8")
+    manifest.write_text(path, text.rstrip("\n") + "\n")
 
 
 def tables(found: Body, *, star: str = "*") -> list[Table]:
-    """Ours; ours beside the published; the rows against the reference; what ran under which rule."""
+    """Ours and the validation's; ours beside the published; the rows against the reference; what ran under which rule."""
     out = main_tables(found, star)
     for tested in found["statistics"]:
         title = f"Against {tested['reference']}, {results.where(found, tested)}"
@@ -53,12 +82,16 @@ def tables(found: Body, *, star: str = "*") -> list[Table]:
     return [*out, Table("What ran", *results.rules(found))]
 
 
-def main_tables(found: Body, star: str = "*") -> list[Table]:
+def main_tables(found: Body, star: str = "*", *, published: bool = True) -> list[Table]:
+    """published: whether the table with the published numbers is one of them, where there are such."""
     out = [Table("Ours", *results.ours(found), results.legend(found, star))]
+    if results.shown_columns(found, True):
+        legend = results.validation_legend(found, star)
+        out.append(Table("On validation, best round", *results.ours(found, validation=True), legend))
     columns, lines = results.beside(found)
-    return out + (
-        [Table("Beside the published numbers", columns, lines, results.beside_legend(found))] if lines else []
-    )
+    if lines and published:
+        out.append(Table("Beside the published numbers", columns, lines, results.beside_legend(found)))
+    return out
 
 
 def markdown(found: Body) -> str:
@@ -72,7 +105,7 @@ def markdown(found: Body) -> str:
         parts += ["## What these runs can tell", "\n".join(f"- {_cell(line)}" for line in said)]
     if found["notes"]:
         parts += ["## Notes", "\n".join(f"- {_cell(note)}" for note in found["notes"])]
-    parts += [f"![{_cell(title)}]({name})" for title, name in found["pictures"].items()]
+    parts += [f"![{_cell(title)}]({name})" for title, name in found.get("pictures", {}).items()]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -81,8 +114,8 @@ def _cell(text: str) -> str:
 
 
 def show(found: Body) -> None:
-    """The main tables on stdout, what the statistics say, and what is to be known before reading them."""
-    for table in main_tables(found):
+    """The main tables on stdout, at smoke without the published numbers, which say nothing there; what the statistics say, and what is to be known before reading them."""
+    for table in main_tables(found, published=found["scale"] != "smoke"):
         console.table(table.columns, table.lines, title=table.title, file=sys.stdout)
         print(f"{table.legend}\n")
     if said := results.told(found):

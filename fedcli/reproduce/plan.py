@@ -64,6 +64,7 @@ class Cell:
 def check(path: Path | str) -> Recipe:
     """Read a recipe and try every command line of it, at every scale, short of running it. Raises UsageError."""
     recipe = load(Path(path))
+    _methods(recipe)
     _settings_of_data(recipe)
     for scale in SCALES:
         tried: set[tuple[str, ...]] = set()
@@ -73,6 +74,15 @@ def check(path: Path | str) -> Recipe:
                     tried.add(line)
                     try_line(line, f"{Path(path).name} at --scale {scale}: {cell.name}")
     return recipe
+
+
+def _methods(recipe: Recipe) -> None:
+    """Refuse a row whose method there is not."""
+    for row in recipe.rows:
+        try:
+            resolve(row.method)
+        except UsageError as error:
+            raise UsageError(f"row {row.name!r}: {error.sentence}", error.hint) from None
 
 
 def _settings_of_data(recipe: Recipe) -> None:
@@ -171,7 +181,7 @@ def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, row: Row) -> F
 
 def _small_network(given: Flags, row: Row) -> Flags:
     """The small network of the same kind; weights and teachers of the large one do not fit it."""
-    clip = resolve(row.method).local.model == "clip" or models.describe(given.get("model", "cnn")).kind == "clip"
+    clip = resolve(row.method).local.model == "clip" or models.describe(given.get("model") or "cnn").kind == "clip"
     dropped = {name: False for name in ("weights", "teacher") if name in given}
     return {"model": "clip-tiny" if clip else "cnn"} | dropped
 

@@ -7,7 +7,7 @@ from .. import console
 from ..data import sources
 from ..data.manifest import scratch
 from ..data.twins import TWINS, twin
-from ..errors import UsageError, nearest
+from ..errors import FedcliError, UsageError, nearest
 from .plan import Cell, variable
 from .recipe import Recipe
 
@@ -32,6 +32,14 @@ def folders(recipe: Recipe, given: list[str], scale: str, work: Path) -> dict[st
             raise UsageError(f"the recipe reads no files of {name!r}", nearest(name, wanted))
         found[name] = folder
     return found
+
+
+def check_folders(given: dict[str, str], made_up: set[str]) -> None:
+    """Raise FedcliError for a folder that is not there. made_up: datasets whose twin is still to be written."""
+    for name, folder in given.items():
+        if name not in made_up and not Path(folder).is_dir():
+            where = f"`fedcli datasets {name}` says where its files come from"
+            raise FedcliError(f"no such folder: {folder}", f"give the folder of {name}; {where}")
 
 
 def needed(recipe: Recipe) -> list[str]:

@@ -1,7 +1,7 @@
 """What the cells found, beside what was published: results.json, and the tables made of it."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ from ..errors import UsageError, nearest
 from ..evaluation import compare
 from ..evaluation.findings import HIGHER, LOWER
 from ..evaluation.statistics import METRICS, over_seeds
+from . import commandline
 from .cells import Outcome
+from .plan import plan_of
 from .recipe import Column, Recipe
 
 TIMES = {"percent": 100.0, "points": 100.0, "MB": 1e-6, "none": 1.0}
@@ -31,10 +33,13 @@ MOMENTS = {
 Body = dict[str, Any]
 
 
-def collect(recipe: Recipe, outcomes: list[Outcome], *, scale: str, work: Path, left_out: list[str]) -> Body:
+def collect(
+    recipe: Recipe, outcomes: list[Outcome], *, scale: str, work: Path, left_out: list[str],
+    made_up: Sequence[str] = (),
+) -> Body:  # fmt: skip
     """Everything that is known, as results.json holds it: no clock, no path above `work`.
 
-    Raises UsageError for a column that no scores.json has.
+    left_out: a sentence for each part that is not there. made_up: datasets that are twins. Raises UsageError for a column that no scores.json has.
     """
     bodies = {one.scores: manifest.read(one.scores, "scores").body for one in outcomes if one.scores}
     nowhere = [column.name for column in recipe.columns if not _has_place(column, outcomes, bodies, recipe)]
@@ -42,15 +47,36 @@ def collect(recipe: Recipe, outcomes: list[Outcome], *, scale: str, work: Path, 
         _row(recipe, name, outcomes, bodies, scale, work) for name in dict.fromkeys(one.cell.row for one in outcomes)
     ]
     found = {
-        "recipe": recipe.name, "title": recipe.title, "paper": recipe.paper, "scale": scale, "at": recipe.at,
+        "recipe": recipe.name, "title": _title(recipe, outcomes, scale), "paper": recipe.paper, "scale": scale, "at": recipe.at,
         "spread": recipe.spread, "reference": recipe.reference, "seeds": sorted({one.cell.seed for one in outcomes}),
         "columns": [vars(column) for column in recipe.columns], "rows": rows, "left_out": left_out,
         "failed": [{"cell": one.cell.name, "sentence": one.sentence} for one in outcomes if not one.scores],
     }  # fmt: skip
     found["notes"] = _notes(recipe, found, scale)
+    found["notes"] += [f"The images of {name} are made up: --raw was not given." for name in made_up]
     found["notes"] += [f"None of the rows that are here has the column {name}." for name in nowhere]
     found["statistics"] = list(_statistics(recipe, outcomes))
     return found
+
+
+def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
+    """The recipe's, and at a reduced scale what ran: it may speak of more clients."""
+    sources = {
+        manifest.parent(manifest.parent(one.scores, "run"), "corruption", "partition") for one in outcomes if one.scores
+    }
+    if scale == "paper" or not sources:
+        return recipe.title
+    bodies = [manifest.read(source).body for source in sources]
+    said = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
+    if any("kind" in body for body in bodies):
+        said.append(_range({len(body.get("clients", [])) for body in bodies}, "corrupted", "corrupted"))
+    said.append(_range({plan_of(commandline.parse(one.cell.train)).rounds for one in outcomes}, "round", "rounds"))
+    return f"{recipe.title} (at {scale} scale: {', '.join(said)})"
+
+
+def _range(counts: set[int], one: str, many: str) -> str:
+    low, high = min(counts), max(counts)
+    return console.counted(low, one, many) if low == high else f"{low} to {high} {many}"
 
 
 def _row(
@@ -70,9 +96,12 @@ def _row(
         column.name: _mean_runs([runs[part] for part in column.mean_of]) for column in recipe.columns if column.mean_of
     }
     published = recipe.published.get("rows", {}).get(name, {})
+    of_seeds = {column.name for column in recipe.columns if column.validation}
     cells = {
         column: _beside(
-            _summary([rounds for rounds in of.values() if rounds], recipe.spread), published.get(column), scale
+            _summary([rounds for rounds in of.values() if rounds], "runs" if column in of_seeds else recipe.spread),
+            published.get(column),
+            scale,
         )
         for column, of in runs.items()
     }
@@ -215,10 +244,9 @@ def _notes(recipe: Recipe, found: Body, scale: str) -> list[str]:
     """What a reader must know, the recipe's own words first."""
     notes = list(recipe.notes)
     if scale != "paper":
-        notes.append(
-            f"At --scale {scale} networks, images or rounds are smaller than the paper's: the numbers are not to be compared with "
-            "published ones."
-        )
+        smaller = f"At --scale {scale} networks, images or rounds are smaller than the"
+        with_paper = " paper's: the numbers are not to be compared with published ones."
+        notes.append(smaller + (with_paper if recipe.published else " recipe's own."))
     elif len(found["seeds"]) < len(recipe.seeds):
         word = "Seeds" if len(found["seeds"]) > 1 else "Seed"
         notes.append(f"{word} {', '.join(map(str, found['seeds']))} of the recipe's {len(recipe.seeds)}.")
@@ -274,17 +302,19 @@ def _tested_score(column: Column) -> tuple[str, str, str] | None:
     return (column.data, *place[1:]) if place[0] == "versions" and place[-1] in (*METRICS, "auc_binary") else None
 
 
-def ours(found: Body) -> tuple[list[str], list[list[str]]]:
-    """Columns and lines of the table of our numbers; * marks the best of a column."""
-    best = {column["name"]: _best(found, column) for column in found["columns"]}
+def ours(found: Body, *, validation: bool = False) -> tuple[list[str], list[list[str]]]:
+    """Columns and lines of the table of our numbers, or of the validation's; * marks the best of a column."""
+    columns = shown_columns(found, validation)
+    best = {column["name"]: _best(found, column) for column in columns}
     lines = [
-        [
-            row["name"],
-            *(_marked(row["cells"][column["name"]], column, best[column["name"]]) for column in found["columns"]),
-        ]
+        [row["name"], *(_marked(row["cells"][column["name"]], column, best[column["name"]]) for column in columns)]
         for row in found["rows"]
     ]
-    return ["", *(heading(column) for column in found["columns"])], lines
+    return ["", *(heading(column) for column in columns)], lines
+
+
+def shown_columns(found: Body, validation: bool) -> list[Body]:
+    return [column for column in found["columns"] if column["validation"] is validation]
 
 
 def _marked(cell: Body, column: Body, best: str) -> str:
@@ -297,13 +327,25 @@ def heading(column: Body) -> str:
 
 
 def _best(found: Body, column: Body) -> str:
-    """The best mean of a column as it is printed, so that a tie marks all of them; none where all are alike."""
+    """The best mean of a column as it is printed, so that a tie marks all of them; none where all are alike, or where
+    chance alone may have put it first on validation."""
     cells = [row["cells"][column["name"]] for row in found["rows"]] if column["marked"] else []
     known = [cell for cell in cells if cell["mean"] is not None]
-    if len({_mean(cell, column) for cell in known}) < 2:
+    if len({_mean(cell, column) for cell in known}) < 2 or (column["validation"] and _lead(found, column)[2]):
         return "-"
     pick = min if column["lower"] else max
     return _mean(pick(known, key=lambda cell: cell["mean"]), column)
+
+
+def _lead(found: Body, column: Body) -> tuple[float, float | None, bool]:
+    """How far the best mean of a column is from the next, the larger spread of the two, and whether it covers that."""
+    cells = (row["cells"][column["name"]] for row in found["rows"])
+    known = sorted((cell for cell in cells if cell["mean"] is not None), key=lambda cell: cell["mean"], reverse=True)
+    if len(known) < 2:
+        return 0.0, None, False
+    first, second = known[:2]
+    lead, spreads = first["mean"] - second["mean"], [one["std"] for one in (first, second) if one["std"] is not None]
+    return lead, max(spreads, default=None), bool(spreads) and lead <= max(spreads)
 
 
 def _mean(cell: Body, column: Body) -> str:
@@ -335,7 +377,7 @@ def beside(found: Body) -> tuple[list[str], list[list[str]]]:
             column["name"],
             _shown(cell, column),
             _shown(cell["published"], column),
-            _number(cell["difference"], "+", _digits(column)),
+            _number(_minus(cell["mean"], cell["published"]["mean"], _digits(column)), "+", _digits(column)),
             *([cell["verdict"]] if judged else []),
         ]
         for row in found["rows"]
@@ -343,6 +385,11 @@ def beside(found: Body) -> tuple[list[str], list[list[str]]]:
         if (cell := row["cells"][column["name"]])["published"]
     ]
     return columns, lines
+
+
+def _minus(one: float | None, other: float | None, digits: int) -> float | None:
+    """The difference of two numbers as they are shown."""
+    return None if one is None or other is None else round(one, digits) - round(other, digits)
 
 
 def order(tested: Body) -> tuple[list[str], list[list[str]]]:
@@ -357,16 +404,19 @@ def order(tested: Body) -> tuple[list[str], list[list[str]]]:
         "p over seeds (Holm)",
         "told",
     ]
-    return columns, [_tested(row) for row in tested["rows"]]
+    against = next(row["mean"] for row in tested["rows"] if row["name"] == tested["reference"])
+    return columns, [_tested(row, against) for row in tested["rows"]]
 
 
-def _tested(row: Body) -> list[str]:
+def _tested(row: Body, against: float | None) -> list[str]:
     mean = _number(None if row["mean"] is None else 100 * row["mean"])
     if row["difference"] is None:
         return [row["name"], mean, "-", "-", "-", "-", "-", row["note"] or "-"]
     interval = f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}" if row["low"] is not None else "-"
     ps = [_p(row["p"]), _p(row.get("p_holm")), _p(row.get("p_seeds_holm"))]
-    return [row["name"], mean, f"{100 * row['difference']:+.2f}", interval, *ps, row["verdict"]]
+    same = row["mean"] is not None and against is not None and not row["note"]  # the means are of the very runs tested
+    difference = _minus(100 * row["mean"], 100 * against, 2) if same else 100 * row["difference"]
+    return [row["name"], mean, f"{difference:+.2f}", interval, *ps, row["verdict"]]
 
 
 def _p(value: float | None) -> str:
@@ -394,14 +444,32 @@ def _told(tested: Body) -> str:
 
 def legend(found: Body, star: str) -> str:
     """What the numbers are. star: how the best is marked."""
-    marked = [column["name"] for column in found["columns"] if column["marked"]]
-    of = "of a column" if len(marked) == len(found["columns"]) else f"by {' and '.join(marked)}"
+    columns = shown_columns(found, False)
+    marked = [column["name"] for column in columns if column["marked"]]
+    of = "of a column" if len(marked) == len(columns) else f"by {' and '.join(marked)}"
     best = f"{star} is the best {of}. " if marked else ""
-    seeds = ", ".join(map(str, found["seeds"]))
-    return (
-        f"{MOMENTS[found['at']].capitalize()} ± {SPREADS[found['spread']]}. {best}"
-        f"{console.counted(len(found['seeds']), 'seed', 'seeds')}: {seeds}."
-    )
+    return f"{MOMENTS[found['at']].capitalize()} ± {SPREADS[found['spread']]}. {best}{_seeds(found)}"
+
+
+def _seeds(found: Body) -> str:
+    return f"{console.counted(len(found['seeds']), 'seed', 'seeds')}: {', '.join(map(str, found['seeds']))}."
+
+
+def validation_legend(found: Body, star: str) -> str:
+    """What the numbers of the validation's table are, and whether they tell the best from the next."""
+    (column,) = shown_columns(found, True)
+    what = "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over seeds."
+    lead, spread, covered = _lead(found, column)
+    if covered:
+        told = (
+            f"No value can be told from the next on validation: the best two are {_number(lead)} points apart, within the "
+            f"spread over seeds, {_number(spread)}; nothing is marked."
+        )
+    elif spread is None:
+        told = f"{star} is the best; how far it varies from seed to seed is not known of one seed."
+    else:
+        told = f"{star} is the best, ahead of the next by more than the spread over seeds."
+    return f"{what} {told} {_seeds(found)}"
 
 
 def beside_legend(found: Body) -> str:

@@ -11,12 +11,12 @@ from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation.compare import compare, order
-from fedcli.evaluation.findings import HIGHER, LOWER, NONE, PATIENTS, SEEDS, table, verdict
-from fedcli.evaluation.groups import group_scores
+from fedcli.evaluation.findings import HIGHER, LOWER, MODELS, NOT_TOLD, against, legend, reason, say, table, verdict
+from fedcli.evaluation.groups import cross, group_scores
 from fedcli.evaluation.metrics import score
 from fedcli.evaluation.pairs import settings, systems
 from fedcli.evaluation.rounds import summary, summary_of_groups, with_average
-from fedcli.evaluation.statistics import draw, holm
+from fedcli.evaluation.statistics import draw
 from fedcli.seeds import derive
 
 N = 60
@@ -32,25 +32,27 @@ def model(skill, seed, classes=3, y=Y):
 
 
 def scored(
-    folder, logits, *, seed=0, y=Y, ids=None, units=PATIENTS_OF, corrupted=None, groups=True, lone=False, by=("sex",), **about
+    folder, logits, *, seed=0, y=Y, ids=None, units=PATIENTS_OF, corrupted=None, groups=True, lone=False, by=("sex",), sex=None,
+    extra=(), groups_of=(), **about
 ):  # fmt: skip
     """A scores.json and its predictions, of logits [N, C] in two kept rounds.
 
     lone: the logits are of clients, each of which answers for itself in one round.
+    extra: further attributes of the images. groups_of: further groups, as the body holds them.
     """
     versions = {"clean": logits} | ({"corrupted": corrupted} if corrupted else {})
     ids = np.array([f"image-{i}" for i in range(len(y))]) if ids is None else ids
-    sex = (SEX if len(y) == N else np.arange(len(y)) % 2) if groups else np.full(len(y), -1)
+    sex = sex if sex is not None else (SEX if len(y) == N else np.arange(len(y)) % 2) if groups else np.full(len(y), -1)
     body = {
         "method": "fedavg", "label": "FedAvg", "rule": "paper", "settings": {}, "rounds": 6, "roster_size": 4,
-        "dataset": "made", "classes": list("abc")[: logits[0].shape[1]], "attributes": {"sex": ["f", "m"]},
+        "dataset": "made", "classes": list("abc")[: logits[0].shape[1]], "attributes": {"sex": ["f", "m"], "age": ["old", "young"]},
         "options": {"lr": 0.1, "seed": seed}, "model": {"name": "cnn", "size": 8}, "caution": "",
         "data": {"dataset": stage("d"), "partition": stage("p", seed=0), "corruption": None},
         "versions": {v: summary(r) for v, r in with_average({v: [score(t, y) for t in r] for v, r in versions.items()}).items()},
         "groups": {
             name: {v: summary_of_groups([group_scores(t, y, sex, ["f", "m"]) for t in r]) for v, r in versions.items()}
             for name in by
-        },
+        } | dict(groups_of),
     }  # fmt: skip
     if lone:
         means = {m: {"mean_last5": np.mean(n["per_round"]), "per_round": [float(np.mean(n["per_round"]))]}
@@ -65,7 +67,8 @@ def scored(
             file["y"], file["id"] = y.astype(np.int16), np.char.encode(ids)
             if units is not None:
                 file["unit"] = np.char.encode(units)
-            file["group/sex"] = sex.astype(np.int16)
+            for name, of in {"sex": sex, **dict(extra)}.items():
+                file[f"group/{name}"] = of.astype(np.int16)
         return body | about
 
     return manifest.stage("scores", folder=folder, made_by=["evaluate"], options={}, parents=[], build=build)
@@ -95,7 +98,7 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
     logits = model(1, 0)
     found = compare([scored(tmp_path / "a", logits)], [heal(tmp_path / "b", logits)], resamples=200)
     for one in found["rows"] + found["groups"]["sex"]["gaps"] + found["groups"]["sex"]["each"]:
-        assert (one["difference"], one["low"], one["high"], one["p"], one["verdict"]) == (0, 0, 0, 1, NONE)
+        assert (one["difference"], one["low"], one["high"], one["p"], one["verdict"]) == (0, 0, 0, 1, NOT_TOLD)
     assert found["images"][0]["versions"]["clean"]["mcnemar"] == {"only_a": 0, "only_b": 0, "p": 1}
     assert found["sentences"][0] == "No difference can be told in clean balanced_accuracy and clean auc_ovo_macro."
 
@@ -143,7 +146,7 @@ def test_means_spreads_and_tests_over_seeds(tmp_path):
     assert one["difference"] == pytest.approx(np.mean(means[1]) - np.mean(means[0]))
     assert one["over_seeds"]["paired_t"]["p"] == pytest.approx(scipy.stats.ttest_rel(*means).pvalue)
     assert one["over_seeds"]["wilcoxon"]["p"] == one["over_seeds"]["wilcoxon"]["floor"] == 0.25
-    assert one["p_seeds_holm"] == holm([r["over_seeds"]["paired_t"]["p"] for r in found["rows"]])[0]
+    assert (one["p_holm"], one["p_seeds_holm"]) == (one["p"], one["over_seeds"]["paired_t"]["p"])
     assert one["a"]["std_runs"] == pytest.approx(np.std(means[0], ddof=1))
     assert found["systems"]["b"]["seeds"] == [0, 1, 2]
     assert any("3 seeds cannot give a p below 0.25" in note for note in found["notes"])
@@ -153,34 +156,70 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
     a = [scored(tmp_path / f"a{k}", model(0.3, k), seed=k, by=()) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, by=()) for k in range(3)]
     several, single = compare(a, b, resamples=300), compare(a[:1], b[:1], resamples=300)
-    said = "FedHEAL is higher than FedAvg in clean balanced_accuracy and clean auc_ovo_macro."
-    assert several["sentences"] == [said]
+    scores = "clean balanced_accuracy and clean auc_ovo_macro"
+    assert several["sentences"] == [f"FedHEAL is higher than FedAvg in {scores}."]
     assert single["sentences"] == [
-        said, "Each was trained once, so this is about these two trained models: another seed may turn it."
-    ]  # fmt: skip
-    assert [len(columns) for columns, _ in (table(several), table(single))] == [7, 6]
+        f"In {scores} these trained models differ, but 1 seed is too few to lay it on the method."
+    ]
+    assert [len(columns) for columns, _ in (table(several), table(single))] == [8, 7]
+    assert [line[-1] for line in table(single)[1]] == [MODELS] * 2
+    assert table(several)[0][1:3] == ["A: FedAvg, 3 seeds", "B: FedHEAL, 3 seeds"]
+    assert "p over seeds" in several["legend"] and "p over seeds:" not in single["legend"]
 
 
 def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
-    a = [scored(tmp_path / f"a{k}", model(0, 0), seed=k, by=()) for k in range(2)]
-    b = [heal(tmp_path / f"b{k}", model(5, 0), seed=k, by=()) for k in range(2)]
+    a = [scored(tmp_path / f"a{k}", model(0, 0), seed=k, by=()) for k in range(3)]
+    b = [heal(tmp_path / f"b{k}", model(5, 0), seed=k, by=()) for k in range(3)]
     found = compare(a, b, metrics=["accuracy"], resamples=300)
     assert (found["rows"][0]["p_seeds_holm"], found["rows"][0]["verdict"]) == (None, HIGHER)
     assert "clean accuracy: the difference is the same in every seed, so there is no test over seeds" in found["notes"]
 
 
 @pytest.mark.parametrize(
-    "p, over, expected",
+    "p, over, seeds, expected, why",
     [
-        (0.01, 0.01, LOWER), (0.01, 0.2, PATIENTS), (0.2, 0.01, SEEDS), (0.2, 0.2, NONE), (0.01, None, LOWER),
-        (0.2, None, NONE), (None, None, NONE), (None, 0.01, SEEDS),
+        (0.01, 0.01, 3, LOWER, ""),
+        (0.01, None, 3, LOWER, ""),
+        (0.01, 0.01, 2, MODELS, "2 seeds are too few to lay it on the method"),
+        (0.01, None, 1, MODELS, "1 seed is too few to lay it on the method"),
+        (0.01, 0.2, 3, MODELS, "the difference varies too much from seed to seed to be laid on the method"),
+        (0.2, 0.01, 3, NOT_TOLD, "the seeds agree, but other test patients could turn it"),
+        (0.2, 0.01, 2, NOT_TOLD, ""),
+        (None, 0.2, 3, NOT_TOLD, ""),
     ],
-)  # fmt: skip
-def test_what_two_sources_of_chance_leave_to_say(p, over, expected):
-    one = {"p_holm": p, "p_seeds_holm": over, "difference": -0.1}
+)
+def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
+    one = {"p_holm": p, "p_seeds_holm": over, "difference": -0.1, "samples": seeds, "over": "seeds", "differing": 20}
     assert verdict(one) == expected
+    assert reason(one | {"verdict": expected}) == why
     if expected == LOWER:
         assert verdict(one | {"difference": 0.1}) == HIGHER
+
+
+def test_few_patients_that_differ_can_show_nothing(tmp_path):
+    """Without a floor, resamples of one patient or of two are all alike and give the smallest p there is."""
+    for count, p in ((1, 1), (2, 0.5), (5, 0.0625)):
+        y, units = np.arange(3 * count) % 3, np.repeat(np.arange(count).astype(str), 3)
+        about = {"y": y, "units": units, "by": ()}
+        a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **about)
+        b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **about)
+        one = compare([a], [b], metrics=["accuracy"], resamples=400)["rows"][0]
+        assert (one["differing"], one["p"], one["floor"], one["verdict"]) == (count, p, p, NOT_TOLD)
+        assert (one["low"] is None) == (count == 1)
+    told = order({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
+    assert told["note"] == "only 5 patients or lesions differ, so no p can be below 0.0625"
+    assert compare([a], [b], metrics=["accuracy"], resamples=200)["sentences"][0].endswith(f"accuracy: {told['note']}.")
+
+
+def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
+    """A right answer turned wrong in two images of one patient; another's wrong one turned into another wrong one."""
+    a, b = (np.eye(3)[Y] * 4 for _ in range(2))
+    a[2], b[2], b[0], b[1] = np.eye(3)[(Y[2] + 1) % 3], np.eye(3)[(Y[2] + 2) % 3], -b[0], -b[1]
+    paths = scored(tmp_path / "a", [a] * 2), heal(tmp_path / "b", [b] * 2)
+    found = compare([paths[0]], [paths[1]], metrics=["accuracy", "f1_macro", "auc_ovo_macro"], resamples=50)
+    assert [row["differing"] for row in found["rows"]] == [1, 2, 2]
+    each = {(row["metric"], row["group"]): row["differing"] for row in found["groups"]["sex"]["each"]}
+    assert (each["accuracy", "f"], each["accuracy", "m"], each["auc_ovo_macro", "m"]) == (1, 0, 1)
 
 
 def test_gaps_between_groups_and_a_small_group(tmp_path):
@@ -194,7 +233,7 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
         of = [manifest.read(path).body["groups"]["sex"]["clean"]["over_rounds"][metric]["gap"]["mean_last5"] for path in paths]  # fmt: skip
         assert gaps[metric]["difference"] == pytest.approx(of[1] - of[0])
         assert gaps[metric]["low"] > 0
-    assert found["sentences"][1].startswith("Groups lie further apart with FedHEAL than with FedAvg in sex gap")
+    assert found["sentences"][1].startswith("In sex gap") and "1 seed is too few" in found["sentences"][1]
     each = {(r["metric"], r["group"]): r for r in found["groups"]["sex"]["each"]}
     assert each["balanced_accuracy", "m"]["difference"] == 0 and each["balanced_accuracy", "f"]["high"] < 0
     assert (each["auc_ovo_macro", "m"]["low"], each["auc_ovo_macro", "m"]["high"]) == (0, 0)
@@ -276,18 +315,79 @@ def test_single_runs_of_unlike_seeds_or_data_are_compared_with_a_warning(tmp_pat
     assert {"what": "partition alpha", "a": "-", "b": "1"} in found["settings"]
 
 
-def test_folds_have_test_sets_of_their_own(tmp_path):
-    def data(fold):
-        return {"dataset": stage(f"d{fold}", fold=fold), "partition": stage(f"p{fold}"), "corruption": None}
+def fold(k, count=3, trained=2 * N):
+    """Data, test images and sizes of one fold."""
+    data = {"dataset": stage(f"d{k}", fold=k, folds=count), "partition": stage(f"p{k}"), "corruption": None}
+    ids = np.array([f"fold {k} image {i}" for i in range(N)])
+    return {
+        "data": data,
+        "ids": ids,
+        "shots": {"classes": {"head": {"a": trained - 10}, "medium": {}, "tail": {"b": 10}}},
+    }
 
-    def ids(k):
-        return np.array([f"fold {k} image {i}" for i in range(N)])
 
-    a = [scored(tmp_path / f"a{k}", model(1, k), data=data(k), ids=ids(k)) for k in (1, 2)]
-    b = [heal(tmp_path / f"b{k}", model(1, k), data=data(k), ids=ids(k)) for k in (1, 2)]
+def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
+    a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, by=(), **fold(k)) for k in (1, 2, 3)]
+    b = [heal(tmp_path / f"b{k}", model(1.5, 7 + k), seed=k, by=(), **fold(k)) for k in (1, 2, 3)]
     assert systems([*a, *b]) == [a, b]
     found = compare(a, b, resamples=50)
-    assert (found["pairs"], found["test_images"], found["units"]) == (2, 2 * N, N)
+    assert (found["pairs"], found["over"], found["samples"], found["test_images"]) == (3, "folds", 3, 3 * N)
+    assert (found["units"], found["overlap"]) == (3 * N // 2, 0.5)
+    one = row(found, "clean", "balanced_accuracy")
+    means = [[manifest.read(p).body["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x] for x in (a, b)]
+    d = np.subtract(means[1], means[0])
+    t = d.mean() / np.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1))
+    assert one["over_seeds"]["corrected_t"]["p"] == one["p_seeds"] == pytest.approx(2 * scipy.stats.t.sf(abs(t), 2))
+    assert "Nadeau and Bengio" in found["legend"] and "here 1/3 + 0.5" in found["legend"]
+    assert "as they are. p over folds" not in found["legend"] and "the test images as they are" not in found["legend"]
+    assert table(found)[0][1] == "A: FedAvg, 3 folds" and "p over folds" in table(found)[0]
+    assert found["images"][0]["which"] == "fold 1, seed 1"
+
+
+def test_seeds_of_one_fold_count_once(tmp_path):
+    about = [(seed, k) for k in (1, 2) for seed in (0, 1)]
+    a = [scored(tmp_path / f"a{s}{k}", model(1, s + k), seed=s, by=(), **fold(k)) for s, k in about]
+    b = [heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k)) for s, k in about]
+    found = compare(a, b, resamples=50)
+    assert (found["pairs"], found["samples"], row(found, "clean", "auc_ovo_macro")["samples"]) == (4, 2, 2)
+    assert table(found)[0][1] == "A: FedAvg, 2 folds, 4 runs"
+
+
+def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
+    """The first fold has no old woman, so that men stand second there and third in the other."""
+    sexes, ages = np.array(["f", "m"]), np.array(["old", "young"])
+    made = {}
+    for k in (1, 2):
+        age = np.where((SEX == 0) & (k == 1), 1, np.arange(N) // 4 % 2)
+        of, names = cross({"age": (age, list(ages)), "sex": (SEX, list(sexes))})
+        for skill, make in ((0, scored), (4, heal)):
+            logits = [np.where(SEX[:, None] == 1, one, 0 * one) for one in model(skill, k)]
+            crossed = {"clean": summary_of_groups([group_scores(t, Y, of, names) for t in logits])}
+            path = make(tmp_path / f"{skill}{k}", logits, extra={"age": age}, groups_of={"age*sex": crossed}, **fold(k))
+            made.setdefault(skill, []).append(path)
+    found = compare(made[0], made[4], metrics=["accuracy"], resamples=100)["groups"]["age*sex"]
+    each = {one["group"]: one for one in found["each"]}
+    assert list(each) == ["old x m", "young x f", "young x m"]
+    assert (each["young x f"]["low"], each["young x f"]["high"]) == (0, 0)
+    assert each["young x m"]["low"] > 0.2 and each["old x m"]["low"] > 0.2
+    assert found["small"]["old x f"].startswith("has no test image (fold 1, seed 0); ")
+
+
+def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
+    stuck = [np.tile([1.0, 0, 0], (N, 1))] * 2
+    sex = np.where(np.arange(N) < 4, -1, SEX)
+    a = [scored(tmp_path / f"a{k}", stuck, seed=k, corrupted=model(1, 0), sex=sex) for k in (0, 1)]
+    b = [heal(tmp_path / "b0", model(1, 0), corrupted=model(1, 0), sex=sex)]
+    b += [heal(tmp_path / "b1", stuck, seed=1, corrupted=model(1, 0), sex=sex)]
+    found = compare(a, b, resamples=50)
+    assert "FedAvg answers one class for every clean image" in found["notes"]
+    assert "FedHEAL answers one class for every clean image (seed 1)" in found["notes"]
+    assert found["groups"]["sex"]["unknown"] == 4
+    assert "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores" in found["notes"]
+    rows = order({"a": a, "b": b}, "a", "accuracy", "clean", resamples=50)
+    assert rows[0]["note"] == "the reference; answers one class for every clean image"
+    assert rows[1]["note"].endswith("answers one class for every clean image (seed 1)")
+    assert "one class" not in order({"a": a, "b": b}, "a", "accuracy", "corrupted", resamples=50)[0]["note"]
 
 
 def test_settings_of_one_method_are_told_one_by_one(tmp_path):
@@ -324,19 +424,38 @@ def test_order_against_a_reference_with_holm(tmp_path):
     found = {one["name"]: one for one in order(rows, "reference", "accuracy", "clean", resamples=200)}
     assert list(found) == ["reference", "same", "better", "alone"]
     assert found["reference"]["note"] == "the reference" and found["reference"]["p"] is None
-    assert (found["same"]["verdict"], found["better"]["verdict"], found["alone"]["verdict"]) == (NONE, HIGHER, None)
+    assert (found["same"]["verdict"], found["better"]["verdict"], found["alone"]["verdict"]) == (NOT_TOLD, MODELS, None)
     assert found["better"]["p_holm"] == pytest.approx(2 * found["better"]["p"])
     assert "has the same seeds" in found["alone"]["note"] and found["alone"]["mean"] > 0.9
     direct = compare(rows["reference"], rows["better"], metrics=["accuracy"], resamples=200)["rows"][0]
     assert (found["better"]["low"], found["better"]["high"]) == (direct["low"], direct["high"])
+    few = "1 seed is too few to lay it on the method"
+    assert found["better"]["note"] == found["better"]["reason"] == few
+    assert against(found.values(), "reference") == (
+        f"trained models that differ from reference ({few}): better; not told from reference: same"
+    )
+    assert "Holm) over the systems of a table, not over scores" in legend(found.values())
     assert (
         order(rows, "reference", "accuracy", "corrupted", resamples=50)[1]["note"]
         == "the two have no such score in common"
     )
     noisy = [scored(tmp_path / "n0", model(1, 0), corrupted=model(0, 0))], [heal(tmp_path / "n1", model(1, 0), corrupted=model(5, 0))]  # fmt: skip
-    assert order({"a": noisy[0], "b": noisy[1]}, "a", "accuracy", "corrupted", resamples=200)[1]["verdict"] == HIGHER
+    assert order({"a": noisy[0], "b": noisy[1]}, "a", "accuracy", "corrupted", resamples=200)[1]["verdict"] == MODELS
     with pytest.raises(UsageError, match="no system is named 'refrence'"):
         order(rows, "refrence", "accuracy", "clean")
+
+
+def test_two_systems_have_the_same_p_in_compare_and_in_order(tmp_path):
+    a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, by=()) for k in range(3)]
+    b = [heal(tmp_path / f"b{k}", model(1.3, 5 + k), seed=k, by=()) for k in range(3)]
+    one = row(compare(a, b, resamples=100), "clean", "auc_ovo_macro")
+    two = order({"a": a, "b": b}, "a", "auc_ovo_macro", "clean", resamples=100)[1]
+    keys = "difference", "p", "p_holm", "p_seeds", "p_seeds_holm", "verdict", "reason"
+    assert [one[key] for key in keys] == [two[key] for key in keys]
+    assert say(one["verdict"], "why", "A", "B", "it") in (
+        "no difference can be told in it: why",
+        "B is higher than A in it",
+    )
 
 
 def fedcli(*words):
@@ -353,12 +472,13 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     order_of = [
         "method settings",
         "clean balanced_accuracy",
-        "FedHEAL is higher than FedAvg in",
+        "these trained models differ",
         "McNemar's exact test",
+        "It does not count training again",
     ]
     places = [out.index(text) for text in order_of]
     assert places == sorted(places)
-    assert "100 bootstrap resamples of the test set (30 patients or lesions)" in err
+    assert "the test set has 30 patients or lesions" in err and "100 bootstrap resamples of the test set" in err
     out, _ = fedcli(a, b, "--resamples", 100, "--json", "--metric", "f1_macro")
     assert [one["metric"] for one in json.loads(out)["rows"]] == ["f1_macro"]
 

@@ -68,14 +68,18 @@ def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
     heights = [patch.get_height() for patch in axes.patches]
     assert heights[4:] == pytest.approx([100 / 12, 25, 0, 0, 0, 200 / 3])
     assert axes.get_title(loc="left") == "after 10 rounds" and axes.get_xlim() == (0.4, 1)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedHEAL", histograms.COIN]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedHEAL", histograms.RANGE, histograms.COIN]
 
 
 def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_rounds(tmp_path):
     some = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
     records = plots.labels([binned(tmp_path / "a"), some])
     figure = histograms._figure(records, [("consistency", 10)])
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedHEAL", "FedProx + FedHEAL"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "FedHEAL",
+        "FedProx + FedHEAL",
+        histograms.RANGE,
+    ]
     left, right = (bars.patches[9] for bars in figure.axes[0].containers if hasattr(bars, "patches"))
     assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from fedcli.evaluation.intervals import group_intervals, intervals
+from fedcli.evaluation.metrics import score
 
 
 def answers(n=60, classes=3, seed=0):
@@ -36,6 +37,24 @@ def test_several_models_that_answer_are_drawn_together():
     same = intervals({"clean": [first, first]}, y, None)["clean"]
     assert same == intervals({"clean": [first]}, y, None)["clean"]
     assert 0 < width(both) < 1
+
+
+def test_each_interval_has_the_score_that_it_is_of():
+    (clean, y), (corrupted, _) = answers(), answers(seed=1)
+    found = intervals({"clean": [clean], "corrupted": [corrupted]}, y, None)
+    for metric in found["clean"]:
+        one, two = score(clean, y)[metric], score(corrupted, y)[metric]
+        assert [found[v][metric]["value"] for v in found] == [one, two, (one + two) / 2]
+    at = y < 2
+    groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])["auc_ovo_macro"]
+    assert (groups["two classes"]["value"], groups["one"]["value"]) == (score(clean[at], y[at])["auc_ovo_macro"], None)
+
+
+def test_one_patient_has_no_interval():
+    logits, y = answers()
+    found = intervals({"clean": [logits]}, y, np.zeros(60))["clean"]["accuracy"]
+    assert (found["low"], found["high"], found["units"]) == (None, None, 1)
+    assert found["value"] == score(logits, y)["accuracy"]
 
 
 def test_a_group_without_images_or_without_an_auc_has_no_interval():

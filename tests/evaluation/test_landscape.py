@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -108,6 +110,19 @@ def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     names = ["one", "two"]
     found = landscape.picture([trained, trained], tmp_path / "a.svg", dims=2, points=3, names=names)
     assert list(found) == names and np.array_equal(found["one"], found["two"])
+
+
+def test_corrupted_images_are_taken_where_all_runs_have_them(trained, tmp_path):
+    record = landscape.curves.read(trained)
+    assert landscape.usual([record]) == "corrupted"
+    assert landscape.usual([record, replace(record, data={})]) == "clean"
+
+
+def test_the_levels_of_a_map_are_round_numbers_around_all_losses():
+    assert landscape._levels(0.418, 24.3, True) == pytest.approx([0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 7, 10, 15, 20, 30])
+    assert landscape._levels(1e-3, 2000.0, True) == pytest.approx([1e-3, 1e-2, 0.1, 1, 10, 100, 1000, 10000])
+    even = landscape._levels(0.31, 1.7, False)
+    assert even[0] <= 0.31 and even[-1] >= 1.7 and np.allclose(even * 10, np.round(even * 10))
 
 
 def test_what_cannot_be_drawn_is_told(trained, tmp_path):

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import replace
 from html.parser import HTMLParser
 
+import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
@@ -16,12 +17,12 @@ from PIL import Image
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation import clocks, page
+from fedcli.evaluation import clocks, findings, page
 from fedcli.evaluation.curves import Series
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.page import convergence, figures, groups, images, lineage, markup, statistics
 from fedcli.evaluation.page.systems import systems
-from fedcli.evaluation.page.tables import Table
+from fedcli.evaluation.page.tables import Table, doubted
 from fedcli.evaluation.rows import rows
 from fedcli.federation.client import Training
 from fedcli.federation.train import Plan, train
@@ -83,7 +84,7 @@ def text(path):
 
 def test_the_page_holds_all_parts_in_order(text):
     assert re.findall(r'<section id="([\w-]+)">', text) == [
-        "scores", "certainty", "figures", "group-sex", "corruption", "clients", "settings", "lineage", "terms",
+        "scores", "certainty", "figures", "group-sex", "corruption", "clients", "tests", "settings", "lineage", "terms",
     ]  # fmt: skip
     assert "<h1>FedAvg and FedHEAL on made</h1>" in text
     assert (
@@ -91,12 +92,16 @@ def test_the_page_holds_all_parts_in_order(text):
         "client and on a copy of the test set." in text
     )
     for said in (
-        "FedHEAL (2 seeds)",
         "released: what its authors",
-        "Against FedAvg (2 seeds)",
+        "Against FedAvg",
         "Training loss",
+        "Last round, with 95 % intervals by patient",
+        "west (corrupted)",
+        "<figcaption>a</figcaption>",
     ):
         assert said in text
+    assert "(2 seeds)" not in text  # the sentence has said it of all
+    assert text.index("What these runs can tell") < text.index("<table>") < text.index('id="tests"')
 
 
 def test_the_page_needs_nothing_else_and_names_no_place(text, path, scores):
@@ -127,25 +132,34 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
     table = Table("Ours", ["row", "ours (%)"], [["<A & B>", "70.00 ± 1.00 *"], ["B", "-"]], "a & b")
     written = page.write(
         tmp_path / "p.html", scores[:1], title="<script>alert(1)</script>", tables=[table], notes=["5 < 6"],
-        pictures=[("a sweep", tmp_path / "one.png")],
+        pictures=[("a sweep", tmp_path / "one.png")], told=["A is not told from B."], tests=[replace(table, title="Mine")],
+        clocks=False,
     ).read_text()  # fmt: skip
     Reader(written)
     assert "<script" not in written and "&lt;script&gt;alert(1)" in written and "5 &lt; 6" in written
     assert "&lt;A &amp; B&gt;" in written and "a &amp; b" in written
     assert '<td class="n"><b>70.00 <span class="pm">±&#8239;1.00</span></b></td>' in written
     assert written.index("Ours") < written.index("<summary>All scores</summary>") and 'alt="a sweep"' in written
-    assert "Against" not in written
+    assert "Against" not in written and "Time and memory" not in written
+    assert (
+        written.index("A is not told from B.")
+        < written.index("Ours")
+        < written.index("a sweep")
+        < written.index("Mine")
+    )
     with pytest.raises(FedcliError, match="no picture that a page can hold"):
         page.write(tmp_path / "q.html", scores[:1], pictures=[("x", tmp_path / "p.html")])
 
 
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     compared = systems(rows(scores, spread="pooled"), scores)
-    (table,) = statistics.tests(compared, ["accuracy"], "fedheal")
+    told, (table,), _ = statistics.tests(compared, ["accuracy"], "fedheal")
     assert table.title == "Against FedHEAL (2 seeds): average accuracy" and "Holm" in table.legend
-    assert table.lines[0][0] == "FedHEAL (2 seeds)" and table.lines[0][-1] == "the reference"
-    assert table.lines[1][0] == "FedAvg (2 seeds)" and " to " in table.lines[1][3]
-    assert statistics.tests(compared, ["accuracy", "recall_macro"], "")[0].title.startswith("Against FedAvg")
+    assert table.lines[0][:2] == ["FedHEAL (2 seeds)", "reference"] and table.columns[1] == "verdict"
+    assert table.lines[1][0] == "FedAvg (2 seeds)" and " to " in table.lines[1][4]
+    assert table.lines[1][1] in (findings.MODELS, findings.NOT_TOLD)  # two seeds are too few for more
+    assert told[0].startswith("Average accuracy: ") and "FedAvg (2 seeds)" in told[0]
+    assert statistics.tests(compared, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
         statistics.tests(compared, ["accuracy"], "fedhel")
 
@@ -181,7 +195,8 @@ def test_curves_are_means_over_clients_and_then_over_seeds():
     one, other = a_run(a=[1, 3], b=[3, np.nan]), a_run(a=[4, 5, 6])
     rounds, mean, low, high = convergence.over_seeds([one, other])
     assert rounds.tolist() == [1, 2, 3] and mean.tolist() == [3, 4, 6]
-    assert low.tolist() == [2, 3, 6] and high.tolist() == [4, 5, 6]
+    std = np.array([2**0.5, 2**0.5, np.nan])  # of 2 and 4, of 3 and 5, of one run
+    np.testing.assert_allclose([low, high], [mean - std, mean + std])
 
 
 def test_a_figure_is_drawn_in_names_of_the_page_and_escapes_its_words():
@@ -221,7 +236,10 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     Reader(text)
     weighed = re.findall(r'aria-label="([^"]*). weight of each client', text)
     assert len(weighed) == 3 and not any("single-site" in name for name in weighed)
-    assert "balanced_accuracy, corrupted test images. by sex" in text and "Bold is the best for a client" in text
+    assert (
+        "balanced_accuracy, corrupted test images, last round. by sex" in text
+        and "Bold is the best for a client" in text
+    )
     assert not re.search(r'[" ](nan|inf)\b', text, re.I)
 
 
@@ -244,7 +262,76 @@ def test_a_group_without_a_score_has_no_dot(scores):
     assert set(groups._points(compared[0], "sex", "clean", "auc_ovo_macro")) == {"m"}
     sex["m"]["auc_ovo_macro"] = None
     told = [figure.caption for figure in groups._panels(compared, "sex")[0].figures]
-    assert "auc_ovo_macro, clean test images" not in told and "auc_ovo_macro, corrupted test images" in told
+    assert "auc_ovo_macro, clean test images, last round" not in told
+    assert "auc_ovo_macro, corrupted test images, last round" in told
+
+
+def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
+    """Both groups of the fixture have 20 images."""
+    assert re.search(r"\d† <span class=\"pm\">±", text)
+    body = systems(rows(scores[:1]), scores[:1])[0].body
+
+    def decided(**small):
+        sex = body["groups"]["sex"]["clean"]
+        sex["each"]["accuracy"] = {"f": {"per_round": [0.5, 0.9]}, "m": {"per_round": [0.6, 0.7]}}
+        sex["last_round"]["groups"] = {value: {"small": small.get(value, False)} for value in "fm"}
+        return [groups.small_decides([body], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
+
+    assert decided() == [set(), set()]
+    assert decided(f=True) == [
+        {"worst group", "gap"},
+        {"gap"},
+    ]  # the lowest of the first round, the highest of the last
+    assert doubted("61.40 ± 2.00 *") == "61.40† ± 2.00" and doubted("-") == "-"
+
+
+def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_last():
+    few, many = ([f"c{k}" for k in range(count)] for count in (10, 11))
+    assert len({convergence._lines(few, {"c3"})[name] for name in few}) == 10
+    keys = convergence._client_keys(convergence._lines(few, {"c3"}), {"c3"})
+    assert keys[3] == figures.Key("c3 (corrupted)", "var(--c3)", "6 3") and keys[9].colour == "var(--c9)"
+    assert [key.name for key in convergence._client_keys(convergence._lines(many, {"c3"}), {"c3"})] == [
+        "clean client", "corrupted client",
+    ]  # fmt: skip
+    assert [key.name for key in convergence._client_keys(convergence._lines(many, set()), set())] == ["one client"]
+
+
+def test_a_score_stands_beside_its_own_interval(scores):
+    """Of the last round, where the table of scores has the mean over rounds; of two seeds the mean."""
+    compared = systems(rows(scores[:2], spread="pooled"), scores[:2])
+    (table,) = statistics.tables(compared, ["accuracy"])
+    values = [100 * body["versions"]["clean"]["accuracy"]["last"] for body in compared[0].bodies]
+    assert table.lines[0][1].startswith(f"{np.mean(values):.1f} (") and "mean over seeds of the score" in table.legend
+    assert markup.shown_cell("60.0 (50.0 – 70.0)") == '60.0 <span class="pm nb">(50.0 – 70.0)</span>'
+
+
+def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
+    file = manifest.parent(scores[0], "run").parent / "timing.jsonl"
+    whole = file.read_text()
+    first, second = whole.splitlines()
+    assert clocks.of_runs(scores[:1]).minutes > 0
+    try:
+        for text in (
+            first,
+            f"{first}\n{second[:20]}",
+            f"{first}\n{second[:20]}{second}",
+            f'{first}\n{{"round": 2}}\n[]',
+        ):
+            file.write_text(text)
+            assert clocks.of_runs(scores[:1]) is None and rows(scores[:1], minutes=True)[0]["minutes"] is None
+        file.write_text(f'{first}\n{{"round": 2, "seconds": 1}}\n')
+        assert clocks.of_runs(scores[:1]).peak_bytes is None
+    finally:
+        file.write_text(whole)
+
+
+def test_an_empty_test_set_has_no_pictures(tmp_path):
+    path = make_chain(tmp_path, corrupted=True)
+    with h5py.File(path.parent / "changed.h5", "a") as file:
+        x = file["test/x"][:0]
+        del file["test"]
+        file["test/rows"], file["test/x"] = np.array([], np.int64), x
+    assert list(images._strip(path)) == []
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")

@@ -138,8 +138,8 @@ def test_runs_of_one_method_are_named_by_their_settings_or_else_by_their_folders
 
     short = runs(("a", {"lr": 1, "settings": {"mu": 0.1}}), ("b", {"lr": 1, "settings": {"mu": 0.5}}))
     other = read(a_run(tmp_path / "c", [a_line(1)], label="FedAvg", options={"lr": 7}))
-    assert drawn(*short, other)[1][:3] == ["FedMRL (mu 0.1)", "FedMRL (mu 0.5)", "FedAvg"]
-    long = runs(("d", {"partition_options": "of one kind"}), ("e", {"partition_options": "of another kind"}))
+    assert drawn(*short, other)[1][:3] == ["FedMRL (mu=0.1)", "FedMRL (mu=0.5)", "FedAvg"]
+    long = runs(("d", {"partition_options": "of one kind" * 9}), ("e", {"partition_options": "of another kind" * 9}))
     assert drawn(*long)[1][:2] == ["d", "e"]
     records = runs(("fedmrl-a", {}), ("fedmrl-b", {}))
     assert drawn(*records)[1][:2] == ["fedmrl-a", "fedmrl-b"]
@@ -277,10 +277,13 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
     plain = a_tested(tmp_path / "d", [0.5], label="FedAvg", seed=7)
     folds = [replace(plain, data={"dataset fold": fold, "partition seed": fold}) for fold in (0, 1)]
     found = plots.systems([*runs, other, *folds])
-    assert found == {"FedMRL (mu 0.1)": runs, "FedMRL (mu 0.5)": [other], "FedAvg": folds}
+    assert found == {"FedMRL (mu=0.1)": runs, "FedMRL (mu=0.5)": [other], "FedAvg": folds}
     assert list(plots.systems([*runs, other], "mu")) == ["FedMRL"]
     noise = [replace(plain, data={"corruption ratio": ratio}) for ratio in (0.1, 0.2)]
     assert list(plots.systems(noise)) == ["FedAvg (ratio 0.1)", "FedAvg (ratio 0.2)"]
+    longer = replace(plain, options={"seed": 0, "rounds": 6, "lr": 0.003})
+    assert list(plots.systems([other, longer])) == ["FedMRL", "FedAvg (6 rounds, lr 0.003)"]
+    assert list(plots.labels([other, longer])) == ["FedMRL (seed 1)", "FedAvg (seed 0)"]
 
 
 def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_path):
@@ -292,6 +295,8 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
     band = axes.collections[0].get_paths()[0].vertices
     spread = 40 / np.sqrt(2)  # of 40 and 80 with ddof 1
     assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((30 - spread / 2, 60 + spread))
+    assert axes.get_title(loc="left") == "Balanced accuracy, clean"
+    assert figure.get_suptitle() == "3 runs on skin, 3 seeds"
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == ["mine", "alone", "mean ± std over runs"]
 

@@ -11,7 +11,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError, UsageError
 from fedcli.evaluation import clocks
 from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.report import LEGEND, SHOWN, notes, render, rows, table_cells
+from fedcli.evaluation.report import LEGEND, SHOWN, notes, render, rows, table_cells, tables
 from fedcli.federation.client import Training
 from fedcli.federation.train import Plan, train
 
@@ -126,7 +126,7 @@ def test_runs_of_one_method_are_told_apart_by_the_settings_that_differ(tmp_path)
 def test_runs_on_other_data_are_told_apart_and_warned_about(tmp_path, capsys):
     data = {"dataset": a_stage("d"), "partition": a_stage("q", alpha=0.5), "corruption": a_stage("c", kind="gaussian")}
     paths = [scores(tmp_path / "a"), scores(tmp_path / "b", data=data, rounds=7)]
-    assert column(paths, "method") == ["FedAvg (rounds=6)", "FedAvg [2]"]
+    assert column(paths, "method") == ["FedAvg (rounds=6, no corruption)", "FedAvg [2]"]
     warning = "these runs do not share the same partition, corruption, rounds"
     assert warning in capsys.readouterr().err
     assert warning in render(rows(paths), "markdown")
@@ -291,12 +291,64 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
         rows([plain], at="best")
     between = {"auc_ovo_macro": {"worst": {"group": "male", "score": 0.6}, "gap": 0.2}}
     groups = {"sex": {"clean": {"between": between, "es_auc_ovo_macro": 0.5, "groups": {}}}}
-    best = {"round": 3, "versions": {"clean": {SHOWN[0]: 0.7, SHOWN[1]: 0.8}}, "groups": groups}
-    found = rows([scores(tmp_path / "b", label="FedProx", best_on_validation=best), plain], at="best")
+    best = {
+        "round": 3,
+        "metric": SHOWN[0],
+        "validation": 0.75,
+        "versions": {"clean": {SHOWN[0]: 0.7, SHOWN[1]: 0.8}},
+        "groups": groups,
+    }
+    kept = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
+    found = rows([kept, plain], at="best")
     columns, lines = table_cells(found)
     assert lines[0] == ["FedProx", "paper", "70.00", "80.00", "50.00", "60.00", "20.00"]
     assert lines[1][2:] == ["-"] * 5 and "FedAvg: it kept no model that was best on validation" in notes(found)
     assert "validation images" in render(found, "markdown")
+    assert "FedProx: chosen by validation balanced_accuracy (%): round 3 (75.00)" in notes(found)
+    assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(found)
+
+
+def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
+    def ism(name, q, count=6):
+        return scores(tmp_path / name, method="ism", label="ISM", settings={"q": q, "tau": 1.0}, rounds=count)
+
+    paths = [ism("a", 2.0), ism("b", 2.0, 9), ism("c", 0.5), scores(tmp_path / "d")]
+    assert column(paths, "method") == [
+        "ISM (q=2, rounds=6)", "ISM (q=2, rounds=9)", "ISM (q=0.5, rounds=6)", "FedAvg",
+    ]  # fmt: skip
+
+
+def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_path):
+    paths = [
+        scores(tmp_path / name, auc=auc, rounds=n) for name, auc, n in (("a", 0.7, 6), ("b", 0.6, 6), ("c", 0.9, 9))
+    ]
+    assert column(paths, "clean auc_ovo_macro (%)") == ["70.00 ± 1.00 *", "60.00 ± 1.00", "90.00 ± 1.00"]
+    assert "among rows of the same data and rounds" in render(rows(paths), "markdown")
+    text = render(rows(paths[1:]), "markdown")
+    assert " *" not in text.split("In percent")[0] and "No best is marked, as no two rows share" in text
+    assert "their numbers compare more than methods" in text
+
+
+def test_what_lies_between_groups_stands_in_a_table_per_attribute(tmp_path):
+    body = manifest.read(scores(tmp_path / "a")).body
+    groups = dict.fromkeys(("sex", "sex at birth", "sex*age"), body["groups"]["sex"])
+    path = scores(tmp_path / "b", groups=groups)
+    (plain, columns, _), *others = tables(rows([path]))
+    assert plain == "" and columns[2:] == ["clean balanced_accuracy (%)", "clean auc_ovo_macro (%)"]
+    heads = ["method", "rule", "worst group auc_ovo_macro (%)", "gap auc_ovo_macro (%)"]
+    assert others == [(f"Groups by {name}", heads, [["FedAvg", "paper", "80.00", "10.00"]]) for name in groups]
+    assert "\n\nGroups by sex*age:\n\n| method | rule | worst group" in render(rows([path]), "markdown")
+    assert "sex*age gap auc_ovo_macro mean (%)" in render(rows([path]), "csv")
+    assert "Groups by sex at birth\n" in session.run(f"fedcli report {path}")
+
+
+def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
+    for seed in (0, 1):
+        plan = Plan("fedavg", {}, Training(batch_size=8), 1, seed=seed)
+        train(make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed))
+    assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
+    again = session.run(f"fedcli report --work {tmp_path}")
+    assert again.count("already made") == 1 and "the scores of 2 runs were already made\n" in again
 
 
 def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):

@@ -18,6 +18,7 @@ from fedcli.evaluation.statistics import (
     mcnemar,
     over_seeds,
     paired_t,
+    sign_floor,
     weighted,
     wilcoxon,
 )
@@ -110,7 +111,7 @@ def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
     assert np.isnan(found["auc_ovo_macro"]).tolist() == np.isnan(found["auc_binary"]).tolist() == [True, False]
     assert interval(found["auc_binary"]) == (found["auc_binary"][1],) * 2
     assert interval(np.array([np.nan])) == (None, None)
-    assert bootstrap_p(np.array([np.nan])) is None
+    assert bootstrap_p(np.array([np.nan]), 9) is None
 
 
 def test_groups_are_scored_in_the_same_resamples_as_all_images():
@@ -157,10 +158,16 @@ def test_images_of_one_patient_that_agree_widen_the_interval():
 
 
 def test_the_p_of_a_resampled_difference():
-    assert bootstrap_p(np.zeros(99)) == 1
-    assert bootstrap_p(np.ones(99)) == pytest.approx(2 / 100)
-    assert bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90)) == pytest.approx(2 * 10 / 100)
-    assert bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9)) == pytest.approx(2 * 10 / 100)
+    assert bootstrap_p(np.zeros(99), 0) == 1
+    assert bootstrap_p(np.ones(99), 40) == pytest.approx(2 / 100)
+    assert bootstrap_p(np.array([-1.0] * 9 + [1.0] * 90), 40) == pytest.approx(2 * 10 / 100)
+    assert bootstrap_p(np.array([-1.0] * 90 + [1.0] * 9), 40) == pytest.approx(2 * 10 / 100)
+
+
+@pytest.mark.parametrize("units, floor", [(0, 1), (1, 1), (2, 0.5), (5, 0.0625), (6, 0.03125)])
+def test_no_resamples_give_a_p_below_that_of_a_sign_test(units, floor):
+    assert bootstrap_p(np.ones(999), units) == sign_floor(units) == floor
+    assert scipy.stats.binomtest(0, units).pvalue == floor if units else floor == 1
 
 
 def slow_delong(a, b, y):
@@ -207,6 +214,11 @@ def test_delong_needs_two_images_of_each_class():
         delong(np.arange(4), np.arange(4), np.array([0, 0, 0, 1]))
 
 
+def test_delong_refuses_scores_that_are_no_numbers():
+    with pytest.raises(FedcliError, match="1 of 4 images got a score that is no number"):
+        delong(np.array([np.nan, 1, 2, 3]), np.arange(4), np.array([0, 1, 0, 1]))
+
+
 def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     chance = np.random.default_rng(0)
     y = chance.integers(0, 2, 300)
@@ -238,6 +250,20 @@ def test_paired_t_where_nothing_varies():
     assert paired_t([0.5, 0.6], [0.5, 0.6]).p == 1
     assert paired_t([0.5, 0.6], [0.6, 0.7]).p is None
     assert paired_t([0.5], [0.6]).p is None
+
+
+def test_the_t_test_of_folds_adds_the_overlap_of_their_training_sets():
+    """Nadeau and Bengio: five folds train on four times the images they test on, so 1/5 becomes 1/5 + 1/4."""
+    a, b = [0.71, 0.74, 0.69, 0.75, 0.70], [0.73, 0.75, 0.74, 0.74, 0.73]
+    plain, corrected = paired_t(a, b), paired_t(a, b, overlap=1 / 4)
+    assert corrected.statistic == pytest.approx(plain.statistic / np.sqrt(1 + 5 / 4))
+    assert corrected.p == pytest.approx(2 * scipy.stats.t.sf(corrected.statistic, 4))
+
+
+def test_wilcoxon_sees_ties_that_floating_point_hides():
+    a, b = [0.1, 0.2, 0.3, 0.4], [0.2, 0.3, 0.4, 0.3]
+    assert len(set(np.abs(np.subtract(b, a)))) > 1
+    assert (wilcoxon(a, b).statistic, wilcoxon(a, b).p) == (7.5, 0.625)
 
 
 def test_wilcoxon_is_scipys_exact_test():

@@ -14,9 +14,9 @@ POINTS = {"FedISM+": [(2, 71.0, 0.7), (0.5, 69.0, 0.5), (1, None, None)], "q-Fed
 LINES = {"FedAvg": (65.0, 0.4), "FedGA": (None, None)}
 
 
-def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), q=None):
+def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **settings):
     """A run, and the body of its scores."""
-    options = {"seed": seed, "lr": 0.1, "settings": {} if q is None else {"q": q}}
+    options = {"seed": seed, "lr": lr, "settings": settings}
     record = read(a_run(folder, [a_line(1)], label=label, options=options))
     scores = {"balanced_accuracy": {"per_round": list(rounds)}, "count": 9}
     return record, {"versions": {"clean": scores}}
@@ -76,6 +76,29 @@ def test_runs_that_differ_in_the_seed_are_one_point_and_one_without_the_option_i
     assert lines == {"FedAvg": (pytest.approx(40.0), pytest.approx(10.0))}
 
 
+def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are_given(tmp_path, monkeypatch, capsys):
+    runs = tmp_path / "runs"
+    found = [a_system(runs / f"{q}{rho}", q=q, rho=rho) for q in (1, 2) for rho in (0.05, 0.1)]
+    found += [a_system(runs / "longer", q=2, rho=0.1, lr=0.3), a_system(runs / "other", label="FedAvg", lr=0.3)]
+    found += [a_system(runs / "plain", label="FedProx", mu=1)]
+    records, _ = zip(*found, strict=True)
+    alike, others = sweeps.split(list(records), "q")
+    assert len(alike) == 5 and list(others) == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
+    for record, body in found:
+        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, body))
+    monkeypatch.setattr(module, "scores_of_all", lambda runs: [run.parent / "scores.json" for run in runs])
+    module.plot(None, over="q", work=tmp_path, json=True)
+    out, err = capsys.readouterr()
+    told = json.loads(out)
+    assert list(told["points"]) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)"] and list(told["lines"]) == ["FedProx"]
+    assert (
+        told["left_out"] == list(others) and "left out, as they trained otherwise" in err and "FedAvg (lr 0.3)" in err
+    )
+    module.plot([str(record.folder) for record in records], over="q", work=tmp_path, json=True)
+    out, err = capsys.readouterr()
+    assert len(json.loads(out)["points"]) == 3 and "note: some runs trained otherwise" in err and "more than q" in err
+
+
 def test_a_score_without_meaning_is_no_point(tmp_path):
     points, _ = gathered(a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2))
     assert points["FedISM+"][0] == (1, None, None)
@@ -119,7 +142,7 @@ def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys
     found = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
     for record, body in found.values():
         manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, body))
-    monkeypatch.setattr(module, "scores_of", lambda run, by: run.parent / "scores.json")
+    monkeypatch.setattr(module, "scores_of_all", lambda runs: [run.parent / "scores.json" for run in runs])
     runs = [str(record.folder / "run.json") for record, _ in found.values()]
     module.plot(runs, over="q", work=tmp_path, json=True)
     out, err = capsys.readouterr()

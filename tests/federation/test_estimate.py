@@ -13,7 +13,8 @@ from fedcli.federation import estimate as estimates
 from fedcli.federation.assembly import assemble
 from fedcli.federation.client import Training
 from fedcli.federation.engines.in_process import InProcess
-from fedcli.federation.estimate import estimate
+from fedcli.federation.engines.pool import shared_out
+from fedcli.federation.estimate import estimate, span
 from fedcli.federation.plan import Plan
 from fedcli.federation.server import cohort
 
@@ -54,17 +55,27 @@ def test_clients_take_what_their_images_take(tmp_path, clock, limit, participati
     data = default_partition(dataset, work=tmp_path, clients=4, alpha=1.0)
     images = [client["train"] for client in manifest.read(data).body["roster"]]
     assert len(set(images)) > 1
-    found = estimate(data, plan(participation=participation), limit=limit)
+    found = estimate(data, plan(participation=participation), limit=limit, jobs=1)
     rows = [row for t in range(1, 7) for row in cohort(4, participation, seed=0, round=t)]
     assert found.seconds["clients"] == pytest.approx(sum(FIXED + EACH * images[row] for row in rows))
     assert found.seconds["server"] == found.seconds["evaluation"] == 0
     assert found.seconds_per_round * 6 == pytest.approx(found.total_seconds) and found.measured_steps >= 10
 
 
+def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, clock):
+    dataset = manifest.parent(make_chain(tmp_path), "dataset")
+    data = default_partition(dataset, work=tmp_path, clients=4, alpha=1.0)
+    images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
+    found, of = estimate(data, plan(), limit=1.0, jobs=2), shared_out(images, 2)
+    each = [sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)]
+    assert found.seconds["clients"] == pytest.approx(6 * max(each))
+    assert found.processes == 2 and found.bytes["visits"] > 0
+
+
 def test_memory_is_counted_and_nothing_is_written(tmp_path):
     data = make_chain(tmp_path, corrupted=True)
     before = sorted(tmp_path.rglob("*"))
-    found = estimate(data, plan("scaffold"), limit=0.1)
+    found = estimate(data, plan("scaffold"), limit=0.1, jobs=1)
     federation = assemble(data, plan("scaffold"), plan("scaffold").check(), None, "cpu")
     numbers, trainable = federation.layout.size, federation.layout.trainable
     assert found.bytes == {
@@ -105,6 +116,13 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "fedavg, 3 rounds" in out and json.loads(out[out.index("{") :])["rounds"] == 3
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(0.2, "1 s"), (4, "4 s"), (89, "89 s"), (180, "3 min"), (7800, "2 h 10 min")]
+)
+def test_a_time_is_told_for_a_person(seconds, told):
+    assert span(seconds) == told
 
 
 def test_what_train_would_refuse_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from conftest import ROSTER, play, toy_net, toy_shards
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Training
 from fedcli.federation.engines.in_process import InProcess
-from fedcli.federation.engines.pool import Pool, _shared_out, usual_jobs
+from fedcli.federation.engines.pool import Pool, shared_out, usual_jobs
 from fedcli.federation.layout import Layout
 from fedcli.federation.server import play_round
 from fedcli.federation.state import RunState
@@ -48,7 +48,7 @@ def test_a_killed_worker_is_told_in_a_sentence():
 
 
 def test_workers_get_about_as_many_images_each():
-    of = _shared_out({"a": 10, "b": 9, "c": 8, "d": 7, "e": 1}, 2)
+    of = shared_out({"a": 10, "b": 9, "c": 8, "d": 7, "e": 1}, 2)
     assert sorted(sum(size for client, size in zip("abcde", (10, 9, 8, 7, 1)) if of[client] == k) for k in (0, 1)) == [
         17,
         18,

@@ -2,11 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from fedcli.commands.reproduce import read_seeds
+from fedcli.commands.train import _curve
 from fedcli.errors import UsageError
-from fedcli.reproduce import plan, raw, recipe
+from fedcli.evaluation.groups import group_scores
+from fedcli.evaluation.intervals import group_intervals, intervals
+from fedcli.evaluation.metrics import score
+from fedcli.evaluation.rounds import among, summary, summary_of_groups
+from fedcli.evaluation.shots import shot_scores
+from fedcli.reproduce import places, plan, raw, recipe
 
 TINY = """
 title = "tiny"
@@ -104,7 +111,7 @@ MISTAKES = {
     ('dataset = "toy"', 'dataset = "toys"'): "data.plain: unknown dataset 'toys'|did you mean 'toy'?",
     ("ratio = 0.5", "rato = 0.5"): "data.noise.corrupt: corrupt has no flag 'rato'|did you mean 'ratio'?",
     ('"gaussian"', '"gausian"'): "data.noise.corrupt: ",
-    ('"fedism-plus"', '"fedism-pluss"'): "|did you mean 'fedism-plus'?",
+    ('"fedism-plus"', '"fedism-pluss"'): "row 'FedISM+, q=0.5': unknown method|did you mean 'fedism-plus'?",
     ('state = "loss"', 'stat = "loss"'): "|did you mean 'state'?",
     ('data = ["noise"]', 'data = ["nose"]'): "row 'FedISM+': data 'nose' is unknown|did you mean 'noise'?",
     ('data = ["noise"]\n', ""): "row 'FedISM+' changes the corruption of plain, which has none",
@@ -132,6 +139,188 @@ def test_a_mistake_is_told_with_its_place_and_the_nearest_word(tmp_path, was, no
     assert hint in told.value.hint
 
 
+TOP, COLUMN = "seeds = [0, 1]", 'score = "versions/clean/accuracy"'
+GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
+KEYS = [
+    (TOP, "notes = 5", "the recipe: notes is no list of texts"),
+    (TOP, 'notes = "abc"', "the recipe: notes is no list of texts"),
+    (TOP, "paper = 3", "the recipe: paper is no text"),
+    (TOP, "published = 3", "the recipe: published is no text"),
+    (TOP, "figure = {}", "figure is no list of tables"),
+    (TOP, "figure = [1]", "figure is no list of tables"),
+    (TOP, "seeds = [-1]", "seeds [-1] is no list of whole numbers from 0 on"),
+    (TOP, "seeds = [0x" + "f" * 5000 + "]", "seeds 1 is a number of more than 64 bits"),
+    (TOP, 'at = "best"', "data.plain has no validation parts to choose the best round by|data.plain.partition"),
+    (TOP, 'title2 = "a\\u001b"', "title2 holds the character '\\x1b'"),
+    ('title = "Noise"', "title = 3", "data.noise: title is no text"),
+    ('title = "Noise"', 'title = "a\\nb"', "data.noise.title holds the character '\\n'"),
+    ("[data.noise]", '[data."a\\nb"]', "data: the key 'a\\nb' holds the character"),
+    ('"FedAvg"', '"A\\nB"', "row 'A\\nB'.name holds the character"),
+    ('"accuracy"', '"A\\u2028B"', "column 'A\\u2028B'.name holds the character"),
+    ("[data.noise]", "[data.-x]", "data '-x' begins with a dash"),
+    ('"fedavg"', '"--help"', "row 'FedAvg': method '--help' begins with a dash"),
+    ('model = "resnet18"', 'model = "--help"', "train: model: '--help' begins with a dash"),
+    ("lr = 1e-3", "lr = [0.1, 0.2]", "row 'FedAvg': train: lr takes one value, not a list"),
+    ("lr = 1e-3", "lr = true", "row 'FedAvg': train: lr needs a value"),
+    ("lr = 1e-3", "lr = nan", "row 'FedAvg': train: lr is nan"),
+    ("lr = 1e-3", "lr = 1979-05-27", "row 'FedAvg': train: lr is a date or time"),
+    ("lr = 1e-3", "personal = 3", "row 'FedAvg': train: personal takes no value"),
+    ("lr = 1e-3", "batch-size = 1, batch_size = 2", "train: a flag is there with a dash and with an underscore"),
+    ('data = ["noise"]', "data = 3", "row 'FedISM+': data is no list of texts"),
+    ('data = ["noise"]', 'data = "noise"', "row 'FedISM+': data is no list of texts"),
+    ('data = ["noise"]', "data = []", "row 'FedISM+': data is no list of texts"),
+    ('data = ["noise"]', 'data = [["noise"]]', "row 'FedISM+': data is no list of texts"),
+    ('{ state = "loss" }', '"q"', "row 'FedISM+': set is no table"),
+    ('{ state = "loss" }', "[1]", "row 'FedISM+': set is no table"),
+    ('{ state = "loss" }', "{ q = [1] }", "row 'FedISM+': set: q is a list, not one value"),
+    ('{ "set.q" = [0.5, 1] }', '"q"', "row 'FedISM+': vary is no table of lists"),
+    ('{ "set.q" = [0.5, 1] }', "[1]", "row 'FedISM+': vary is no table of lists"),
+    ('"set.q" = [0.5, 1]', '"corrupt.kind" = ["gausian"]', "row 'FedISM+': vary: unknown corruption 'gausian'"),
+    ('"set.q" = [0.5, 1]', '"set.q" = [[1]]', "row 'FedISM+': vary 'set.q': [1] is a list, not one value"),
+    (COLUMN, COLUMN + '\nlower = "no"', "column 'accuracy': lower is 'no', neither true nor false"),
+    ('"toy"', '"digits"\nevaluate = { by = ["domian"] }', "data.plain.evaluate: digits has no attribute 'domian'|'domain'"),
+    ('"toy"', '"toy"\nevaluate = { shots = "7" }', "data.plain.evaluate: --shots '7' is not two numbers"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("was", "now", "told"), KEYS)
+def test_every_key_is_of_its_kind(tmp_path, was, now, told):
+    sentence, _, hint = told.partition("|")
+    with pytest.raises(UsageError) as error:
+        recipe.load(write(tmp_path, TINY.replace(was, now, 1)))
+    assert sentence in error.value.sentence
+    assert error.value.hint and hint in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("place", "hint"),
+    [
+        ("dataset", "known: among_clients, "),
+        ("version/clean/accuracy", "did you mean 'versions'?"),
+        ("versions/clean", "it goes on there with one of: accuracy, "),
+        ("versions/clean/acuracy", "did you mean 'accuracy'?"),
+        ("versions/clean/accuracy/first", "known: last, mean_last5, per_round, std_last5"),
+        ("versions/corrupted/accuracy", "its data have no corrupt stage"),
+        ("versions/average/accuracy", "its data have no corrupt stage"),
+        ("versions/*", "known: clean"),
+        ("single_site", "known: among_clients, "),
+        ("groups/domian/clean/each/accuracy/usps", "did you mean 'domain'?"),
+        ("groups/domain/clean/each/accuracy", "it goes on there with one of: a name of your data"),
+        ("clients/*/auc", "known: accuracy, "),
+        ("among_clients/accuracy", "it goes on there with one of: mean, std, worst"),
+        ("shots/versions/clean/middle", "known: all, balanced_accuracy, head, medium, tail"),
+        ("bytes/upp", "did you mean 'up'?"),
+        ("best_on_validation/validation", "write val = 0.1"),
+    ],
+)
+def test_a_column_is_a_number_of_scores_json(tmp_path, place, hint):
+    text = TINY.replace('dataset = "toy"', GROUPED, 1).replace("versions/clean/accuracy", place)
+    with pytest.raises(UsageError) as error:
+        recipe.load(write(tmp_path, text))
+    assert hint in error.value.hint
+    assert "column 'accuracy': no number stands at" in error.value.sentence or place.startswith("best")
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_every_number_that_is_written_has_its_place(classes):
+    y, of = np.arange(24) % classes, np.arange(24) // 6 % 2
+    logits = np.random.default_rng(0).normal(size=(2, 24, classes))
+    per_client = {name: {"version": "clean", "part": "own", **summary([score(t, y) for t in logits])} for name in "ab"}
+    grouped = [group_scores(table, y, of, ["f", "m"]) for table in logits]
+    sure = group_intervals([logits[1]], y, None, of, ["f", "m"])
+    versions = {"clean": [[table] for table in logits], "corrupted": [[table] for table in logits]}
+    body = {
+        "versions": {"average": per_client["a"]}, "clients": per_client, "among_clients": among(per_client, personal=False),
+        "groups": {"sex": {"clean": {**summary_of_groups(grouped), "intervals": sure}}},
+        "best_on_validation": {"validation": 1.0, "groups": {"sex": {"clean": grouped[0]}}},
+        "intervals": intervals({version: answers[-1] for version, answers in versions.items()}, y, None),
+        "shots": {"versions": shot_scores(versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70))["versions"]},
+    }  # fmt: skip
+    for place in numbers(body):
+        places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")
+
+
+def numbers(found, parts=()):
+    """Every place that holds a number."""
+    if isinstance(found, float | int) and not isinstance(found, bool):
+        yield list(parts)
+    elif isinstance(found, dict):
+        for name, one in found.items():
+            yield from numbers(one, (*parts, name))
+
+
+FIGURE_TEXT = '\n[[figure]]\ntitle = "f"\nkind = "convergence"\n'
+FIGURES = {
+    'metric = "nope"': "metric 'nope' is unknown|balanced_accuracy",
+    'version = "nope"': "version 'nope' is unknown|clean",
+    'version = "corrupted"': "data.plain has no corrupted images|clean",
+    'version = "validation"': "data.plain has no validation parts|val = 0.1",
+    "rows = 3": "rows is no list of texts|",
+    'rows = "FedAvg"': "rows is no list of texts|",
+    'columns = ["accuracy"]': "a convergence has no columns|metric",
+}
+
+
+@pytest.mark.parametrize("more", FIGURES)
+def test_a_figure_asks_for_what_is_there(tmp_path, more):
+    sentence, _, hint = FIGURES[more].partition("|")
+    with pytest.raises(UsageError) as error:
+        recipe.load(write(tmp_path, TINY + FIGURE_TEXT + more))
+    assert sentence in error.value.sentence and hint in error.value.hint
+
+
+def test_curves_are_of_the_metrics_that_training_records():
+    assert tuple(_curve(np.eye(2), np.arange(2))) == places.CURVES
+
+
+PUBLISHED = {
+    '{"rows": {"FedAvg": ["accuracy"]}}': "row 'FedAvg' is no table of columns",
+    '{"mean": true}': "row 'FedAvg', column 'accuracy': the mean True is no number",
+    '{"mean": NaN}': "row 'FedAvg', column 'accuracy': the mean nan is no number",
+    '{"mean": 1, "std": -1}': "row 'FedAvg', column 'accuracy': the std -1 is no number from 0 on",
+    '{"mean": 1, "std": "x"}': "row 'FedAvg', column 'accuracy': the std 'x' is no number from 0 on",
+    '{"mean": 1, "sd": 2}': "row 'FedAvg', column 'accuracy': key 'sd' is unknown",
+    '{"mean": 1}}}, "unit": {"a": {"b": 1': "unit is no text",
+    '{"mean": 1}}, "x": {"accuracy": {"mean": 1}': "row 'x' is unknown",
+    "[1": "cannot be read",
+}
+
+
+@pytest.mark.parametrize("cell", PUBLISHED)
+def test_published_numbers_are_numbers(tmp_path, cell):
+    (tmp_path / "published").mkdir()
+    text = cell if cell.startswith('{"rows"') else f'{{"rows": {{"FedAvg": {{"accuracy": {cell}}}}}}}'
+    (tmp_path / "published" / "tiny.json").write_text(text)
+    with pytest.raises(UsageError) as error:
+        recipe.load(write(tmp_path, 'published = "tiny.json"\n' + TINY))
+    assert PUBLISHED[cell] in error.value.sentence
+
+
+@pytest.mark.parametrize(("unit", "of", "sound"), [
+    ("percent", "percent", True), ("percent", "points", True), ("MB", "MB", True), ("share", "percent", False),
+    ("percent", "MB", False), ("points", "percent", False),
+])  # fmt: skip
+def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, of, sound):
+    (tmp_path / "published").mkdir()
+    body = {"unit": unit, "rows": {"FedAvg": {"accuracy": {"mean": 80}}}}
+    (tmp_path / "published" / "tiny.json").write_text(json.dumps(body))
+    path = write(tmp_path, f'published = "tiny.json"\n{TINY}unit = "{of}"\n')
+    if sound:
+        assert recipe.load(path).published == body
+    else:
+        with pytest.raises(UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {of}"):
+            recipe.load(path)
+
+
+def test_published_numbers_lie_in_their_folder(tmp_path):
+    (tmp_path / "published").mkdir()
+    (tmp_path / "other.json").write_text('{"rows": {}}')
+    (tmp_path / "published" / "link.json").symlink_to(tmp_path / "other.json")
+    for file in ("../other.json", f"{tmp_path}/other.json", "link.json"):
+        with pytest.raises(UsageError, match="lies outside of"):
+            recipe.load(write(tmp_path, f'published = "{file}"\n{TINY}'))
+
+
 def test_published_rows_and_columns_are_the_recipes(tmp_path):
     (tmp_path / "published").mkdir()
     file = tmp_path / "published" / "tiny.json"
@@ -154,8 +343,8 @@ lr = 1e-4
 [data.noise.set]
 tau = 0.3
 q = 9
-[smoke.evaluate]
-by = "{data}"
+[smoke.prepare]
+table = "{data}.csv"
 [[row]]
 name = "Fed-MAS"
 method = "fed-mas"
@@ -177,7 +366,7 @@ def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_p
     assert [cell.asks for cell in cells[-1:] + cells[:1]] == [{"MOCO_FILE"}, set()]
     smoke = plan.cells(found, "smoke")
     assert not any(cell.asks or "--teacher" in cell.train for cell in smoke)
-    assert smoke[0].evaluate == ("evaluate", "--by", "plain")
+    assert smoke[0].chain[0] == ("prepare", "toy", "--size", "32", "--table", "plain.csv")
 
 
 def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
@@ -199,6 +388,9 @@ def test_a_number_of_seeds_takes_the_recipes_first():
     assert read_seeds("3", (0,)) == (0, 1, 2)
     assert read_seeds("4,7", (1, 2)) == (4, 7)
     assert read_seeds(None, (1, 2)) == ()
+    for given in ("²", "0", "-1", "1,", "1,1", "9" * 30, "1000000"):
+        with pytest.raises(UsageError, match="--seeds"):
+            read_seeds(given, (0,))
 
 
 def test_only_takes_cells_by_their_names(tmp_path):

@@ -80,7 +80,9 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
     assert rounds[2:] == [("q-FFL, q=0.5", 1), ("q-FFL, q=0.5", 2), ("q-FFL, q=1", 1), ("q-FFL, q=1", 2)]
     assert all(path.stat().st_ino == node for path, node in done.items())
     assert "numbers are not to be compared" in ended.stdout
-    assert "within both" not in ended.stdout
+    assert "Beside the published numbers" not in ended.stdout
+    assert "Beside the published numbers" in results().with_name("table.md").read_text()
+    assert json.loads(results().read_text())["title"].endswith("(at smoke scale: 4 clients, 1 corrupted, 2 rounds)")
 
     first = {path.name: path.read_bytes() for path in results().parent.iterdir()}
     assert {"results.json", "table.md", "report.html", "q.png"} <= set(first)
@@ -105,11 +107,48 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monke
     assert cell["difference"] == pytest.approx(cell["mean"] - 97)
 
 
+def test_a_fault_in_the_page_loses_no_number_and_a_cell_trained_again_says_why(tiny, monkeypatch):
+    def write(*_, **about):
+        raise ValueError("no ink")
+
+    monkeypatch.setattr(page, "write", write)
+    Path("tiny.toml").write_text(TINY.replace('published = "tiny.json"\n', "").partition("[[figure]]")[0])
+    ended = tiny("--scale", "smoke", "--only", "FedAvg")
+    assert ended.exit_code == 1
+    assert "report.html is missing from" in ended.stderr and "unexpected ValueError: no ink" in ended.stderr
+    assert "FedAvg" in ended.stdout and "published" not in ended.stdout
+    assert results().with_name("table.md").is_file()
+
+    monkeypatch.setattr(page, "write", lambda path, *_, **about: None)
+    Path("tiny.toml").write_text(Path("tiny.toml").read_text().replace("lr = 3e-3", "lr = 1e-2"))
+    assert (
+        "FedAvg · seed 0 is trained again: lr is 0.01, was 0.003" in tiny("--scale", "smoke", "--only", "FedAvg").stderr
+    )
+    assert "trained again" not in tiny("--scale", "smoke", "--only", "FedAvg").stderr
+
+
+def test_a_wrong_folder_is_one_error_and_writes_nothing(tiny):
+    Path("tiny.toml").write_text(TINY.replace('"toy"', '"isic2018"'))
+    Path("empty").mkdir()
+    for folder, said in (("nowhere", "no such folder: nowhere"), ("empty", "empty has neither")):
+        ended = tiny("--scale", "smoke", "--raw", folder)
+        assert (ended.exit_code, ended.stdout) == (1, "")
+        assert ended.stderr.count("error: ") == 1 and said in ended.stderr
+    assert not Path("w").exists()
+
+
+def test_the_list_is_for_programs_too_and_an_unknown_name_gets_the_nearest(tiny):
+    listed = json.loads(CliRunner().invoke(app, ["reproduce", "--json"]).stdout)["fedism-plus-table1"]
+    assert listed["datasets"] == ["rsna-ich"] and listed["cells"] == len(listed["rows"]) * len(listed["seeds"])
+    for word, hint in (("fedism", "did you mean 'fedism-plus-figure4' or"), ("xyz", "`fedcli reproduce` lists all")):
+        assert hint in CliRunner().invoke(app, ["reproduce", word]).stderr
+
+
 def test_a_column_that_no_scores_have_is_refused_by_name(tiny):
     Path("tiny.toml").write_text(TINY.replace("clean/balanced_accuracy", "clean/balanced_acuracy"))
     ended = tiny("--scale", "smoke")
     assert ended.exit_code == 2
-    assert "column 'clean ACC': scores.json has no 'versions/clean/balanced_acuracy'" in ended.stderr
+    assert "column 'clean ACC': no number stands at 'versions/clean/balanced_acuracy' of scores.json" in ended.stderr
     assert "did you mean 'balanced_accuracy'?" in ended.stderr
 
 

@@ -72,13 +72,41 @@ def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
 
 
 def test_single_bytes_show_in_megabytes():
-    column = {"name": "up", "unit": "MB", "lower": True, "marked": True}
+    column = {"name": "up", "unit": "MB", "lower": True, "marked": True, "validation": False}
     rows = [
         {"name": name, "cells": {"up": {"mean": mean, "std": None}}}
         for name, mean in (("a", 44.754712), ("b", 44.754708))
     ]
     _, lines = results.ours({"columns": [column], "rows": rows})
     assert lines == [["a", "44.754712"], ["b", "44.754708 *"]]
+
+
+@pytest.mark.parametrize(
+    ("means", "std", "marks", "said"),
+    [
+        (
+            (37.90, 37.87),
+            13.5,
+            [],
+            "No value can be told from the next on validation: the best two are 0.03 points apart",
+        ),
+        ((60.0, 40.0), 1.5, ["a"], "ahead of the next by more than the spread over seeds"),
+        ((60.0, 40.0), None, ["a"], "not known of one seed"),
+    ],
+)
+def test_the_best_on_validation_is_marked_where_the_seeds_tell_it(means, std, marks, said):
+    column = {"name": "v", "unit": "percent", "lower": False, "marked": True, "validation": True}
+    rows = [{"name": n, "cells": {"v": {"mean": mean, "std": std}}} for n, mean in zip("ab", means, strict=True)]
+    found = {"columns": [column], "rows": rows, "seeds": [0, 1]}
+    assert [line[0] for line in results.ours(found, validation=True)[1] if line[1].endswith("*")] == marks
+    assert said in results.validation_legend(found, "*")
+
+
+def test_a_difference_is_of_the_numbers_as_shown():
+    cell = {"mean": 44.754, "std": None, "published": {"mean": 46.76}, "verdict": "-"}  # -2.006
+    column = {"name": "up", "unit": "percent"}
+    found = {"columns": [column], "rows": [{"name": "a", "cells": {"up": cell}}], "scale": "small"}
+    assert results.beside(found)[1] == [["a", "up", "44.75", "46.76", "-2.01"]]
 
 
 def outcome(row, seed=0):

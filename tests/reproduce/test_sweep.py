@@ -30,7 +30,7 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatc
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):
     source: Path = make_chain(tmp_path)
-    assert grid.recipe_of("fedavg", source, ["batch-size=8,16"]).rows[1].train == {"batch-size": 16}
+    assert grid.recipe_of("fedavg", source, ["batch-size=8,16"]).rows[1].train == {"batch_size": 16}
     for over, said in (("qq=1", "neither qffl nor train"), ("q", "is not KEY=VALUE"), ("q=1,", "is not KEY=VALUE")):
         with pytest.raises(UsageError, match=said):
             grid.recipe_of("qffl", source, [over])

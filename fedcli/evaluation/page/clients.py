@@ -5,6 +5,7 @@ from typing import Any
 
 from ...data import manifest
 from ..cells import BEST, POOLED, Cell, better_low, cell, joined, mark_best, text
+from ..rows import comparable
 from .systems import System
 from .tables import Table
 
@@ -12,7 +13,14 @@ SHARED = (
     "No client has test images of its own, so the models are the same for all: on the clean test images for clean clients, "
     "on the corrupted ones for corrupted clients, as in the table of scores."
 )
-OWN = "In percent: each client's own model, or else the global one, on the client's own test images or else on all of them."
+OWN = (
+    "In percent: each client's own model, or else the global one, on the client's own test images or else on all of them; ± as "
+    "in the table of scores."
+)
+EQUITY = (
+    "In percent, on the client's own test images; ± as in the table of scores. The groups of one client are often too small to "
+    "tell, so no best is marked."
+)
 BEST_OF = " Bold is the best for a client."
 CLASSES = 24  # more of them make no table
 
@@ -62,21 +70,30 @@ def _scores(scored: list[System], at: str, spread: str, metrics: Sequence[str]) 
         name for one in scored for client in one.body["clients"].values() for name in client.get("groups", {})
     ):
         yield from _table(
-            scored, f"ES-AUC by {name}", "In percent, on the client's own test images.",
+            scored, f"ES-AUC by {name}", EQUITY,
             lambda client, name=name: client.get("groups", {}).get(name, {}).get("over_rounds", {}).get("es_auc_ovo_macro"),
-            at, spread,
+            at, spread, best=False,
         )  # fmt: skip
 
 
 def _table(
-    scored: list[System], title: str, legend: str, find: Any, at: str, spread: str, low: bool = False
+    scored: list[System],
+    title: str,
+    legend: str,
+    find: Any,
+    at: str,
+    spread: str,
+    low: bool = False,
+    best: bool = True,
 ) -> Iterator[Table]:
     columns = [_column(one, find, at, spread, low) for one in scored]
-    mark_best(columns)
+    mark_best(columns, [comparable(one.row) for one in scored])
+    if not best:
+        columns = [{client: found | {"best": False} for client, found in column.items()} for column in columns]
     clients = list(dict.fromkeys(client for column in columns for client in column))
     lines = [[client, *(text(column.get(client)) for column in columns)] for client in clients]
     if any(set(line[1:]) != {"-"} for line in lines):
-        told = legend + (BEST_OF if len(scored) > 1 else "")
+        told = legend + (BEST_OF if best and len(scored) > 1 else "")
         yield Table(f"{title} of each client", ["client", *(one.name for one in scored)], lines, told)
 
 

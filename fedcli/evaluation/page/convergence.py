@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..curves import Record, Series
-from ..plots import COLOURS
-from .figures import Figure, Key, Panels, figure, key, keys, line, look, rounds_axis
+from .figures import MANY, PATTERN, Figure, Key, Panels, figure, keys, line, look, rounds_axis
 from .systems import System
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
-FEW = 7  # clients; more are not told apart by colour
-BANDED = "A band reaches from the lowest to the highest seed."
+BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
+CORRUPTED = "--"  # of a corrupted client's line
 Clients = dict[str, np.ndarray]  # name -> rounds [T] and its weight: [2, T]
-Curves = dict[int, np.ndarray]  # system's place -> rounds [T], mean, lowest and highest over seeds: [4, T]
+Curves = dict[int, np.ndarray]  # system's place -> rounds [T], mean, and its band over seeds: [4, T]
 
 
 def panels(compared: list[System]) -> Iterator[Panels]:
@@ -36,10 +35,13 @@ def panels(compared: list[System]) -> Iterator[Panels]:
 
 
 def over_seeds(series: list[Series]) -> np.ndarray:
-    """Rounds, and mean, lowest and highest over runs of the mean over clients: [4, T]."""
-    means = [_mean(list(one.curves.values())) for one in series]
-    rounds, table = _table(means)
-    return np.stack([rounds, *_ignoring(table)])
+    """Rounds, the mean over runs of the mean over clients, and that minus and plus its std (ddof 1): [4, T].
+
+    The std is NaN in a round that fewer than two runs have.
+    """
+    rounds, table = _table([_mean(list(one.curves.values())) for one in series])
+    mean, std = _mean_std(table)
+    return np.stack([rounds, mean, mean - std, mean + std])
 
 
 def _losses(compared: list[System]) -> list[Figure]:
@@ -72,7 +74,7 @@ def _curves(compared: list[System], name: str) -> Curves:
 def _panel(found: Curves, caption: str, unit: str) -> Figure:
     def draw(axes: "Axes") -> None:
         for place, (rounds, mean, low, high) in found.items():
-            if not np.array_equal(low, high, equal_nan=True):
+            if np.isfinite(low).any():
                 axes.fill_between(rounds, low, high, color=look(place)["color"], alpha=0.16, linewidth=0)
             line(axes, np.stack([rounds, mean], 1), **look(place))
         rounds_axis(axes)
@@ -81,41 +83,50 @@ def _panel(found: Curves, caption: str, unit: str) -> Figure:
 
 
 def _weights(weighed: list[System], found: dict[int, Clients]) -> Panels:
-    """A panel per system on one scale; clean and corrupted clients in two colours, or each in its own."""
+    """A panel per system on one scale; each client has its colour, or, of many, clean and corrupted ones have one."""
     top = max(np.nanmax(table[1]) for clients in found.values() for table in clients.values())
     corrupted = {client for one in weighed for client in (one.body.get("corruption") or {}).get("clients", [])}
     names = list(dict.fromkeys(client for clients in found.values() for client in clients))
-    places = {name: _colour(name, names, corrupted) for name in names}
+    lines = _lines(names, corrupted)
     drawn = [
-        figure(partial(_draw_weights, found[one.place], places, top), one.name, about="weight of each client over rounds")
+        figure(partial(_draw_weights, found[one.place], lines, top), one.name, about="weight of each client over rounds")
         for one in weighed
     ]  # fmt: skip
-    legend = "The share that the server gives each client's model, round by round; of several seeds the mean."
-    return Panels("Weights in the aggregation", drawn, _client_keys(names, corrupted), legend)
+    dashed = " A dashed line is a corrupted client's." if corrupted else ""
+    legend = f"The share that the server gives each client's model, round by round; of several seeds the mean.{dashed}"
+    return Panels("Weights in the aggregation", drawn, _client_keys(lines, corrupted), legend)
 
 
-def _draw_weights(clients: Clients, places: dict[str, int], top: float, axes: "Axes") -> None:
+def _draw_weights(clients: Clients, lines: dict[str, tuple[int, str]], top: float, axes: "Axes") -> None:
     rounds = np.unique(np.concatenate([table[0] for table in clients.values()]))
     for client, (played, weights) in clients.items():
         curve = np.full(len(rounds), np.nan)
         curve[np.searchsorted(rounds, played)] = weights
         dotted = len(rounds) <= 12 or not np.isfinite(curve).all()  # a round between two absent ones has no line
         how = {"linewidth": 1.4, "alpha": 0.85, "marker": "o" if dotted else "", "markersize": 3}
-        axes.plot(rounds, curve, color=COLOURS[places[client]], **how)
+        place, dashes = lines[client]
+        axes.plot(rounds, curve, color=MANY[place], linestyle=dashes, **how)
     axes.set_ylim(0, top * 1.05)
     rounds_axis(axes)
 
 
-def _colour(name: str, names: list[str], corrupted: set[str]) -> int:
-    if corrupted:
-        return int(name in corrupted)
-    return names.index(name) if len(names) <= FEW else 0
+def _lines(names: list[str], corrupted: set[str]) -> dict[str, tuple[int, str]]:
+    """Of each client the place of its colour and its dashes."""
+    few = len(names) <= len(MANY)
+    return {
+        name: (place if few else int(name in corrupted), CORRUPTED if name in corrupted else "-")
+        for place, name in enumerate(names)
+    }
 
 
-def _client_keys(names: list[str], corrupted: set[str]) -> list[Key]:
-    if corrupted:
-        return [key("clean client", 0), key("corrupted client", 1)]
-    return [key(name, place) for place, name in enumerate(names)] if len(names) <= FEW else [key("one client", 0)]
+def _client_keys(lines: dict[str, tuple[int, str]], corrupted: set[str]) -> list[Key]:
+    """A key per client; of many, one for each kind."""
+    if len(lines) > len(MANY):
+        kinds = {lines[name]: "corrupted client" if name in corrupted else "clean client" for name in lines}
+        named = {look: kind if corrupted else "one client" for look, kind in sorted(kinds.items())}
+    else:
+        named = {look: f"{name} (corrupted)" if name in corrupted else name for name, look in lines.items()}
+    return [Key(name, f"var(--c{place})", PATTERN[dashes]) for (place, dashes), name in named.items()]
 
 
 def _clients(records: list[Record]) -> Clients:
@@ -129,7 +140,7 @@ def _clients(records: list[Record]) -> Clients:
 def _mean(curves: list[np.ndarray]) -> np.ndarray:
     """Mean [T, 2] over curves [T, 2] of the rounds that each has."""
     rounds, table = _table(curves)
-    return np.stack([rounds, _ignoring(table)[0]], 1)
+    return np.stack([rounds, _mean_std(table)[0]], 1)
 
 
 def _table(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -141,10 +152,10 @@ def _table(curves: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return rounds, table
 
 
-def _ignoring(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, lowest and highest of the known values of each column; NaN where there is none."""
+def _mean_std(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and std (ddof 1) of the known values of each column; NaN where there is none, or are fewer than two."""
     known = np.isfinite(table)
     count = known.sum(0)
     mean = np.where(count, np.where(known, table, 0).sum(0) / np.maximum(count, 1), np.nan)
-    low, high = np.where(known, table, np.inf).min(0), np.where(known, table, -np.inf).max(0)
-    return mean, np.where(count, low, np.nan), np.where(count, high, np.nan)
+    squares = np.where(known, (table - mean) ** 2, 0).sum(0)
+    return mean, np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)

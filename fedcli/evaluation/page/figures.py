@@ -1,7 +1,8 @@
 """Figures as inline SVG in the colours of the page: matplotlib draws them in stand-ins, which become names of its style.
 
-Lines are told apart by the colours of Okabe and Ito, and by dashes where those are used up. Text stays text, in the page's font. Nothing in them depends on a clock or on
-what was drawn before: equal data give equal bytes.
+Systems are told apart by the colours of Okabe and Ito, and by dashes where those are used up; clients, whose dashes say
+that they are corrupted, by three colours more. Text stays text, in the page's font. Nothing in them depends on a clock or
+on what was drawn before: equal data give equal bytes.
 """
 
 import hashlib
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 INK, QUIET, GRID = "#010203", "#040506", "#070809"  # stand-ins that nothing else is drawn in
 NAMED = {INK: "var(--ink)", QUIET: "var(--quiet)", GRID: "var(--line)"}
-NAMED |= {colour.lower(): f"var(--c{place})" for place, colour in enumerate(COLOURS)}
+MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")
+NAMED |= {colour.lower(): f"var(--c{place})" for place, colour in enumerate(MANY)}
 PATTERN = {"-": "none", "--": "6 3", ":": "1.5 2.5"}
 PANEL = 4.3, 2.7  # inches of 72 px
 STYLE = {
@@ -56,13 +58,17 @@ class Key:
 
 @dataclass(frozen=True)
 class Panels:
-    """Figures side by side under one legend."""
+    """Figures side by side under one legend.
+
+    layout: "" for a grid of drawings, "wide" for one picture below the other, "strip" for small pictures that are named
+    below, whose `about` is told to those alone who do not see them.
+    """
 
     title: str
     figures: Sequence[Figure]
     keys: Sequence[Key] = ()
     legend: str = ""
-    wide: bool = False
+    layout: str = ""
 
 
 def keys(compared: list[System]) -> list[Key]:

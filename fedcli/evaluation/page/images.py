@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,26 +13,30 @@ from .figures import Figure, Panels
 from .systems import System
 
 SHOWN = 6  # images
+LEGEND = "Test images, above as they are, below the same ones corrupted; the class of each stands below it."
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
 
 def panels(compared: list[System]) -> list[Panels]:
     """One strip of images per corruption that some system was trained with."""
     paths = dict.fromkeys(path for one in compared if (path := one.stage("corruption")))
-    return [_strip(path) for path in paths]
+    return [strip for path in paths for strip in _strip(path)]
 
 
-def _strip(path: Path) -> Panels:
+def _strip(path: Path) -> Iterator[Panels]:
     body, pool = manifest.read(path).body, read_pool(manifest.parent(path, "dataset").parent / "pool.h5")
     with open_h5(path.parent / "changed.h5") as file:
         rows = file["test/rows"][()]
+        if not len(rows):
+            return
         at = chosen(pool.y[rows])
         changed = file["test/x"][np.sort(at)][np.argsort(np.argsort(at))]  # HDF5 reads rising places only
     kind = f"{body['kind'].replace('-', ' ')}, severity {body['severity']}"
-    told = f"{kind}: {len(at)} test images, above as they are, below corrupted; left to right "
-    told += ", ".join(dict.fromkeys(body["classes"][label] for label in pool.y[rows[at]]))
-    picture = _pasted(pool.pixels(rows[at]), changed)
-    return Panels("", [Figure(told, image=png(picture))], wide=True)
+    about = f"a test image, above as it is, below with {kind}"
+    clean, names = pool.pixels(rows[at]), [body["classes"][label] for label in pool.y[rows[at]]]
+    pairs = [_pasted(clean[[k]], changed[[k]]) for k in range(len(at))]
+    drawn = [Figure(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)]
+    yield Panels(f"{kind[0].upper()}{kind[1:]}", drawn, legend=LEGEND, layout="strip")
 
 
 def chosen(labels: np.ndarray) -> np.ndarray:

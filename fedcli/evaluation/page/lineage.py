@@ -19,11 +19,15 @@ READINGS = {
 STAGES = "dataset", "partition", "corruption"
 
 
-def what_ran(compared: list[System]) -> dict[str, Any]:
-    """Tables, and under a title of their own the options that all systems share, for a section."""
+def what_ran(compared: list[System], clocked: bool) -> dict[str, Any]:
+    """Tables, and under a title of their own the options that all systems share, for a section.
+
+    clocked: whether a table says how long training took.
+    """
     differ, alike = _options(compared)
     title = "Options of training" + (" that all share" if differ else "")
-    return {"tables": [_methods(compared), *differ, *_times(compared)], "pairs": alike, "pairs_title": title}
+    times = _times(compared) if clocked else []
+    return {"tables": [_methods(compared), *differ, *times], "pairs": alike, "pairs_title": title}
 
 
 def _methods(compared: list[System]) -> Table:
@@ -48,7 +52,7 @@ def _times(compared: list[System]) -> list[Table]:
     several = ", of several seeds the mean" if any(len(one.paths) > 1 for one in compared) else ""
     legend = (
         f"By the clocks of the machine that trained{several}. Images per second: while training. Scoring: the share of the time "
-        "that went to test curves and validation. Peak memory: of the process, or on the GPU, at most (10^9 bytes)."
+        "that went to test curves and validation. Peak memory: of the process, or on the GPU, at most (10^9 bytes). No two trainings take the same time: these numbers are no part of any promise of equal bytes."
     )
     return [Table("Time and memory", heads, lines, legend)] if any(found.values()) else []
 

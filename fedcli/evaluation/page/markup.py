@@ -6,12 +6,16 @@ from markupsafe import Markup, escape
 
 from ..cells import VERSIONS
 
+INTERVAL = re.compile(r"(−?[\d.]+) (\([−\d.]+ – [−\d.]+\))")  # a score and its bounds
+
 
 def shown_cell(text: str) -> Markup:
     """A cell: what follows ± is quieter, a star makes it bold; a long name may break."""
     best = text.endswith(" *")
     if text.startswith("fedcli "):
         return _command(text)
+    if bounds := INTERVAL.fullmatch(text):
+        return Markup('{} <span class="pm nb">{}</span>').format(*bounds.groups())
     mean, sign, spread = text.removesuffix(" *").partition(" ± ")
     shown = breakable(mean)
     if sign:

@@ -8,53 +8,55 @@ import numpy as np
 
 from ... import console
 from ...errors import UsageError, nearest
+from .. import findings
 from ..cells import VERSIONS
 from ..compare import order
-from ..findings import HIGHER, LOWER, NONE, PATIENTS, SEEDS
 from ..statistics import METRICS
 from .systems import System
 from .tables import Table
 
-SAID = {
-    HIGHER: "higher",
-    LOWER: "lower",
-    PATIENTS: "these models differ; another seed may turn it",
-    SEEDS: "seeds agree; other patients may turn it",
-    NONE: "no difference can be told",
-}
-TESTS = (
-    "In percent, each score the mean over the last five rounds and the seeds. The difference, with its 95 % interval, and "
-    "the p over patients come from bootstrap resamples of the same patients for both; the p over seeds from a paired t test; "
-    "both adjusted by Holm over the rows. A difference is told where both are below 0.05. No p over patients counts "
-    "training again; no difference told does not mean that there is none."
-)
+REFERENCE = "the reference"  # as order() notes it
+SCORE = "In percent, each score the mean over the last five rounds and the {over}; the difference is to the reference. "
 
 
-def tests(compared: list[System], metrics: Sequence[str], reference: str) -> list[Table]:
-    """A table per metric: all systems against one, on the average of clean and corrupted images where there are both.
+def tests(compared: list[System], metrics: Sequence[str], reference: str) -> tuple[list[str], list[Table], list[str]]:
+    """All systems against one, on the average of clean and corrupted images where there are both: what it says in
+    sentences, a table per metric, and what to beware of.
 
     reference: a name, label or method; default: the first. Raises UsageError for an unknown one.
     """
     if len(compared) < 2:
-        return []
+        return [], [], []
     base = _reference(compared, reference) if reference else compared[0]
     systems = {one.name: one.paths for one in compared}
     version = VERSIONS[2] if all("corrupted" in one.body["versions"] for one in compared) else VERSIONS[0]
-    found = []
+    told, found, beware = [], [], []
     for metric in (metric for metric in metrics if metric in METRICS):
         console.say(f"testing {version} {metric} against {base.name}")
-        lines = [_tested(row) for row in order(systems, base.name, metric, version)]
+        score, tested = f"{version} {metric}", order(systems, base.name, metric, version)
+        over = findings.sampled(tested)
         heads = [
             "method",
-            f"{version} {metric} (%)",
+            "verdict",
+            f"{score} (%)",
             "difference",
             "95 % interval",
             "p over patients",
-            "p over seeds",
-            "told",
+            f"p over {over}",
         ]
-        found.append(Table(f"Against {base.name}: {version} {metric}", heads, lines))
-    return [*found[:-1], *(replace(last, legend=TESTS) for last in found[-1:])]
+        legend = SCORE.format(over=over) + findings.legend(tested)
+        found.append(Table(f"Against {base.name}: {score}", heads, [_tested(row) for row in tested], legend))
+        said = findings.against(tested, base.name)
+        told += [f"{score[0].upper()}{score[1:]}: {said}."] if said else []
+        beware += [note for row in tested for note in _beware(row)]
+    told += [findings.NOT_EQUAL] if any(findings.NOT_TOLD in line for table in found for line in table.lines) else []
+    return told, [*(replace(table, legend="") for table in found[:-1]), *found[-1:]], beware
+
+
+def _beware(row: dict[str, Any]) -> list[str]:
+    """What a table of tests has no room for: its notes but for the reason of the verdict, which the sentences give."""
+    note = (row["note"] or "").removeprefix(row["reason"] or REFERENCE).removeprefix("; ")
+    return [f"{row['name']}: {note}"] if note else []
 
 
 def _reference(compared: list[System], word: str) -> System:
@@ -66,12 +68,13 @@ def _reference(compared: list[System], word: str) -> System:
 
 def _tested(row: dict[str, Any]) -> list[str]:
     if row["difference"] is None:
-        return [row["name"], _percent(row["mean"]), "-", "-", "-", "-", row["note"]]
+        why = "reference" if row["note"].startswith(REFERENCE) else "not tested"
+        return [row["name"], why, _percent(row["mean"]), "-", "-", "-", "-"]
     low, high = (None, None) if row["low"] is None else (row["low"], row["high"])
     span = "-" if low is None else f"{100 * low:+.2f} to {100 * high:+.2f}".replace("-", "−")
     difference = f"{100 * row['difference']:+.2f}".replace("-", "−")
-    told = "; ".join(filter(None, [SAID[row["verdict"]], row["note"]]))
-    return [row["name"], _percent(row["mean"]), difference, span, _p(row["p_holm"]), _p(row["p_seeds_holm"]), told]
+    ps = [_p(row["p_holm"]), _p(row["p_seeds_holm"])]
+    return [row["name"], row["verdict"], _percent(row["mean"]), difference, span, *ps]
 
 
 def _percent(share: float | None) -> str:
@@ -83,20 +86,23 @@ def _p(p: float | None) -> str:
 
 
 def tables(compared: list[System], metrics: Sequence[str]) -> list[Table]:
-    """The bootstrap intervals of each system's last model; none where the scores have none."""
+    """Each system's last model and the bootstrap interval of its score; none where the scores have no intervals."""
     names = [(v, m) for v in VERSIONS for m in metrics if any(bounds(one, v, m) for one in compared)]
     if not names:
         return []
     lines = [[one.name, *(_text(bounds(one, v, m)) for v, m in names)] for one in compared]
     first = next(found for one in compared for v, m in names if (found := interval(one.body, v, m)))
-    unit = "patients or lesions" if first["unit"].startswith("patient") else "images"
+    unit, units = ("patient", "patients or lesions") if first["unit"].startswith("patient") else ("image", "images")
+    level = f"{100 * first['level']:g} %"
     legend = (
-        f"In percent: {100 * first['level']:g} % interval of the last round's model, from {first['resamples']:,} bootstrap "
-        f"resamples of the {first['units']:,} {unit} of the test set{_averaged(compared)}. It says how much the score owes to "
-        "which patients happened to be in the test set, not how much training again would change it. Two methods whose "
-        "intervals overlap may still differ: tests on the same patients say so."
+        f"In percent: the score of the last round's model{_averaged(compared)}, and in brackets its {level} interval from "
+        f"{first['resamples']:,} bootstrap resamples of the {first['units']:,} {units} of the test set. The table of scores is of "
+        "the last rounds together, so its numbers need not lie within. An interval says how much a score owes to which patients "
+        "happened to be in the test set, not how much training again would change it. Two methods whose intervals overlap may "
+        "still differ: tests on the same patients say so."
     )
-    return [Table("Intervals over patients", ["method", *(f"{v} {m} (%)" for v, m in names)], lines, legend)]
+    title = f"Last round, with {level} intervals by {unit}"
+    return [Table(title, ["method", *(f"{v} {m} (%)" for v, m in names)], lines, legend)]
 
 
 def interval(body: dict[str, Any], version: str, metric: str) -> dict[str, Any] | None:
@@ -104,9 +110,13 @@ def interval(body: dict[str, Any], version: str, metric: str) -> dict[str, Any] 
     return found if found and found["low"] is not None else None
 
 
-def bounds(system: System, version: str, metric: str) -> tuple[float, float] | None:
-    """Low and high, each the mean over the system's runs."""
-    return mean_bounds([interval(body, version, metric) for body in system.bodies])
+def bounds(system: System, version: str, metric: str) -> tuple[float, float, float] | None:
+    """The last round's score, low and high, each the mean over the system's runs."""
+    each = [interval(body, version, metric) for body in system.bodies]
+    if (found := mean_bounds(each)) is None:
+        return None
+    scores = [body["versions"][version][metric]["last"] for body in system.bodies]  # of old files, without a value
+    return float(np.mean([one.get("value", last) for one, last in zip(each, scores, strict=True)])), *found
 
 
 def mean_bounds(found: list[dict[str, Any] | None]) -> tuple[float, float] | None:
@@ -117,8 +127,8 @@ def mean_bounds(found: list[dict[str, Any] | None]) -> tuple[float, float] | Non
 
 
 def _averaged(compared: list[System]) -> str:
-    return ", its bounds averaged over seeds" if any(len(one.scores) > 1 for one in compared) else ""
+    return ", mean over seeds of the score and of the bounds" if any(len(one.scores) > 1 for one in compared) else ""
 
 
-def _text(found: tuple[float, float] | None) -> str:
-    return f"{100 * found[0]:.1f} – {100 * found[1]:.1f}" if found else "-"
+def _text(found: tuple[float, float, float] | None) -> str:
+    return "{:.1f} ({:.1f} – {:.1f})".format(*(100 * share for share in found)) if found else "-"

@@ -28,9 +28,7 @@ class System:
     @property
     def name(self) -> str:
         """Without the view of its first row."""
-        seeds = f"{self.row['runs']} seeds" if self.row["runs"] > 1 else ""
-        inside = ", ".join(filter(None, [seeds, "" if self.row["mark"] else self.row["differs"]]))
-        return " ".join(filter(None, [self.row["label"], f"({inside})" if inside else "", self.row["mark"]]))
+        return _named(self.row, "")
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -66,6 +64,18 @@ def systems(found: list[Row], paths: list[Path]) -> list[System]:
         System(place, row, files, [manifest.read(file) for file in files])
         for place, (row, files) in enumerate(zip(own, places, strict=True))
     ]
+
+
+def said_once(found: list[Row]) -> list[Row]:
+    """Rows whose names tell how many seeds they are of only where that is not the same for all: a page says it first."""
+    found = [row | {"seeds_told": len({other["runs"] for other in found}) > 1} for row in found]
+    return [row | {"name": _named(row, row["view"])} for row in found]
+
+
+def _named(row: Row, view: str) -> str:
+    seeds = f"{row['runs']} seeds" if row["runs"] > 1 and row.get("seeds_told", True) else ""
+    inside = ", ".join(filter(None, [view, seeds, "" if row["mark"] else row["differs"]]))
+    return " ".join(filter(None, [row["label"], f"({inside})" if inside else "", row["mark"]]))
 
 
 def sentence(compared: list[System]) -> str:

@@ -31,7 +31,7 @@ class Pool:
     """Runs tasks on worker processes; reports come in task order. To be closed, as it holds the processes."""
 
     def __init__(self, engine: InProcess, jobs: int):
-        self.of = _shared_out({client: len(shard) for client, shard in engine.shards.items()}, jobs)
+        self.of = shared_out({client: len(shard) for client, shard in engine.shards.items()}, jobs)
         context = multiprocessing.get_context("fork")
         arguments = {"mp_context": context, "initializer": _begin, "initargs": (engine, torch.get_num_threads())}
         self.workers = [ProcessPoolExecutor(1, **arguments) for _ in range(jobs)]
@@ -66,7 +66,7 @@ def usual_jobs(threads: int, clients: int, device: str) -> int:
     return min(parallel.cores(), clients) if threads == 1 and alone and CAN_FORK and device == "cpu" else 1
 
 
-def _shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
+def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
     """The worker of each client: the largest clients first, each to the worker with the fewest images so far."""
     held, of = [0] * jobs, {}
     for client in sorted(sizes, key=sizes.get, reverse=True):

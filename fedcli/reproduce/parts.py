@@ -1,0 +1,125 @@
+"""What a recipe is made of: its data, rows, columns and figures."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Flags = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The stages that make one data set of the table.
+
+    Attributes:
+        corrupt: flags with the kind of corruption under "kind"; None for none.
+        train, settings: of the rows on it that leave them open, settings where their method has them.
+    """
+
+    name: str
+    title: str
+    dataset: str
+    prepare: Flags = field(default_factory=dict)
+    partition: Flags = field(default_factory=dict)
+    corrupt: Flags | None = None
+    evaluate: Flags = field(default_factory=dict)
+    train: Flags = field(default_factory=dict)
+    settings: Flags = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: a method and what it has of its own.
+
+    Attributes:
+        data: names of the chains it runs on.
+        at: where a varied row stands: place -> value, such as {"set.q": 0.5}.
+        stem: the name of the row that was varied.
+    """
+
+    name: str
+    method: str
+    settings: Flags
+    data: tuple[str, ...]
+    prepare: Flags = field(default_factory=dict)
+    partition: Flags = field(default_factory=dict)
+    corrupt: Flags = field(default_factory=dict)
+    train: Flags = field(default_factory=dict)
+    at: Flags = field(default_factory=dict)
+    stem: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of each row: where it stands in scores.json, and how it is shown.
+
+    Attributes:
+        score: a place; a part that is * takes the mean over all that stand there, in each round.
+        mean_of: other columns whose mean this one is; it has no data or score of its own then.
+        lower: better when low.
+        marked: whether its best is marked; a score that may choose nothing has none.
+        validation: whether it is of the clients' validation images in each run's best round: it has a table of its own.
+    """
+
+    name: str
+    data: str
+    score: str
+    unit: str = "percent"
+    lower: bool = False
+    marked: bool = True
+    mean_of: tuple[str, ...] = ()
+    validation: bool = False
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One picture; an empty field takes all, or has no meaning for its kind."""
+
+    title: str
+    kind: str = "sweep"
+    x: str = ""
+    columns: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    series: str = ""
+    data: str = ""
+    metric: str = "balanced_accuracy"
+    version: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One table.
+
+    Attributes:
+        scales: what the recipe itself changes: scale -> stage -> flags.
+        files: name of a file that the user brings -> what it is and where it comes from.
+    """
+
+    name: str
+    title: str
+    paper: str
+    notes: tuple[str, ...]
+    seeds: tuple[int, ...]
+    spread: str
+    at: str
+    reference: str
+    published: dict[str, Any]
+    train: Flags
+    chains: dict[str, Chain]
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    figures: tuple[Figure, ...]
+    scales: dict[str, dict[str, Flags]]
+    files: dict[str, str] = field(default_factory=dict)
+
+
+def at_values(row: Row, at: Flags) -> Row:
+    """A row with some of its values changed, named after them."""
+    parts = {"set": dict(row.settings)} | {
+        s: dict(getattr(row, s)) for s in ("prepare", "partition", "corrupt", "train")
+    }
+    for place, value in at.items():
+        stage, _, key = place.partition(".")
+        parts[stage][key if stage == "set" else key.replace("-", "_")] = value
+    named = ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
+    return Row(f"{row.name}, {named}", row.method, parts.pop("set"), row.data, **parts, at=at, stem=row.name)
