@@ -14,8 +14,7 @@ debug = False  # set once per process by --debug, read by app.py where errors en
 
 
 def _quiet(value: bool) -> bool:
-    if value:  # a stage that another command runs is as quiet as that one
-        console.be_quiet(True)
+    console.be_quiet(value)
     return value
 
 

@@ -134,6 +134,7 @@ def train(
 
     Examples: fedcli train fedism-plus --rounds 5; fedcli train fedheal --set tau=0.4 --set rule=paper
     """
+    from ..data import manifest
     from ..federation import train as stage
     from ..federation.client import OPTIMIZERS, Training
     from ..federation.folders import unfinished
@@ -200,7 +201,7 @@ def train(
     if follow:
         second = out and out.resolve().with_name(f"{out.resolve().name}-{follow}")
         console.say(f"{plan.method} is done: {path}; now {follow}")
-        plan = _second(plan, follow, str(path))
+        plan = _second(plan, follow, str(path), precision=manifest.read(path).body["model"]["precision"])
         path = stage.train(
             source, plan, work=work, out=second, resume=True, **where, checkpoint_every=checkpoint_every, score=_curve,
             at_once=at_once, jobs=jobs,
@@ -254,8 +255,11 @@ def completed(given: dict[str, Any], usual: dict[str, Any], optimizer: str) -> d
     return known | {name: value for name, value in given.items() if value is not None}
 
 
-def _second(plan: Any, method: str, weights: str) -> Any:
-    """The plan of a stage that continues a finished run: its own usual training on the same network and seed."""
+def _second(plan: Any, method: str, weights: str, precision: str | None = None) -> Any:
+    """The plan of a stage that continues a finished run: its own usual training on the same network and seed.
+
+    precision: the finished run's, which was measured where the plan says auto.
+    """
     from dataclasses import replace
 
     from ..federation.client import Training
@@ -271,7 +275,7 @@ def _second(plan: Any, method: str, weights: str) -> Any:
     )
     return replace(
         plan, method=found.name, settings={}, training=training, rounds=found.usual["rounds"], weights=weights, teacher=None,
-        freeze=False, augment=None, participation=1.0,
+        freeze=False, augment=None, participation=1.0, precision=precision or plan.precision,
     )  # fmt: skip
 
 

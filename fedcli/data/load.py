@@ -54,7 +54,9 @@ class Shard:
 
     @property
     def class_counts(self) -> Tensor:
-        return self.y.bincount(minlength=self.classes)  # [C]
+        if "class_counts" not in self.derived:  # once: counting waits for the device
+            self.derived["class_counts"] = self.y.bincount(minlength=self.classes)
+        return self.derived["class_counts"].clone()  # [C]
 
     def epoch(self, size: int, *, shuffle: int, augment: int, balanced: bool = False) -> Iterator[Batch]:
         """One pass as batches, see turns()."""
@@ -71,7 +73,7 @@ class Shard:
         """
         stream = torch.Generator().manual_seed(shuffle)
         order = self._draws(stream) if balanced else torch.randperm(len(self), generator=stream)
-        order = order.to(self.rows.device)
+        order = transforms.sent(order, self.rows.device)
         chance = transforms.draw(len(self), augment, self.rows.device) if self.kind != "none" else None  # [N, 4]
         place = (
             torch.arange(len(self), device=order.device) if balanced else order

@@ -25,7 +25,7 @@ from .sources.tables import leaking
 
 FITS = "stretch", "pad"
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
-MANY = 1000  # images, which are announced before they are prepared
+MANY = 1000  # images of a raw folder, which are announced before they are prepared
 RUN, RUN_BYTES = 32, 2**22  # images and bytes that a worker holds before it writes them
 
 
@@ -96,7 +96,7 @@ def prepare(
         options |= {"split_file": {"name": split_file.name, "sha256": manifest.sha256(split_file)}, "fold": fold}
 
     def build(folder: Path) -> dict[str, Any]:
-        if len(listing.rows) >= MANY:
+        if raw and len(listing.rows) >= MANY:
             console.say(f"preparing {len(listing.rows):,} images of {name} at {choices.size} pixels")
         channels = card["channels"] if listing.channels is None else listing.channels
         kept, skipped = fill(folder / "pool.h5", Reader(source, raw, choices), listing, channels)

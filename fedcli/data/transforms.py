@@ -46,8 +46,14 @@ def to_input(x: Tensor, *, channels: int) -> Tensor:
 def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
     """What pixels are multiplied by, and what is then added: [1, C, 1, 1] each."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if colour else (GREY_MEAN, GREY_STD)
-    scale = (1 / torch.tensor(std, device=device)).view(1, -1, 1, 1)
-    return scale, -torch.tensor(mean, device=device).view(1, -1, 1, 1) * scale
+    scale = 1 / by_channel(std, device)
+    return scale, -by_channel(mean, device) * scale
+
+
+@cache
+def by_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
+    """A number per channel as [1, C, 1, 1], sent to the device once."""
+    return torch.tensor(values, device=device).view(1, -1, 1, 1)
 
 
 def to_unit(x: Tensor) -> Tensor:
@@ -57,7 +63,13 @@ def to_unit(x: Tensor) -> Tensor:
 
 def draw(count: int, seed: int, device: torch.device) -> Tensor:
     """Uniform numbers in [0, 1) that decide each image's augmentation: [count, 4]."""
-    return torch.rand(count, 4, generator=torch.Generator().manual_seed(seed)).to(device)
+    table = torch.rand(count, 4, generator=torch.Generator().manual_seed(seed))
+    return sent(table, device)
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """To the device; from pinned memory where that is a GPU, which then need not be waited for."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:

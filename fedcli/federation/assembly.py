@@ -155,6 +155,7 @@ def be_deterministic(device: str, threads: int) -> None:
         torch.set_num_threads(threads)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # asked for by cuBLAS for equal bits
     torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms(), which imports a compiler
+    torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what nothing has written
     torch.backends.cudnn.benchmark = False
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")
@@ -163,3 +164,5 @@ def be_deterministic(device: str, threads: int) -> None:
             f"--device {device}: this machine has no CUDA device that torch {torch.__version__} can use",
             "leave --device out to train on the CPU",
         )
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)  # for streams and graphs, which are made on the current one

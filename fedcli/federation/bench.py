@@ -31,6 +31,7 @@ from ..data.sources.images import import_cv2
 from ..errors import UsageError
 from ..methods import METHODS, Method, resolve
 from ..seeds import derive
+from .assembly import be_deterministic
 from .client import Training
 from .engines.in_process import InProcess
 from .layout import Layout
@@ -88,6 +89,7 @@ def engine(
     state = played(RunState(0, layout.read()))
 
     def ours() -> None:
+        be_deterministic(device, models.describe(model).threads)  # as fedcli train is
         played(state)
         _wait(device)
 
@@ -95,6 +97,7 @@ def engine(
     start = {name: tensor.clone() for name, tensor in other.state_dict().items()}
 
     def bare() -> None:
+        torch.set_deterministic_debug_mode("default")
         for client, shard in shards.items():
             other.load_state_dict(start)
             _bare_client(other, client, shard, training, passes)
@@ -128,7 +131,7 @@ def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Trai
             F.cross_entropy(net(_input(shard, at)), shard.y[at])
     net.train()
     kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.SGD
-    rest = {} if training.optimizer == "adam" else {"momentum": training.momentum}
+    rest = {"fused": True} if training.optimizer == "adam" else {"fused": True, "momentum": training.momentum}
     optimizer = kind(net.parameters(), lr=training.lr, weight_decay=training.weight_decay, **rest)
     order = torch.randperm(len(shard), generator=torch.Generator().manual_seed(derive("shuffle", 0, 1, client, 0)))
     for at in order.to(shard.rows.device).split(training.batch_size):

@@ -100,9 +100,9 @@ def estimate(
     if jobs is None:
         jobs = usual_jobs(torch.get_num_threads(), len(cohorts[0]), device)
     jobs = min(jobs, len(cohorts[0]))
-    clients = _Clients(federation, cohorts[0], limit)
+    clients = _Clients(federation, cohorts[0], limit, jobs)
     visit = max(0, memory.peak(device) - began_with)
-    training = clients.seconds_in(cohorts, jobs)
+    training = clients.seconds_in(cohorts)
     serving, table = _server(federation, clients.reports, len(cohorts[0]), available)
     scored = _evaluation(federation, scoring, clients.looked)
     writing = _writing(federation, clients.reports)
@@ -132,8 +132,8 @@ class _Clients:
         looked: whether a visit also goes through its images in order, EVALUATION_BATCH at once.
     """
 
-    def __init__(self, federation: Federation, cohort: list[str], limit: float):
-        self.federation, self.cohort, self.limit = federation, cohort, limit
+    def __init__(self, federation: Federation, cohort: list[str], limit: float, jobs: int):
+        self.federation, self.jobs = federation, jobs
         self.steps, self.own, self.looked = 0, 0, False
         parts = limit / 4  # in seconds; the rest is for whole rounds
         by_size = sorted(federation.counts, key=federation.counts.get)
@@ -146,6 +146,8 @@ class _Clients:
         begin = time.perf_counter()
         state = self._visit(state, names, batch)
         step = (time.perf_counter() - begin) / len(names)
+        if jobs > 1:  # before the visits here have left their traces in memory
+            self.together, self.shares = self._side_by_side(cohort, step / batch, limit)
         more = batch * max(2, int(parts / REPEATS / len(names) / step))
         for _ in range(REPEATS if step * len(names) * 3 < parts else 1):
             state = self._visit(state, names, batch)
@@ -160,42 +162,41 @@ class _Clients:
         """Of one visit on all of a client's images."""
         return self.fixed + self.each * self.federation.counts[client]
 
-    def seconds_in(self, cohorts: list[list[str]], jobs: int) -> float:
-        """Of all visits of these rounds on so many processes."""
-        if jobs == 1:
+    def seconds_in(self, cohorts: list[list[str]]) -> float:
+        """Of all visits of these rounds, on the processes that there are."""
+        if self.jobs == 1:
             return sum(self.seconds_of(client) for round in cohorts for client in round)
-        of = shared_out(self.federation.counts, jobs)
-        return self._slower(jobs) * sum(_longest({c: self.seconds_of(c) for c in round}, of) for round in cohorts)
+        of = shared_out(self.federation.counts, self.jobs)
+        seconds = sum(_longest({c: self.seconds_of(c) for c in round}, of) for round in cohorts)
+        alone = max(self.fixed * visits + self.each * images for visits, images in self.shares)
+        return seconds * max(1.0, self.together / alone)  # processes on one machine slow each other
 
-    def _slower(self, jobs: int) -> float:
-        """How many times as long a round takes on processes that share a machine as its longest share takes alone.
+    def _side_by_side(self, cohort: list[str], each: float, limit: float) -> tuple[float, list[tuple[int, int]]]:
+        """Seconds of a round on the processes, and (visits, images) of each of them. Also sees what they hold.
 
-        Also sees what the processes hold.
+        A whole round where it is quick, else the largest clients on parts of their images. each: seconds of an image, roughly.
         """
-        counts = self.federation.counts
-        whole = sum(self.seconds_of(client) for client in self.cohort) < self.limit
-        names = self.cohort if whole else sorted(counts, key=counts.get)[-jobs:]
-        images = max(counts.values()) if whole else self._images_in(self.limit / 4)
+        plan, counts = self.federation.plan, self.federation.counts
+        whole = each * sum(counts[client] for client in cohort) < limit
+        names = cohort if whole else sorted(counts, key=counts.get)[-self.jobs :]
+        images = max(counts.values()) if whole else max(plan.training.batch_size, int(limit / 4 / each))
         engine = self._engine(names, images)
-        seconds: list[float] = []
+        seconds = 0.0
 
         def run(tasks: list[Task]) -> Iterator[Report]:
+            nonlocal seconds
             begin = time.perf_counter()
             reports = list(pool(tasks))
-            seconds.append(time.perf_counter() - begin)
+            seconds = time.perf_counter() - begin
             yield from reports
 
-        with Pool(engine, jobs) as pool:
+        with Pool(engine, self.jobs) as pool:
             state = self.federation.first()
             for _ in range(2):  # the first visits are slow
                 state = self._round(state, names, run)
             self.own = sum(worker.submit(memory.own).result() for worker in pool.workers)
-        alone = _longest({c: self.fixed + self.each * len(engine.shards[c]) for c in names}, pool.of)
-        return max(1.0, seconds[-1] / alone) if alone else 1.0
-
-    def _images_in(self, seconds: float) -> int:
-        """As many as a visit goes through in so long, one batch at the least."""
-        return max(self.federation.plan.training.batch_size, int((seconds - self.fixed) / self.each))
+        shares = [[len(engine.shards[c]) for c in names if pool.of[c] == k] for k in range(self.jobs)]
+        return seconds, [(len(share), sum(share)) for share in shares]
 
     def _visit(self, state: RunState, names: list[str], images: int, *, count: bool = True) -> RunState:
         """Play a round of these clients on at most so many images each."""

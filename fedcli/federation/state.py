@@ -7,6 +7,7 @@ renamed, so the newest one is always whole; the one before it is kept as well.
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -17,6 +18,7 @@ from ..data.manifest import sync_folder
 from ..errors import FedcliError
 
 Tensors = dict[str, Tensor]
+IN_MEMORY = 256_000_000  # bytes; so much may be held twice while it is written
 
 
 @dataclass(frozen=True)
@@ -117,16 +119,39 @@ def write_tensors(path: Path, tensors: Tensors, checked: bool = False) -> None:
     """Write tensors by name to HDF5: beside, fsync, rename. `checked` adds checksums, for what no manifest hashes."""
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with h5py.File(temporary, "w") as file:
-            for name, tensor in tensors.items():
-                values = tensor.detach().cpu().numpy()
-                file.create_dataset(name, data=values, **({"fletcher32": True} if checked and values.size > 1 else {}))
-        with temporary.open("rb") as file:
+        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        with temporary.open("wb") as file:
+            if size > IN_MEMORY:
+                _reserve(file.fileno(), size)
+                _fill(temporary, tensors, checked)
+            else:
+                file.write(_fill(temporary, tensors, checked, driver="core", backing_store=False))
+            file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def _fill(path: Path, tensors: Tensors, checked: bool, **driver: Any) -> bytes:
+    """Write the datasets; returns the file's bytes where the driver keeps them in memory.
+
+    HDF5 ends the whole process where a disk is full, Python does not: so what is small is written by Python.
+    """
+    with h5py.File(path, "w", **driver) as file:
+        for name, tensor in tensors.items():
+            values = tensor.detach().cpu().numpy()
+            file.create_dataset(name, data=values, **({"fletcher32": True} if checked and values.size > 1 else {}))
+        file.flush()
+        return file.id.get_file_image() if driver else b""
+
+
+def _reserve(handle: int, size: int) -> None:
+    """Raise OSError now if the disk has no room, and not while HDF5 writes."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+        os.ftruncate(handle, 0)
 
 
 def read_tensors(path: Path, device: str = "cpu") -> Tensors:

@@ -3,8 +3,8 @@
 A captured step is a CUDA graph: the batch is gathered, augmented and normalised, the method's gradient is taken and the
 optimizer moves the weights, all in one launch. A graph reads fixed places in memory, so every tensor of a visit is copied
 into a slot of its own before the first step, and what the method gathers in scratch is copied back after the last.
-A graph holds numbers as they were when it was captured; so it is captured anew when a number of the visit is another
-one, such as the round, or a tensor has another shape. A client's last batch, if smaller, is an ordinary step. A method
+A graph holds numbers as they were when it was captured; so it is captured anew when a number that a step reads is another
+one (the round, for a method that is `timed`), or a tensor has another shape. A client's last batch, if smaller, is an ordinary step. A method
 whose step cannot be replayed says why in `Local.eager`.
 """
 
@@ -36,18 +36,20 @@ class CudaGraph:
     """A step recorded as a CUDA graph."""
 
     def __init__(self) -> None:
-        self.graph = torch.cuda.CUDAGraph()
+        self.graph, self.stream = (
+            torch.cuda.CUDAGraph(),
+            torch.cuda.Stream(),
+        )  # own: graphs of one stream share a workspace
 
     def capture(self, step: Callable[[], None]) -> None:
         """Warm up beside the running stream, then record. Both leave their marks on what the step writes to."""
         seed = torch.cuda.get_rng_state()
-        beside = torch.cuda.Stream()
-        beside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(beside):
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
             for _ in range(WARM_UP):
                 step()
-        torch.cuda.current_stream().wait_stream(beside)
-        with torch.cuda.graph(self.graph):
+        torch.cuda.current_stream().wait_stream(self.stream)
+        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
             step()
         torch.cuda.set_rng_state(seed)
 
@@ -118,7 +120,9 @@ class Steps:
 
     def _slots(self, visit: Visit, batch_size: int) -> _Recorded:
         """The visit's tensors in the slots of the recorded step, or in new ones where that does not fit."""
-        shard, numbers = visit.shard, (visit.round, visit.rounds, visit.lr, visit.momentum, batch_size)
+        shard, numbers = visit.shard, (visit.rounds, visit.momentum, batch_size)
+        if self.local.timed:
+            numbers = *numbers, visit.round
         fields = {name: getattr(visit, name) for name in FIELDS}
         key = (id(shard.images), shard.kind, shard.channels, numbers, *_signature(fields))
         found = self._recorded
@@ -134,7 +138,8 @@ class Steps:
         ):
             if isinstance(slot, Tensor):
                 slot.copy_(real)
-        found.visit.shard, found.visit.steps = shard, visit.steps
+        for name in ("client", "row", "round", "lr", "shard", "val", "steps"):
+            setattr(found.visit, name, getattr(visit, name))
         found.total.zero_()
         return found
 

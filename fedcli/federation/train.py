@@ -27,7 +27,7 @@ from torch import Tensor
 
 from .. import console, models
 from ..data import manifest
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from . import folders, memory, precision, summary
 from . import state as states
 from .assembly import Federation, assemble, be_deterministic, open_host, probe
@@ -94,7 +94,8 @@ def train(
         "environment": summary.environment(device),
     }
     federation = assemble(data, plan, method, host, device)  # what can fail fails before the folder is made
-    with folders.claimed(folder), _side_by_side(federation, at_once, jobs) as engine:
+    # forked first: a worker that outlives an interrupted run for a moment must not hold the folder's lock
+    with _side_by_side(federation, at_once, jobs) as engine, folders.claimed(folder):
         run = _Training(folder, replace(federation, engine=engine), checkpoint_every, score)
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
@@ -112,6 +113,8 @@ def _side_by_side(federation: Federation, at_once: int, jobs: int | None) -> Abs
     if jobs is None:
         jobs = usual_jobs(torch.get_num_threads(), clients, federation.device)
     if min(jobs, clients) > 1:
+        if torch.get_num_threads() > 1:  # a forked process cannot take over the threads of another
+            raise UsageError(f"--jobs {jobs} needs networks that train on one thread", "add --threads 1")
         return Pool(federation.engine, min(jobs, clients))
     return nullcontext(Streams.of(federation.engine, at_once) if at_once > 1 else federation.engine)
 
@@ -304,7 +307,9 @@ class _Training:
         return line
 
     def _images(self, played: Played) -> int:
-        return self.plan.training.epochs * sum(len(self.data.train[c]) for c in played.clients)
+        """Images that clients trained on; the loss of one that did not train is NaN."""
+        trained = [client for client, loss in zip(played.clients, played.losses.tolist(), strict=True) if loss == loss]
+        return self.plan.training.epochs * sum(len(self.data.train[client]) for client in trained)
 
     def body(self) -> dict[str, Any]:
         """Of run.json, when all rounds are played."""

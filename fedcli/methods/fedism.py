@@ -36,6 +36,7 @@ class Sharp(Local):
     alpha: Annotated[float, "share of the across-gradient that GSAM removes, >= 0; 0 is SAM"] = 0.1
 
     passes = {"step": 2}
+    timed = True
 
     def gradient(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
         layout = visit.layout

@@ -90,6 +90,8 @@ class Distilled(Local):
         counts = visit.shard.class_counts  # [C]
         visit.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
         visit.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] over images and epochs
+        if visit.shard.kind == "none" or self.teacher_view == "clean":
+            visit.scratch["reference"] = fixed_view(net, visit.shard)  # [N, W]
 
     def loss(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
         z = net.features(batch.x)  # [B, D]
@@ -103,8 +105,8 @@ class Distilled(Local):
 
     def reference(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
         """The teacher's features of a training batch, [B, W]."""
-        if visit.shard.kind == "none" or self.teacher_view == "clean":
-            return fixed_view(net, visit.shard)[batch.at]
+        if "reference" in visit.scratch:
+            return visit.scratch["reference"][batch.at]
         return taught(net, batch.x)
 
 

@@ -72,7 +72,7 @@ class FairProx(Local):
     mu: Annotated[float, "pull to the global model where parts leave qmix out, in [0, 1]"] = FIRST
     rule: Annotated[Rule, RULE] = "paper"
 
-    passes = {"step": 1, "forward": 1}
+    passes = {"step": 1, "forward": 2}
 
     def begin(self, net: nn.Module, visit: Visit) -> None:
         zero = torch.zeros((), dtype=torch.float64, device=visit.theta.device)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class ContrastFirst(Prototypes):
     """From contrast with prototypes to cross-entropy, in a straight line over the run."""
 
+    timed = True
+
     def loss(self, net: nn.Module, batch: "Batch", visit: Visit) -> Tensor:
         share = 1 - (visit.round - 1) / max(visit.rounds - 1, 1)  # a_t
         if "prototypes" not in visit.shared:

@@ -92,6 +92,7 @@ class Local:
         passes: what training costs, as passes of the network over a batch: "step" forward and backward in each local step,
             "look" forward alone; and over all images of the client in a visit, on the fixed view: "gradient" and "forward".
             None where it depends on more than the network. `fedcli bench` holds the method to it.
+        timed: True: a step reads the round, as a number and not as a tensor of scratch.
         eager: why a step cannot be recorded once and replayed for other clients; "" where it can.
     """
 
@@ -104,6 +105,7 @@ class Local:
     views: tuple[str, ...] = ("",)
     alone: bool = True
     passes: dict[str, int] | None = {"step": 1}  # noqa: RUF012
+    timed: bool = False
     eager: str = ""
 
     @property

@@ -10,14 +10,13 @@ pooled token (ViT: CLS) is left out: a vision transformer gives its patches, a R
 """
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD
+from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 from ..errors import FedcliError, UsageError
 from .clip_text import CONTEXT, PromptHead, TextTower, open_clip
 from .network import Network
@@ -207,9 +206,4 @@ def _parts(tower: ImageTower) -> dict[str, list[str]]:
 
 
 def _by_channel(values: tuple[float, ...], x: Tensor) -> Tensor:
-    return _kept(values, x.device)
-
-
-@cache
-def _kept(values: tuple[float, ...], device: torch.device) -> Tensor:
-    return torch.tensor(values, device=device).view(1, -1, 1, 1)
+    return by_channel(values, x.device)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD
+from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 from ..errors import FedcliError
 from .vision import resnet18, resnet50
 from .weights import HEADS, read
@@ -170,4 +170,4 @@ def _part(tensors: Tensors, prefix: str) -> Tensors:
 
 
 def _by_channel(values: tuple[float, ...], x: Tensor) -> Tensor:
-    return torch.tensor(values, device=x.device).view(1, -1, 1, 1)
+    return by_channel(tuple(values), x.device)

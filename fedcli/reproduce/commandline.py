@@ -107,8 +107,9 @@ def parse(line: Sequence[str]) -> dict[str, Any]:
 
 def run(line: Sequence[str]) -> str:
     """Run a stage and return what it prints. Raises FedcliError."""
-    out = io.StringIO()
+    out, quiet = io.StringIO(), console.is_quiet()
     with _told(line), redirect_stdout(out), STAGES[line[0]].make_context(line[0], list(line[1:])) as context:
+        console.be_quiet(quiet or console.is_quiet())  # as the command that runs it
         STAGES[line[0]].invoke(context)
     return out.getvalue().strip()
 

@@ -5,16 +5,17 @@ import signal
 
 import pytest
 import torch
-from conftest import ROSTER, play, toy_net, toy_shards
+from conftest import ROSTER, make_chain, play, toy_net, toy_shards
 
-from fedcli.errors import FedcliError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.federation.engines.in_process import InProcess
-from fedcli.federation.engines.pool import Pool, shared_out, usual_jobs
+from fedcli.federation.engines.pool import Pool, WorkerError, shared_out, usual_jobs
 from fedcli.federation.layout import Layout
 from fedcli.federation.server import play_round
 from fedcli.federation.state import RunState
-from fedcli.methods import resolve
+from fedcli.federation.train import Plan, train
+from fedcli.methods import METHODS, resolve
 
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 
@@ -45,6 +46,27 @@ def test_a_killed_worker_is_told_in_a_sentence():
         os.kill(next(iter(engine.workers[0]._processes)), signal.SIGKILL)
         with pytest.raises(FedcliError, match="was killed"):
             play_round(RunState(0, layout.read()), method, ROSTER, engine, layout, rounds=3, seed=1, lr=0.1)
+
+
+class Odd(Exception):
+    def __init__(self, one, two):  # which does not unpickle
+        super().__init__(f"{one} and {two}")
+
+
+def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch):
+    def fails(self, net, batch, visit):
+        raise Odd("this", "that")
+
+    monkeypatch.setattr(METHODS["fedavg"].local.__class__, "gradient", fails)
+    method, layout, engine = pool("fedavg")
+    with engine, pytest.raises(WorkerError, match="Odd: this and that, while training client north in round 1 of 3"):
+        play_round(RunState(0, layout.read()), method, ROSTER, engine, layout, rounds=3, seed=1, lr=0.1)
+
+
+def test_several_processes_of_several_threads_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    with pytest.raises(UsageError, match="on one thread"):
+        train(make_chain(tmp_path), Plan("fedavg", {}, TRAINING, rounds=1), work=tmp_path, out=None, jobs=2)
 
 
 def test_workers_get_about_as_many_images_each():

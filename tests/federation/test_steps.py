@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import ROSTER, play, toy_clip, toy_net, toy_shard
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from fedcli.data.load import Shard
 from fedcli.federation.client import Training
@@ -20,19 +21,36 @@ RECORDED = [name for name, method in METHODS.items() if not method.local.eager]
 HOST = "_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount", "lift_fresh"  # what waits for numbers
 
 
-class Again:
-    """Stands for a CUDA graph where there is none: takes the recorded step itself, on the recorded places."""
+class Tape(TorchDispatchMode):
+    """Stands for a CUDA graph where there is none: notes every operation of a step, and repeats them on the same tensors.
+
+    As in a graph, no line of Python runs again, so that numbers and tensors are those of the step that was recorded.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.operations = []
 
     def capture(self, step):
         with torch.random.fork_rng(devices=[]):
             step()  # as a warm-up does: what it moves must be put back
-        self.step = step
+            with self:
+                step()
 
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        self.operations.append((func, args, kwargs or {}, out))
+        return out
+
+    @torch.no_grad()
     def replay(self):
-        self.step()
+        for func, args, kwargs, out in self.operations:
+            for old, new in zip(tree_leaves(out), tree_leaves(func(*args, **kwargs))):
+                if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
+                    old.copy_(new)  # where the operations after it look
 
 
-class Strict(Again):
+class Strict(Tape):
     """Refuses a step in which the host would wait for the device, or send it numbers."""
 
     def capture(self, step):
@@ -74,16 +92,20 @@ def recorded(monkeypatch, graph, spec, **options):
     return state, made[0].captures
 
 
-@pytest.mark.parametrize("spec", RECORDED)
-def test_every_method_comes_to_the_same_bits(spec, monkeypatch):
-    shards = federation("flip")
-    state, captures = recorded(monkeypatch, Again, spec, shards=shards)
-    usual = play(spec, training=TRAINING, shards=shards)
+CASES = [(spec, {}, "flip") for spec in RECORDED]
+CASES += [(spec, {"teacher_view": "clean"}, "flip") for spec in ("kd", "fed-mas")] + [("kd", {}, "none")]
+
+
+@pytest.mark.parametrize("spec, settings, kind", CASES)
+def test_every_method_comes_to_the_same_bits(spec, settings, kind, monkeypatch):
+    shards = federation(kind)
+    state, captures = recorded(monkeypatch, Tape, spec, settings=settings, shards=shards, dropout=0.0)
+    usual = play(spec, settings, training=TRAINING, shards=shards, dropout=0.0)
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
         mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
         assert mine.keys() == other.keys() and all(torch.equal(mine[k], other[k]) for k in mine)
-    assert captures >= 3  # at least once in each round
+    assert captures >= 1
 
 
 @pytest.mark.parametrize("spec", RECORDED)
@@ -91,8 +113,9 @@ def test_no_step_waits_for_the_device(spec, monkeypatch):
     recorded(monkeypatch, Strict, spec, shards=federation("affine-flip"))
 
 
-def test_a_step_is_recorded_once_for_all_clients_of_a_round(monkeypatch):
-    assert recorded(monkeypatch, Again, "fedprox", shards=federation())[1] == 3
+@pytest.mark.parametrize("spec, captures", [("fedprox", 1), ("fedism-plus", 3)])
+def test_a_step_is_recorded_once_for_all_clients_and_again_only_where_it_reads_the_round(spec, captures, monkeypatch):
+    assert recorded(monkeypatch, Tape, spec, shards=federation())[1] == captures
 
 
 @pytest.mark.parametrize("spec", [name for name in METHODS if name not in RECORDED])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import h5py
 import pytest
+import torch
 from conftest import make_chain
 
 from fedcli.data import manifest
@@ -296,3 +297,23 @@ def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_p
 def test_numbers_no_optimizer_can_use_are_refused(change, word):
     with pytest.raises(UsageError, match=word):
         Training(**change).check()
+
+
+def test_a_full_disk_is_an_error_of_ours_and_leaves_the_older_file(tmp_path, monkeypatch):
+    """A limit on file sizes stands for the disk: HDF5 itself would end the process."""
+    import resource
+
+    path = tmp_path / "state.h5"
+    states.write_tensors(path, {"theta": torch.zeros(10)})
+    before, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, limits[1]))
+    try:
+        for held in (states.IN_MEMORY, 0):  # written by Python, and reserved for HDF5
+            monkeypatch.setattr(states, "IN_MEMORY", held)
+            with pytest.raises(OSError):
+                states.write_tensors(path, {"theta": torch.zeros(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before and [p.name for p in tmp_path.iterdir()] == ["state.h5"]

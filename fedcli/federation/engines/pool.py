@@ -7,6 +7,8 @@ those of the default engine with as many threads.
 """
 
 import multiprocessing
+import traceback
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -36,13 +38,13 @@ class Pool:
         arguments = {"mp_context": context, "initializer": _begin, "initargs": (engine, torch.get_num_threads())}
         self.workers = [ProcessPoolExecutor(1, **arguments) for _ in range(jobs)]
         for worker in self.workers:
-            worker.submit(int).result()  # now, while no other thread is alive
+            worker.submit(int).result()  # now, while no thread of the command line is alive
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
         try:
-            waiting = [self.workers[self.of[task.client]].submit(_work_on, _packed(task)) for task in tasks]
-            for future in waiting:
-                yield _unpacked(future.result())
+            waiting = deque(self.workers[self.of[task.client]].submit(_work_on, _packed(task)) for task in tasks)
+            while waiting:  # a report that was read is not held here
+                yield _arrived(waiting.popleft().result())
         except BrokenProcessPool:
             raise FedcliError(
                 "a process that trains clients was killed",
@@ -82,8 +84,27 @@ def _begin(engine: InProcess, threads: int) -> None:
     parallel.follow_parent()
 
 
+class WorkerError(Exception):
+    """What went wrong in a worker, in words: the exception itself may not be one that can travel."""
+
+
 def _work_on(packed: Any) -> Any:
-    return _packed(_engine.run_one(_unpacked(packed)))
+    try:
+        return _packed(_engine.run_one(_unpacked(packed)))
+    except FedcliError:
+        raise
+    except Exception as error:
+        notes = ", ".join(getattr(error, "__notes__", []))
+        return f"{type(error).__name__}: {error}, {notes}", "".join(traceback.format_exception(error))
+
+
+def _arrived(result: Any) -> Report:
+    if isinstance(result, tuple):
+        sentence, trace = result
+        error = WorkerError(sentence)
+        error.__cause__ = RuntimeError(trace)  # which --debug shows
+        raise error
+    return _unpacked(result)
 
 
 def _packed(whole: Any) -> Any:
