@@ -64,6 +64,7 @@ def reproduce(
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
     """
+    from ..federation.folders import held
     from ..reproduce import cells as engine
     from ..reproduce import plan
     from ..reproduce import recipe as recipes
@@ -99,10 +100,13 @@ def reproduce(
     place = engine.Place(work, engine.devices(device, jobs))
     sources = engine.make_data(cells, work)
     folder = work / "reproduce" / f"{found.name}-{scale}"
-    run_cells(
-        found, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
-        measured=scale != "smoke" or bool(raw), as_json=json,
-    )  # fmt: skip
+    with held(
+        folder.with_suffix(".lock"), f"another process is making {folder}", "wait for it, or give another --work"
+    ):
+        run_cells(
+            found, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
+            measured=scale != "smoke" or bool(raw), as_json=json,
+        )  # fmt: skip
 
 
 def run_cells(

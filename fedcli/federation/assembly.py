@@ -150,13 +150,20 @@ def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.N
 
 
 def be_deterministic(device: str, threads: int) -> None:
-    """Make equal inputs give equal bits. Raises UsageError, FedcliError for a device that is not there."""
+    """Make equal inputs give equal bits. Raises as check_device() does."""
+    check_device(device)
     if threads:
         torch.set_num_threads(threads)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # asked for by cuBLAS for equal bits
     torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms(), which imports a compiler
     torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads what nothing has written
     torch.backends.cudnn.benchmark = False
+    if device.startswith("cuda"):
+        torch.cuda.set_device(device)  # for streams and graphs, which are made on the current one
+
+
+def check_device(device: str) -> None:
+    """Raises UsageError for a device that is none, FedcliError for one that is not there."""
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -164,5 +171,3 @@ def be_deterministic(device: str, threads: int) -> None:
             f"--device {device}: this machine has no CUDA device that torch {torch.__version__} can use",
             "leave --device out to train on the CPU",
         )
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)  # for streams and graphs, which are made on the current one

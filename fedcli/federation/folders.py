@@ -59,14 +59,19 @@ def asked(folder: Path) -> dict[str, Any]:
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Hold the run folder, so that two processes never train into one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
+    with held(folder / ".lock", f"another process is training into {folder}", "wait for it, or give another --out"):
+        yield
+
+
+@contextmanager
+def held(path: Path, sentence: str, hint: str) -> Iterator[None]:
+    """Hold a lock file. Raises FedcliError with these words where another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise FedcliError(
-                f"another process is training into {folder}", "wait for it, or give another --out"
-            ) from None
+            raise FedcliError(sentence, hint) from None
         yield
 
 

@@ -21,6 +21,7 @@ import torch
 from .. import console
 from ..commands import options
 from ..errors import FedcliError
+from ..federation.assembly import check_device
 from ..federation.estimate import span
 from . import commandline
 from .plan import Cell, plan_of
@@ -52,7 +53,11 @@ class Place:
 
 
 def devices(device: str, jobs: int | None) -> tuple[str, ...]:
-    """The device of each process: `cuda` spreads over all GPUs, one process on each unless jobs says otherwise."""
+    """The device of each process: `cuda` spreads over all GPUs, one process on each unless jobs says otherwise.
+
+    Raises as check_device() does, before anything is trained.
+    """
+    check_device(device)
     several = torch.cuda.device_count() if device == "cuda" else 1
     jobs = jobs or max(several, 1)
     return tuple(f"cuda:{k % several}" if several > 1 else device for k in range(jobs))

@@ -52,8 +52,9 @@ def illustrate(folder: Path, recipe: Recipe, found: Body, outcomes: list[Outcome
         console.heard(),  # its remarks stand on the page
     ):
         page.write(
-            folder / "report.html", scores, title=found["title"], tables=tables(found, star="Bold"), notes=found["notes"],
-            pictures=drawn, at=found["at"], spread=found["spread"],
+            folder / "report.html", scores, title=found["title"], tables=[*main_tables(found, "Bold"), ran(found)],
+            told=results.told(found), tests=tests(found), notes=found["notes"], pictures=drawn, at=found["at"],
+            spread=found["spread"], clocks=False,  # equal scores, equal bytes
         )  # fmt: skip
     return found
 
@@ -74,12 +75,21 @@ def _text(path: Path, text: str) -> None:
 
 def tables(found: Body, *, star: str = "*") -> list[Table]:
     """Ours and the validation's; ours beside the published; the rows against the reference; what ran under which rule."""
-    out = main_tables(found, star)
+    return [*main_tables(found, star), *tests(found), ran(found)]
+
+
+def tests(found: Body) -> list[Table]:
+    """The rows against the reference, a table for each score; what the numbers are stands below the last."""
+    out = []
     for tested in found["statistics"]:
         title = f"Against {tested['reference']}, {results.where(found, tested)}"
-        legend = results.ORDER_LEGEND if tested is found["statistics"][-1] else ""
+        legend = results.order_legend(tested) if tested is found["statistics"][-1] else ""
         out.append(Table(title, *results.order(tested), legend))
-    return [*out, Table("What ran", *results.rules(found))]
+    return out
+
+
+def ran(found: Body) -> Table:
+    return Table("What ran", *results.rules(found))
 
 
 def main_tables(found: Body, star: str = "*", *, published: bool = True) -> list[Table]:

@@ -100,7 +100,7 @@ def _landscape(
 ) -> tuple[str, Path]:  # fmt: skip
     """The loss around the first seed's models."""
     firsts, dims = [of[0] for of in runs.values()], int(figure.kind[-2])
-    version = figure.version or "clean"
+    version = figure.version or landscape.usual([curves.read(run) for run in firsts])
     name = _file(figure.title, f"-{manifest.identity({'dims': dims, 'version': version, 'names': list(runs)}, firsts)}")
     if (older / name).is_file():
         shutil.copy(older / name, folder / name)

@@ -8,8 +8,7 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import UsageError, nearest
-from ..evaluation import compare
-from ..evaluation.findings import HIGHER, LOWER
+from ..evaluation import compare, findings
 from ..evaluation.statistics import METRICS, over_seeds
 from . import commandline
 from .cells import Outcome
@@ -110,10 +109,21 @@ def _row(
         "label": about[0]["label"] if about else None,
         "rule": about[0]["rule"] if about else None,
         "command": _command(recipe, name, outcomes),
+        "holes": _holes(name, outcomes, runs),
         "cautions": sorted({body["caution"] for body in about if body["caution"]}),
         "cells": cells,
         "scores": {f"{one.cell.data}, seed {one.cell.seed}": _within(one.scores, work) for one in done},
     }
+
+
+def _holes(name: str, outcomes: list[Outcome], runs: dict[str, dict[int, Any]]) -> dict[str, int]:
+    """Column -> of how many runs its number is, where some failed or have no such number."""
+    asked = {one.cell.data: 0 for one in outcomes}
+    for one in outcomes:
+        asked[one.cell.data] += one.cell.row == name
+    found = {column: sum(bool(rounds) for rounds in of.values()) for column, of in runs.items()}
+    most = max(asked.values(), default=0)
+    return {column: count for column, count in found.items() if 0 < count < most}
 
 
 def _command(recipe: Recipe, name: str, outcomes: list[Outcome]) -> str:
@@ -254,6 +264,7 @@ def _notes(recipe: Recipe, found: Body, scale: str) -> list[str]:
     notes += [f"Not there: {one['cell']}: {one['sentence']}." for one in found["failed"]]
     for row in found["rows"]:
         notes += [f"{row['name']}: {caution}." for caution in row["cautions"]]
+        notes += [f"{row['name']}, {column}: of {count} of its runs alone." for column, count in row["holes"].items()]
     return notes
 
 
@@ -399,10 +410,9 @@ def order(tested: Body) -> tuple[list[str], list[list[str]]]:
         "mean (%)",
         f"minus {tested['reference']}",
         "95 % interval",
-        "p",
-        "p (Holm)",
-        "p over seeds (Holm)",
-        "told",
+        "p over patients",
+        f"p over {findings.sampled(tested['rows'])}",
+        "verdict",
     ]
     against = next(row["mean"] for row in tested["rows"] if row["name"] == tested["reference"])
     return columns, [_tested(row, against) for row in tested["rows"]]
@@ -411,10 +421,11 @@ def order(tested: Body) -> tuple[list[str], list[list[str]]]:
 def _tested(row: Body, against: float | None) -> list[str]:
     mean = _number(None if row["mean"] is None else 100 * row["mean"])
     if row["difference"] is None:
-        return [row["name"], mean, "-", "-", "-", "-", "-", row["note"] or "-"]
+        return [row["name"], mean, "-", "-", "-", "-", row["note"] or "-"]
     interval = f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}" if row["low"] is not None else "-"
-    ps = [_p(row["p"]), _p(row.get("p_holm")), _p(row.get("p_seeds_holm"))]
-    same = row["mean"] is not None and against is not None and not row["note"]  # the means are of the very runs tested
+    ps = [_p(row["p_holm"]), _p(row["p_seeds_holm"])]
+    known = row["mean"] is not None and against is not None
+    same = known and abs(row["mean"] - against - row["difference"]) < 1e-9  # the means are of the very runs tested
     difference = _minus(100 * row["mean"], 100 * against, 2) if same else 100 * row["difference"]
     return [row["name"], mean, f"{difference:+.2f}", interval, *ps, row["verdict"]]
 
@@ -430,16 +441,18 @@ def where(found: Body, tested: Body) -> str:
 
 
 def told(found: Body) -> list[str]:
-    """In a sentence for each score, which rows differ from the reference as far as these runs can tell."""
-    return [f"{where(found, tested)}: {_told(tested)}." for tested in found["statistics"]]
+    """In a sentence for each score, which rows differ from the reference as far as these runs can tell; and how every
+    row that answers one class for every image does so."""
+    said = {
+        where(found, tested): findings.against(tested["rows"], tested["reference"]) for tested in found["statistics"]
+    }
+    lines = [f"{score}: {sentence}." for score, sentence in said.items() if sentence]
+    return [*lines, findings.NOT_EQUAL] if findings.NOT_TOLD in str(found["statistics"]) else lines
 
 
-def _told(tested: Body) -> str:
-    said = []
-    for verdict in (HIGHER, LOWER):
-        if names := [row["name"] for row in tested["rows"] if row["verdict"] == verdict]:
-            said.append(f"{', '.join(names)} {verdict} than {tested['reference']}")
-    return "; ".join(said) or f"no row can be told from {tested['reference']}"
+def order_legend(tested: Body) -> str:
+    """What the numbers of a test are."""
+    return f"In points, of the mean over the last five rounds. {findings.legend(tested['rows'])}"
 
 
 def legend(found: Body, star: str) -> str:
@@ -477,13 +490,6 @@ def beside_legend(found: Body) -> str:
     if found["scale"] != "paper":
         return f"{said} At --scale {found['scale']} it says nothing about the paper."
     return f"{said} {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. A spread that is not known counts as none."
-
-
-ORDER_LEGEND = (
-    "In points, of the mean over the last five rounds. Interval and p: bootstrap over test patients, the trained models as "
-    "they are. p over seeds: paired t test, the test images as they are. A difference counts as told where both are below "
-    "0.05 after Holm's adjustment; of a single seed only the first is known."
-)
 
 
 def rules(found: Body) -> tuple[list[str], list[list[str]]]:

@@ -34,8 +34,11 @@ class Tape(TorchDispatchMode):
     def capture(self, step):
         with torch.random.fork_rng(devices=[]):
             step()  # as a warm-up does: what it moves must be put back
-            with self:
-                step()
+            self.record(step)
+
+    def record(self, step):
+        with self:
+            step()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
@@ -53,9 +56,9 @@ class Tape(TorchDispatchMode):
 class Strict(Tape):
     """Refuses a step in which the host would wait for the device, or send it numbers."""
 
-    def capture(self, step):
+    def record(self, step):
         with NoHost():
-            super().capture(step)
+            super().record(step)
 
 
 class NoHost(TorchDispatchMode):
