@@ -45,12 +45,15 @@ def _about(method: Any) -> dict[str, Any]:
         "name": method.name, "label": method.label, "about": method.about, "rule": method.rule, "documentation": method.documentation,
         "options": list(unique.values()),
         "needs_every_client": method.aggregator.everyone,
+        "not_recorded": method.local.eager,
     }  # fmt: skip
 
 
 def _print(method: Any) -> None:
     about = _about(method)
     print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
+    if about["not_recorded"]:
+        print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
     if about["options"]:
         print("Options, changed with --set:")
         rows = [[f["name"], f["type"], str(f["default"]), f["meaning"]] for f in about["options"]]
