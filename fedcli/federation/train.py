@@ -94,7 +94,6 @@ def train(
         "environment": summary.environment(device),
     }
     federation = assemble(data, plan, method, host, device)  # what can fail fails before the folder is made
-    # forked first: a worker that outlives an interrupted run for a moment must not hold the folder's lock
     with _side_by_side(federation, at_once, jobs) as engine, folders.claimed(folder):
         run = _Training(folder, replace(federation, engine=engine), checkpoint_every, score)
         forced = folders.settle(folder, settings, resume=resume, force=force)

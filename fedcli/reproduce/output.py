@@ -15,7 +15,7 @@ from ..data.manifest import scratch, sync
 from ..errors import FedcliError
 from ..evaluation import page
 from ..evaluation.page import Table
-from . import pictures, results
+from . import pictures, shown
 from .cells import Outcome
 from .recipe import Recipe
 from .results import Body
@@ -53,7 +53,7 @@ def illustrate(folder: Path, recipe: Recipe, found: Body, outcomes: list[Outcome
     ):
         page.write(
             folder / "report.html", scores, title=found["title"], tables=[*main_tables(found, "Bold"), ran(found)],
-            told=results.told(found), tests=tests(found), notes=found["notes"], pictures=drawn, at=found["at"],
+            told=shown.told(found), tests=tests(found), notes=found["notes"], pictures=drawn, at=found["at"],
             spread=found["spread"], clocks=False,  # equal scores, equal bytes
         )  # fmt: skip
     return found
@@ -82,25 +82,25 @@ def tests(found: Body) -> list[Table]:
     """The rows against the reference, a table for each score; what the numbers are stands below the last."""
     out = []
     for tested in found["statistics"]:
-        title = f"Against {tested['reference']}, {results.where(found, tested)}"
-        legend = results.order_legend(tested) if tested is found["statistics"][-1] else ""
-        out.append(Table(title, *results.order(tested), legend))
+        title = f"Against {tested['reference']}, {shown.where(found, tested)}"
+        legend = shown.order_legend(tested) if tested is found["statistics"][-1] else ""
+        out.append(Table(title, *shown.order(tested), legend))
     return out
 
 
 def ran(found: Body) -> Table:
-    return Table("What ran", *results.rules(found))
+    return Table("What ran", *shown.rules(found))
 
 
 def main_tables(found: Body, star: str = "*", *, published: bool = True) -> list[Table]:
     """published: whether the table with the published numbers is one of them, where there are such."""
-    out = [Table("Ours", *results.ours(found), results.legend(found, star))]
-    if results.shown_columns(found, True):
-        legend = results.validation_legend(found, star)
-        out.append(Table("On validation, best round", *results.ours(found, validation=True), legend))
-    columns, lines = results.beside(found)
+    out = [Table("Ours", *shown.ours(found), shown.legend(found, star))]
+    if shown.shown_columns(found, True):
+        legend = shown.validation_legend(found, star)
+        out.append(Table("On validation, best round", *shown.ours(found, validation=True), legend))
+    columns, lines = shown.beside(found)
     if lines and published:
-        out.append(Table("Beside the published numbers", columns, lines, results.beside_legend(found)))
+        out.append(Table("Beside the published numbers", columns, lines, shown.beside_legend(found)))
     return out
 
 
@@ -111,7 +111,7 @@ def markdown(found: Body) -> str:
         rule = [":---", *("---:" if numeric else ":---" for numeric in table.numeric[1:])]
         lines = [f"| {' | '.join(map(_cell, line))} |" for line in (table.columns, rule, *table.lines)]
         parts += [f"## {_cell(table.title)}", "\n".join(lines), table.legend]
-    if said := results.told(found):
+    if said := shown.told(found):
         parts += ["## What these runs can tell", "\n".join(f"- {_cell(line)}" for line in said)]
     if found["notes"]:
         parts += ["## Notes", "\n".join(f"- {_cell(note)}" for note in found["notes"])]
@@ -128,7 +128,7 @@ def show(found: Body) -> None:
     for table in main_tables(found, published=found["scale"] != "smoke"):
         console.table(table.columns, table.lines, title=table.title, file=sys.stdout)
         print(f"{table.legend}\n")
-    if said := results.told(found):
+    if said := shown.told(found):
         print("What these runs can tell (tests in table.md):", *said, "", sep="\n")
     for note in found["notes"]:
         print(f"note: {note}")

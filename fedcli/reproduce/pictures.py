@@ -9,7 +9,8 @@ from ..errors import FedcliError
 from ..evaluation import curves, histograms, landscape, plots, sweeps
 from .cells import Outcome
 from .recipe import Figure, Recipe, Row
-from .results import Body, heading
+from .results import Body
+from .shown import heading
 
 
 def draw(

@@ -2,13 +2,14 @@
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
 from conftest import ROSTER, make_chain, play, toy_net, toy_shards
 
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Training
+from fedcli.federation.client import Task, Training
 from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.pool import Pool, WorkerError, shared_out, usual_jobs
 from fedcli.federation.layout import Layout
@@ -40,12 +41,26 @@ def test_bits_are_those_of_one_process(spec):
         assert mine.keys() == other.keys() and all(torch.equal(mine[k], other[k]) for k in mine)
 
 
-def test_a_killed_worker_is_told_in_a_sentence():
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_killed_worker_is_told_in_a_sentence(place):
+    """Also where tasks larger than a pipe wait for it, whose other end its neighbours were forked with."""
     method, layout, engine = pool("fedavg")
-    with engine:
-        os.kill(next(iter(engine.workers[0]._processes)), signal.SIGKILL)
-        with pytest.raises(FedcliError, match="was killed"):
-            play_round(RunState(0, layout.read()), method, ROSTER, engine, layout, rounds=3, seed=1, lr=0.1)
+    task = Task("north", 0, 1, 3, 1, layout.read(), {"large": torch.zeros(300_000)}, {})
+    tasks = [replace(task, client=client) for client in ROSTER if engine.of[client] == place] * 4
+    with pytest.raises(FedcliError, match="was killed"), engine:
+        reports = engine(tasks)
+        os.kill(next(iter(engine.workers[place]._processes)), signal.SIGKILL)
+        list(reports)
+
+
+def test_an_interruption_ends_the_workers_and_what_waits_for_them():
+    method, layout, engine = pool("fedavg")
+    task = Task("north", 0, 1, 3, 1, layout.read(), {"large": torch.zeros(300_000)}, {})
+    processes = [process for worker in engine.workers for process in worker._processes.values()]
+    with pytest.raises(KeyboardInterrupt), engine:
+        next(iter(engine([replace(task, client=client) for client in ROSTER] * 4)))
+        raise KeyboardInterrupt
+    assert not any(process.is_alive() for process in processes)
 
 
 class Odd(Exception):

@@ -35,10 +35,12 @@ class Pool:
     def __init__(self, engine: InProcess, jobs: int):
         self.of = shared_out({client: len(shard) for client, shard in engine.shards.items()}, jobs)
         context = multiprocessing.get_context("fork")
-        arguments = {"mp_context": context, "initializer": _begin, "initargs": (engine, torch.get_num_threads())}
-        self.workers = [ProcessPoolExecutor(1, **arguments) for _ in range(jobs)]
-        for worker in self.workers:
-            worker.submit(int).result()  # now, while no thread of the command line is alive
+        self.workers: list[ProcessPoolExecutor] = []
+        for _ in range(jobs):
+            queues = [worker._call_queue for worker in self.workers]
+            arguments = engine, torch.get_num_threads(), queues
+            self.workers.append(ProcessPoolExecutor(1, context, _begin, arguments))
+            self.workers[-1].submit(int).result()  # now, while no thread of the command line is alive
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
         try:
@@ -56,7 +58,10 @@ class Pool:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for worker in self.workers:
-            worker.shutdown(wait=kind is None, cancel_futures=True)
+            if kind is not None:  # what it trains is wanted by nobody, and it holds the locks that it was forked with
+                for process in list((worker._processes or {}).values()):
+                    process.terminate()
+            worker.shutdown(cancel_futures=True)
 
 
 def usual_jobs(threads: int, clients: int, device: str) -> int:
@@ -77,9 +82,12 @@ def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
     return of
 
 
-def _begin(engine: InProcess, threads: int) -> None:
+def _begin(engine: InProcess, threads: int, queues: list) -> None:
+    """queues: of the workers before, whose ends come with the fork; held open here, a task for a killed one would wait."""
     global _engine
     _engine = engine
+    for queue in queues:
+        queue._reader.close()
     torch.set_num_threads(threads)
     parallel.follow_parent()
 
