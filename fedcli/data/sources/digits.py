@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from ... import console
 from ...errors import FedcliError
-from ..pool import Row, open_h5
+from ...hdf5 import NUMBERS, Column, open_hdf5
+from ..pool import Row
 from ..samples import digits as sample
 from .images import read_rgb
 from .source import Choices, Listing, Source
@@ -157,16 +157,9 @@ def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def read_usps_h5(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     """An HDF5 file with groups train and test: data [N, 256] in [0, 1] and target [N]."""
-    with open_h5(path) as file:
-        names = f"{part}/data", f"{part}/target"
-        if absent := [name for name in names if not isinstance(file.get(name), h5py.Dataset)]:
-            raise FedcliError(
-                f"{path} has no dataset {absent[0]}", "expected train/data, train/target and the same of test"
-            )
-        try:
-            pixels, labels = (np.asarray(file[name][()]) for name in names)
-        except OSError as error:
-            raise FedcliError(f"{path} is not a readable HDF5 file: {error}", FETCH) from None
+    expected = {f"{part}/data": Column(NUMBERS, 2), f"{part}/target": Column(NUMBERS)}
+    with open_hdf5(path, expected, packed=True, hint=f"expected train/data, train/target and of test; {FETCH}") as file:
+        pixels, labels = (file[name][()] for name in expected)
     return _grey(path, pixels), labels
 
 
