@@ -85,6 +85,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
                 os.replace(temporary, path)  # while it is locked: nobody takes it for an abandoned one
         if os.name == "nt":  # which renames no open file
             os.replace(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say what was being written
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)

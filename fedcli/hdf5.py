@@ -115,11 +115,20 @@ def _checked(
         if column is None:
             continue
         if not _fits(data, column):
-            raise FedcliError(f"{path}: {name} is {data.dtype} {data.shape}, which is not what stands there", hint)
+            there = f"{data.dtype} {list(data.shape or ())}"
+            raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
         if data.nbytes > packed * data.id.get_storage_size() or _chunk(data) > packed * data.id.get_storage_size():
             raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
         found[name] = data
     return found
+
+
+def _words(column: Column) -> str:
+    kind = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}.get(column.kinds, "numbers")
+    size = f" of {column.size} byte" if column.size else ""
+    return (
+        kind + size + ("" if column.rank is None else f" with {column.rank} {'axis' if column.rank == 1 else 'axes'}")
+    )
 
 
 def _fits(data: h5py.Dataset, column: Column) -> bool:
@@ -141,8 +150,12 @@ def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Da
 @contextmanager
 def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
     """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
-    with path.open("xb") as out, _filled(out, path, size) as file:
-        yield file
+    try:
+        with path.open("xb") as out, _filled(out, path, size) as file:
+            yield file
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
 
 
 @contextmanager

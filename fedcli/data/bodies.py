@@ -9,29 +9,25 @@ DATA = {**POOLED, "dataset": str, "roster": [CLIENT]}
 CORRUPTION = {"kind": str, "severity": int, "ratio": NUMBER, "clients": [str]}
 MODEL = {
     "name": str, "channels": int, "size": int, "precision": str, "personal": [str], "frozen": [str],
-    "teacher_width": (int, None), "personal_models": bool, "numbers": int,
+    "teacher_width": (int, None), "personal_models": bool, "numbers?": int,
 }  # fmt: skip
 BODIES = {
-    "dataset": {**POOLED, "name": str, "count": int, "split": dict, "unit": TEXT, "sites": TEXT},
+    "dataset": {**POOLED, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
     "partition": {**DATA, "scheme": str},
     "corruption": {**DATA, **CORRUPTION},
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
-        "model": MODEL, "corruption": (CORRUPTION, None), "single_site": bool, "warning": str, "start": (dict, None),
+        "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str, "start?": (dict, None),
     },
     "scores": {
-        "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "dataset": str, "options": dict,
-        "model": dict, "versions": {str: dict}, "clients": dict, "among_clients": dict, "groups": dict,
-        "classes": [str], "attributes": {str: [str]}, "kept_rounds": [int], "data": dict,
+        "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str, "options?": dict,
+        "model?": dict, "versions?": {str: dict}, "clients?": dict, "among_clients?": dict, "groups?": dict,
+        "classes?": [str], "attributes?": {str: [str]}, "kept_rounds?": [int], "data?": dict,
     },
 }  # fmt: skip
 # what is computed from the options of a manifest, beside what is only compared and shown
-OPTIONS = {"run": {"freeze": bool, "bn": str, "seed": int, "method": str}}
-FILES = {
-    "dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"],
-    "scores": ["predictions.h5"],
-}  # fmt: skip
-PARENTS = {"dataset": 0, "partition": 1, "corruption": 1, "run": 1, "scores": 1}  # at least
+OPTIONS = {"run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str}}
+FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"]}
 
 
 def shape(kind: str) -> dict:

@@ -76,6 +76,8 @@ def _digest(settings: dict[str, Any]) -> str:
 def claimed(folder: Path) -> Iterator[None]:
     """Hold the run folder, so that two processes never train into one."""
     with held(folder / ".lock", f"another process is training into {folder}", "wait for it, or give another --out"):
+        if links := [folder / name for name in ("state", "models") if (folder / name).is_symlink()]:
+            raise FedcliError(f"{links[0]} is a link out of the folder of the run", "remove it, or give another --out")
         yield
 
 

@@ -6,15 +6,25 @@ import threading
 import pytest
 import torch
 from conftest import interrupt_in_round, make_chain
-from test_train import plan, results
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError
 from fedcli.federation import state as states
+from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
 from fedcli.runs import checkpoint, folder
 from fedcli.runs import train as training
+from fedcli.runs.configuration import Plan
 from fedcli.runs.train import Interrupted, train
+
+
+def plan(rounds=6):
+    return Plan("fedheal", {}, Training(optimizer="sgd", lr=0.05, batch_size=8), rounds)
+
+
+def results(folder):
+    kept = [p for p in folder.rglob("*") if p.suffix in (".json", ".jsonl", ".h5") and p.name != "timing.jsonl"]
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in kept}
 
 
 @pytest.fixture
