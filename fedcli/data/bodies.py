@@ -17,12 +17,13 @@ BODIES = {
     "corruption": {**DATA, **CORRUPTION},
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
-        "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str, "start?": (dict, None),
+        "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "start?": (dict, None),
     },
     "scores": {
-        "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str, "options?": dict,
-        "model?": dict, "versions?": {str: dict}, "clients?": dict, "among_clients?": dict, "groups?": dict,
-        "classes?": [str], "attributes?": {str: [str]}, "kept_rounds?": [int], "data?": dict,
+        "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str,
+        "options?": dict, "model?": dict, "versions?": {str: dict}, "clients?": dict, "among_clients?": dict,
+        "groups?": dict, "classes?": [str], "attributes?": {str: [str]}, "kept_rounds?": [int], "data?": dict,
     },
 }  # fmt: skip
 # what is computed from the options of a manifest, beside what is only compared and shown
