@@ -38,7 +38,7 @@ def scores_under(work: Path, by: list[str], shots: str | None, made_by: list[str
 
 
 def scores_of_all(paths: list[Path], by: list[str], shots: str | None, made_by: list[str]) -> list[Path]:
-    """The scores of these runs, none of which is evaluated before all have been checked. Raises FedcliError, HashError."""
+    """The scores of these runs; all are checked before any is evaluated. Raises FedcliError, HashError."""
     for path in paths:
         if path.is_dir() and (path / "run.json").is_file() or path.name == "run.json":
             check(path, by=by, shots=shots)
