@@ -17,8 +17,8 @@ HINT = "give a CSV with a column of image or patient ids and a column for each a
 def joined(listing: Listing, path: Path) -> Listing:
     """A listing whose images have the attributes of a CSV, joined by image or, where more fit, by patient id.
 
-    An attribute that the listing has already is replaced; an image that the table does not name has it unknown. A column
-    of more than GROUPS values is left out and said. Raises FedcliError.
+    An attribute that the listing has already is replaced; an image that the table does not name has it unknown. A
+    column of more than GROUPS values is left out and said. Raises FedcliError.
     """
     if not path.is_file():
         raise FedcliError(f"no such file: {path}", HINT)
