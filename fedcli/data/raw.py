@@ -83,7 +83,8 @@ def _warn(name: str) -> None:
     console.warn(
         f"no files of {name}: {_places(name)}. Going on with a SYNTHETIC sample in its layout: no number made from it "
         f"says anything about patients; pictures are {min(SAMPLE_SIZE, card['size'])} pixels wide. The real data: "
-        f"{card['title']}; licence: {card['licence']}; from {card['where']}; `fedcli datasets {name}` shows the layout; give their folder with --raw DIR"
+        f"{card['title']}; licence: {card['licence']}; from {card['where']}; `fedcli datasets {name}` "
+        "shows the layout; give their folder with --raw DIR"
     )
 
 

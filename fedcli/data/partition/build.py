@@ -14,12 +14,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ... import console
 from ...console import counted
 from ...errors import FedcliError, UsageError
+from ...hdf5 import create_hdf5
 from ...seeds import derive
 from .. import manifest, skew, synthetic
 from ..manifest import Destination
@@ -130,7 +130,7 @@ def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Ge
 
 
 def _write_rows(path: Path, rows: dict[str, dict[str, np.ndarray]], test: np.ndarray) -> None:
-    with h5py.File(path, "w") as file:
+    with create_hdf5(path) as file:
         for name, parts in rows.items():
             for k, part in enumerate(parts.values()):
                 file[f"{name}/{k}"] = part
