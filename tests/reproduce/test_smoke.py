@@ -20,6 +20,7 @@ PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fedheal-table5": ("FedAvg", "FedHEAL"),
     "fedism-plus-table1": ("FedAvg", "FedISM+"),
     "fedmrl-table1": ("FedAvg", "FedMRL"),
+    "fairfedmed-table4": ("PromptFL",),  # volumes, whose projection trains in front of a frozen network
 }
 
 
