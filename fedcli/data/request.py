@@ -33,6 +33,7 @@ class Request:
         folds: how many folds; 5 where None.
         sample_images: images drawn by the seed before they are divided into parts; None keeps all.
         stratified: draw each class in proportion.
+        attributes: a CSV with attributes of images or patients.
     """
 
     raw: Path | None = None
@@ -51,6 +52,7 @@ class Request:
     folds: int | None = None
     sample_images: int | None = None
     stratified: bool = False
+    attributes: Path | None = None
 
 
 def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
@@ -147,6 +149,8 @@ def command(options: dict[str, Any]) -> list[str]:
         words += [f"--{name.replace('_', '-')}", str(options[name])] if given else []
     if "split_file" in options:
         words += ["--split-file", options["split_file"]["name"]]
+    if "attributes_file" in options:
+        words += ["--attributes", options["attributes_file"]["name"]]
     for key, value in options.get("own", {}).items():
         words += ["--set", f"{key}={value}"]
     return words + [f"--{name}" for name in ("stratified", "clahe", "strict") if options.get(name)]
