@@ -73,8 +73,9 @@ class NoHost(TorchDispatchMode):
 
 
 def federation(kind="none") -> dict[str, Shard]:
-    """The toy clients over one pool, as a run has them; one is smaller than a batch."""
-    parts = {client: toy_shard(client, 5 if client == "west" else None) for client in ROSTER}
+    """The toy clients over one pool, as a run has them: a last batch of one or two images, no whole batch, two."""
+    counts = {"north": 9, "south": 18, "east": 16, "west": 5}
+    parts = {client: toy_shard(client, counts[client]) for client in ROSTER}
     pool, start, out = torch.cat([part.images for part in parts.values()]), 0, {}
     for client, part in parts.items():
         rows = torch.arange(start, start := start + len(part))
@@ -103,8 +104,8 @@ CASES += [(spec, {"teacher_view": "clean"}, "flip") for spec in ("kd", "fed-mas"
 @pytest.mark.parametrize("spec, settings, kind", CASES)
 def test_every_method_comes_to_the_same_bits(spec, settings, kind, monkeypatch):
     shards = federation(kind)
-    state, captures = recorded(monkeypatch, Tape, spec, settings=settings, shards=shards, dropout=0.0)
-    usual = play(spec, settings, training=TRAINING, shards=shards, dropout=0.0)
+    state, captures = recorded(monkeypatch, Tape, spec, settings=settings, shards=shards, dropout=0.0, until=2)
+    usual = play(spec, settings, training=TRAINING, shards=shards, dropout=0.0, until=2)
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
         mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
@@ -114,7 +115,7 @@ def test_every_method_comes_to_the_same_bits(spec, settings, kind, monkeypatch):
 
 @pytest.mark.parametrize("spec", RECORDED)
 def test_no_step_waits_for_the_device(spec, monkeypatch):
-    recorded(monkeypatch, Strict, spec, shards=federation("affine-flip"))
+    recorded(monkeypatch, Strict, spec, shards=federation("affine-flip"), until=2)
 
 
 @pytest.mark.parametrize("spec, captures", [("fedprox", 1), ("fedism-plus", 3)])
