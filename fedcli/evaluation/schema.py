@@ -71,6 +71,8 @@ def _decode(kind: Any, data: Any) -> Any:
     inner = get_args(kind)
     if get_origin(kind) is dict:
         return {key: _decode(inner[1], item) for key, item in data.items()}
+    if get_origin(kind) is list:
+        return [_decode(inner[0], item) for item in data]
     return None if data is None else _decode(inner[0], data)
 
 

@@ -29,7 +29,7 @@ from .pairs import paired, sample_of
 from .sampler import Sampler
 from .systems import Scored, read, settings
 from .tested import group_tests, headline, image_tests, judged, over_rounds
-from .verdicts import RESAMPLES, Against, Test, adjusted
+from .verdicts import RESAMPLES, Against, Difference, adjusted
 
 SHOWN = "balanced_accuracy", "auc_ovo_macro"
 
@@ -91,29 +91,29 @@ def order(
     rows = [(adjusted(row, *next(ps)) if row.difference is not None else row, note) for row, note in tests]
     return [
         _row(name, runs[name], row, note, metric, version, is_reference=name == reference)
-        for name, (row, note) in zip([reference, *others], [(Test(), ""), *rows], strict=True)
+        for name, (row, note) in zip([reference, *others], [(Difference(), ""), *rows], strict=True)
     ]
 
 
-def _against(reference: list[Scored], runs: list[Scored], sampler: Sampler) -> tuple[Test, str]:
+def _against(reference: list[Scored], runs: list[Scored], sampler: Sampler) -> tuple[Difference, str]:
     """One system's test against the reference and what to beware of; where there is none, why."""
     try:
         pairs, notes = paired(reference, runs)
     except FedcliError as error:
-        return Test(), error.sentence
+        return Difference(), error.sentence
     rows = headline(pairs, sampler, sample_of(pairs))
-    return (rows[0], "; ".join(notes)) if rows else (Test(), "the two have no such score in common")
+    return (rows[0], "; ".join(notes)) if rows else (Difference(), "the two have no such score in common")
 
 
 def _row(
-    name: str, runs: list[Scored], test: Test, note: str, metric: str, version: str, *, is_reference: bool
+    name: str, runs: list[Scored], test: Difference, note: str, metric: str, version: str, *, is_reference: bool
 ) -> Against:
     rounds = [over_rounds(run, metric, version) for run in runs]
     mean = over_seeds(rounds) if all(rounds) else OverSeeds(None, None, None, len(runs))
     tested, stuck = test.difference is not None, one_class(runs, version)
     said = [test.reason, "the reference" if is_reference else note, stuck]
     warning = "; ".join(filter(None, [note, stuck] if tested else [stuck]))
-    numbers = {field.name: getattr(test, field.name) for field in fields(Test)}
+    numbers = {field.name: getattr(test, field.name) for field in fields(Difference)}
     about = {"note": "; ".join(filter(None, said)), "warning": warning, "is_reference": is_reference}
     return Against(name=name, **vars(mean), **numbers, **about)
 

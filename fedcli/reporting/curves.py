@@ -89,7 +89,7 @@ class Record:
 
 
 def aligned(curves: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """All rounds that some curve has, rising [T], and the curves [T', 2] over them [K, T], NaN where one has no value."""
+    """All rounds that some curve has, rising [T], and the curves over them [K, T], NaN where one has no value."""
     curves = list(curves)
     rounds = np.unique(np.concatenate([curve[:, 0] for curve in curves]))  # [T]
     table = np.full((len(curves), len(rounds)), np.nan)  # [K, T]

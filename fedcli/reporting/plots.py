@@ -118,7 +118,8 @@ def _converging(systems: dict[str, list[Record]], names: list[str]) -> "Figure":
                 legend[label] = line_in_band(panel, curve, place)
     for panel in lowest(axes):
         panel.set_xlabel("round")
-    name_all(figure, legend | ({"mean ± std over runs": Patch(color=QUIET, alpha=0.3, linewidth=0)} if several else {}))
+    spread = {"mean ± std over runs": Patch(color=QUIET, alpha=0.3, linewidth=0)} if several else {}
+    name_all(figure, legend | spread)
     return figure
 
 
@@ -188,7 +189,7 @@ def _several(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
 
 
 def _extremes(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
-    """The largest and the smallest client of each run, distinguished by their markers, of which long curves have some."""
+    """The largest and the smallest client of each run, distinguished by their markers; long curves have few of them."""
     from matplotlib.lines import Line2D
 
     legend: dict[str, Any] = {}

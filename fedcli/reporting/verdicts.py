@@ -46,7 +46,7 @@ WORDS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Test:
+class Difference:
     """One system against another in a score; all None of what cannot be tested.
 
     Attributes:
@@ -76,7 +76,7 @@ class Test:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compared(Test):
+class Compared(Difference):
     """A score of the systems a and b; group: "" of all images."""
 
     version: str
@@ -87,7 +87,7 @@ class Compared(Test):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Against(Test):
+class Against(Difference):
     """A system against the reference, of which `is_reference` holds.
 
     warning: what to beware of; note: the same behind the reason of the verdict, or why there is no test.
@@ -103,7 +103,7 @@ class Against(Test):
     is_reference: bool = False
 
 
-Row = TypeVar("Row", bound=Test)
+Row = TypeVar("Row", bound=Difference)
 
 
 def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
@@ -113,7 +113,7 @@ def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
     return replace(row, reason=reason(row))
 
 
-def verdict(row: Test) -> str:
+def verdict(row: Difference) -> str:
     """One of the four words, of a row with adjusted p."""
     if not _below(row.p_holm):
         return INCONCLUSIVE
@@ -123,7 +123,7 @@ def verdict(row: Test) -> str:
     return HIGHER if row.difference > 0 else LOWER
 
 
-def reason(row: Test) -> str:
+def reason(row: Difference) -> str:
     """Why a row's verdict is neither higher nor lower; "" where there is no more to say."""
     over = row.over
     if row.verdict == MODELS_ONLY:
@@ -143,14 +143,16 @@ def _below(p: float | None) -> bool:
     return p is not None and p < SIGNIFICANT
 
 
-def sampled(rows: Iterable[Test]) -> str:
+def sampled(rows: Iterable[Difference]) -> str:
     """What the second p of a table's rows is over: "seeds", "folds" or "splits"."""
     return next((row.over for row in rows if row.over), "seeds")
 
 
-def legend(rows: Sequence[Test], resamples: int = RESAMPLES) -> str:
+def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
     """What the intervals, p and verdicts of rows are, whether of compare or of order."""
-    most = max((row for row in rows if row.over), key=lambda row: row.samples, default=Test(samples=0, over="seeds"))
+    most = max(
+        (row for row in rows if row.over), key=lambda row: row.samples, default=Difference(samples=0, over="seeds")
+    )
     parts = [OVER_PATIENTS.format(resamples=resamples)]
     if most.samples > 1:
         splits = OVER_SPLITS.format(over=most.over, count=most.samples, overlap=most.overlap or 0.0)
@@ -168,6 +170,6 @@ def signed(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:+.2f}"
 
 
-def interval_text(row: Test) -> str:
+def interval_text(row: Difference) -> str:
     """The bounds of the difference, in percent."""
     return "-" if row.low is None else f"{signed(row.low)} to {signed(row.high)}"
