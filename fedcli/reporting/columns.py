@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError, nearest
-from ..evaluation.parts import PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
+from ..evaluation.parts import METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
 from ..evaluation.scores import Quality, Scores
 from ..evaluation.statistics import over_seeds
 from .numbers import Entry, better_low, entries
@@ -69,6 +69,14 @@ def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[
     shown |= {name: value for name, value in among.items() if value}
     shown |= dict(_between(known, scores, overall))
     return shown | _named(known, scores, [name for name in metrics if name not in overall])
+
+
+def check_names(metrics: Sequence[str]) -> None:
+    """Refuse a metric that no scores have; a name with a blank in it depends on the data. Raises UsageError."""
+    known = [*METRICS, *PARITY, *(f"{name}_ovr_macro" for name in PARITY)]
+    for name in metrics:
+        if " " not in name and name not in known:
+            raise UsageError(f"the scores have no metric {name!r}", nearest(name, known))
 
 
 def view_columns(known: Values, view: str, quality: Quality, metrics: Sequence[str]) -> dict[str, Value]:

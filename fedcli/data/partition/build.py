@@ -14,12 +14,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ... import console
 from ...console import counted
 from ...errors import FedcliError, UsageError
+from ...hdf5 import create_hdf5
 from ...seeds import derive
 from .. import manifest, skew
 from ..manifest import Destination
@@ -129,7 +129,7 @@ def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Ge
 
 
 def _write_rows(path: Path, rows: dict[str, dict[str, np.ndarray]], test: np.ndarray) -> None:
-    with h5py.File(path, "w") as file:
+    with create_hdf5(path) as file:
         for name, parts in rows.items():
             for k, part in enumerate(parts.values()):
                 file[f"{name}/{k}"] = part
@@ -160,7 +160,7 @@ def _roster(rows: dict[str, dict[str, np.ndarray]], y: np.ndarray, classes: int)
 def _report(body: dict[str, Any], patient: str | None, shared: int, scheme: Scheme) -> None:
     """Say how the clients differ. shared: images that validate one client and train another."""
     images, distance = body["skew"]["images"], body["skew"]["total_variation"]["max"]
-    differ = "" if distance is None else f", label distributions up to {distance:.2f} apart (total variation)"
+    differ = "" if distance is None else f", label distributions differ by up to {distance:.2f} (total variation)"
     clients = counted(len(body["roster"]), "client", "clients")
     console.say(f"{clients} with {images['min']} to {counted(images['max'], 'image', 'images')}{differ}")
     if body["dropped"]:
