@@ -34,7 +34,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..hdf5 import create_hdf5, open_hdf5
 from ..processes import in_order
 from ..seeds import derive
-from . import manifest
+from . import manifest, synthetic
 from .pool import POOL, ROWS, read_pool
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
@@ -159,13 +159,15 @@ def make_corruption(
     _check_images(kind, body)
     clients = _chosen(body, ratio, on)
     options = dict(kind=kind, severity=severity, clients=clients, seed=seed)
-    folder = manifest.place(to.work, to.out, "corruption", f"{body['dataset']}-{kind}-{severity}", options, [partition])
+    slug = synthetic.titled(f"{body['dataset']}-{kind}-{severity}", [partition])
+    folder = manifest.place(to.work, to.out, "corruption", slug, options, [partition])
 
     def build(target: Path) -> dict[str, Any]:
         change = partial(_changed, kind=kind, severity=severity, seed=seed)
         _write(target / "changed.h5", partition, clients, change=change, jobs=jobs)
         ratio = len(clients) / len(body["roster"])
-        return {name: body[name] for name in COPIED} | dict(kind=kind, severity=severity, ratio=ratio, clients=clients)
+        about = dict(kind=kind, severity=severity, ratio=ratio, clients=clients)
+        return synthetic.marked({name: body[name] for name in COPIED} | about, [partition])
 
     return manifest.stage(
         "corruption", folder=folder, made_by=to.made_by, options=options, parents=[partition], build=build

@@ -6,6 +6,7 @@ A scores.json is a manifest; its body is a `Scores`, and the body's `legend` say
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -173,6 +174,7 @@ class Scores(Quality):
     classes: list[str] = field(default_factory=list)
     attributes: dict[str, list[str]] = field(default_factory=dict)
     personal_models: bool = False
+    sample: bool = omitted(bool)
     single_site: Annotated[
         bool,
         "every client trained alone, so there is no global model: `versions`, `groups` and `shots` are of the "
@@ -261,7 +263,8 @@ class Scores(Quality):
         return encode(self) | {"legend": WORDS | meanings(Scores)}
 
 
-def score_places(attributes: list[str], *, corrupted: bool, best: bool) -> Tree:
+@cache
+def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) -> Tree:
     """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
     known = {
         "metric": METRICS,

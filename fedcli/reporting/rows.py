@@ -24,6 +24,7 @@ from .systems import DRAWN, Scored, brief, grouped, last, read
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
+SYNTHETIC = "SYNTHETIC data: rows marked so are of a made-up sample, and their numbers say nothing about patients"
 WITH_GROUP, BLIND = "true group at test", "group-blind"
 
 
@@ -211,6 +212,7 @@ def notes(lines: Sequence[Row]) -> list[str]:
     unlike += ["shot groups"] if _differ([row.shot_groups for row in lines if row.shot_groups]) else []
     lost = dict.fromkeys(name for row in lines for name in row.left_out)
     said = [
+        SYNTHETIC if any(row.scores.sample for row in lines) else "",
         f"these runs do not share the same {', '.join(unlike)}; their numbers compare more than methods"
         if unlike
         else "",

@@ -245,7 +245,8 @@ def _json(made: Report) -> str:
 
 
 def _json_row(row: Row, marked: dict[str, Cell]) -> dict[str, Any]:
-    about = {key: getattr(row.scores, key) for key in ("method", "label", "rule", "settings", "rounds", "roster_size")}
+    run = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"
+    about = {key: getattr(row.scores, key) for key in run}
     of_best = {"chosen": [vars(run) for run in row.chosen], "left_out": row.left_out} if row.at == BEST else {}
     cells = {
         name: {"mean": value.mean, "std": value.std, "lower_is_better": value.lower}

@@ -43,7 +43,7 @@ def collect(
     marks = Marks(recipe, rows, outcomes, runs)
     results = Results(
         recipe=recipe.name,
-        title=_title(recipe, outcomes, scale),
+        title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values()) + _title(recipe, outcomes, scale),
         paper=recipe.paper,
         scale=scale,
         at=recipe.at,
@@ -58,7 +58,7 @@ def collect(
         marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
     )
     notes = _notes(recipe, results)
-    notes += [f"The images of {name} are a synthetic sample: --raw was not given." for name in made_up]
+    notes += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
     notes += [f"None of the rows that are here has the column {name}." for name in nowhere]
     return replace(results, notes=notes)
 

@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import console, models
-from ..data import manifest
+from ..data import manifest, synthetic
 from ..errors import FedcliError
 from ..federation import state as states
 from ..federation.client import Report, Task, Training
@@ -74,7 +74,9 @@ def train(
         slug = f"{parent_run.body['method']}-{slug}"
 
     def folder_of(plan: Plan) -> Path:
-        return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
+        return manifest.place(
+            work, out, "run", synthetic.titled(slug, parents), record.options(plan, method, parent_run), parents
+        )
 
     if plan.precision == "auto":
         plan = _measured(data, plan, folder_of, device)
@@ -102,7 +104,7 @@ def train(
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
-        result = manifest.Manifest("run", made_by, options, links, {}, body)
+        result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
@@ -171,7 +173,12 @@ class _Training:
         left = range(self.state.round + 1, plan.rounds + 1)
         try:
             with lines, timing, self.background:
-                for _ in console.progress(left, label=self.method.label, total=plan.rounds, done=self.state.round):
+                for _ in console.progress(
+                    left,
+                    label=record.titled(self.federation, self.method.label),
+                    total=plan.rounds,
+                    done=self.state.round,
+                ):
                     folders.append(timing, self._play_one(lines))
         except KeyboardInterrupt:
             checkpoint.save(self.folder, self.state, self.data.roster)
