@@ -67,7 +67,7 @@ def reproduce(
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, make_sample, refuse_mixture
+    from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
     from ..reproduce.script import script
 
     if recipe is None:
@@ -80,8 +80,8 @@ def reproduce(
     samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
     seeds = read_seeds(seeds, table.seeds)
     cells = expand.chosen(expand.cells(table, scale, seeds=seeds, raw=given, files=brought), only or [])
-    if brought and scale != "paper":
-        console.warn(f"--scale {scale} uses no file")
+    if scale != "paper" and (unused := sorted(brought.keys() - listed(table))):
+        console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
     if dry_run:
         print(script(table, cells, samples=samples, work=work), end="")
         return
