@@ -1,5 +1,6 @@
 """The corrupt stage."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..data.corrupt import make_corruption
@@ -11,10 +12,13 @@ from .results import Corruption
 
 def run(options: CorruptOptions) -> Corruption:
     """Corrupt the images of some clients and a copy of the whole test set. Raises FedcliError, UsageError."""
-    partition = source(options.partition, options.work, "partition")
-    always = ("severity",) if options.on else ("severity", "ratio")
+    if options.client and options.partition is None and options.kind and Path(options.kind).exists():
+        options = replace(options, kind=None, partition=options.kind)  # typed first, as there is no kind before it
+    kinds = ("partition",) if options.partition is None else ("partition", "corruption")
+    partition = source(options.partition, options.work, *kinds)
+    always = () if options.kind is None else ("severity",) if options.on else ("severity", "ratio")
     to = Destination(Path(options.work), path_of(options.out), options.made_by(always))
-    how = {name: getattr(options, name) for name in ("severity", "ratio", "on", "seed", "jobs")}
+    how = {name: getattr(options, name) for name in ("severity", "ratio", "on", "client", "seed", "jobs")}
     return Corruption(make_corruption(partition, options.kind, to, **how))
 
 
