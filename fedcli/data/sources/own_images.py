@@ -62,9 +62,11 @@ def windows(choices: Choices) -> tuple[dicom.Window, ...]:
     return dicom.parse_window(choices.window or "file")
 
 
-def white(choices: Choices) -> float:
-    """The stored value that is white in a grey image of more than eight bits. Raises UsageError."""
+def white(choices: Choices) -> float | None:
+    """The stored value that is white in a grey image of more than eight bits, None for auto. Raises UsageError."""
     text = choices.own["white"]
+    if text == "auto":
+        return None
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise UsageError(f"white is {text!r}", "give the stored value that is white, 4095 for 12 bits, 65535 for 16")
     return float(text)
