@@ -96,7 +96,9 @@ def check_raw(name: str, raw: Path | None, source: Source, where: str) -> None:
     if not source.files and raw is not None:
         raise UsageError(f"{name} reads no files, but --raw is {raw}", "leave --raw out")
     if raw is not None and not raw.is_dir():
-        raise FedcliError(f"no such folder: {raw}", f"give the folder of {name}; its files come from {where}")
+        raise FedcliError(
+            f"no such folder: {raw}", f"--raw names the folder of its files; fedcli datasets {name} lists them"
+        )
 
 
 def checked(name: str, listing: Listing) -> Listing:
@@ -104,6 +106,9 @@ def checked(name: str, listing: Listing) -> Listing:
     id, count = next(iter(Counter(row.id for row in listing.rows).most_common(1)), ("", 0))
     if count > 1:
         raise FedcliError(f"{count} images of {name} are called {id!r}", "rename them, or list each once")
+    for file in [row.id for row in listing.rows] + [file for file, _ in listing.skipped]:
+        if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
+            raise FedcliError(f"the name of {ascii(file)} is not UTF-8", "rename the file")
     return listing
 
 
@@ -113,7 +118,7 @@ def fingerprint(raw: Path, listing: Listing) -> str:
     names = sorted({str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped})
     with ThreadPoolExecutor(READERS) as readers:
         for name, seen in zip(names, readers.map(_seen, (f"{root}/{name}" for name in names)), strict=True):
-            digest.update(f"{name}\0{seen}\n".encode(errors="surrogateescape"))
+            digest.update(f"{name}\0{seen}\n".encode())
     for name in listing.tables:
         digest.update(f"{name}\0{manifest.sha256(raw / name)}\n".encode())
     return digest.hexdigest()

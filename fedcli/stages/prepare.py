@@ -14,7 +14,15 @@ from .call import called_with, path_of
 from .options import CorruptOptions, PartitionOptions, PrepareOptions
 from .results import Corruption, Dataset, Partition
 
-OWN = ("table", "image_column", "label_column", "site", "patient", "group")  # flags that are options of some datasets
+OWN = (
+    "table",
+    "image_column",
+    "label_column",
+    "site",
+    "patient",
+    "group",
+    "unknown",
+)  # flags that are options of some datasets
 
 
 def run(options: PrepareOptions) -> Dataset | Partition | Corruption:

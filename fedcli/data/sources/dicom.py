@@ -207,7 +207,10 @@ def _read(path: Path, **options) -> "Dataset":
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
-        slice_ = pydicom.dcmread(path, **options)
+        try:
+            slice_ = pydicom.dcmread(path, **options)
+        except pydicom.errors.InvalidDicomError:
+            raise Unreadable("is no DICOM file: it does not begin as one") from None
         if not options and not any(name in slice_ for name in PIXELS):
             raise Unreadable("holds no pixel data")
         return slice_

@@ -40,10 +40,16 @@ def import_cv2() -> ModuleType:
 def within(raw: Path, name: str) -> Path:
     """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link."""
     path = Path(name)
-    apart = "\0" in name or path.is_absolute() or ".." in path.parts
-    if apart or not (raw / path).resolve().is_relative_to(raw.resolve()):
+    if "\0" in name or path.is_absolute() or ".." in path.parts or _leads_out(raw, path):
         raise FedcliError(f"{name!r} leads out of {raw}", "name files relative to it, without '..' and links")
     return raw / path
+
+
+def _leads_out(raw: Path, path: Path) -> bool:
+    try:
+        return not (raw / path).resolve().is_relative_to(raw.resolve())
+    except (OSError, RuntimeError):  # a link to itself leads nowhere; whoever reads it says so
+        return False
 
 
 def read_rgb(path: Path) -> np.ndarray:

@@ -26,6 +26,7 @@ AT = " at"  # each line's file; no column of a table can be called so, since its
 WHOLE = re.compile(r"(-?\d+)\.0*")
 OLDEST = 120  # years
 NO_AGE = {"group", "band", "bin", "class", "category", "cat", "range"}  # of age: no years
+ALONE = 8  # images of as many classes that may be a trial
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
 
@@ -127,12 +128,15 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
     A name is a path from raw or from the table's folder, or a file's name alone, with or without suffix. Accents may be
     spelt in either of Unicode's two ways, as they are after a journey through another system.
     """
-    places = _places(files)
-    beside = Path(table).parent
+    places, beside = _places(files), Path(table).parent
+    folded: dict[str, str] = {}
+    for known in places:
+        folded.setdefault(known.casefold(), known)
     located = []
     for name in names:
         within(raw, clean := name.replace("\\", "/"))
         keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (beside / clean, Path(clean))]
+        keys += [folded[key.casefold()] for key in keys if key.casefold() in folded]  # IM00.JPG for im00.jpg
         key = next((key for key in keys if key in places), None) if clean else None
         at = {key} & places[key] or places[key] if key else set()  # a whole path before a name alone
         if len(at) > 1:
@@ -187,11 +191,9 @@ def whole_number(text: str) -> str:
 
 def _spelt_alike(column: list[str], name: str) -> list[str]:
     """The cells of a column, whole numbers in one spelling; says where there were several."""
-    alike = [whole_number(cell) for cell in column]
-    if mixed := next(
-        (cell for cell, other in zip(column, alike, strict=True) if cell != other and other in column), ""
-    ):
-        console.say(f"{name}: {mixed!r} and {whole_number(mixed)!r} are one value")
+    alike, spelt = [whole_number(cell) for cell in column], set(column)
+    if mixed := next((cell for cell in column if whole_number(cell) != cell and whole_number(cell) in spelt), ""):
+        console.say(f"{name}: {whole_number(mixed)!r} and {mixed!r} are one value")
     return alike
 
 
@@ -257,6 +259,9 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if len(classes) > CLASSES:
         hint = "is --label-column the right one?"
         raise FedcliError(f"{path} has {len(classes)} classes for {len(labels)} images", hint)
+    if len(classes) == len(labels) > ALONE:
+        hint = "a class needs several images; is --label-column the right one, or a measurement?"
+        raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
     return classes
 
 
