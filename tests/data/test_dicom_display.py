@@ -1,4 +1,4 @@
-"""What a DICOM file says of its display is followed: each file below came out wrong, without a word, when it was not."""
+"""What a DICOM file says of its display is followed; without it each file below comes out wrong, in silence."""
 
 import numpy as np
 import pytest

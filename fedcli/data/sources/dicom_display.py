@@ -1,4 +1,4 @@
-"""How a DICOM file wants its values to be shown: windows, lookup tables and padding (PS3.3, C.11.1, C.11.2, C.7.5.1)."""
+"""How a DICOM file wants its values shown: windows, lookup tables, padding (PS3.3, C.11.1, C.11.2, C.7.5.1)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any

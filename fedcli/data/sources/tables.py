@@ -50,8 +50,8 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
 def read_cells(path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
     """Header and other lines of a CSV file that a person made, as texts without spaces around them.
 
-    Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else the header most. Raises FedcliError with this
-    hint for a file that is no CSV.
+    Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else the header most.
+    Raises FedcliError with this hint for a file that is no CSV.
     """
     text = read_text(path, hint, "utf-8-sig")
     try:
