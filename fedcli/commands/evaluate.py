@@ -5,7 +5,7 @@ import sys
 from ..stages.options import EvaluateOptions
 from . import options as o
 from .declare import command
-from .shown import show_rows
+from .shown import show_groups, show_rows
 
 
 @command(EvaluateOptions)
@@ -20,4 +20,5 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     scores = stage.run(options)
     if not quiet:
         show_rows(rows([scores.path]), sys.stderr)
+        show_groups(scores.path, sys.stderr)
     o.show(scores.path, json)

@@ -80,8 +80,8 @@ def plot(
 
     Of several runs it draws the mean over clients, in a band from the lowest to the highest, and of weights the
     smallest and the largest. A series that never changes is drawn only if it is asked for. Test curves are there where
-    train had --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them, the first two take
-    runs that differ in nothing but the seed as one.
+    train had --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them, the first
+    two take runs that differ in nothing but the seed as one.
 
     Examples: fedcli plot; fedcli plot fedcli-work/runs/* --series loss --out losses.svg; fedcli plot --over q --version
     corrupted; fedcli plot fedcli-work/runs/qffl-* --landscape 1d
