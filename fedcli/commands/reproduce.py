@@ -63,6 +63,9 @@ def reproduce(
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
     """
+    if recipe is None:
+        _list(json)  # before anything imports torch
+        return
     from ..locks import held
     from ..reproduce import expand
     from ..reproduce import jobs as engine
@@ -70,9 +73,6 @@ def reproduce(
     from ..reproduce.raw import check_folders, files, folders, make_sample, refuse_mixture
     from ..reproduce.script import script
 
-    if recipe is None:
-        _list(json)
-        return
     if scale not in recipes.SCALES:
         raise UsageError(f"--scale {scale!r} is unknown", nearest(scale, recipes.SCALES))
     table = expand.check(recipes.find(recipe))
