@@ -64,11 +64,15 @@ class PrepareOptions(Options):
     test: Annotated[float, "share of images in the test part, in [0.01, 0.9]"] = 0.2
     split: Annotated[str | None, "what a split keeps together; default: the dataset's own"] = None
     strict: Annotated[bool, "refuse unreadable images instead of skipping them"] = False
-    split_file: Annotated[Source | None, "CSV of image ids and parts, instead of --split"] = None
+    split_file: Annotated[
+        Source | None, "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split"
+    ] = None
     fold: Annotated[
         int | None, "the fold that tests, >= 0: 1 to --folds; beside --split-file one of the file's own numbers"
     ] = None
     folds: Annotated[int | None, "number of folds, >= 2"] = None
+    sample_images: Annotated[int | None, "use so many of the images, drawn by --seed before the split, >= 1"] = None
+    stratified: Annotated[bool, "with --sample-images: draw each class in proportion"] = False
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated"] = field(
         default_factory=dict, hash=False
     )
@@ -124,7 +128,7 @@ class PartitionOptions(Options):
     ] = None
     client_column: Annotated[str | None, "of a CSV; default: client, center, site, hospital or node", COLUMN] = None
     order_file: Annotated[
-        Source | None, "the train.csv whose rows an .npy means; default: training images by class"
+        Source | None, "the train.csv whose rows an .npy or --fedism means; default: training images by class"
     ] = None
     keep_units: Annotated[bool, "whole patients or lesions to a client, in the random schemes"] = False
     scheme: Annotated[str | None, "any registered scheme by its name, with --set for its options", Flag("NAME")] = None
@@ -174,12 +178,30 @@ class TrainOptions(Options):
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[
         str | None,
-        "adam (lr 3e-4, weight decay 5e-4), the default, or sgd (lr 1e-3, momentum 0.9, weight decay 1e-5)",
+        "adam (lr 3e-4, weight decay 5e-4), the default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr "
+        "1e-3, weight decay 1e-2)",
     ] = None
     lr: Annotated[float | None, "local learning rate; default: the optimizer's"] = None
     momentum: Annotated[float | None, "of sgd; default 0.9"] = None
     weight_decay: Annotated[float | None, "default: the optimizer's"] = None
-    schedule: Annotated[str | None, "of the learning rate over the rounds: constant, the default, or cosine"] = None
+    nesterov: Annotated[bool, "momentum of sgd that looks ahead"] = False
+    clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
+    keep_optimizer: Annotated[
+        bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
+    ] = False
+    schedule: Annotated[
+        str | None,
+        "of the learning rate over the rounds: constant, the default, cosine, or step:ROUND,...:FACTOR, which "
+        "multiplies it by FACTOR after each of these rounds",
+    ] = None
+    warmup: Annotated[int, "rounds over which the learning rate rises in a line, >= 0"] = 0
+    loss: Annotated[str, "cross-entropy, or focal:GAMMA"] = "cross-entropy"
+    class_weights: Annotated[
+        str,
+        "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
+        "(effective numbers)",
+    ] = "none"
+    label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
     prior: Annotated[
         str,
         "what is added to the training logits from the client's class counts: none, bsm, fedlc or logit-adjust",
