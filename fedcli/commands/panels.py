@@ -8,26 +8,16 @@ from typer.core import TyperCommand
 from . import defaults
 
 PANELS = {
-    "Training": (
-        "rounds", "epochs", "batch_size", "optimizer", "lr", "momentum", "weight_decay", "schedule", "warmup", "nesterov",
-        "clip_norm", "keep_optimizer", "label_smoothing", "class_weights", "loss", "augment", "participation", "seed",
-        "eval_every", "resume", "force",
-    ),
-    "Method": (
-        "set", "prior", "model", "weights", "teacher", "freeze_backbone", "then", "personal", "single_site", "bn",
-    ),
-    "Data": (
-        "raw", "sample", "no_sample", "attributes", "size", "fit", "clahe", "window", "test", "split", "split_file",
-        "fold", "folds", "strict", "table", "image_column", "label_column", "group", "site", "patient", "clients", "val",
-        "dirichlet", "minimum", "keep_units", "corrupt", "severity", "ratio", "on", "by", "shots",
-    ),
-    "Machine": ("device", "precision", "threads", "engine", "jobs", "at_once", "checkpoint_every"),
-    "Output": (
-        "work", "out", "name", "export", "format", "metric", "minutes", "bytes", "materialize", "json", "quiet", "debug",
-        "dry_run",
-    ),
-}  # fmt: skip
-PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+    "Training": """rounds epochs batch_size optimizer lr momentum weight_decay schedule warmup nesterov clip_norm
+        keep_optimizer label_smoothing class_weights loss augment participation seed eval_every resume force""",
+    "Method": "set prior model weights teacher freeze_backbone then personal single_site bn",
+    "Data": """raw sample no_sample attributes size fit clahe window test split split_file fold folds strict table
+        image_column label_column group site patient clients val dirichlet minimum keep_units corrupt severity ratio on
+        by shots""",
+    "Machine": "device precision threads engine jobs at_once checkpoint_every",
+    "Output": """work out name export format metric minutes bytes materialize dry_run json quiet debug""",
+}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
 MANY = 15  # options, from which on a list needs headings
 LOG = ("--log-file FILE", "also append every message with its time to this file")
 

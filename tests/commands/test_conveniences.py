@@ -231,8 +231,17 @@ def test_help_of_a_large_command_has_headings():
 
 
 def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
-    text = 'title = "Mine"\nseeds = [0]\ncolumn = [{ name = "AUC", data = "toy", score = "versions/clean/auc_ovo_macro" }]\n'
-    text += '[data.toy]\ndataset = "toy"\npartition = { iid = true, clients = 2 }\n[[row]]\nname = "FedAvg"\nmethod = "fedavg"\n'
+    text = """
+        title = "Mine"
+        seeds = [0]
+        column = [{ name = "AUC", data = "toy", score = "versions/clean/auc_ovo_macro" }]
+        [data.toy]
+        dataset = "toy"
+        partition = { iid = true, clients = 2 }
+        [[row]]
+        name = "FedAvg"
+        method = "fedavg"
+    """
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="utf-8")
     code, out, err = run("run", path, "--dry-run", "--work", tmp_path)
