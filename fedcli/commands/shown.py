@@ -1,9 +1,13 @@
 """The rows of a report on a terminal."""
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from .. import console, terminal
+
+if TYPE_CHECKING:
+    from ..reporting.table import Table
 
 
 def show_groups(path: Path, file: TextIO) -> None:
@@ -28,3 +32,15 @@ def show_rows(rows: list[dict[str, Any]], file: TextIO) -> None:
     for table in made.tables:
         writers.show(table, file)
     console.say(made.legend())
+
+
+def show_tables(tables: "Iterable[Table]", file: TextIO) -> None:
+    """Print tables, and what their numbers are once."""
+    from ..reporting import writers
+
+    legends = {}
+    for table in tables:
+        writers.show(table, file)
+        legends[table.legend] = None
+    for legend in legends:
+        console.say(legend)

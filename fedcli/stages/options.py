@@ -266,6 +266,16 @@ class EvaluateOptions(Options):
     _: KW_ONLY
     by: Groups = ()
     shots: Shots = None
+    corrupt: Annotated[
+        Sequence[str],
+        "also score the test images under this corruption, which needs no training; may be repeated",
+        Flag("KIND"),
+    ] = ()
+    severity: Annotated[
+        Sequence[str],
+        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
+        Flag("N"),
+    ] = ()
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",
