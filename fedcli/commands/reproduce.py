@@ -7,6 +7,7 @@ import typer
 
 from .. import console, terminal
 from ..errors import FedcliError, UsageError, nearest
+from . import complete
 from . import options as o
 
 Scale = Annotated[
@@ -23,6 +24,19 @@ Seeds = Annotated[
         "sweep), or which, such as 0,1; default: all of the recipe's, and in a sweep 0"
     ),
 ]
+Raw = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[NAME=]DIR", help="folder of a dataset as downloaded; may be repeated"),
+]
+File = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=PATH", help="a file that the recipe asks for, such as a teacher; may be repeated"),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="cells with this text in row, data or seed; may be repeated"),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print the commands as a shell script, run none")]
 MOST_SEEDS = 1000
 Jobs = Annotated[
     int | None,
@@ -32,24 +46,17 @@ Device = Annotated[str, typer.Option(help="cpu, cuda (all GPUs) or cuda:N")]
 
 
 def reproduce(
-    recipe: Annotated[str | None, typer.Argument(help="name or file of a recipe; default: the list")] = None,
-    raw: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NAME=]DIR", help="folder of a dataset as downloaded; may be repeated"),
+    recipe: Annotated[
+        str | None, typer.Argument(help="name or file of a recipe; default: the list", autocompletion=complete.recipes)
     ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="a file that the recipe asks for, such as a teacher; may be repeated"),
-    ] = None,
+    raw: Raw = None,
+    file: File = None,
     scale: Scale = "paper",
     seeds: Seeds = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="cells with this text in row, data or seed; may be repeated"),
-    ] = None,
+    only: Only = None,
     jobs: Jobs = None,
     device: Device = "cpu",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands as a shell script, run none")] = False,
+    dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -63,16 +70,16 @@ def reproduce(
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
     """
+    if recipe is None:
+        _list(json)  # before anything imports torch
+        return
     from ..locks import held
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, make_sample
+    from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
     from ..reproduce.script import script
 
-    if recipe is None:
-        _list(json)
-        return
     if scale not in recipes.SCALES:
         raise UsageError(f"--scale {scale!r} is unknown", nearest(scale, recipes.SCALES))
     table = expand.check(recipes.find(recipe))
@@ -80,14 +87,16 @@ def reproduce(
     samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
     seeds = read_seeds(seeds, table.seeds)
     cells = expand.chosen(expand.cells(table, scale, seeds=seeds, raw=given, files=brought), only or [])
-    if brought and scale != "paper":
-        console.warn(f"--scale {scale} uses no file")
+    if scale != "paper" and (unused := sorted(brought.keys() - listed(table))):
+        console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
     if dry_run:
         print(script(table, cells, samples=samples, work=work), end="")
         return
     check_folders(given, set(samples))
     cells, left_out = _possible(table, cells, given)
-    made_up = sorted({table.chains[cell.data].dataset for cell in cells} & set(samples))
+    used = {table.chains[cell.data].dataset for cell in cells}
+    refuse_mixture(used, given, set(samples))
+    made_up = sorted(used & set(samples))
     for name in made_up:
         make_sample(name, Path(samples[name]))
     place = engine.Place(work, engine.devices(device, jobs), debug)
@@ -122,6 +131,7 @@ def run_cells(
 
     measured: whether time and memory are estimated first.
     """
+    from ..evaluation.schema import encode
     from ..reproduce import forecast, output, reruns, results
     from ..reproduce import jobs as engine
 
@@ -130,12 +140,12 @@ def run_cells(
         forecast.announce(cells, sources, place)
     outcomes = engine.run(cells, sources, place)
     about = {"left_out": left_out or [], "made_up": made_up or []}
-    body = results.collect(recipe, outcomes, scale=scale, work=place.work, **about)
-    output.record(folder, body)
+    made = results.collect(recipe, outcomes, scale=scale, work=place.work, **about)
+    output.record(folder, made)
     try:
-        body = output.illustrate(folder, recipe, body, outcomes, device=place.devices[0])
+        made = output.illustrate(folder, recipe, made, outcomes, device=place.devices[0])
     finally:
-        o.show_json(body) if as_json else output.show(body)
+        o.show_json(encode(made)) if as_json else output.show(made)
     console.say(f"written: {folder}/results.json, table.md, report.html")
     if failed := [outcome for outcome in outcomes if not outcome.scores]:
         raise FedcliError(

@@ -34,7 +34,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..hdf5 import create_hdf5, open_hdf5
 from ..processes import in_order
 from ..seeds import derive
-from . import manifest
+from . import manifest, synthetic
 from .pool import POOL, ROWS, read_pool
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
@@ -57,6 +57,7 @@ ALIASES = {
     "elastic": "elastic-transform",
     "jpeg": "jpeg-compression",
 }
+SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
 COPIED = ("dataset", "classes", "attributes", "size", "channels", "augment", "roster")  # from the partition's body
@@ -92,6 +93,19 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
     if kind == "spatter":
         out = np.where(np.isnan(out), flat, out)
     return out.astype(np.uint8).reshape(image.shape)
+
+
+def corrupt_images(images: np.ndarray, ids: Sequence[str], *, jobs: int = 0, **how: Any) -> np.ndarray:
+    """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
+    _library()  # once, for all processes to inherit
+    pieces = [(images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)]
+    label = f"{how['kind']} {how['severity']}, {PIECE} images at a time"
+    changed = list(in_order(partial(_piece, **how), pieces, label=label, jobs=jobs))
+    return np.concatenate([images[:0], *changed])
+
+
+def _piece(piece: tuple[np.ndarray, list[str]], **how: Any) -> np.ndarray:
+    return np.stack([corrupt_image(image, id, **how) for image, id in zip(*piece, strict=True)])
 
 
 @contextmanager
@@ -152,27 +166,29 @@ def make_corruption(
         jobs: processes, 0 for one per core; changes no byte.
     """
     kind = full_kind(kind)
-    if severity not in range(1, 6):
+    if severity not in SEVERITIES:
         raise UsageError(f"severity is {severity}, but there are 1 to 5", "3 is what FedISM uses")
     partition = manifest.find(partition, "partition")
     body = manifest.verify(partition, "partition").body
-    _check_images(kind, body)
+    check_images(kind, body)
     clients = _chosen(body, ratio, on)
     options = dict(kind=kind, severity=severity, clients=clients, seed=seed)
-    folder = manifest.place(to.work, to.out, "corruption", f"{body['dataset']}-{kind}-{severity}", options, [partition])
+    slug = synthetic.titled(f"{body['dataset']}-{kind}-{severity}", [partition])
+    folder = manifest.place(to.work, to.out, "corruption", slug, options, [partition])
 
     def build(target: Path) -> dict[str, Any]:
         change = partial(_changed, kind=kind, severity=severity, seed=seed)
         _write(target / "changed.h5", partition, clients, change=change, jobs=jobs)
         ratio = len(clients) / len(body["roster"])
-        return {name: body[name] for name in COPIED} | dict(kind=kind, severity=severity, ratio=ratio, clients=clients)
+        about = dict(kind=kind, severity=severity, ratio=ratio, clients=clients)
+        return synthetic.marked({name: body[name] for name in COPIED} | about, [partition])
 
     return manifest.stage(
         "corruption", folder=folder, made_by=to.made_by, options=options, parents=[partition], build=build
     )
 
 
-def _check_images(kind: str, body: dict[str, Any]) -> None:
+def check_images(kind: str, body: dict[str, Any]) -> None:
     if min(body["size"]) < SMALLEST and kind in SPATIAL:
         size = "x".join(map(str, body["size"]))
         hint = f"prepare with a larger --size, or use {', '.join(POINTWISE)}"
@@ -232,4 +248,4 @@ def _changed(piece: tuple[Path, np.ndarray, np.ndarray], **how: Any) -> np.ndarr
     path, rows, ids = piece
     with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
-    return np.stack([corrupt_image(image, id, **how) for image, id in zip(images, ids, strict=True)])
+    return _piece((images, ids), **how)

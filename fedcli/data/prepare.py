@@ -19,13 +19,13 @@ import numpy as np
 from .. import console
 from ..errors import FedcliError, UsageError
 from ..processes import in_order
-from . import manifest, sources, splits
+from . import attributes, manifest, sources, splits
 from . import pool as shard
 from .pool import Row
 from .request import Request, command, recorded, resolved
 from .sources.images import fit_image, match_channels, pipeline
 from .sources.source import Choices, Listing, Source, Unreadable
-from .sources.tables import leaking
+from .sources.tables import leaking, sample_rows
 
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
@@ -46,37 +46,47 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     source, card, raw = sources.source(name), sources.card(name), request.raw
     choices = resolved(name, card, request)
     check_raw(name, raw, source, card["where"])
+    sample = sources.is_sample(raw)
     listing = _listing(name, card, source, request, choices)
     if request.split_file:
         choices = replace(choices, split="file")
     options = recorded(name, card, choices)
     options["raw_fingerprint"] = fingerprint(raw, listing) if raw else None
     if file := request.split_file:
-        options |= {"split_file": {"name": file.name, "sha256": manifest.sha256(file)}, "fold": request.fold}
+        first, *second = splits.files(file)
+        options |= {"split_file": {"name": first.name, "sha256": manifest.sha256(first)}, "fold": request.fold}
+        for beside in second:
+            options["split_file_beside"] = {"name": beside.name, "sha256": manifest.sha256(beside)}
+    if file := request.attributes:
+        options |= {"attributes_file": {"name": file.name, "sha256": manifest.sha256(file)}}
 
     def build(folder: Path) -> dict[str, Any]:
         if raw and len(listing.rows) >= MANY:
             console.say(f"preparing {len(listing.rows):,} images of {name} at {choices.size} pixels")
         channels = card["channels"] if listing.channels is None else listing.channels
         kept, skipped = fill(folder / "pool.h5", source, raw, choices, listing, channels)
-        return describe(name, card, choices, listing, kept, skipped)
+        made = describe(name, card, choices, listing, kept, skipped)
+        return made | ({"sample": True} if sample else {})
 
-    folder = manifest.place(work, out, "dataset", f"{name}-{choices.size}", options, [])
+    slug = f"{name}-{choices.size}{'-SYNTHETIC' * sample}"
+    folder = manifest.place(work, out, "dataset", slug, options, [])
     return manifest.stage("dataset", folder=folder, made_by=command(options), options=options, parents=[], build=build)
 
 
 def _listing(name: str, card: dict[str, Any], source: Source, request: Request, choices: Choices) -> Listing:
     """The raw folder's images with their parts; at least one."""
-    listing = checked(name, source.rows(request.raw, choices))
+    whole = replace(choices, sample_images=None) if request.split_file else choices  # a split file comes first
+    listing = checked(name, source.rows(request.raw, whole))
     if request.split_file and listing.rows:
         kept, left_out = splits.by_file(listing.rows, request.split_file, request.fold)
         listing = replace(listing, rows=kept, skipped=[*listing.skipped, *left_out])
         report_leak(card, listing, request.split_file)
     refuse(listing.skipped, choices.strict)
+    listing = replace(listing, rows=sample_rows(listing.rows, choices) if listing.rows else [])
     if not listing.rows:
         why = "{}: {}".format(*listing.skipped[0]) if listing.skipped else card["where"]
         raise FedcliError(f"{request.raw} holds no image of {name}", why)
-    return listing
+    return attributes.joined(listing, request.attributes) if request.attributes else listing
 
 
 def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:

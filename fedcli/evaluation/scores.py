@@ -6,12 +6,14 @@ A scores.json is a manifest; its body is a `Scores`, and the body's `legend` say
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from ..data import manifest
 from ..errors import FedcliError
 from .parts import (
+    AMONG,
     ANY,
     COMPARED,
     HEADLINE,
@@ -131,6 +133,17 @@ class Among:
     per_round: Annotated[dict[str, list[float] | None], Names("among")] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AtSeverity:
+    """The global model on all test images under one corruption."""
+
+    kind_in_training: bool
+    severity_in_training: bool
+    scores: Summary
+    intervals: Annotated[dict[str, Interval], Names("resampled")] = field(default_factory=dict)
+    groups: Annotated[dict[str, Groups], Names("attribute")] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Stage:
     """Hash and options of a stage of the data."""
@@ -172,6 +185,7 @@ class Scores(Quality):
     classes: list[str] = field(default_factory=list)
     attributes: dict[str, list[str]] = field(default_factory=dict)
     personal_models: bool = False
+    sample: bool = omitted(bool)
     single_site: Annotated[
         bool,
         "every client trained alone, so there is no global model: `versions`, `groups` and `shots` are of the "
@@ -194,6 +208,13 @@ class Scores(Quality):
         "no image's "
         "group is used, and unknown groups are scored as all others are",
     ] = field(default_factory=dict)
+    severities: Annotated[
+        dict[str, dict[str, AtSeverity]],
+        Names("any", "any"),
+        "kind -> severity -> the run's models on all test images under that corruption, as `evaluate --corrupt` asked; "
+        "nothing was trained for it. kind_in_training: whether clients trained on images of this kind; "
+        "severity_in_training: of this severity too",
+    ] = omitted(dict)
     best_on_validation: Annotated[
         Best | None,
         "the global model of the round that was best on the clients' validation parts, the first of equals; test "
@@ -260,7 +281,8 @@ class Scores(Quality):
         return encode(self) | {"legend": WORDS | meanings(Scores)}
 
 
-def score_places(attributes: list[str], *, corrupted: bool, best: bool) -> Tree:
+@cache
+def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) -> Tree:
     """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
     known = {
         "metric": METRICS,
@@ -270,7 +292,7 @@ def score_places(attributes: list[str], *, corrupted: bool, best: bool) -> Tree:
         "resampled": RESAMPLED,
         "shot": [*SHOT_GROUPS, "all", "balanced_accuracy"],
         "own": ["personal", "mean_personal"],
-        "among": ["mean", "std", "worst"],
+        "among": AMONG,
         "attribute": attributes,
         "model": MODELS if corrupted else MODELS[:1],
         "version": VERSIONS if corrupted else MODELS[:1],

@@ -11,6 +11,7 @@ import torch
 
 from ..data import manifest
 from ..federation.state import Best
+from ..federation.training import LOSS_OPTIONS, OPTIONAL
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from . import resources
@@ -20,6 +21,7 @@ from .initial import ParentRun
 from .scoring import METRIC
 
 CORRUPTION = "kind", "severity", "ratio", "clients"
+WORDS = {"label_smoothing": "label smoothing", "class_weights": "class weights", "loss": "loss"}  # in a label
 FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
 
 
@@ -36,6 +38,8 @@ def command(options: dict[str, Any]) -> list[str]:
 def options(plan: Plan, method: Method, parent_run: ParentRun | None) -> dict[str, Any]:
     """Every option that decides the bytes of a run, files by their hash."""
     flat = {**asdict(plan), **asdict(plan.training)}
+    changed = plan.training.changed(OPTIONAL)
+    flat = {name: value for name, value in flat.items() if name not in OPTIONAL or name in changed}
     flat.pop("training")
     flat.update(method=method.name, settings=plan.acting(method), rule=method.rule)
     weights = str(parent_run.model) if parent_run else plan.weights
@@ -88,14 +92,20 @@ def body(
     }  # fmt: skip
 
 
+def titled(federation: PlannedFederation, label: str) -> str:
+    """A label that says so where the data are of a synthetic sample."""
+    return label + ", SYNTHETIC data" * bool(federation.data.body.get("sample"))
+
+
 def _label(federation: PlannedFederation) -> str:
     plan, label = federation.plan, federation.method.label
     if followed := _followed(federation):
-        label = f"{followed.body['label']} + {label}"
+        label = f"{followed.body['label'].removesuffix(titled(federation, ''))} + {label}"
     label += ", single-site" * plan.single_site
     if plan.training.prior != "none":
         label += f", prior {plan.training.prior}"
-    return label + ", frozen backbone" * plan.freeze
+    label += "".join(f", {getattr(plan.training, name)} {WORDS[name]}" for name in plan.training.changed(LOSS_OPTIONS))
+    return titled(federation, label + ", frozen backbone" * plan.freeze)
 
 
 def _followed(federation: PlannedFederation) -> ParentRun | None:

@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import console, models
-from ..data import manifest
+from ..data import manifest, synthetic
 from ..errors import FedcliError
 from ..federation import state as states
 from ..federation.client import Report, Task, Training
@@ -38,7 +38,7 @@ from .assembly import PlannedFederation, assemble, be_deterministic, open_parent
 from .background import Background
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
-from .scoring import Scoring
+from .scoring import METRIC, Scoring
 
 STATE_SHARE = 0.02  # of the time may go into writing states
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
@@ -74,7 +74,9 @@ def train(
         slug = f"{parent_run.body['method']}-{slug}"
 
     def folder_of(plan: Plan) -> Path:
-        return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
+        return manifest.place(
+            work, out, "run", synthetic.titled(slug, parents), record.options(plan, method, parent_run), parents
+        )
 
     if plan.precision == "auto":
         plan = _measured(data, plan, folder_of, device)
@@ -102,7 +104,7 @@ def train(
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
-        result = manifest.Manifest("run", made_by, options, links, {}, body)
+        result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
@@ -137,7 +139,7 @@ def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
             "put it back, or give the whole command again with --teacher FILE and --resume",
         )
     options = {**asked["options"], **given}
-    training = Training(**{f.name: options[f.name] for f in fields(Training)})
+    training = Training(**{f.name: options[f.name] for f in fields(Training) if f.name in options})
     rest = {f.name: options[f.name] for f in fields(Plan) if f.name != "training"}
     environment = asked["environment"]
     return (
@@ -156,6 +158,7 @@ class _Training:
         self.plan, self.method, self.data = federation.plan, federation.method, federation.data
         self.scoring = Scoring(federation)
         self.state = federation.first()
+        self.beside = ""  # what stands beside the bar of progress
         self.reported = time.monotonic()
         self.written = self.spent = 0.0
         self.background = Background()
@@ -171,8 +174,14 @@ class _Training:
         left = range(self.state.round + 1, plan.rounds + 1)
         try:
             with lines, timing, self.background:
-                for _ in console.progress(left, label=self.method.label, total=plan.rounds, done=self.state.round):
+                for _ in console.progress(
+                    left,
+                    label=record.titled(self.federation, self.method.label),
+                    total=plan.rounds,
+                    done=self.state.round,
+                ):
                     folders.append(timing, self._play_one(lines))
+                    console.beside(self.beside)
         except KeyboardInterrupt:
             checkpoint.save(self.folder, self.state, self.data.roster)
             raise Interrupted(
@@ -192,6 +201,7 @@ class _Training:
         line |= self.scoring.line(played.state)
         scored = time.perf_counter() - before
         folders.append(lines, line)
+        self.beside = _in_words(line)
         if played.state.round > self.plan.rounds - KEPT:
             self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
         # only now, and in one step: an interrupted round is played again
@@ -289,6 +299,14 @@ class _Training:
         warning = f"{', '.join(absent)} never took part: scored with the starting weights" if absent else ""
         rounds = self.folder / "rounds.jsonl"
         return record.body(self.federation, rounds, best=self.state.best, personal=own, warning=warning)
+
+
+def _in_words(line: dict[str, Any]) -> str:
+    """What stands beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
+    losses = [loss for loss in line["loss"] if loss is not None]
+    words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
+    scores = {version: score.get(METRIC) for version, score in line.get("test", {}).items()}
+    return ", ".join([*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)])
 
 
 def _numbers(values: Tensor) -> list[float | None]:

@@ -42,7 +42,19 @@ class PrepareOptions(Options):
     stage: ClassVar[str] = "prepare"
     name: Annotated[str, "dataset; `fedcli datasets` lists all", NAME]
     _: KW_ONLY
-    raw: Annotated[Source | None, "folder of the dataset as downloaded", LOCAL] = None
+    raw: Annotated[
+        Source | None,
+        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and where none of them is "
+        "there a synthetic sample",
+        LOCAL,
+    ] = None
+    sample: Annotated[bool, "use a synthetic sample, without a warning", LOCAL] = False
+    no_sample: Annotated[bool, "never use a synthetic sample: end with an error instead", LOCAL] = False
+    attributes: Annotated[
+        Source | None,
+        "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by image or patient id",
+        Flag("FILE"),
+    ] = None
     size: Annotated[int | None, "side of the prepared images in pixels, >= 8"] = None
     fit: Annotated[str, "stretch, or pad to keep the aspect ratio"] = "stretch"
     clahe: Annotated[bool, "even out local contrast"] = False
@@ -52,11 +64,15 @@ class PrepareOptions(Options):
     test: Annotated[float, "share of images in the test part, in [0.01, 0.9]"] = 0.2
     split: Annotated[str | None, "what a split keeps together; default: the dataset's own"] = None
     strict: Annotated[bool, "refuse unreadable images instead of skipping them"] = False
-    split_file: Annotated[Source | None, "CSV of image ids and parts, instead of --split"] = None
+    split_file: Annotated[
+        Source | None, "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split"
+    ] = None
     fold: Annotated[
         int | None, "the fold that tests, >= 0: 1 to --folds; beside --split-file one of the file's own numbers"
     ] = None
     folds: Annotated[int | None, "number of folds, >= 2"] = None
+    sample_images: Annotated[int | None, "use so many of the images, drawn by --seed before the split, >= 1"] = None
+    stratified: Annotated[bool, "with --sample-images: draw each class in proportion"] = False
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated"] = field(
         default_factory=dict, hash=False
     )
@@ -113,7 +129,7 @@ class PartitionOptions(Options):
     ] = None
     client_column: Annotated[str | None, "of a CSV; default: client, center, site, hospital or node", COLUMN] = None
     order_file: Annotated[
-        Source | None, "the train.csv whose rows an .npy means; default: training images by class"
+        Source | None, "the train.csv whose rows an .npy or --fedism means; default: training images by class"
     ] = None
     keep_units: Annotated[bool, "whole patients or lesions to a client, in the random schemes"] = False
     scheme: Annotated[str | None, "any registered scheme by its name, with --set for its options", Flag("NAME")] = None
@@ -163,12 +179,30 @@ class TrainOptions(Options):
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[
         str | None,
-        "adam (lr 3e-4, weight decay 5e-4), the default, or sgd (lr 1e-3, momentum 0.9, weight decay 1e-5)",
+        "adam (lr 3e-4, weight decay 5e-4), the default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr "
+        "1e-3, weight decay 1e-2)",
     ] = None
     lr: Annotated[float | None, "local learning rate; default: the optimizer's"] = None
     momentum: Annotated[float | None, "of sgd; default 0.9"] = None
     weight_decay: Annotated[float | None, "default: the optimizer's"] = None
-    schedule: Annotated[str | None, "of the learning rate over the rounds: constant, the default, or cosine"] = None
+    nesterov: Annotated[bool, "momentum of sgd that looks ahead"] = False
+    clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
+    keep_optimizer: Annotated[
+        bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
+    ] = False
+    schedule: Annotated[
+        str | None,
+        "of the learning rate over the rounds: constant, the default, cosine, or step:ROUND,...:FACTOR, which "
+        "multiplies it by FACTOR after each of these rounds",
+    ] = None
+    warmup: Annotated[int, "rounds over which the learning rate rises in a line, >= 0"] = 0
+    loss: Annotated[str, "cross-entropy, or focal:GAMMA"] = "cross-entropy"
+    class_weights: Annotated[
+        str,
+        "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
+        "(effective numbers)",
+    ] = "none"
+    label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
     prior: Annotated[
         str,
         "what is added to the training logits from the client's class counts: none, bsm, fedlc or logit-adjust",
@@ -217,6 +251,7 @@ class TrainOptions(Options):
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
     work: Work = WORK
     out: Out = None
+    name: Annotated[str | None, "name of the run's folder, in place of one made from its options", LOCAL] = None
     resume: Annotated[
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False
@@ -232,6 +267,16 @@ class EvaluateOptions(Options):
     _: KW_ONLY
     by: Groups = ()
     shots: Shots = None
+    corrupt: Annotated[
+        Sequence[str],
+        "also score the test images under this corruption, which needs no training; may be repeated",
+        Flag("KIND"),
+    ] = ()
+    severity: Annotated[
+        Sequence[str],
+        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
+        Flag("N"),
+    ] = ()
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",

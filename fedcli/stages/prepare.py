@@ -1,10 +1,11 @@
 """The prepare stage."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..data import prepare as data
-from ..data import sources
+from ..data import raw, sources
 from ..data.corrupt import full_kind
 from ..data.partition import client_names
 from ..errors import UsageError, nearest
@@ -30,14 +31,22 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
 
     Returns the last thing made. Raises FedcliError, UsageError.
     """
+    options = replace(options, name=sources.named(options.name))
     if options.corrupt is not None:
         _check_corruption(options)
     elif given := next((name for name in ("severity", "ratio", "on") if getattr(options, name) not in (None, ())), ""):
         raise UsageError(f"--{given} is about a corruption", "add --corrupt KIND")
+    folder = raw.folder_of(
+        options.name, path_of(options.raw), Path(options.work), sample=options.sample, no_sample=options.no_sample
+    )
+    made_up = None if options.raw else folder  # where it is a sample of our own
     request = data.Request(
-        raw=path_of(options.raw), size=options.size, fit=options.fit, clahe=options.clahe, window=options.window,
+        raw=folder, attributes=path_of(options.attributes) or raw.attributes_of(made_up),
+        size=options.size or raw.size_of(options.name, made_up), fit=options.fit, clahe=options.clahe,
+        window=options.window,
         test=options.test, split=options.split, seed=options.seed, strict=options.strict, jobs=options.jobs,
         own=_own(options), split_file=path_of(options.split_file), fold=options.fold, folds=options.folds,
+        sample_images=options.sample_images, stratified=options.stratified,
     )  # fmt: skip
     made = data.prepare(options.name, request, work=Path(options.work), out=path_of(options.out))
     dataset = Dataset(made)

@@ -1,5 +1,6 @@
 """The train stage: what the options leave open, what may go together, a second stage, and a resumed run."""
 
+import re
 import tempfile
 from collections.abc import Collection
 from dataclasses import replace
@@ -10,8 +11,8 @@ from .. import console
 from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
 from ..errors import UsageError, nearest
-from ..federation.client import OPTIMIZERS, Training
 from ..federation.engines import named, parsed
+from ..federation.training import OPTIMIZERS, Training
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
@@ -36,7 +37,7 @@ def run(options: TrainOptions) -> Run:
     """
     if options.method is None:
         return _go_on(options)
-    options = settled(options)
+    options = settled(_placed(options))
     configuration = plan(options)
     data = for_training(_data(options), Path(options.work))
     made = _train(data, configuration, options, then=options.then)
@@ -78,7 +79,9 @@ def plan(options: TrainOptions) -> Plan:
     _check(options, optimizer)
     training = Training(
         optimizer=optimizer, epochs=options.epochs, batch_size=options.batch_size, prior=options.prior, bn=options.bn,
-        personal=options.personal, **_completed(options, usual, optimizer),
+        personal=options.personal, warmup=options.warmup, nesterov=options.nesterov, clip_norm=options.clip_norm,
+        keep_optimizer=options.keep_optimizer, label_smoothing=options.label_smoothing,
+        class_weights=options.class_weights, loss=options.loss, **_completed(options, usual, optimizer),
     )  # fmt: skip
     made = Plan(
         method=options.method or "", settings=_settings(options), training=training, seed=options.seed,
@@ -99,6 +102,18 @@ def _train(data: Path, configuration: Plan, options: TrainOptions, *, then: str 
         resume=options.resume, force=options.force, then=then,
     )  # fmt: skip
     return Run(made)
+
+
+def _placed(options: TrainOptions) -> TrainOptions:
+    """The options with the folder that a name means. Raises UsageError."""
+    if options.name is None:
+        return options
+    if options.out is not None:
+        raise UsageError("--name and --out exclude each other", "give one of them")
+    if not re.fullmatch(r"\w[\w.+-]{0,79}", options.name):
+        hint = "letters, digits, and - _ . + after the first, such as --name ablation-3"
+        raise UsageError(f"--name {options.name!r} is no name for a folder", hint)
+    return replace(options, out=Path(options.work) / "runs" / options.name)
 
 
 def _data(options: TrainOptions) -> Path:
@@ -139,6 +154,10 @@ def _go_on(options: TrainOptions) -> Run:
 
 
 def _method(options: TrainOptions) -> Method:
+    if options.method and Path(options.method).exists():
+        raise UsageError(
+            f"{options.method} is no method but a path", "write the method first: fedcli train METHOD DATA"
+        )
     return resolve(options.method or "", _settings(options))
 
 
@@ -171,8 +190,6 @@ def _check(options: TrainOptions, optimizer: str) -> None:
     _one_of("--precision", options.precision, PRECISIONS)
     if engine := _execution(options).engine:
         parsed(engine, options.device)
-    if options.momentum and optimizer == "adam":
-        raise UsageError("--momentum belongs to sgd", "add --optimizer sgd")
 
 
 def _check_second(options: TrainOptions, first: Plan, method: Method) -> None:

@@ -99,9 +99,9 @@ def test_a_table_without_rows_says_so(tmp_path):
         listed(folder(tmp_path, "image,label\n", "a.png"))
 
 
-def test_a_measurement_is_no_class(tmp_path):
+def test_a_name_of_one_image_is_no_class(tmp_path):
     names = [f"{k}.png" for k in range(12)]
-    text = "image,label\n" + "".join(f"{name},{k * 0.37}\n" for k, name in enumerate(names))
+    text = "image,label\n" + "".join(f"{name},study-{k}\n" for k, name in enumerate(names))
     with pytest.raises(FedcliError, match="each of the 12 images has a class of its own"):
         listed(folder(tmp_path, text, *names))
 

@@ -68,8 +68,8 @@ def _rows(
     _note_similar(own["label-column"], classes)
     values, columns = {}, {}
     for name in attributes:
-        column = _spelt_alike(table[name].tolist(), name)
-        values[name], columns[name] = _attribute(["" if cell in unknown else cell for cell in column], name, path)
+        column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
+        values[name], columns[name] = attribute(column, name, path)
     patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
     found = []
     for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
@@ -166,8 +166,9 @@ def _check_once(path: Path, table: "DataFrame", label: str) -> None:
         raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
 
 
-def _attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
+def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
     """Values of an attribute, and each image's place among them, -1 where it is missing."""
+    column = _spelt_alike(column, name)
     known = {value for value in column if value.lower() not in MISSING}
     if _is_age(name) and (banded := _age_bands(column, known, name, path)) is not None:
         return AGE_BANDS, banded
@@ -255,14 +256,36 @@ def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
 
 
 def classes_of(labels: list[str], path: Path) -> list[str]:
+    """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
     classes = _ordered(set(labels))
+    if several := next((label for label in classes if _is_list(label, classes)), ""):
+        hint = "an image has one class here: keep images of one finding, or name a column with one by --label-column"
+        raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
+    if (odd := next((label for label in classes if _is_fraction(label)), "")) and _all_numbers(set(classes)):
+        hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"
+        raise FedcliError(f"{path}: the label {odd} is a measured number, not a class", hint)
+    if _all_numbers(set(classes)) and 2 * len(classes) > len(labels) > 10:
+        hint = "put the values into bands in the table, or name another column by --label-column"
+        raise FedcliError(f"{path}: {len(classes)} numbers label {len(labels)} images, so they are no classes", hint)
     if len(classes) > CLASSES:
         hint = "is --label-column the right one?"
         raise FedcliError(f"{path} has {len(classes)} classes for {len(labels)} images", hint)
     if len(classes) == len(labels) > ALONE:
-        hint = "a class needs several images; is --label-column the right one, or a measurement?"
+        hint = "a class needs several images; is --label-column the right one?"
         raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
     return classes
+
+
+def _is_list(label: str, classes: list[str]) -> bool:
+    """Whether a label holds several: between | or ;, in brackets, or with commas between words that are labels too."""
+    parts = [part.strip() for part in label.split(",")]
+    bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
+    return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
+
+
+def _is_fraction(label: str) -> bool:
+    number = _number(label)
+    return number is not None and not number.is_integer()
 
 
 def _ordered(values: set[str]) -> list[str]:

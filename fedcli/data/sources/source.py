@@ -36,6 +36,8 @@ class Choices:
         own: options that only this dataset has, each a text; the card's "options" lists them.
         fold: which of the folds is the test part, from 1, for a split that has folds.
         folds: how many folds there are.
+        sample_images: images drawn by the seed before they are divided into parts; None keeps all.
+        stratified: draw each class in proportion.
     """
 
     size: int
@@ -50,6 +52,8 @@ class Choices:
     own: dict[str, str] = field(default_factory=dict)
     fold: int = 1
     folds: int = 5
+    sample_images: int | None = None
+    stratified: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,13 @@ class Source:
         rows: (raw, choices) -> Listing. Raises FedcliError where the folder is not as the card says.
         decode: (raw, row, choices) -> uint8 [H, W, C] in the file's own size. Raises Unreadable.
         sample: writes a tiny synthetic raw folder; None for data made or embedded here, which has no raw folder.
+        usual_sample: the same of as many images as the usual number of clients needs, where `sample` has too few.
     """
 
     rows: Callable[[Any, Choices], Listing]  # raw is a Path where there is a sample, else None
     decode: Callable[[Any, Row, Choices], np.ndarray]
     sample: Callable[[Path], None] | None = None
+    usual_sample: Callable[[Path], None] | None = None
 
     @property
     def files(self) -> bool:
