@@ -5,7 +5,7 @@ import sys
 from ..stages.options import EvaluateOptions
 from . import options as o
 from .declare import command
-from .shown import show_rows, show_tables
+from .shown import show_groups, show_rows, show_tables
 
 
 @command(EvaluateOptions)
@@ -15,6 +15,7 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5
     """
+    from ..evaluation.scores import Scores
     from ..reporting import severities
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
@@ -22,5 +23,6 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     scores = stage.run(options)
     if not quiet:
         show_rows(rows([scores.path]), sys.stderr)
-        show_tables(severities.tables([("", scores.body)]), sys.stderr)
+        show_groups(scores.path, sys.stderr)
+        show_tables(severities.tables([("", Scores.read(scores.path))]), sys.stderr)
     o.show(scores.path, json)

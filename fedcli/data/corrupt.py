@@ -22,6 +22,7 @@ import math
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -146,15 +147,28 @@ def _library() -> ModuleType:
     return corruptions
 
 
+@dataclass(frozen=True)
+class Who:
+    """Which clients are corrupted.
+
+    Attributes:
+        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
+        on: names of the clients, instead of a ratio.
+        client: "NAME=KIND:SEVERITY", each for one client.
+    """
+
+    ratio: float = 0.2
+    on: Sequence[str] = ()
+    client: Sequence[str] = ()
+
+
 def make_corruption(
     source: Path,
     kind: str | None,
     to: manifest.Destination,
+    who: Who = Who(),
     *,
     severity: int = 3,
-    ratio: float = 0.2,
-    on: Sequence[str] = (),
-    client: Sequence[str] = (),
     seed: int = 0,
     jobs: int = 0,
 ) -> Path:
@@ -162,11 +176,8 @@ def make_corruption(
 
     Args:
         source: a partition, or a corruption, whose clients stay as they are and to which others are added.
-        kind: of the clients that ratio or on choose; None where `client` says it all.
+        kind: of the clients that `who` chooses by ratio or name; None where it says the kind of each.
         severity: 1 to 5.
-        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
-        on: names of the clients, instead of a ratio.
-        client: "NAME=KIND:SEVERITY", each for one client.
         jobs: processes, 0 for one per core; changes no byte.
     """
     source = manifest.find(source, "partition", "corruption")
@@ -176,7 +187,7 @@ def make_corruption(
     if given.kind == "corruption" and given.options["seed"] != seed:
         before = given.options["seed"]
         raise UsageError(f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}")
-    each = _each(body, mixture.of_body(given.body), _wanted(body, kind, severity, client), ratio, on)
+    each = _each(body, mixture.of_body(given.body), _wanted(body, kind, severity, who.client), who)
     options = mixture.described(each) if each else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
     about, options = options, options | {"seed": seed}
     slug = synthetic.titled(f"{body['dataset']}-{about['kind']}-{about['severity']}", [partition])
@@ -219,9 +230,7 @@ def _wanted(
     return wanted
 
 
-def _each(
-    body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, mixture.How], ratio: float, on: Sequence[str]
-) -> mixture.Each:
+def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, mixture.How], who: Who) -> mixture.Each:
     """How each corrupted client is corrupted, in roster order: those before, those named, and those chosen."""
     how = dict(before)
     for name in (name for name in wanted if name is not None):
@@ -231,7 +240,7 @@ def _each(
         how[name] = wanted[name]
     several = bool(how)
     if None in wanted:
-        how |= dict.fromkeys(_chosen(body, ratio, on, taken=how), wanted[None])
+        how |= dict.fromkeys(_chosen(body, who.ratio, who.on, taken=how), wanted[None])
     last, roster = body["corrupted_last"], [client["client"] for client in body["roster"]]
     if last is not None and several and (odd := [name for name in how if name not in roster[-last:]]):
         hint = "choose among them, or make another partition"

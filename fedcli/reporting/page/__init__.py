@@ -14,6 +14,7 @@ from typing import Any
 from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
+from ...evaluation.scores import Scores
 from .. import severities
 from ..columns import LAST5, POOLED, SHOWN
 from ..rows import rows
@@ -124,8 +125,8 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
     ]
 
 
-def _named(compared: list[System]) -> list[tuple[str, dict[str, Any]]]:
-    return [(system.row["name"], system.body) for system in compared]
+def _named(compared: list[System]) -> list[tuple[str, Scores]]:
+    return [(system.row.name, system.scores) for system in compared]
 
 
 def _scores(made: Report, asked: PageOptions) -> Section:
