@@ -8,7 +8,7 @@ partition gives it one, else on the whole test set, corrupted as its own images 
 clients is taken in each round and then averaged.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
+from . import severities
 from .answering import answers_of, of_client, predictions, who_answers
 from .existing import asked
 from .groups import CROSS, cross, group_scores
@@ -29,7 +30,7 @@ from .intervals import group_intervals, intervals
 from .parts import Groups, GroupScores, Score
 from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
-from .scores import Best, Client, OwnModels, Quality, Scores, Stage, Traffic
+from .scores import AtSeverity, Best, Client, OwnModels, Quality, Scores, Stage, Traffic
 from .shots import shot_scores, thresholds
 
 COPIED = (
@@ -55,22 +56,27 @@ def evaluate(
     device: str,
     made_by: list[str],
     shots: str | None = None,
+    corrupt: Sequence[str] = (),
+    severity: Sequence[str] = (),
 ) -> Path:
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
     shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
+    corrupt, severity: kinds and severities under which the test images are scored too.
     Raises FedcliError, UsageError, HashError.
     """
     limits, path = thresholds(shots), manifest.find(run_path, "run")
     manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
-    options, default = asked(path, by, shots)
+    options, default = asked(path, by, shots, wanted := severities.asked(corrupt, severity, path))
     folder = out or default
-    build = partial(_build, path, device, options["by"], limits)
+    build = partial(_build, path, device, options["by"], limits, wanted)
     return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[path], build=build)
 
 
-def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
+def _build(
+    path: Path, device: str, by: list[str], limits: tuple[int, int], wanted: severities.Asked, folder: Path
+) -> dict[str, Any]:
     run = open_run(path, device)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
@@ -87,6 +93,7 @@ def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], fold
         versions=quality.versions,
         intervals=quality.intervals,
         groups=quality.groups,
+        severities=_severities(run, y, groupings, wanted),
         views={view: _quality(run, tables, y, groupings) for view, tables in others.items()},
         best_on_validation=_best(run, y, groupings),
         shots=shot_scores(logits, y, run.data.classes, _trained_on(run), limits),
@@ -124,6 +131,19 @@ def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Group
             for name, grouping in groupings.items()
         },
     )
+
+
+def _severities(
+    run: Run, y: np.ndarray, groupings: dict[str, Grouping], wanted: severities.Asked
+) -> dict[str, dict[str, AtSeverity]]:
+    """Scores under the corruptions that were asked for, a test set at a time."""
+    severities.announce(wanted)
+    made: dict[str, dict[str, AtSeverity]] = {}
+    for kind, severity in wanted:
+        other = severities.test_set(run, kind, severity)
+        quality = _quality(other, predictions(other), y, groupings)
+        made.setdefault(kind, {})[str(severity)] = severities.at_severity(run, kind, severity, quality)
+    return made
 
 
 def _groups(answers: list[np.ndarray], y: np.ndarray, grouping: Grouping, classes: list[str]) -> GroupScores:

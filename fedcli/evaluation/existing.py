@@ -32,9 +32,12 @@ def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path
     return target
 
 
-def asked(run: Path, by: list[str], shots: str | None) -> tuple[dict[str, Any], Path]:
-    """The options of scores, and the folder they go to."""
+def asked(
+    run: Path, by: list[str], shots: str | None, severities: list[tuple[str, int]] | None = None
+) -> tuple[dict[str, Any], Path]:
+    """The options of scores, and the folder they go to. severities: kinds and severities of other test sets."""
     options = {"by": _attributes(by, run)} | ({"shots": list(thresholds(shots))} if shots else {})
+    options |= {"severities": [list(pair) for pair in severities]} if severities else {}
     return options, run.parent / "scores" / manifest.identity(options, [run])
 
 

@@ -250,6 +250,7 @@ class TrainOptions(Options):
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
     work: Work = WORK
     out: Out = None
+    name: Annotated[str | None, "name of the run's folder, in place of one made from its options", LOCAL] = None
     resume: Annotated[
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False
@@ -265,6 +266,16 @@ class EvaluateOptions(Options):
     _: KW_ONLY
     by: Groups = ()
     shots: Shots = None
+    corrupt: Annotated[
+        Sequence[str],
+        "also score the test images under this corruption, which needs no training; may be repeated",
+        Flag("KIND"),
+    ] = ()
+    severity: Annotated[
+        Sequence[str],
+        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
+        Flag("N"),
+    ] = ()
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",
