@@ -62,7 +62,8 @@ def evaluate(
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
-    shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
+    shots: training images above which a class is head and below which it is tail, "700,70"; reports show
+        these groups where they were asked for.
     corrupt, severity: kinds and severities under which the test images are scored too.
     Raises FedcliError, UsageError, HashError.
     """

@@ -42,7 +42,7 @@ def asked(
 
 
 def _attributes(by: list[str], run: Path) -> list[str]:
-    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are asked for."""
+    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are named."""
     body = manifest.read(manifest.parent(run, "corruption", "partition")).body
     known, crossed = body["attributes"], []
     for name in by:
