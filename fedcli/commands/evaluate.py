@@ -5,7 +5,7 @@ import sys
 from ..stages.options import EvaluateOptions
 from . import options as o
 from .declare import command
-from .shown import show_rows, show_tables
+from .shown import show_groups, show_rows, show_tables
 
 
 @command(EvaluateOptions)
@@ -22,5 +22,6 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     scores = stage.run(options)
     if not quiet:
         show_rows(rows([scores.path]), sys.stderr)
+        show_groups(scores.path, sys.stderr)
         show_tables(severities.tables([("", scores.body)]), sys.stderr)
     o.show(scores.path, json)

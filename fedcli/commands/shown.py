@@ -1,12 +1,26 @@
 """The rows of a report on a terminal."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .. import console
+from .. import console, terminal
 
 if TYPE_CHECKING:
     from ..reporting.table import Table
+
+
+def show_groups(path: Path, file: TextIO) -> None:
+    """Print a line for each group of a scores.json, for every attribute."""
+    from ..evaluation.scores import Scores
+    from ..reporting import by_group
+
+    tables = list(by_group.tables(Scores.read(path)))
+    for table in tables:
+        terminal.table(table.columns, table.rows, title=table.title, file=file)
+        print(table.worst, file=file)
+    if tables:
+        console.say(by_group.legend(tables))
 
 
 def show_rows(rows: list[dict[str, Any]], file: TextIO) -> None:

@@ -250,6 +250,7 @@ class TrainOptions(Options):
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
     work: Work = WORK
     out: Out = None
+    name: Annotated[str | None, "name of the run's folder, in place of one made from its options", LOCAL] = None
     resume: Annotated[
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False

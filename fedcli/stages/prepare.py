@@ -1,5 +1,6 @@
 """The prepare stage."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..data import prepare as data
@@ -21,6 +22,7 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
 
     Returns the last thing made. Raises FedcliError, UsageError.
     """
+    options = replace(options, name=sources.named(options.name))
     if options.corrupt is not None:
         _check_corruption(options)
     elif given := next((name for name in ("severity", "ratio", "on") if getattr(options, name) not in (None, ())), ""):

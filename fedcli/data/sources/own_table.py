@@ -211,11 +211,33 @@ def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
 
 
 def classes_of(labels: list[str], path: Path) -> list[str]:
+    """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
     classes = _ordered(set(labels))
+    if several := next((label for label in classes if _is_list(label, classes)), ""):
+        hint = "an image has one class here: keep images of one finding, or name a column with one by --label-column"
+        raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
+    if (odd := next((label for label in classes if _is_fraction(label)), "")) and _all_numbers(set(classes)):
+        hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"
+        raise FedcliError(f"{path}: the label {odd} is a measured number, not a class", hint)
+    if _all_numbers(set(classes)) and 2 * len(classes) > len(labels) > 10:
+        hint = "put the values into bands in the table, or name another column by --label-column"
+        raise FedcliError(f"{path}: {len(classes)} numbers label {len(labels)} images, so they are no classes", hint)
     if len(classes) > CLASSES:
         hint = "is --label-column the right one?"
         raise FedcliError(f"{path} has {len(classes)} classes for {len(labels)} images", hint)
     return classes
+
+
+def _is_list(label: str, classes: list[str]) -> bool:
+    """Whether a label holds several: between | or ;, in brackets, or with commas between words that are labels too."""
+    parts = [part.strip() for part in label.split(",")]
+    bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
+    return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
+
+
+def _is_fraction(label: str) -> bool:
+    number = _number(label)
+    return number is not None and not number.is_integer()
 
 
 def _ordered(values: set[str]) -> list[str]:
