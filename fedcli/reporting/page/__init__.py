@@ -125,7 +125,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
 
 
 def _named(compared: list[System]) -> list[tuple[str, dict[str, Any]]]:
-    return [(system.row.name, system.body) for system in compared]
+    return [(system.row.name, system.scores.body()) for system in compared]
 
 
 def _scores(made: Report, asked: PageOptions) -> Section:
