@@ -82,6 +82,7 @@ class PrepareOptions(Options):
     group: Annotated[Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN] = ()
     site: Annotated[str | None, "images: hospitals", COLUMN] = None
     patient: Annotated[str | None, "images: patients or lesions", COLUMN] = None
+    unknown: Annotated[str | None, "images: values of groups and patients that mean unknown, such as -1,other"] = None
     clients: Clients = None
     dirichlet: Dirichlet = None
     val: Val = 0.0

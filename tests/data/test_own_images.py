@@ -137,7 +137,7 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
         ("image,label,label\na.jpg,x,y\n", {}, "two columns 'label'"),
         ("image,label,sex\na.jpg,x,\nb.jpg,y,unknown\n", {"group": "sex"}, "the column 'sex' is empty"),
         ("image,label,a/b\na.jpg,x,1\nb.jpg,y,2\n", {"group": "a/b"}, "slash in its name"),
-        ("", {}, "not a readable CSV file"),
+        ("", {}, "is empty"),
         ("image,label\na.jpg,x\n", {"table": "other.csv"}, "no such table"),
         ("image,label\na.jpg,x\n", {"table": "../labels.csv"}, "leads out of"),
         ("image,label\na.jpg,x\n", {"channels": "2"}, "channels is '2'"),
@@ -451,4 +451,4 @@ def test_grades_and_names_with_a_comma_are_classes(tmp_path):
     cells = ["0", "1.0", "2", "carcinoma, NOS"]
     names = [f"{i}.png" for i in range(len(cells))]
     text = "image;label\n" + "".join(f"{name};{cell}\n" for name, cell in zip(names, cells, strict=True))
-    assert listed(folder(tmp_path, text, *names)).classes == ["0", "1.0", "2", "carcinoma, NOS"]
+    assert listed(folder(tmp_path, text, *names)).classes == ["0", "1", "2", "carcinoma, NOS"]
