@@ -26,6 +26,7 @@ COMMANDS = typer.main.get_command(app).commands
 ONLY_PARSED = {  # what a line holds -> why it is not run here
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
+    "--download": "needs the internet",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
 }
 MORE = {"fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2": " --clients 2"}  # the sample is small
@@ -36,6 +37,7 @@ STANDS_FOR = {"METHOD": "fedprox", "NAME": "fedheal"}
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
     "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains
+    "run": "--only FedAvg --dry-run",
 }  # fmt: skip
 FEWER = {"--clients 8": "--clients 2", "--clients 20": "--clients 2", "--seeds 3": "--seeds 1"}
 SKIN = ["fedcli prepare isic2018 --raw RAW"]

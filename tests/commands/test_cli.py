@@ -134,7 +134,9 @@ def test_inspect_shows_shards_and_unfinished_runs(chain, tmp_path, monkeypatch):
     _, out, _ = fedcli("inspect", chain["dataset"].replace("dataset.json", "pool.h5"))
     assert "x: uint8 [1797, 16, 16, 1]" in out
     monkeypatch.setattr(Federation, "play", stop)
-    code, _, err = fedcli("train", "fedavg", chain["partition"], "--out", tmp_path / "run", *chain["where"])
+    code, _, err = fedcli(
+        "train", "fedavg", chain["partition"], "--rounds", "2", "--out", tmp_path / "run", *chain["where"]
+    )
     assert code == 130 and f"fedcli train --resume --out {tmp_path / 'run'}" in err
     monkeypatch.undo()
     _, out, _ = fedcli("inspect", tmp_path / "run")
@@ -188,7 +190,7 @@ ERRORS = {
     "two schemes": (("partition", "{dataset}", "--iid", "--shards", "2"), 2, "exclude each other", "one of them"),
     "more clients than images": (("partition", "{dataset}", "--iid", "--clients", "5000"), 1, "5000", "fewer"),
     "a missing folder": (("prepare", "isic2018", "--raw", "/no/such/folder"), 1, "/no/such/folder", ""),
-    "a missing --raw": (("prepare", "isic2018"), 2, "--raw", "--raw"),
+    "a missing --raw": (("prepare", "isic2018", "--no-sample"), 2, "--raw", "--raw"),
     "a missing manifest": (("evaluate", "/no/run.json"), 1, "/no/run.json", "prints the path"),
     "the wrong kind of manifest": (("evaluate", "{dataset}"), 1, "is a dataset manifest", "path"),
     "a model too deep for the images": (
@@ -199,7 +201,7 @@ ERRORS = {
     ),
     "a learning rate of zero": (("train", "fedavg", "{corruption}", "--lr", "0"), 2, "--lr", "default"),
     "momentum for adam": (("train", "fedavg", "{corruption}", "--momentum", "0.9"), 2, "--momentum", "sgd"),
-    "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adamw"), 2, "adamw", "adam"),
+    "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adagrad"), 2, "adagrad", "adam"),
     "an unknown format": (("report", "{scores}", "--format", "markdwn"), 2, "markdwn", "markdown"),
     "no method": (("train",), 2, "which method", "fedcli methods"),
     "cuda where there is none": (("train", "fedavg", "{corruption}", "--device", "cuda"), 1, "cuda", "CPU"),

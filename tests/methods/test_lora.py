@@ -9,7 +9,7 @@ from torch import nn
 import fedcli.methods.lora  # noqa: F401 - importing registers
 from fedcli import models
 from fedcli.errors import UsageError
-from fedcli.evaluation.predictions import predictions
+from fedcli.evaluation.answering import predictions
 from fedcli.federation import state as states
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
