@@ -15,14 +15,14 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
     fedcli evaluate --corrupt gaussian --severity 1..5
     """
-    from ..evaluation.scores import Scores
     from ..reporting import severities
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
     scores = stage.run(options)
     if not quiet:
-        show_rows(rows([scores.path]), sys.stderr)
+        lines = rows([scores.path])
+        show_rows(lines, sys.stderr)
         show_groups(scores.path, sys.stderr)
-        show_tables(severities.tables([("", Scores.read(scores.path))]), sys.stderr)
+        show_tables(severities.tables([("", lines[0].scores)]), sys.stderr)
     o.show(scores.path, json)

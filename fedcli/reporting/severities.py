@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..evaluation.parts import OverRounds, Summary
+from ..evaluation.parts import Summary
 from ..evaluation.scores import AtSeverity, Scores
 from .columns import SHOWN
 from .table import Cell, Column, Table, percent
@@ -20,24 +20,22 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
     for name, scores in known:
         lines = [[Cell("clean"), Cell(), Cell(), *_cells(scores.versions["clean"], metrics)]]
         for kind, levels in scores.severities.items():
-            for severity, under in sorted(levels.items(), key=lambda level: int(level[0])):
-                lines.append([Cell(kind), Cell(severity), Cell(_seen(under)), *_cells(under.scores, metrics)])
+            for severity, at in sorted(levels.items(), key=lambda level: int(level[0])):
+                lines.append([Cell(kind), Cell(severity), Cell(_seen(at)), *_cells(at.scores, metrics)])
         heads = [Column("test images"), Column("severity"), Column("in training")]
         title = "Severities" + (f": {name}" if len(known) > 1 else "")
         yield Table(title, [*heads, *(Column(metric, "%") for metric in metrics)], lines, LEGEND)
 
 
-def _seen(under: AtSeverity) -> str:
-    if under.severity_in_training:
+def _seen(at: AtSeverity) -> str:
+    if at.severity_in_training:
         return "this severity"
-    return "another severity" if under.kind_in_training else "unseen"
+    return "another severity" if at.kind_in_training else "unseen"
 
 
-def _cells(scores: Summary, metrics: Sequence[str]) -> list[Cell]:
-    return [_cell(scores.metrics.get(metric)) for metric in metrics]
-
-
-def _cell(score: OverRounds | None) -> Cell:
-    if score is None:
-        return Cell()
-    return percent(score.last if score.mean_last5 is None else score.mean_last5, score.std_last5)
+def _cells(summary: Summary, metrics: Sequence[str]) -> list[Cell]:
+    scores = [summary.metrics.get(metric) for metric in metrics]
+    return [
+        percent(score.last if score.mean_last5 is None else score.mean_last5, score.std_last5) if score else Cell()
+        for score in scores
+    ]
