@@ -8,7 +8,7 @@
     fedcli.report([run]).to("markdown")
 
 Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What a stage gives back
-is a path with its manifest; a stage that was already made is found, not made again.
+is a path with its manifest; a stage whose result is already there is not run again.
 """
 
 import logging

@@ -1,6 +1,6 @@
 """What a person sees: messages of the logger "fedcli", and how far work is.
 
-say() and warn() are that logger's info() and warning(), so a program that imports fedcli hears them where it configures
+say() and warn() are that logger's info() and warning(), so a program that imports fedcli shows them where it configures
 logging, and nothing otherwise; progress is silent there too. The command line shows both on stderr, with shown(). The
 only module that knows rich.
 """
@@ -27,7 +27,7 @@ class Reporter(Protocol):
     def progress(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]: ...
 
 
-_reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)  # set by shown() and heard()
+_reporter: ContextVar[Reporter | None] = ContextVar("reporter", default=None)  # set by shown() and muted()
 
 
 def progress(items: Iterable[T], *, label: str, total: int, done: int = 0) -> Iterator[T]:
@@ -67,8 +67,8 @@ def be_quiet() -> None:
 
 
 @contextmanager
-def heard(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
-    """Report progress to listener(done, total) or nobody, and keep messages silent; status() and errors are shown."""
+def muted(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
+    """Report progress to listener(done, total) or nowhere, and keep messages silent; status() and errors are shown."""
     token = _reporter.set(_Listener(listener or (lambda done, total: None)))
     try:
         yield
@@ -102,7 +102,7 @@ class _Stderr(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.passed = -float(EVERY)  # when the last status was written, in seconds of the monotonic clock
-        self.open = False  # whether a status stands on the terminal
+        self.open = False  # whether a status is the terminal's last line
 
     def emit(self, record: logging.LogRecord) -> None:
         message, passing = printable(record.getMessage()), getattr(record, "passing", False)
@@ -124,7 +124,7 @@ class _Stderr(logging.Handler):
 
     def _pass(self, message: str) -> None:
         if sys.stderr.isatty():
-            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # some terminals do not know theirs
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80  # some terminals report none
             print(f"\r\x1b[K{message[: width - 1]}", end="", file=sys.stderr, flush=True)
             self.open = True
         elif time.monotonic() - self.passed > EVERY:

@@ -1,4 +1,4 @@
-"""Processes that work side by side: the one place that starts, feeds and ends them.
+"""Worker processes: the one module that starts, feeds and ends them.
 
 A worker is connected by a pipe of its own and served by a thread of this process, so a killed one is noticed by the
 call that it was on, and no other waits for it. Workers leave Ctrl-C to this process and end when it ends.
@@ -34,11 +34,11 @@ RUN = 32  # items that a worker is given at once by in_order(), at most
 
 
 class WorkerKilled(Exception):
-    """A worker ended before it had answered."""
+    """A worker process ended before it returned a result."""
 
 
 class WorkerError(Exception):
-    """What went wrong in a worker, in words, where the exception itself cannot travel."""
+    """The message of a worker's exception that cannot be pickled."""
 
 
 class Workers:
@@ -53,12 +53,12 @@ class Workers:
         pipes: list[Connection] = []
         self.processes = []
         for _ in range(count):  # all of them before the first thread
-            ours, theirs = context.Pipe()
-            inherited = [*pipes, ours] if CAN_FORK else []
-            process = context.Process(target=_work, args=(theirs, inherited, setup, arguments), daemon=True)
+            end, far_end = context.Pipe()
+            inherited = [*pipes, end] if CAN_FORK else []
+            process = context.Process(target=_work, args=(far_end, inherited, setup, arguments), daemon=True)
             process.start()
-            theirs.close()
-            pipes.append(ours)
+            far_end.close()
+            pipes.append(end)
             self.processes.append(process)
         queues = [queue.SimpleQueue[Any]() for _ in range(1 if shared else count)]
         self._queues = queues * (count if shared else 1)
@@ -80,7 +80,7 @@ class Workers:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is not None:  # nobody wants what they are at
+        if kind is not None:  # their results are no longer needed
             for process in self.processes:
                 process.terminate()
         for waiting in self._queues:
@@ -91,7 +91,7 @@ class Workers:
 
 
 def _serve(pipe: Connection, waiting: "queue.SimpleQueue[tuple[Future, Call] | None]") -> None:
-    """The life of a thread: one worker's calls, and what became of them."""
+    """The life of a thread: one worker's calls and their results."""
     while (task := waiting.get()) is not None:
         future, call = task
         try:
@@ -107,7 +107,7 @@ def _serve(pipe: Connection, waiting: "queue.SimpleQueue[tuple[Future, Call] | N
             else:
                 error.__cause__ = RuntimeError(trace)  # which --debug shows
                 future.set_exception(error)
-        del task, future  # a result that was read is not held here
+        del task, future  # keeps no result that was read
     with contextlib.suppress(OSError):
         pipe.send(None)
     pipe.close()
@@ -159,7 +159,7 @@ def follow_parent() -> None:
 def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
-        parent.join()  # a killed parent cannot stop us, and we hold its locks
+        parent.join()  # a killed parent cannot stop this process, which holds its locks
         os._exit(1)
 
 
@@ -174,7 +174,7 @@ class Ended:
 def one_each(
     function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], slots: Sequence[Any], preload: str
 ) -> Generator[tuple[int, Any], None, None]:
-    """Call function(*task, slot, send) for each task in a process of its own, so that no other falls with it.
+    """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends no other.
 
     Yields (index of the task, message) for each tuple that the function sends by send(...), and at last
     (index, Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
@@ -187,16 +187,16 @@ def one_each(
     if CAN_FORK:
         context.set_forkserver_preload([preload])
     waiting, free = deque(enumerate(tasks)), deque(slots)
-    running: dict[Any, tuple[int, Any, Any]] = {}  # by our end of its pipe: task, slot and process
+    running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
     try:
         while waiting or running:
             while waiting and free:
                 (index, task), slot = waiting.popleft(), free.popleft()
-                ours, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_alone, args=(theirs, function, (*task, slot)))
+                end, far_end = context.Pipe(duplex=False)
+                process = context.Process(target=_alone, args=(far_end, function, (*task, slot)))
                 process.start()
-                theirs.close()
-                running[ours] = index, slot, process
+                far_end.close()
+                running[end] = index, slot, process
             ready: list[Any] = wait(list(running))
             for pipe in ready:
                 index, slot, process = running[pipe]
@@ -219,7 +219,7 @@ def one_each(
 
 def _alone(pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...]) -> None:
     """The life of a process of one_each(); it ends when there is no parent to send to."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     def send(*message: Any) -> None:

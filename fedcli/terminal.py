@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TextIO
 
+from .console import printable
+
 GAP = 2  # blanks between columns
 LEAST = 16  # characters that a folded column of text keeps, if it ever had them
 INDENT = "  "
@@ -14,7 +16,7 @@ Line = Sequence[str]
 
 
 def table(columns: Line, rows: Sequence[Line], *, title: str = "", file: TextIO | None = None) -> None:
-    """Print a table: on a terminal in the shape that fits its width, elsewhere as wide as it is. file: default stdout."""
+    """Print a table: on a terminal in the shape that fits it, elsewhere at its full width. file: default stdout."""
     file = file or sys.stdout
     on_terminal = file.isatty()
     shown = lines(columns, rows, width=_columns_of(file) - 1 if on_terminal else None)
@@ -25,17 +27,17 @@ def table(columns: Line, rows: Sequence[Line], *, title: str = "", file: TextIO 
 def lines(columns: Line, rows: Sequence[Line], *, width: int | None) -> list[str]:
     """The lines of a table within a width, in the first of these shapes that fits; width None: the first.
 
-    As it is; its text folded between words; numbers on their side, a column for each row; several tables below each
-    other, which repeat the first column; a list of rows, a line for each column.
+    At full width; text folded between words; transposed, a column for each row; several tables below each other, which
+    repeat the first column; a list of rows, a line for each column.
     """
-    grid = [[_printable(cell) for cell in line] for line in (columns, *rows)]
+    grid = [[printable(cell.replace("\n", " ")) for cell in line] for line in (columns, *rows)]
     numeric = [_numeric(line[i] for line in grid[1:]) for i in range(len(columns))]
     if (widths := _widths(grid, numeric, width)) is not None:
         return _drawn(grid, numeric, widths, ruled=width is not None)
-    turned = [list(line) for line in zip(*grid, strict=True)]
-    sideways = [False, *(True for _ in rows)]
-    if sum(numeric) > 2 and (widths := _widths(turned, sideways, width)) is not None:
-        return _drawn(turned, sideways, widths, ruled=True)
+    transposed = [list(line) for line in zip(*grid, strict=True)]
+    numbers = [False, *(True for _ in rows)]
+    if sum(numeric) > 2 and (widths := _widths(transposed, numbers, width)) is not None:
+        return _drawn(transposed, numbers, widths, ruled=True)
     if parts := _parts(grid, numeric, width):
         return [line for part in parts for line in (*part, "")][:-1]
     return _listed(grid, width)
@@ -142,14 +144,10 @@ def _length(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
-def _printable(text: str) -> str:
-    return "".join(c if c.isprintable() else "?" for c in text)
-
-
 def _numeric(cells: Iterable[str]) -> bool:
     return all(cell in ("", "-") or cell.lstrip("*-+−< ")[:1].isdigit() for cell in cells)
 
 
 def _columns_of(file: TextIO) -> int:
-    """Characters in a line of this terminal; 80 where it does not say."""
+    """Characters in a line of this terminal; 80 where that is unknown."""
     return os.get_terminal_size(file.fileno()).columns or 80

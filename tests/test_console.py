@@ -1,4 +1,4 @@
-"""Messages go to the log, and on the command line to stderr; a program that imports fedcli hears nothing unasked."""
+"""Messages go to the log, on the command line to stderr; a program that configures no logging sees none."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ def printed(code: str) -> str:
     return ended.stdout + ended.stderr
 
 
-def test_a_program_that_imports_fedcli_hears_nothing_unless_it_configures_logging():
+def test_a_program_that_imports_fedcli_prints_nothing_unless_it_configures_logging():
     assert printed(WORK) == ""
     lines = printed(f"{CONFIGURED}\n{WORK}").splitlines()
     assert lines[:2] == ["INFO fedcli: prepared", "WARNING fedcli: a small group"] and len(lines) == 4
@@ -51,13 +51,13 @@ def test_quiet_leaves_errors_and_ends_with_the_command(capsys):
     assert capsys.readouterr().err == "error: no room\ndone\n"
 
 
-def test_a_listener_is_told_how_far_work_is_and_a_person_only_the_status(capsys):
-    heard = []
-    with console.heard(lambda done, total: heard.append((done, total))):
+def test_a_listener_gets_the_progress_and_a_person_only_the_status(capsys):
+    calls = []
+    with console.muted(lambda done, total: calls.append((done, total))):
         console.say("prepared")
         console.status("half way")
         assert list(console.progress("abc", label="rounds", total=5, done=2)) == ["a", "b", "c"]
-    assert heard == [(3, 5), (4, 5), (5, 5)] and capsys.readouterr().err == "half way\n"
+    assert calls == [(3, 5), (4, 5), (5, 5)] and capsys.readouterr().err == "half way\n"
 
 
 def test_without_a_terminal_progress_is_one_line_at_its_end(capsys):
@@ -86,7 +86,7 @@ def test_a_status_is_replaced_by_the_next_message(monkeypatch):
     os.close(reader)
 
 
-def test_a_command_leaves_the_log_as_it_found_it():
+def test_a_command_restores_the_log():
     log = logging.getLogger("fedcli")
     before = list(log.handlers), log.level
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""What a training needs beside its clients: seconds of the server, of scores, of writing, and bytes known by name."""
+"""What a training needs besides its clients: seconds of the server, of scores, of writing, and bytes by purpose."""
 
 import statistics
 import tempfile
@@ -29,7 +29,7 @@ def server(
     """Seconds of the server in a round, and bytes of the models [K, P] it was measured with.
 
     Where they would take more than half the memory, fewer are measured and the seconds scaled.
-    reports: to answer with, by part of the round.
+    reports: recorded ones that stand for the clients', by part of the round.
     """
     if federation.single_site:
         return 0.0, 0

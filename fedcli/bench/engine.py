@@ -1,9 +1,8 @@
-"""How much the engine and prepare cost beside the work itself, as ratios inside one run.
+"""How much the engine and prepare cost compared with the work itself, as ratios within one run.
 
 The bare loop is what one would write by hand: the same network, tensors, batches and optimizer steps, with nothing of
-fedcli in it. For a method that costs more than plain training, it takes the passes of the method's formula
-(see formulas.py) and does none of its arithmetic. Both take turns, so a machine that slows down
-slows both.
+fedcli in it. For a method that costs more than plain training, it makes the passes of the method's formula
+(see formulas.py) and does none of its arithmetic. The two sides alternate, so a machine that slows down slows both.
 """
 
 import csv
@@ -172,7 +171,7 @@ def _small_job(folder: Path) -> Path:
     from ..data.prepare import Request
     from ..data.prepare import prepare as stage
 
-    with console.heard():
+    with console.muted():
         toy = stage("toy", Request(test=1 - 128 / 1797, jobs=1), work=folder)
         return make_partition(toy, resolve("iid", {"clients": 4}), Destination(folder))
 
@@ -211,7 +210,7 @@ def _prepare(
         for _ in _spread(bare_image, files, jobs):
             pass
 
-    with console.heard():
+    with console.muted():
         return _alternate(ours, bare, repeats, between=lambda: shutil.rmtree(out, ignore_errors=True))
 
 
@@ -290,7 +289,7 @@ def _ct_folder(folder: Path, count: int) -> None:
 def _alternate(
     ours: Callable[[], None], bare: Callable[[], None], repeats: int, *, between: Callable[[], None] = lambda: None
 ) -> tuple[list[float], list[float]]:
-    """Seconds of each, taking turns after one round that does not count; who starts alternates too."""
+    """Seconds of each repetition, in alternating order after one that does not count."""
     ours()
     bare()
     between()

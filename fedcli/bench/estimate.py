@@ -1,10 +1,10 @@
-"""How long a training will take and how much memory it will hold, from a few measured steps.
+"""How long a training will take and how much memory it will need, from a few measured steps.
 
 Two clients train on a few batches and on more of them, which gives the cost of a visit and of an image;
 the server step is measured with as many clients as a round has, unless their models do not fit into
 memory. What is not measured is counted: images, models [K, P], and what clients keep between rounds.
-Where clients train on several processes, their visits are shared out as the run will share them, and a
-round on such processes shows how far they slow each other.
+Where clients train on several processes, their visits are distributed as in the run, and a round on such processes
+shows how far they slow each other.
 Nothing is written but a few lines into a temporary folder.
 """
 
@@ -35,7 +35,7 @@ class Estimate:
         seconds_per_round: in the mean over the rounds, scores at their end included.
         total_seconds: of the whole run, loading and writing included.
         peak_bytes: resident in all processes, shared memory counted once, or allocated on the GPU.
-        free_bytes: that this process could hold in all; 0 where the system does not tell.
+        free_bytes: that this process could use in all; 0 where the system does not say.
         measured_steps: local steps that were played.
         processes: that train clients side by side.
         seconds: of the whole run by what takes them.

@@ -1,4 +1,4 @@
-"""What a method's formula costs beside plain training, as passes of the network: what the bench holds the engine to.
+"""What a method's formula costs besides plain training, as passes of the network: the yardstick of the bench.
 
     step      forward and backward over a batch, in each local step
     look      forward alone over a batch, in each local step
@@ -65,7 +65,7 @@ LOCAL: dict[type[Local], dict[str, int]] = {
     moon.Contrast: {"step": 1, "look": 2},
     scaffold.Controlled: {"step": 1},
 }
-AGGREGATOR: dict[type[Aggregator], dict[str, int]] = {  # beside the local half's
+AGGREGATOR: dict[type[Aggregator], dict[str, int]] = {  # besides the local half's
     fedavg.Mean: {},
     afl.Agnostic: {"forward": 1},
     creff.FederatedFeatures: {"forward": 1},

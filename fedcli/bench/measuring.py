@@ -29,7 +29,7 @@ class Visits:
         seconds: of visits, by part of the round (see Task.part) and number of images.
         reports: of two clients, their last ones, by part of the round.
         steps: local steps in all.
-        own_bytes: memory of the processes that this one does not share, where there are several and the system tells.
+        own_bytes: memory of the processes that this one does not share, where there are several and the system says.
         evaluates: whether a visit also goes through its images in order, EVALUATION_BATCH at once.
     """
 
@@ -78,7 +78,7 @@ class Visits:
         return self.slowdown * sum(busiest({c: each[c] for c in cohort}, workers) for cohort in cohorts)
 
     def _shares(self) -> dict[str, float]:
-        """Parts of a round, and the share of its clients that play each: a rule may ask only some of them to train."""
+        """Parts of a round, and the share of its clients that play each: a rule may select whom to train."""
         rule = self.federation.method.aggregator
         if "measure" not in self.seconds or not isinstance(rule, SubsetTraining):
             return dict.fromkeys(self.seconds, 1.0)
@@ -207,7 +207,7 @@ class _Watched(Shard):
 
 
 def next_state(federation: PlannedFederation, state: RunState, roster: list[str], engine: Engine) -> RunState:
-    """After one more round of exactly these clients; a last round is played as often as asked."""
+    """After one more round of exactly these clients; a last round can be played again."""
     state = replace(state, round=min(state.round, federation.rounds - 1))
     return replace(federation, participation=1.0).play(state, roster, engine).state
 

@@ -1,13 +1,13 @@
-"""The same federated training by fedcli, pfl-research and Flower, timed in turns.
+"""The same federated training by fedcli, pfl-research and Flower, timed alternately.
 
 Source: Granqvist et al., pfl-research, NeurIPS 2024, arXiv 2404.06430; Beutel et al., Flower, 2020, arXiv 2007.14390.
 
 Every side trains the same clients on the same batches in the same order from the same start: one epoch of plain SGD a
-round, models averaged by image count. What is left to differ is what a side does around the steps: how it holds the
-data, sets and reads the model, moves it and averages. Every side has the same number of threads and trains one client
+round, models averaged by image count. They differ only in what happens around the steps: how the data is kept, how the
+model is set, read, sent and averaged. Every side has the same number of threads and trains one client
 at a time. A ratio is given only where both sides end at the same weights.
 
-Neither peer is asked to score anything. pfl-research averages weights only, the others batch-norm statistics too;
+Neither peer scores anything. pfl-research averages weights only, the others batch-norm statistics too;
 these do not act on training. Flower runs its simulation runtime, which needs ray, with one worker that keeps the
 network and the images from message to message; much of its own time is spent waiting, as it looks for new messages
 every tenth of a second.
@@ -42,7 +42,7 @@ from . import engine
 
 BATCH = 32
 LEARNING_RATE = 5e-3  # small, so that rounding does not grow from step to step
-TOLERANCE = 3e-3  # how far apart two ends may be, as a share of the way from the start; rounding leaves 2e-4
+TOLERANCE = 3e-3  # largest distance of two final models, as a share of that from the start; rounding leaves 2e-4
 INSTALL = "pip install 'fedcli[peers]'"
 
 Train = Callable[[], Tensor]  # all rounds from the start; the trained weights [T] at the end
@@ -50,7 +50,7 @@ Train = Callable[[], Tensor]  # all rounds from the start; the trained weights [
 
 @dataclass(frozen=True)
 class Problem:
-    """What every side is given. Plain data, so that another process can make the same tensors from it.
+    """The training that every side does. Plain data, so that another process can make the same tensors from it.
 
     Attributes:
         images: per client.
@@ -78,14 +78,14 @@ class Problem:
         return engine._net(self.model, self.size, "cpu")
 
     def order(self, client: str, round: int) -> Tensor:
-        """The places of a client's images in the order of one round, t from 1: int64 [N]."""
+        """The indices of a client's images in the order of one round, t from 1: int64 [N]."""
         stream = torch.Generator().manual_seed(derive("shuffle", 0, round, client, 0))
         return torch.randperm(self.images, generator=stream)
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One peer beside fedcli.
+    """A comparison of one peer with fedcli.
 
     Attributes:
         timing: with fedcli as ours and the peer as bare.
@@ -104,9 +104,9 @@ class Peer:
     Attributes:
         about: how it runs here, for the row's name.
         package: its name in pip.
-        modules: what must be there to import.
-        run: calls its second argument with a Train while the framework is up. Flower gives no other way in: what
-            is to run beside it runs inside its server.
+        modules: which must be importable.
+        run: calls its second argument with a Train while the framework is up. Flower needs it: all that is
+            measured runs inside its server.
     """
 
     about: str
@@ -121,47 +121,48 @@ class Peer:
 
 def compare(name: str, problem: Problem, repeats: int) -> Compared:
     """Train by fedcli and by a peer in turns. Raises FedcliError where they end at different weights."""
-    peer, begun, found = PEERS[name], time.perf_counter(), []
+    peer, begin = PEERS[name], time.perf_counter()
+    results: list[Compared] = []
 
-    def beside(theirs: Train) -> None:
-        theirs()
-        start_seconds = time.perf_counter() - begun
-        found.append(Compared(name, _in_turns(name, problem, theirs, repeats), start_seconds))
+    def measure(train: Train) -> None:
+        train()
+        start_seconds = time.perf_counter() - begin
+        results.append(Compared(name, _alternately(name, problem, train, repeats), start_seconds))
 
     with _threads(problem.threads):
-        peer.run(problem, beside)
-    return found[0]
+        peer.run(problem, measure)
+    return results[0]
 
 
-def _in_turns(name: str, problem: Problem, theirs: Train, repeats: int) -> engine.Timing:
-    """Times of all rounds; the ends of every turn must agree."""
-    ours, start = fedcli_training(problem), weights(problem.net())
-    ends: dict[str, list[Tensor]] = {"ours": [], "theirs": []}
+def _alternately(name: str, problem: Problem, peer_training: Train, repeats: int) -> engine.Timing:
+    """Times of all rounds; the final models of every repetition must agree."""
+    own_training, start = fedcli_training(problem), weights(problem.net())
+    final: dict[str, list[Tensor]] = {"fedcli": [], name: []}
 
     def keep(side: str, train: Train) -> None:
-        ends[side].append(train())
+        final[side].append(train())
 
-    seconds = engine._alternate(lambda: keep("ours", ours), lambda: keep("theirs", theirs), repeats)
-    for own, other in zip(ends["ours"], ends["theirs"], strict=True):
-        check_same_end(name, start, own, other)
+    seconds = engine._alternate(lambda: keep("fedcli", own_training), lambda: keep(name, peer_training), repeats)
+    for ours, theirs in zip(*final.values(), strict=True):
+        check_same_model(name, start, ours, theirs)
     peer, images = PEERS[name], problem.rounds * problem.clients * problem.images
     what = f"fedavg beside {name} {version(peer.package)} ({peer.about}), {problem.model}, {problem.size} px, sgd"
     return engine.Timing(what, *seconds, images=images)
 
 
-def check_same_end(name: str, start: Tensor, ours: Tensor, theirs: Tensor) -> None:
+def check_same_model(name: str, start: Tensor, ours: Tensor, theirs: Tensor) -> None:
     """Raise FedcliError unless both trained weights [T] are the same but for rounding.
 
-    Their distance is held against the way from the start: norms alone agree where neither has moved far.
+    Their distance is compared with that from the start: norms alone agree where neither has moved far.
     """
     moved = float((ours - start).norm())
-    apart = float((ours - theirs).norm())
-    if apart < TOLERANCE * moved:  # false where nothing has moved, and for NaN
+    distance = float((ours - theirs).norm())
+    if distance < TOLERANCE * moved:  # false where nothing has moved, and for NaN
         return
     raise FedcliError(
         f"{name} did not train as fedcli did: the norm of the final parameters is {float(theirs.norm()):.6f}, "
-        f"fedcli's is {float(ours.norm()):.6f}; they are {apart:.2g} apart, and {moved:.2g} from the start",
-        f"no ratio is given, it would compare different work: {INSTALL} gets the {name} that fedcli was tried with",
+        f"fedcli's is {float(ours.norm()):.6f}; their distance is {distance:.2g}, that from the start {moved:.2g}",
+        f"no ratio is given, it would compare different work: {INSTALL} gets the {name} fedcli was tested with",
     )
 
 
@@ -181,7 +182,7 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def fedcli_training(problem: Problem) -> Train:
-    """Our side."""
+    """fedcli's side."""
     net, shards = problem.net(), problem.shards()
     training = Training("sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH)
     clients = InProcess(resolve("fedavg"), net, Layout(net), shards, training)
@@ -198,7 +199,7 @@ def fedcli_training(problem: Problem) -> Train:
 
 
 class _Loss(nn.Module):
-    """A network as pfl-research wants it: with the loss of a batch, and what to measure."""
+    """A network as pfl-research expects it: with the loss of a batch, and what to measure."""
 
     def __init__(self, net: nn.Module, channels: int):
         super().__init__()
@@ -208,13 +209,13 @@ class _Loss(nn.Module):
         return F.cross_entropy(self.net(transforms.to_input(images, channels=self.channels)), y)
 
     def metrics(self, images: Tensor, y: Tensor) -> dict:
-        """Something it cannot do without in its first round: the number of images, which costs nothing."""
+        """pfl-research needs a metric in its first round: the number of images, which costs nothing."""
         from pfl.metrics import Weighted
 
         return {"images": Weighted.from_unweighted(len(y))}
 
 
-def run_pfl(problem: Problem, beside: Callable[[Train], None]) -> None:
+def run_pfl(problem: Problem, measure: Callable[[Train], None]) -> None:
     """pfl-research in this process: SimulatedBackend, FederatedAveraging, users' tensors in memory."""
     os.environ["PFL_PYTORCH_DEVICE"] = "cpu"
     from pfl.aggregate.simulate import SimulatedBackend
@@ -243,7 +244,7 @@ def run_pfl(problem: Problem, beside: Callable[[Train], None]) -> None:
         FederatedAveraging().run(plan, backend, model, local, send_metrics_to_platform=False)
         return weights(net)
 
-    beside(train)
+    measure(train)
 
 
 def _pfl_users(problem: Problem, shards: dict[str, Shard]):
@@ -256,14 +257,16 @@ def _pfl_users(problem: Problem, shards: dict[str, Shard]):
         shard, order = shards[client], problem.order(client, round)
         return PyTorchTensorDataset((shard.images[shard.rows[order]], shard.y[order]), user_id=client)
 
-    visits = ((round, client) for round in itertools.count(1) for client in problem.names)
-    return FederatedDataset(user, visits.__next__)
+    turns = ((round, client) for round in itertools.count(1) for client in problem.names)
+    return FederatedDataset(user, turns.__next__)
 
 
-def run_flower(problem: Problem, beside: Callable[[Train], None]) -> None:
+def run_flower(problem: Problem, measure: Callable[[Train], None]) -> None:
     """Flower's simulation runtime: ServerApp with FedAvg in a thread, ClientApp in one ray worker."""
-    os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # both would call home
-    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else a warning about GPUs that nobody uses here
+    os.environ["FLWR_TELEMETRY_ENABLED"] = os.environ["RAY_USAGE_STATS_ENABLED"] = (
+        "0"  # both report usage to their authors
+    )
+    os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else ray warns about GPUs that are not used here
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation
@@ -274,7 +277,7 @@ def run_flower(problem: Problem, beside: Callable[[Train], None]) -> None:
 
     @server.main()
     def main(grid, context) -> None:
-        beside(functools.partial(_flower_rounds, problem, grid))
+        measure(functools.partial(_flower_rounds, problem, grid))
 
     one = {"num_cpus": problem.threads}
     run_simulation(server, client, problem.clients, backend_config={"init_args": one, "client_resources": one})
@@ -289,7 +292,7 @@ def _flower_rounds(problem: Problem, grid) -> Tensor:
     net = problem.net()
     result = strategy.start(grid, ArrayRecord(net.state_dict()), num_rounds=problem.rounds)
     if len(result.train_metrics_clientapp) < problem.rounds:
-        raise FedcliError("a round of Flower came back without a model", "its own messages above say why")
+        raise FedcliError("a round of Flower ended without a model", "its messages above say why")
     net.load_state_dict(result.arrays.to_torch_state_dict())
     return weights(net)
 

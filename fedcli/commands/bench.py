@@ -33,9 +33,12 @@ def bench(
     Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model resnet10 --images 64
     """
     from ..bench import engine as timing
-    from ..bench.formulas import measurable
+    from ..bench.formulas import formula, measurable
+    from ..methods import resolve
 
     names = measurable() if method == ["all"] else method or ["fedavg"]
+    for name in names:
+        formula(resolve(name))  # refuses a name before the first of them is timed
     found = []
     for name in names:
         for optimizer in ("sgd", "adam"):

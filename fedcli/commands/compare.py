@@ -41,9 +41,10 @@ def compare(
     """
     from ..reporting import verdicts
     from ..reporting.collect import runs_in, scores_of_all
-    from ..reporting.compare import SHOWN
+    from ..reporting.compare import SHOWN, check_names
     from ..reporting.compare import compare as stage
 
+    check_names(metric or [])
     paths = [path for run in runs for path in runs_in(Path(run))]
     a, b = _two(scores_of_all(paths, by or [], None, EvaluateOptions(by=by or ()).made_by()))
     found = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)

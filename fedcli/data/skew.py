@@ -1,8 +1,8 @@
-"""How different the clients of a partition are: labels, sizes, and what lies in more than one of them.
+"""How different the clients of a partition are: labels, sizes, and which images are in more than one of them.
 
-Two label distributions p and q are TV(p, q) = sum_c |p_c - q_c| / 2 apart: 0 where they are equal, 1 where no class is
-in both. All that a client got counts, also what is held out for validation later. Numbers are rounded to six digits, so
-that the manifest has the same bytes on every machine.
+The distance of two label distributions p and q is TV(p, q) = sum_c |p_c - q_c| / 2: 0 where they are equal, 1 where no
+class is in both. All that a client got counts, also what is held out for validation later. Numbers are rounded to six
+digits, so that the manifest has the same bytes on every machine.
 """
 
 from collections.abc import Sequence
@@ -61,10 +61,10 @@ def readable(skew: dict[str, Any]) -> dict[str, str]:
     lines = {}
     if distance["max"] is not None:
         pair = " and ".join(distance["between"])
-        lines["label distributions apart (total variation, 0 to 1)"] = (
+        lines["distance between label distributions (total variation, 0 to 1)"] = (
             f"{distance['mean']:.3f} in the mean over pairs, {distance['max']:.3f} at most ({pair})"
         )
-    lines["apart from all clients together"] = _listed(skew["total_variation_to_pooled"])
+    lines["distance from all clients together"] = _listed(skew["total_variation_to_pooled"])
     lines["label entropy in nats"] = _listed(skew["entropy_nats"])
     lines["classes per client"] = f"{skew['classes_per_client']:.1f} in the mean"
     lines["images per client"] = f"{images['min']} to {images['max']}, a ratio of {images['ratio']:.1f}"

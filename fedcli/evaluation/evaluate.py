@@ -68,6 +68,11 @@ def evaluate(
     return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[path], build=build)
 
 
+def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
+    """Refuse attributes that a run's data do not have, and other thresholds than two numbers. Raises FedcliError."""
+    _result(manifest.find(run_path, "run"), by, shots)
+
+
 def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path | None:
     """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
     path = manifest.find(run_path, "run")

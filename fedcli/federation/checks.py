@@ -1,4 +1,4 @@
-"""What the hooks of a method must leave behind. A mistake is reported with its hook, not where it is first felt."""
+"""What the hooks of a method must return and keep. A mistake is reported with its hook, not where it first shows."""
 
 from typing import Any, NoReturn
 

@@ -34,7 +34,7 @@ class Training:
         schedule: "constant", or "cosine": lr falls from its start to near 0 over the rounds.
         prior: what is added to the training logits from the client's class counts, see methods.priors.
         bn: "aggregate", "local" or "freeze" the batch-norm statistics.
-        personal: keep each client's model as its training leaves it, to be scored beside the global one.
+        personal: keep each client's own trained model, to be scored beside the global one.
     """
 
     optimizer: str = "adam"
@@ -86,9 +86,7 @@ class Task:
     theta: Tensor  # [P]
     shared: Tensors
     memory: Tensors
-    part: str = (
-        "whole"  # "measure" ends before training, "train" begins after it, "alone" measures nothing for a server
-    )
+    part: str = "whole"  # "measure" ends before training, "train" begins after it, "alone": without a server
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ def _train(client: ClientRound, training: Training, event: tuple, steps: Steps) 
 
 
 def _recall(layout: Layout, client: ClientRound, training: Training) -> None:
-    """Put back what this client kept to itself: personal tensors, and its own statistics under --bn local."""
+    """Load what this client keeps: its personal tensors, and under --bn local its own statistics."""
     layout.load_own(client.memory.get("own", layout.own_start))
     if training.bn == "local" and "statistics" in client.memory:
         layout.buffers.copy_(client.memory["statistics"])

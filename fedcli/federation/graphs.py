@@ -1,10 +1,10 @@
 """Local steps on a GPU: recorded once as a CUDA graph, then replayed for every batch, client and round.
 
-In one launch a graph gathers, augments and normalises a batch, takes the method's gradient and moves the weights. It
-reads fixed addresses in memory, so every tensor of a client's round is copied into a slot of its own before the first
-step, and what the method gathers in scratch is copied back after the last. A graph holds numbers as they were when it
-was recorded; so it is recorded anew when a number that a step reads is another one (the round, for READS_ROUND), or a
-tensor has another shape. A client's last batch, if smaller, is an ordinary step.
+In one launch a graph gathers, augments and normalises a batch, computes the method's gradient and updates the weights.
+It reads fixed addresses in memory, so every tensor of a client's round is copied into a slot of its own before the
+first step, and what the method gathers in scratch is copied back after the last. A graph keeps the numbers it was
+recorded with; so it is recorded anew when a number that a step reads changes (the round, for READS_ROUND), or a
+tensor's shape does. A client's last batch, if smaller, is an ordinary step.
 """
 
 from collections.abc import Callable, Iterator
@@ -50,7 +50,7 @@ def no_graph_reason(local: Local) -> str:
 
 
 class Graph(Protocol):
-    """What records a step once, without running it, and then runs it as often as asked."""
+    """What records a step once, without running it, and then runs it any number of times."""
 
     def capture(self, step: Callable[[], None]) -> None: ...
 
@@ -65,7 +65,7 @@ class CudaGraph:
         self.stream = torch.cuda.Stream()  # its own: graphs of one stream share a workspace
 
     def capture(self, step: Callable[[], None]) -> None:
-        """Warm up beside the running stream, then record. Both leave their marks on what the step writes to."""
+        """Warm up on a stream of its own, then record. Both change what the step writes to."""
         seed = torch.cuda.get_rng_state()
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
@@ -178,7 +178,7 @@ class GraphRecorder:
         recorded.graph.replay()
 
     def _record(self, recorded: Recorded) -> Graph:
-        """Record the step; what doing so moved is put back."""
+        """Record the step, and restore what recording changed."""
         shard, live = recorded.client.shard, [*self._live(recorded)]
         kept = [tensor.clone() for tensor in live]
 

@@ -21,14 +21,14 @@ from .state import RunState
 
 @dataclass(frozen=True)
 class Played:
-    """What a round leaves: the next state, and what is worth a line in rounds.jsonl."""
+    """The result of a round: the next state, and what its line in rounds.jsonl says."""
 
     state: RunState
     clients: list[str]
     weights: Tensor  # [K]; NaN where nothing is averaged
     losses: Tensor  # [K] mean training loss of each client
     columns: dict[str, Tensor]  # what clients reported
-    bytes_down: int = 0  # to each client: the model and what it hears beside it; mean over clients
+    bytes_down: int = 0  # to each client: the model and what is broadcast with it; mean over clients
     bytes_up: int = 0  # from each client: its model and its columns; mean over clients
 
 
@@ -85,7 +85,7 @@ class Federation:
         return play(self, state, roster, engine)
 
     def tasks(self, state: RunState, roster: list[str], shared: Tensors) -> list[Task]:
-        """What each client of the next round is asked to do."""
+        """The task of each client of the next round."""
         t = state.round + 1
         return [
             Task(roster[row], row, t, self.rounds, self.seed, state.theta, shared, state.clients.get(roster[row], {}))
@@ -137,7 +137,7 @@ def _reports_training(local: Local) -> bool:
 
 
 def _train_subset(engine: Engine, tasks: list[Task], method: Method, rule: SubsetTraining) -> Iterator[Report]:
-    """What every client measures, and the models of those that the rule then asks to train; in task order."""
+    """What every client measures, and the models of those that the rule then selects to train; in task order."""
     measured = list(engine([replace(task, part="measure") for task in tasks]))
     for report in measured[1:]:
         checks.columns(method, (measured[0].client, measured[0].columns), (report.client, report.columns))
@@ -145,17 +145,17 @@ def _train_subset(engine: Engine, tasks: list[Task], method: Method, rule: Subse
     rows = torch.tensor([task.row for task in tasks], device=tasks[0].theta.device)
     selected = rule.select_clients(columns, rows)
     checks.selection(method, selected, len(tasks))
-    asked = selected.tolist()
-    trained = iter(engine([replace(task, part="train") for task, wanted in zip(tasks, asked, strict=True) if wanted]))
-    for report, wanted in zip(measured, asked, strict=True):
-        if wanted:
+    chosen = selected.tolist()
+    trained = iter(engine([replace(task, part="train") for task, trains in zip(tasks, chosen, strict=True) if trains]))
+    for report, trains in zip(measured, chosen, strict=True):
+        if trains:
             model = next(trained)
             report = replace(model, columns={**report.columns, **model.columns})
         yield report
 
 
 def _play_single_sites(federation: Federation, state: RunState, roster: list[str], engine: Engine) -> Played:
-    """A round of clients that train alone, nothing is sent: each goes on from its own last model.
+    """A round of clients that train alone; nothing is sent, each continues from its own last model.
 
     That model is kept in its memory as "model", which its method does not see; state.theta stays the common start.
     """

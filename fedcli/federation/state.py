@@ -1,7 +1,7 @@
-"""All that a run carries from round to round, and where it lies on disk.
+"""All that a run carries from round to round, and its files.
 
-There is no random state in it: see seeds.derive. A state file is written beside, flushed and
-renamed, so the newest one is always whole; the one before it is kept as well.
+There is no random state in it: see seeds.derive. A state file is written under a temporary name, flushed and renamed,
+so the newest one is always complete; the one before it is kept as well.
 """
 
 import os
@@ -18,15 +18,15 @@ from ..data.manifest import sync_folder
 from ..errors import FedcliError
 from ..methods.contract import Tensors
 
-IN_MEMORY = 256_000_000  # bytes; so much may be held twice while it is written
+IN_MEMORY = 256_000_000  # bytes; up to this size a state is held in memory twice while it is written
 
 
 @dataclass(frozen=True)
 class Best:
-    """The model that did best on validation up to now, the first of equals.
+    """The model with the best validation score so far, the first of equals.
 
     Attributes:
-        round: after which it was there.
+        round: after which it was scored.
         score: on the 0..1 scale.
         theta: [P] the global model as it is scored.
         clients: what each client kept of its own, by client name.
@@ -116,7 +116,7 @@ def _best(tensors: Tensors, roster: list[str]) -> Best:
 
 
 def write_tensors(path: Path, tensors: Tensors, checked: bool = False) -> None:
-    """Write tensors by name to HDF5: beside, fsync, rename. `checked` adds checksums, for what no manifest hashes."""
+    """Write tensors to HDF5: temporary name, fsync, rename. `checked` adds checksums, for what no manifest hashes."""
     temporary = path.with_name(path.name + ".tmp")
     try:
         size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

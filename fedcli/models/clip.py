@@ -55,7 +55,7 @@ class ClipNetwork(Network):
     """An image tower under a linear head, or under prompts.
 
     Args:
-        name: one of SHAPES.
+        name: a key of SHAPES.
         channels: of the images: 1, 3, or a volume's slices, a multiple of 8.
         names: of the classes.
 

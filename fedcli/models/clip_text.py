@@ -4,7 +4,7 @@ Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Cl
 2103.00020; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for vision-language models", arXiv 2109.01134,
 Eqs. 1-2, with the class at the end and one context for all classes.
 
-Of the vocabulary only the words that are read are kept, which is 25 million numbers less to hold and to save.
+Only the words of the class names are kept of the vocabulary: 25 million numbers less to keep in memory and to save.
 """
 
 from functools import cache
@@ -49,7 +49,7 @@ class TextTower(nn.Module):
         self.requires_grad_(False)
 
     def embed(self, table: Any) -> None:
-        """Take the words' embeddings from a table by token: rows of [vocabulary, W], or a dict."""
+        """Copy the words' embeddings from a table by token: rows of [vocabulary, W], or a dict."""
         self.start.copy_(table[self.first])
         for row, sentence in zip(self.words, self.sentences, strict=True):
             row[: len(sentence)] = torch.stack([table[token].to(row.dtype) for token in sentence])
@@ -117,7 +117,7 @@ class PromptHead(nn.Module):
 
 
 def open_clip() -> Any:
-    """The package, asked for where it is needed because importing it takes seconds."""
+    """The package, imported only where it is needed because that takes seconds."""
     try:
         import open_clip as package
     except ImportError:

@@ -18,7 +18,7 @@ Tensors = dict[str, Tensor]
 KINDS = "give a state dict in the names of OpenAI's CLIP or open_clip, or a model of a run of the same network"
 TABLE = "token_embedding.weight"
 VOCABULARY = 49408
-BESIDE = ("input_resolution", "context_length", "vocab_size", "attn_mask")  # what OpenAI's files hold beside weights
+BESIDE = ("input_resolution", "context_length", "vocab_size", "attn_mask")  # in OpenAI's files, no weights
 
 
 def load_clip(net: ClipNetwork, weights: str) -> None:
@@ -65,8 +65,8 @@ def _fill(module: nn.Module, tensors: Tensors, what: str, elsewhere: tuple[str, 
     module.load_state_dict({name: t.view_as(known[name]) for name, t in tensors.items()}, strict=False)
 
 
-def _fits(found: Tensor, own: Tensor) -> bool:
-    return found.shape == own.shape or found.numel() == own.numel() == 1  # logit_scale: [] or [1]
+def _fits(given: Tensor, own: Tensor) -> bool:
+    return given.shape == own.shape or given.numel() == own.numel() == 1  # logit_scale: [] or [1]
 
 
 def _file(name: str, weights: str) -> Path:
@@ -78,7 +78,7 @@ def _file(name: str, weights: str) -> Path:
 
 
 def _openai(name: str) -> Path:
-    """OpenAI's weights as open_clip finds them: in its cache, or downloaded."""
+    """OpenAI's weights by way of open_clip: from its cache, or downloaded."""
     if not SHAPES[name].pretrained:
         having = ", ".join(known for known, shape in SHAPES.items() if shape.pretrained)
         raise UsageError(f"there are no weights of OpenAI for {name}", f"models that have them: {having}")

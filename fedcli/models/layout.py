@@ -30,7 +30,7 @@ class Layout:
         grad: [T] live, their gradient.
         own_shapes: tensor name -> shape of what never leaves the client, [Q] in all.
         frozen: modules in which nothing trains.
-        own_start: [Q] what a client that was never here begins with, not what the last one left in the net.
+        own_start: [Q] what a client starts with in its first round, whatever the last client left in the net.
     """
 
     def __init__(self, net: nn.Module, personal: tuple[str, ...] = ()):

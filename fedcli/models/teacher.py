@@ -35,7 +35,7 @@ Tensors = dict[str, Tensor]
 
 
 class Absent(nn.Module):
-    """Stands in for a teacher, which is not needed when a run is scored."""
+    """Replaces a teacher where it is not needed: when a run is scored."""
 
     def __init__(self, width: int):
         super().__init__()

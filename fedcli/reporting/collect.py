@@ -6,7 +6,8 @@ from pathlib import Path
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
-from ..evaluation.evaluate import evaluate, existing
+from ..evaluation.evaluate import check, evaluate, existing
+from ..evaluation.shots import thresholds
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
@@ -32,11 +33,15 @@ def scores_under(work: Path, by: list[str], shots: str | None, made_by: list[str
 
     Raises FedcliError, of the last of them, where no run is left.
     """
+    thresholds(shots)  # one mistake, not one of every run
     return _collected(every_run(work), lambda path: scores_of(path, by, shots, made_by), skip=True)
 
 
 def scores_of_all(paths: list[Path], by: list[str], shots: str | None, made_by: list[str]) -> list[Path]:
-    """The scores of these runs. Raises FedcliError, HashError."""
+    """The scores of these runs; all are checked before any is evaluated. Raises FedcliError, HashError."""
+    for path in paths:
+        if path.is_dir() and (path / "run.json").is_file() or path.name == "run.json":
+            check(path, by=by, shots=shots)
     return _collected(paths, lambda path: scores_of(path, by, shots, made_by), skip=False)
 
 

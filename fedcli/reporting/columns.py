@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError, nearest
-from ..evaluation.parts import PARITY, SHOT_GROUPS, OverRounds
+from ..evaluation.parts import METRICS, PARITY, SHOT_GROUPS, OverRounds
 from ..evaluation.rounds import over_rounds
 from ..evaluation.schema import encode
 from ..evaluation.scores import Scores
@@ -33,6 +33,14 @@ def cells(body: Body, *, by_shots: bool, metrics: Sequence[str], at: str) -> dic
     named = _named(body, [name for name in metrics if name not in overall], at)
     shown = _best(body, overall) if at == BEST else _played(body, by_shots, overall, at)
     return dict(shown) | named
+
+
+def check_names(metrics: Sequence[str]) -> None:
+    """Refuse a metric that no scores have; a name with a blank in it depends on the data. Raises UsageError."""
+    known = [*METRICS, *PARITY, *(f"{name}_ovr_macro" for name in PARITY)]
+    for name in metrics:
+        if " " not in name and name not in known:
+            raise UsageError(f"the scores have no metric {name!r}", nearest(name, known))
 
 
 def every(scores: Scores, at: str) -> dict[str, Cell]:

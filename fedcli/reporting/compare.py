@@ -121,11 +121,20 @@ def _noted(row: Row, runs: list[Scored], version: str) -> str:
     return "; ".join(filter(None, [row["reason"], row["note"], one_class(runs, version)]))
 
 
-def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
-    known = [*METRICS, *(["auc_binary"] if len(run.body["classes"]) == 2 else [])]
+def check_names(metrics: Sequence[str]) -> None:
+    """Refuse a metric that no interval can be made of. Raises UsageError."""
+    _check(metrics, [*METRICS, "auc_binary"])
+
+
+def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
     for metric in metrics:
         if metric not in known:
             raise UsageError(f"no interval can be made of {metric!r}", nearest(metric, known))
+
+
+def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
+    known = [*METRICS, *(["auc_binary"] if len(run.body["classes"]) == 2 else [])]
+    _check(metrics, known)
     return tuple(dict.fromkeys(metrics))
 
 

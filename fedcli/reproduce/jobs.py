@@ -120,10 +120,10 @@ def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -
     """Train and score one cell in this process."""
 
     def stages() -> Path:
-        with own_threads(), console.heard(report):
+        with own_threads(), console.muted(report):
             training = replace(cell.train, data=source, device=device, work=place.work, resume=True)
             run = train.run(training)
-        with own_threads(), console.heard():
+        with own_threads(), console.muted():
             return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work)).path
 
     return _tried(cell, stages, place.debug)

@@ -47,7 +47,7 @@ def illustrate(folder: Path, recipe: Recipe, found: Body, outcomes: list[Outcome
     drawn = [(title, folder / path.name) for title, path in drawn]
     with (
         _said(f"report.html is missing from {folder}, which has results.json, table.md and the pictures"),
-        console.heard(),  # its remarks stand on the page
+        console.muted(),  # its remarks stand on the page
     ):
         page.write(
             folder / "report.html",

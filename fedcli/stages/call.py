@@ -1,5 +1,6 @@
 """A stage as Python calls it: the options as arguments, checked as they are on the command line."""
 
+import os
 from collections.abc import Callable
 from functools import wraps
 from inspect import Signature, cleandoc, signature
@@ -8,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar, cast, get_type_hints
 
 from .. import console
 from ..data import manifest
+from ..errors import UsageError
 from .base import Options, Source
 
 P = ParamSpec("P")
@@ -44,6 +46,8 @@ def _describe(call: Any, options: type[Options], made: Any) -> None:
 def source(path: Source | None, work: Source, *kinds: str) -> Path:
     """The manifest a stage reads: the given one, or the newest under the work folder. Raises FedcliError."""
     if path is not None:
+        if not os.fspath(path):
+            raise UsageError("the path of the manifest is empty", "leave it out to use the newest under --work")
         return manifest.find(Path(path), *kinds)
     newest = manifest.newest(Path(work), *kinds)
     console.say(f"using {newest}")

@@ -261,7 +261,7 @@ class ReportOptions(Options):
         Literal["pooled", "runs"],
         "± of runs that differ in the seed alone: pooled, over all their rounds, or runs",
     ] = "pooled"
-    apart: Annotated[bool, "a row for every run, also where only the seed differs"] = False
+    separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""
     minutes: Annotated[bool, "also how long each run trained"] = False
     bytes: Annotated[bool, "also what travels between the server and a client in a round"] = False

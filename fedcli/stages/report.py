@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..reporting.collect import runs_in, scores_of_all, scores_under
-from ..reporting.columns import SHOWN
+from ..reporting.columns import SHOWN, check_names
 from ..reporting.page import PageOptions
 from ..reporting.page import render as render_page
 from ..reporting.rows import Row, rows
@@ -52,7 +52,7 @@ class Report:
 
     def _shown(self) -> dict[str, Any]:
         asked = self.options
-        spread = None if asked.apart else asked.spread
+        spread = None if asked.separate else asked.spread
         return {"metrics": asked.metric or SHOWN, "at": asked.at, "spread": spread, "minutes": asked.minutes}
 
 
@@ -73,6 +73,7 @@ def run(options: ReportOptions) -> Report:
     Runs that differ in nothing but the seed are one row.
     """
     made_by = EvaluateOptions(by=options.by, shots=options.shots).made_by()
+    check_names(options.metric)
     asked = list(options.by), options.shots, made_by
     paths = [path for given in options.runs for path in runs_in(Path(given))]
     return Report(scores_of_all(paths, *asked) if paths else scores_under(Path(options.work), *asked), options)

@@ -38,7 +38,7 @@ def run(options: TrainOptions) -> Run:
         return _go_on(options)
     options = settled(options)
     configuration = plan(options)
-    data = for_training(source(options.data, options.work, *DATA), Path(options.work))
+    data = for_training(_data(options), Path(options.work))
     made = _train(data, configuration, options, then=options.then)
     return _follow(made, data, configuration, options) if options.then else made
 
@@ -50,7 +50,7 @@ def run_estimate(options: TrainOptions) -> Estimate:
     """
     options = settled(options)
     configuration = plan(options)
-    data = source(options.data, options.work, *DATA)
+    data = _data(options)
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
         return measure(for_training(data, Path(folder)), configuration, _execution(options))
 
@@ -99,6 +99,13 @@ def _train(data: Path, configuration: Plan, options: TrainOptions, *, then: str 
         resume=options.resume, force=options.force, then=then,
     )  # fmt: skip
     return Run(made)
+
+
+def _data(options: TrainOptions) -> Path:
+    if options.single_site and options.data and not Path(options.data).exists():
+        hint = "--single-site takes no client: each one trains by itself; leave the word out, or give a partition"
+        raise UsageError(f"no such manifest: {options.data}", hint)
+    return source(options.data, options.work, *DATA)
 
 
 def _execution(options: TrainOptions) -> Execution:

@@ -1,4 +1,4 @@
-"""fedcli beside other frameworks: what every side is given, and that no ratio is given for different work."""
+"""fedcli beside other frameworks: what every side trains, and that no ratio is given for different work."""
 
 import dataclasses
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedcli.bench import peers
-from fedcli.bench.peers import Peer, Problem, check_same_end, compare, fedcli_training, weights
+from fedcli.bench.peers import Peer, Problem, check_same_model, compare, fedcli_training, weights
 from fedcli.commands import bench as command
 from fedcli.errors import FedcliError
 
@@ -45,67 +45,67 @@ def test_an_order_is_every_image_once_and_another_each_round():
     assert first.tolist() != second.tolist()
 
 
-def test_our_side_trains_as_a_loop_by_hand_on_the_same_batches():
+def test_fedclis_side_trains_as_a_loop_by_hand_on_the_same_batches():
     with peers._threads(1):
-        check_same_end("the loop", weights(SMALL.net()), fedcli_training(SMALL)(), by_hand(SMALL))
+        check_same_model("the loop", weights(SMALL.net()), fedcli_training(SMALL)(), by_hand(SMALL))
 
 
-def test_our_side_begins_anew_each_time():
+def test_fedclis_side_starts_afresh_each_time():
     train = fedcli_training(SMALL)
     with peers._threads(1):
         assert torch.equal(train(), train())
 
 
-def test_other_batches_are_other_work():
+def test_other_batches_give_another_model():
     class Unshuffled(Problem):
         def order(self, client: str, round: int) -> torch.Tensor:
             return torch.arange(self.images)
 
     other = Unshuffled(**dataclasses.asdict(SMALL))
     with peers._threads(1), pytest.raises(FedcliError, match="did not train as fedcli did"):
-        check_same_end("the loop", weights(SMALL.net()), fedcli_training(SMALL)(), by_hand(other))
+        check_same_model("the loop", weights(SMALL.net()), fedcli_training(SMALL)(), by_hand(other))
 
 
 def test_ends_that_differ_by_rounding_are_the_same():
-    check_same_end("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([3.0, 4.0001]))
+    check_same_model("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([3.0, 4.0001]))
 
 
 def test_ends_that_differ_are_refused_with_both_norms():
     with pytest.raises(FedcliError, match=r"peer .* is 13\.000000, fedcli's is 5\.000000"):
-        check_same_end("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([5.0, 12.0]))
+        check_same_model("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([5.0, 12.0]))
 
 
 def test_equal_norms_are_not_enough():
     with pytest.raises(FedcliError, match=r"5\.000000, fedcli's is 5\.000000"):
-        check_same_end("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
+        check_same_model("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
 
 
 def test_nothing_trained_is_refused():
     start = torch.tensor([3.0, 4.0])
     with pytest.raises(FedcliError):
-        check_same_end("peer", start, start, start)
+        check_same_model("peer", start, start, start)
 
 
 def test_weights_that_are_not_numbers_are_refused():
     with pytest.raises(FedcliError, match="is nan"):
-        check_same_end("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([torch.nan, 4.0]))
+        check_same_model("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([torch.nan, 4.0]))
 
 
 def test_a_peer_that_trains_the_same_gets_a_row(monkeypatch):
-    same = Peer("in this process", "torch", ("torch",), lambda problem, beside: beside(lambda: by_hand(problem)))
+    same = Peer("in this process", "torch", ("torch",), lambda problem, measure: measure(lambda: by_hand(problem)))
     monkeypatch.setitem(peers.PEERS, "same", same)
     threads = torch.get_num_threads()
-    found = compare("same", SMALL, repeats=2)
-    assert len(found.timing.ours) == len(found.timing.bare) == 2
-    assert found.timing.images == 3 * 40 * 2
-    assert found.timing.what.startswith("fedavg beside same ") and "(in this process)" in found.timing.what
-    assert found.start_seconds > 0
+    compared = compare("same", SMALL, repeats=2)
+    assert len(compared.timing.ours) == len(compared.timing.bare) == 2
+    assert compared.timing.images == 3 * 40 * 2
+    assert compared.timing.what.startswith("fedavg beside same ") and "(in this process)" in compared.timing.what
+    assert compared.start_seconds > 0
     assert torch.get_num_threads() == threads
 
 
 def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):
-    def run(problem, beside):
-        beside(lambda: by_hand(dataclasses.replace(problem, rounds=1)))
+    def run(problem, measure):
+        measure(lambda: by_hand(dataclasses.replace(problem, rounds=1)))
 
     monkeypatch.setitem(peers.PEERS, "lazy", Peer("in this process", "torch", ("torch",), run))
     with pytest.raises(FedcliError, match="lazy did not train as fedcli did"):
@@ -120,10 +120,12 @@ def test_a_peer_that_is_not_installed_gets_a_sentence(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", list(peers.PEERS))
-def test_a_real_peer_ends_where_we_do(name):
+def test_a_real_peer_ends_at_the_same_model(name):
     if not peers.PEERS[name].installed:
         pytest.skip("fedcli[peers] is not installed")
     code = f"from fedcli.bench.peers import *; print(compare({name!r}, {SMALL!r}, 1).timing.what)"
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)  # ray leaves its marks behind
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )  # ray changes the process it runs in
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith(f"fedavg beside {name} ")

@@ -145,3 +145,38 @@ def test_a_second_stage_from_the_shell_finds_its_network_and_data_in_the_run_it_
     assert code == 0, err
     made = json.loads(Path(second).read_text())
     assert made["body"]["label"] == "FedAvg + cRT" and len(made["body"]["roster"]) == len(data["body"]["roster"])
+
+
+def test_an_empty_path_and_a_client_behind_single_site_are_explained(work, tmp_path):
+    assert "the path of the manifest is empty" in refused("train", "fedavg", "", "--work", tmp_path)
+    err = refused("train", "fedavg", "--single-site", "client-01", "--work", tmp_path)
+    assert "no such manifest: client-01" in err and "--single-site takes no client" in err
+
+
+# report, compare and bench
+
+
+def test_unknown_metrics_attributes_and_thresholds_are_refused_before_a_run_is_evaluated(work, tmp_path):
+    for seed in (0, 1):
+        run("train", "fedavg", work / "phantom", "--rounds", 1, "--seed", seed, "--work", tmp_path)
+    runs = sorted(tmp_path.glob("runs/*"))
+    for flags, words in (
+        (["--metric", "balanced_acuracy"], "did you mean 'balanced_accuracy'?"),
+        (["--by", "height"], "has no attribute 'height'"),
+        (["--shots", "many"], "is not two numbers"),
+    ):
+        for command in ("report", *(["compare"] if "--shots" not in flags else [])):
+            assert words in refused(command, *runs, *flags)
+            assert not list(tmp_path.glob("runs/*/scores"))
+
+
+def test_report_separate_shows_every_run(work, tmp_path):
+    for seed in (0, 1):
+        run("train", "fedavg", work / "toy", "--rounds", 1, "--seed", seed, "--work", tmp_path)
+    assert run("report", "--work", tmp_path)[1].count("FedAvg") == 1
+    assert run("report", "--separate", "--work", tmp_path)[1].count("FedAvg") == 2
+
+
+def test_bench_refuses_an_unknown_method_before_it_times_one():
+    err = refused("bench", "--method", "fedavg", "--method", "nope")
+    assert "unknown method 'nope'" in err and "against a bare loop" not in err

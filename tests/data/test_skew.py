@@ -38,14 +38,14 @@ def test_distances_are_half_the_summed_differences():
     assert found["classes_per_client"] == 2
 
 
-def test_clients_of_one_mix_are_zero_apart_whatever_their_size():
+def test_clients_of_one_mix_have_no_distance_whatever_their_size():
     found = describe(*clients([[1, 2], [3, 6], [7, 14]]))
     assert found["total_variation"]["max"] == found["total_variation"]["mean"] == 0
     assert set(found["total_variation_to_pooled"].values()) == {0}
     assert found["images"] == {"min": 3, "max": 21, "ratio": 7}
 
 
-def test_clients_without_a_common_class_are_one_apart():
+def test_clients_without_a_common_class_have_distance_one():
     found = describe(*clients([[5, 0, 0], [0, 3, 0], [0, 0, 9]]))
     assert found["total_variation"]["max"] == found["total_variation"]["mean"] == 1
     assert set(found["entropy_nats"].values()) == {0}
@@ -64,10 +64,10 @@ def test_images_and_lesions_in_several_clients_are_counted_once_each():
     assert describe(["a", "b", "c"], parts, y, 1)["units_in_several"] is None
 
 
-def test_one_client_alone_is_apart_from_nobody():
+def test_one_client_alone_has_no_distance():
     found = describe(["all"], [np.arange(4)], np.array([0, 1, 1, 1]), 2)
     assert found["total_variation"] == {"max": None, "mean": None, "between": None}
-    assert not any("apart (total" in line for line in readable(found))
+    assert not any("(total variation" in line for line in readable(found))
 
 
 def partition(tmp_path, *, scheme, val=0.0, **options):
@@ -86,8 +86,8 @@ def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_pat
     expected = describe([f"client-{k:02d}" for k in range(4)], whole, image % 3, 3, image // 2)
     assert body["skew"] == expected
     assert body["skew"]["units_in_several"] == body["unit_overlap"] > 0
-    apart = expected["total_variation"]["max"]
-    assert f" images, label distributions up to {apart:.2f} apart (total variation)\n" in capsys.readouterr().err
+    largest = expected["total_variation"]["max"]
+    assert f" images, label distributions differ by up to {largest:.2f} (total variation)\n" in capsys.readouterr().err
 
 
 def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, capsys):
@@ -109,8 +109,8 @@ def test_inspect_says_it_in_words_and_skips_a_manifest_without_it(tmp_path, caps
     path, body = partition(tmp_path, scheme="shards", clients=4, shards=1)
     inspect(str(path), json=False)
     out = capsys.readouterr().out
-    apart = body["skew"]["total_variation"]
-    assert f"{apart['max']:.3f} at most ({' and '.join(apart['between'])})" in out
+    distance = body["skew"]["total_variation"]
+    assert f"{distance['max']:.3f} at most ({' and '.join(distance['between'])})" in out
     assert "images in more than one client: 0 (0.0 %)" in out
 
     without = tmp_path / "partitions" / "made"

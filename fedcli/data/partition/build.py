@@ -160,7 +160,7 @@ def _roster(rows: dict[str, dict[str, np.ndarray]], y: np.ndarray, classes: int)
 def _report(body: dict[str, Any], patient: str | None, shared: int, scheme: Scheme) -> None:
     """Say how the clients differ. shared: images that validate one client and train another."""
     images, distance = body["skew"]["images"], body["skew"]["total_variation"]["max"]
-    differ = "" if distance is None else f", label distributions up to {distance:.2f} apart (total variation)"
+    differ = "" if distance is None else f", label distributions differ by up to {distance:.2f} (total variation)"
     clients = counted(len(body["roster"]), "client", "clients")
     console.say(f"{clients} with {images['min']} to {counted(images['max'], 'image', 'images')}{differ}")
     if body["dropped"]:

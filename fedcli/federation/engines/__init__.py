@@ -23,8 +23,8 @@ class Kind:
 
     Attributes:
         open: (all clients, how many at once) -> the engine, as a context. Raises UsageError where it cannot run.
-        device: "cpu" or "cuda", where it runs on one of them only.
-        hint: where it was asked for on the other one.
+        device: "cpu" or "cuda" if it runs only there.
+        hint: for the error where it is given on the other one.
     """
 
     open: Callable[[InProcess, int], AbstractContextManager[Engine]]
@@ -43,14 +43,14 @@ ENGINES = {
 
 
 def named(engine: str | None = None, *, jobs: int | None = None, at_once: int | None = None) -> str | None:
-    """The engine that is asked for; --jobs N and --at-once N are short for pool:N and streams:N.
+    """The engine that the flags name; --jobs N and --at-once N are short for pool:N and streams:N.
 
-    None where nothing is asked for: what suits the network and the machine. Raises UsageError for two of them.
+    None without a flag: the network and the machine then decide. Raises UsageError for two flags.
     """
     forms = {"--engine": engine, "--jobs": jobs and f"pool:{jobs}", "--at-once": at_once and f"streams:{at_once}"}
     given = {flag: name for flag, name in forms.items() if name}
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} ask for different engines", "give one of them")
+        raise UsageError(f"{' and '.join(given)} name different engines", "give only one of these flags")
     return next(iter(given.values()), None)
 
 

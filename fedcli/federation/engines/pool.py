@@ -2,8 +2,8 @@
 
 A small network gains nothing from a second thread, but a second client can train beside the first. Workers are forked
 once, so that they share the images. A client always comes to the same worker, which keeps what it has computed of the
-client's images; the workers get about as many images each. A client's numbers depend on its task alone, so bits are
-those of the default engine with as many threads.
+client's images; the workers get about as many images each. A client's numbers depend on its task alone, so the
+bits are those of the default engine with as many threads.
 """
 
 import multiprocessing
@@ -26,7 +26,7 @@ _clients: InProcess | None = None  # of a worker process, which is forked with i
 
 
 class Pool:
-    """Runs tasks on worker processes; reports come in task order. To be used as a context: it holds the processes.
+    """Runs tasks on worker processes; reports come in task order. A context manager: it owns the processes.
 
     Attributes:
         worker_of: the worker of each client.
@@ -43,7 +43,7 @@ class Pool:
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
         try:
             waiting = deque(self.workers.submit(self.worker_of[task.client], _work_on, _packed(task)) for task in tasks)
-            while waiting:  # a report that was read is not held here
+            while waiting:  # keeps no report that was read
                 yield _unpacked(waiting.popleft().result())
         except WorkerKilled:
             raise FedcliError(
@@ -65,7 +65,7 @@ class Pool:
 def usual_jobs(threads: int, clients: int, device: str) -> int:
     """Processes that train where the user names none: one for each core and client, where a network wants one thread.
 
-    One where the process is itself one of several, or cannot fork.
+    1 where this process is itself a worker, or cannot fork.
     """
     alone = multiprocessing.parent_process() is None
     return min(cores(), clients) if threads == 1 and alone and CAN_FORK and device == "cpu" else 1

@@ -1,8 +1,8 @@
 """Several clients at once on one GPU: a few networks, each on a stream of its own.
 
-One batch of small images leaves most of a GPU idle. Clients do not hear of each other within a round, so their work may
-overlap; each client's numbers are those it has alone, and reports come in task order, so bits are those of the default
-engine. What never trains is shared by all networks.
+One batch of small images leaves most of a GPU idle. Clients of a round do not depend on each other, so their work may
+overlap; a client's numbers depend on its task alone, and reports come in task order, so the bits are those of the
+default engine. What never trains is shared by all networks.
 """
 
 import copy
@@ -20,7 +20,7 @@ from .in_process import InProcess
 
 @dataclass(frozen=True)
 class Streams:
-    """Runs tasks a few at a time, each on a worker's own stream; without a GPU one after another."""
+    """Runs a few tasks at a time, each on its worker's own stream; without a GPU one after another."""
 
     workers: list[InProcess]
     streams: list[Any]  # a CUDA stream for each worker, or None
@@ -35,11 +35,11 @@ class Streams:
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
         for start in range(0, len(tasks), len(self.workers)):
             together = list(zip(tasks[start : start + len(self.workers)], self.workers, self.streams))
-            reports = [self._begun(*one) for one in together]  # the host is ahead of every stream
+            reports = [self._start(*work) for work in together]  # the CPU does not wait for a stream
             for report, (_, _, stream) in zip(reports, together, strict=True):
                 yield _arrived(report, stream)
 
-    def _begun(self, task: Task, worker: InProcess, stream: Any) -> Report:
+    def _start(self, task: Task, worker: InProcess, stream: Any) -> Report:
         if stream is None:
             return worker.run_one(task)
         stream.wait_stream(torch.cuda.current_stream())
