@@ -1,5 +1,6 @@
 """Files that one process holds at a time; a lock ends with its process, also one that is killed."""
 
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ def held(path: Path, sentence: str, hint: str) -> Iterator[None]:
     """Hold a lock file. Raises FedcliError with these words where another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        lock = FileLock(path, thread_local=False).acquire(timeout=0)
+        lock = _file_lock(path).acquire(timeout=0)
     except Timeout:
         raise FedcliError(sentence, hint) from None
     with lock:
@@ -24,9 +25,26 @@ def held(path: Path, sentence: str, hint: str) -> Iterator[None]:
 
 
 @contextmanager
+def waited(path: Path) -> Iterator[None]:
+    """Hold a lock file for a moment, after whoever holds it, and remove it."""
+    with _file_lock(path):
+        yield
+        with suppress(OSError):
+            path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
+
+
+def _file_lock(path: Path) -> FileLock:
+    """Raises FedcliError for a link or a pipe in its place, which is not ours to write to."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise FedcliError(f"{path} is a link or no regular file", "remove it, or give another folder")
+    return FileLock(path, thread_local=False)
+
+
+@contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
     """A new folder beside the target, locked until it is renamed or left; those of killed processes go first."""
-    for old in folder.parent.glob(f".{folder.name}.*.lock"):
+    abandoned = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{8}}\.lock")
+    for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
         _remove_if_dead(old)
     path = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
     with FileLock(
@@ -43,8 +61,8 @@ def _remove_if_dead(path: Path) -> None:
     try:
         with FileLock(path, thread_local=False).acquire(timeout=0):
             _clear(path.with_suffix(".tmp"))
-    except Timeout:
-        return  # its process lives
+    except (Timeout, OSError):  # its process lives, or it is no lock of ours
+        return
 
 
 def _clear(folder: Path) -> None:

@@ -210,6 +210,7 @@ def make_chain(work: Path, *, corrupted: bool = False) -> Path:
             "count": 120,
             "unit": "patient_id",
             "skipped": [],
+            "split": {"train": 80, "test": 40, "by": "patient"},
         }
 
     def partition(folder: Path) -> dict:

@@ -3,6 +3,7 @@
 import json
 
 from conftest import ROSTER
+from whole_bodies import whole
 
 from fedcli.data import manifest
 
@@ -22,5 +23,5 @@ def a_run(folder, lines, *, label="FedMRL", roster=ROSTER, finished=True, option
         (folder / "settings.json").write_text(json.dumps(settings))
         return folder
     body = {"label": label, "dataset": "skin", "rounds": len(lines), "roster": roster}
-    manifest.seal(folder, manifest.Manifest("run", ["train"], options or {}, {}, {}, body))
+    manifest.seal(folder, manifest.Manifest("run", ["train"], options or {}, {}, {}, whole("run", body, folder)))
     return folder

@@ -127,6 +127,12 @@ def test_the_calibration_error_by_hand():
     assert "calibration_error_positive_class" not in score(*predictions(3))
 
 
+def test_a_chance_on_an_edge_belongs_to_the_bin_below_it():
+    """1/3 is 5/15 to the bit: with .3, wrong, it is in (4/15, 5/15], and .34, right, is in the next."""
+    chance, right = np.array([1 / 3, 0.3, 0.34]), np.array([True, False, True])
+    assert calibration_error(chance, right) == pytest.approx((abs(1 / 3 + 0.3 - 1) + abs(0.34 - 1)) / 3, abs=1e-12)
+
+
 def test_the_calibration_error_equals_a_loop_over_fifteen_bins():
     rng = np.random.default_rng(0)
     chance = np.concatenate([rng.random(500), np.arange(16) / 15])

@@ -67,6 +67,7 @@ LOCAL: dict[type[Local], dict[str, int]] = {
 }
 AGGREGATOR: dict[type[Aggregator], dict[str, int]] = {  # besides the local half's
     fedavg.Mean: {},
+    fedavg.WeightedMean: {},
     afl.Agnostic: {"forward": 1},
     creff.FederatedFeatures: {"forward": 1},
     fairfed.ByGap: {"forward": 1},

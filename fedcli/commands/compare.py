@@ -16,7 +16,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="RUN...",
-            help="runs or scores, or folders of runs, of two systems: a method in one setting, with one seed or several",
+            help="runs or scores, or folders of runs, of two systems: a method in one setting, with one seed or "
+            "several",
         ),
     ],
     metric: Annotated[
@@ -34,8 +35,8 @@ def compare(
 ) -> None:
     """Say in what two systems differ, in settings and then in scores, and what can be said of the difference.
 
-    Runs that differ in nothing but the seed are one system. The first run's system is A; differences are B - A. A run that
-    has no scores yet is evaluated first.
+    Runs that differ in nothing but the seed are one system. The first run's system is A; differences are B - A. A run
+    that has no scores yet is evaluated first.
 
     Example: fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
     """

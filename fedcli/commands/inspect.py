@@ -24,7 +24,8 @@ def inspect(
         bool,
         typer.Option(
             "--strict",
-            help="exit code 1 if train and test share a patient, lesion or image; default: of the newest dataset or partition",
+            help="exit code 1 if train and test share a patient, lesion or image; default: of the newest dataset or "
+            "partition",
         ),
     ] = False,
     work: o.Work = o.DEFAULT_WORK,

@@ -42,7 +42,8 @@ def _about(method: Any) -> dict[str, Any]:
     ]
     unique = {name: {**vars(option), "name": name} for name, option in named}
     return {
-        "name": method.name, "label": method.label, "about": method.about, "rule": method.rule, "documentation": method.documentation,
+        "name": method.name, "label": method.label, "about": method.about, "rule": method.rule,
+        "documentation": method.documentation,
         "options": list(unique.values()),
         "needs_every_client": method.aggregator.full_participation,
         "not_recorded": no_graph_reason(method.local),

@@ -23,8 +23,8 @@ def plot(
         list[str] | None,
         typer.Argument(
             metavar="RUN...",
-            help="runs, finished or not; default: the one under --work that played last, and of --over and --convergence "
-            "all of them; - reads stdin",
+            help="runs, finished or not; default: the one under --work that played last, and of --over and "
+            "--convergence all of them; - reads stdin",
         ),
     ] = None,
     series: Annotated[
@@ -35,8 +35,8 @@ def plot(
         str | None,
         typer.Option(
             metavar="KEY",
-            help="a score against an option of runs or data, such as q, lr, ratio or severity; runs that trained otherwise "
-            "than those in which it varies are drawn only if they are given",
+            help="a score against an option of runs or data, such as q, lr, ratio or severity; runs that trained "
+            "otherwise than those in which it varies are drawn only if they are given",
         ),
     ] = None,
     convergence: Annotated[
@@ -59,8 +59,8 @@ def plot(
         str | None,
         typer.Option(
             metavar="VERSION",
-            help="of the test images: clean or corrupted; default: of --over average, of --landscape corrupted where every "
-            "run has such images, of --convergence all",
+            help="of the test images: clean or corrupted; default: of --over average, of --landscape corrupted where "
+            "every run has such images, of --convergence all",
         ),
     ] = None,
     points: Annotated[
@@ -78,10 +78,10 @@ def plot(
 ) -> None:
     """Draw what runs recorded over their rounds: losses, weights, what clients and server reported, test curves.
 
-    Of several runs it draws the mean over clients, in a band from the lowest to the highest, and of weights the smallest
-    and the largest. A series that never changes is drawn only if it is asked for. Test curves are there where train had
-    --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them, the first two take runs
-    that differ in nothing but the seed as one.
+    Of several runs it draws the mean over clients, in a band from the lowest to the highest, and of weights the
+    smallest and the largest. A series that never changes is drawn only if it is asked for. Test curves are there where
+    train had --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them, the first two take
+    runs that differ in nothing but the seed as one.
 
     Examples: fedcli plot; fedcli plot fedcli-work/runs/* --series loss --out losses.svg; fedcli plot --over q --version
     corrupted; fedcli plot fedcli-work/runs/qffl-* --landscape 1d

@@ -67,7 +67,7 @@ def reproduce(
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, make_sample
+    from ..reproduce.raw import check_folders, files, folders, make_sample, refuse_mixture
     from ..reproduce.script import script
 
     if recipe is None:
@@ -87,7 +87,9 @@ def reproduce(
         return
     check_folders(given, set(samples))
     cells, left_out = _possible(table, cells, given)
-    made_up = sorted({table.chains[cell.data].dataset for cell in cells} & set(samples))
+    used = {table.chains[cell.data].dataset for cell in cells}
+    refuse_mixture(used, given, set(samples))
+    made_up = sorted(used & set(samples))
     for name in made_up:
         make_sample(name, Path(samples[name]))
     place = engine.Place(work, engine.devices(device, jobs), debug)

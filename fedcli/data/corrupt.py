@@ -18,6 +18,7 @@ as it is.
 """
 
 import functools
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -26,15 +27,15 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import h5py
 import numpy as np
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
+from ..hdf5 import create_hdf5, open_hdf5
 from ..processes import in_order
 from ..seeds import derive
-from . import manifest
-from .pool import open_h5, read_pool
+from . import manifest, synthetic
+from .pool import POOL, ROWS, read_pool
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
 SPATIAL = (
@@ -158,13 +159,15 @@ def make_corruption(
     _check_images(kind, body)
     clients = _chosen(body, ratio, on)
     options = dict(kind=kind, severity=severity, clients=clients, seed=seed)
-    folder = manifest.place(to.work, to.out, "corruption", f"{body['dataset']}-{kind}-{severity}", options, [partition])
+    slug = synthetic.titled(f"{body['dataset']}-{kind}-{severity}", [partition])
+    folder = manifest.place(to.work, to.out, "corruption", slug, options, [partition])
 
     def build(target: Path) -> dict[str, Any]:
         change = partial(_changed, kind=kind, severity=severity, seed=seed)
         _write(target / "changed.h5", partition, clients, change=change, jobs=jobs)
         ratio = len(clients) / len(body["roster"])
-        return {name: body[name] for name in COPIED} | dict(kind=kind, severity=severity, ratio=ratio, clients=clients)
+        about = dict(kind=kind, severity=severity, ratio=ratio, clients=clients)
+        return synthetic.marked({name: body[name] for name in COPIED} | about, [partition])
 
     return manifest.stage(
         "corruption", folder=folder, made_by=to.made_by, options=options, parents=[partition], build=build
@@ -206,7 +209,7 @@ def _write(path: Path, partition: Path, clients: list[str], *, change: Any, jobs
     train, test = _rows(partition, clients)
     _library()  # a missing package is told before any process starts
     console.say(f"corrupting {', '.join(clients)} ({len(train)} images) and the test set ({len(test)})")
-    with h5py.File(path, "w") as file:
+    with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
         for name, rows in (("train", train), ("test", test)):
             file[f"{name}/rows"] = rows
             x = file.create_dataset(f"{name}/x", (len(rows), *pool.shape[1:]), np.uint8)
@@ -221,7 +224,7 @@ def _write(path: Path, partition: Path, clients: list[str], *, change: Any, jobs
 def _rows(partition: Path, clients: list[str]) -> tuple[np.ndarray, np.ndarray]:
     """Rising, distinct pool rows of the clients' training and validation images, and of all test images."""
     roster = [client["client"] for client in manifest.read(partition).body["roster"]]
-    with open_h5(partition.parent / "rows.h5") as file:
+    with open_hdf5(partition.parent / "rows.h5", ROWS, hint="partition again") as file:
         parts = [file[f"{part}/{roster.index(name)}"][()] for name in clients for part in ("train", "val")]
         return np.unique(np.concatenate([np.empty(0, np.int64), *parts])), file["test/all"][()]
 
@@ -229,6 +232,6 @@ def _rows(partition: Path, clients: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def _changed(piece: tuple[Path, np.ndarray, np.ndarray], **how: Any) -> np.ndarray:
     """Read some rising rows of a pool and corrupt them: uint8 [n, H, W, C]."""
     path, rows, ids = piece
-    with open_h5(path) as file:
+    with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
     return np.stack([corrupt_image(image, id, **how) for image, id in zip(images, ids, strict=True)])

@@ -6,25 +6,23 @@ folder of another name and renames that last, so a killed stage leaves nothing h
 """
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import re
-import shutil
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .. import console
+from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..locks import scratch
+from ..files import read_text, sha256, sync, sync_folder, write_text
+from ..locks import scratch, waited
+from . import bodies
 
 KINDS = ("dataset", "partition", "corruption", "run", "scores")
-SETTLED = 2 * 10**9  # nanoseconds
+AGAIN = "run the stage again that wrote it"
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
 
@@ -69,33 +67,16 @@ class Destination:
     made_by: list[str] = field(default_factory=list)
 
 
-def sha256(path: Path) -> str:
-    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
-    at = path.stat()
-    if time.time_ns() - at.st_mtime_ns < SETTLED:  # a clock tick may hide a change made right after
-        return _digest.__wrapped__(path)
-    return _digest(path.resolve(), at.st_size, at.st_mtime_ns, at.st_ino)
-
-
-@lru_cache(maxsize=1024)
-def _digest(path: Path, *_: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def read(path: Path, *kinds: str) -> Manifest:
     """Read a manifest (or the one in a folder) without checking hashes. Raises FedcliError."""
     path = find(path, *kinds)
+    hint = "give the .json that a fedcli command printed"
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = json.loads(read_text(path, hint))
         manifest = Manifest(**raw)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise FedcliError(
-            f"{path} is not a fedcli manifest: {error}", "give the .json that a fedcli command printed"
-        ) from None
-    if manifest.kind not in KINDS or not all(
-        isinstance(v, dict) for v in (manifest.options, manifest.parents, manifest.files, manifest.body)
-    ):
+    except (FedcliError, ValueError, TypeError, RecursionError) as error:
+        raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
+    if manifest.kind not in KINDS:
         raise FedcliError(
             f"{path} is not a fedcli manifest: its kind is {manifest.kind!r}", f"known kinds: {', '.join(KINDS)}"
         )
@@ -109,6 +90,7 @@ def read(path: Path, *kinds: str) -> Manifest:
             f"{path} is a {manifest.kind} manifest; this command reads {' or '.join(kinds)}",
             "give another path, or none to use the newest",
         )
+    shapes.check(raw, bodies.shape(manifest.kind), path, AGAIN, whole=False)
     return manifest
 
 
@@ -133,6 +115,11 @@ def verify(path: Path, *kinds: str) -> Manifest:
     """Read a manifest and check every hash in its chain. Raises HashError (exit code 3)."""
     path = find(path, *kinds)
     manifest = read(path, *kinds)
+    shapes.check(asdict(manifest), bodies.shape(manifest.kind), path, AGAIN)
+    if absent := [name for name in bodies.FILES.get(manifest.kind, []) if name not in manifest.files]:
+        raise FedcliError(f"{path} does not list {absent[0]}", AGAIN)
+    if path.name in manifest.files:
+        raise FedcliError(f"{path} lists itself", AGAIN)
     for name, digest in manifest.files.items():
         file = inside(path.parent, name)
         if not file.is_file():
@@ -247,27 +234,42 @@ def stage(
         body = build(temporary)
         seal(temporary, Manifest(kind, made_by, options, links(folder, parents), {}, body))
         sync(temporary)
-        try:
-            os.rename(temporary, folder)
-        except OSError as error:  # another process finished the same stage first
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            return reuse(target, options, parents)
+        with waited(folder.with_name(f".{folder.name}.lock")):
+            if folder.exists() and not damaged(target, options, parents):
+                return reuse(target, options, parents)  # another process finished the same stage first
+            _move(temporary, folder, target)
     sync_folder(folder.parent)
     return target
 
 
 def damaged(target: Path, options: dict[str, Any], parents: list[Path]) -> bool:
-    """Remove the result at target if it is the one asked for but a file of it was lost or changed."""
+    """Whether the result at target is the one asked for but a file of it was lost or changed."""
     if not target.is_file() or _other(read(target), options, parents):
         return False
     try:
         verify(target)
     except FedcliError as error:
         console.say(f"{error.sentence}; making it again")
-        shutil.rmtree(target.parent)
         return True
     return False
+
+
+def _move(made: Path, folder: Path, target: Path) -> None:
+    """Put a result where it belongs, in place of a damaged one, whose folder may hold files that are not ours.
+
+    The manifest comes last: until then the one before it is there, and says that the result is damaged.
+    """
+    if not folder.exists():
+        os.rename(made, folder)
+        return
+    before, now = read(target).files, read(made / target.name).files
+    for name in now:
+        inside(folder, name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(made / name, inside(folder, name))
+    for name in before.keys() - now.keys():
+        inside(folder, name).unlink(missing_ok=True)
+    os.replace(made / target.name, target)
+    sync(folder)
 
 
 def _other(old: Manifest, options: dict[str, Any], parents: list[Path]) -> list[str]:
@@ -307,7 +309,7 @@ def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Pat
     files = {
         p.relative_to(folder).as_posix(): sha256(p)
         for p in sorted(folder.rglob("*"))
-        if p.is_file() and not _passing(p.relative_to(folder), outside)
+        if p.is_file() and not _passing(p.relative_to(folder), (*outside, f"{manifest.kind}.json"))
     }
     path = folder / f"{manifest.kind}.json"
     write_text(path, Manifest(**{**asdict(manifest), "files": files}).text)
@@ -315,36 +317,5 @@ def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Pat
 
 
 def _passing(name: Path, outside: tuple[str, ...]) -> bool:
-    """Whether a file is no part of a result: a lock, a half-written file, or named as such."""
+    """Whether a file is no part of a result: a lock, a half-written file, the manifest itself, or named as such."""
     return name.name.startswith(".") or name.suffix == ".tmp" or any(part in outside for part in name.parts)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write beside, fsync, rename: path holds the old text or the new one, never half."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def sync(folder: Path) -> None:
-    """Flush every file of a folder to the disk."""
-    for path in [p for p in folder.rglob("*") if p.is_file()]:
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # where a folder cannot be opened
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -12,8 +12,9 @@ import numpy as np
 
 from ..console import counted
 from ..errors import FedcliError
+from ..hdf5 import below, open_hdf5
 from . import manifest
-from .pool import TEST, TRAIN, Pool, iterate, open_h5, read_pool
+from .pool import ROWS, TEST, TRAIN, Pool, iterate, read_pool
 
 EXAMPLES = 3
 
@@ -49,9 +50,9 @@ def _parts(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
 
 def _sides(path: Path, pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     """Rows that some client trains or validates on, and rows that test."""
-    with open_h5(path.parent / "rows.h5") as file:
-        held = [rows[()] for part in ("train", "val") for rows in file[part].values()]
-        train, test = np.unique(np.concatenate(held)), file["test/all"][()]
+    with open_hdf5(path.parent / "rows.h5", ROWS, hint="partition again") as file:
+        held = [rows[()] for part in ("train", "val") for rows in below(file, part).values()]
+        train, test = np.unique(np.concatenate([file["test/all"][:0], *held])), file["test/all"][()]
     if len(rows := np.concatenate([train, test])) and not 0 <= rows.min() <= rows.max() < len(pool.y):
         raise FedcliError(f"{path.parent / 'rows.h5'} names rows the pool does not have", "partition again")
     return train, test

@@ -24,8 +24,14 @@ import h5py
 import numpy as np
 
 from ..errors import FedcliError
+from ..hdf5 import AGAIN, TEXT, WHOLE, Column, below, create_hdf5, extend_hdf5, open_hdf5
 
 TRAIN, TEST = 0, 1
+POOL = {
+    "x": Column("u", 4, size=1), "y": Column(WHOLE), "id": Column(TEXT), "split": Column("u"),
+    "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
+}  # fmt: skip
+ROWS = {"test/all": Column(WHOLE), "train/*": Column(WHOLE), "val/*": Column(WHOLE), "test/*": Column(WHOLE)}
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ class Pool:
 
     def pixels(self, rows: np.ndarray | None = None) -> np.ndarray:
         """uint8 [len(rows), H, W, C]; all of them without rows."""
-        with open_h5(self.path) as file:
+        with open_hdf5(self.path, POOL) as file:
             if rows is None:
                 return file["x"][()]
             order = np.argsort(rows, kind="stable")  # HDF5 reads rising, distinct row numbers only
@@ -73,48 +79,34 @@ class Pool:
             return out
 
 
-def open_h5(path: Path) -> h5py.File:
-    """Open an HDF5 file for reading. Raises FedcliError if it is absent, truncated or no HDF5."""
-    try:
-        return h5py.File(path, "r", locking=False)  # finished files do not change; NFS may have no locks
-    except FileNotFoundError:
-        raise FedcliError(f"no such file: {path}", "run the stage that writes it again") from None
-    except OSError as error:
-        raise FedcliError(
-            f"{path} is not a readable HDF5 file: {error}", "it may be truncated; run the stage that wrote it again"
-        ) from None
-
-
 def read_pool(path: Path) -> Pool:
     """Read a pool's columns. Raises FedcliError where a dataset is missing or has another shape."""
-    with open_h5(path) as file:
-        for name in ("x", "y", "id", "split"):
-            if name not in file:
-                raise FedcliError(f"{path} has no dataset {name!r}", "it is not a fedcli pool, or it is damaged")
+    with open_hdf5(path, POOL, hint="make the pool again with fedcli prepare") as file:
         x = file["x"]
-        if x.ndim != 4 or x.dtype != np.uint8:
-            raise FedcliError(
-                f"{path}: x is {x.dtype} {x.shape}, expected uint8 [N, H, W, C]",
-                "make the pool again with fedcli prepare",
-            )
-        columns = {name: file[name][()] for name in ("y", "id", "split", "unit") if name in file}
-        groups = {name: data[()].astype(np.int64) for name, data in file.get("group", {}).items()}
-        for name, column in {**columns, **groups}.items():
-            if column.shape != (len(x),):
+        columns = {name: data[()] for name, data in file.items() if name != "x"}
+        for name, column in columns.items():
+            if len(column) != len(x):
                 raise FedcliError(
-                    f"{path}: {name} has shape {column.shape}, expected ({len(x)},)",
+                    f"{path}: {name} has {len(column)} values for {len(x)} images",
                     "make the pool again with fedcli prepare",
                 )
-        patient = np.char.decode(columns["unit"], "utf-8") if "unit" in columns else None
         return Pool(
             path,
             x.shape,
             columns["y"].astype(np.int64),
-            np.char.decode(columns["id"], "utf-8"),
+            texts(path, columns["id"]),
             columns["split"],
-            patient,
-            groups,
+            texts(path, columns["unit"]) if "unit" in columns else None,
+            {name: column.astype(np.int64) for name, column in below(columns, "group").items()},
         )
+
+
+def texts(path: Path, column: np.ndarray) -> np.ndarray:
+    """utf-8 bytes [N] as str [N]. Raises FedcliError where they are none."""
+    try:
+        return np.char.decode(column, "utf-8")
+    except UnicodeDecodeError as error:
+        raise FedcliError(f"{path} holds names that are not UTF-8: {error.reason}", AGAIN) from None
 
 
 @dataclass(frozen=True)
@@ -133,7 +125,7 @@ class BlankPool:
         plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
         plan.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
         plan.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        with h5py.File(path, "w") as file:
+        with create_hdf5(path, math.prod(shape)) as file:
             return BlankPool(path, shape, file.create_dataset("x", shape, np.uint8, dcpl=plan).id.get_offset())
 
     def put(self, place: int, images: np.ndarray) -> None:
@@ -153,7 +145,7 @@ class BlankPool:
         """Keep the images at these rising places and add the columns of their rows."""
         if len(places) < self.shape[0]:
             self._drop_others(places)
-        with h5py.File(self.path, "r+") as file:
+        with extend_hdf5(self.path) as file:
             _columns(file, rows, list(attributes))
 
     def _drop_others(self, places: list[int]) -> None:
@@ -178,7 +170,7 @@ def _columns(file: h5py.File, rows: list[Row], attributes: list[str]) -> None:
 
 def copy_pool(pool: Pool, rows: np.ndarray, path: Path, pixels: np.ndarray) -> None:
     """Write some rows of a pool, with these pixels [n, H, W, C], as a pool of their own."""
-    with h5py.File(path, "w") as file:
+    with create_hdf5(path, pixels.nbytes) as file:
         file["x"] = pixels
         file["y"] = pool.y[rows].astype(np.int16)
         file["id"] = np.char.encode(pool.id[rows], "utf-8")
@@ -198,12 +190,5 @@ def iterate(pool: Pool, rows: np.ndarray, chunk: int = 512) -> Iterator[tuple[np
 
 def contents(path: Path) -> dict[str, Any]:
     """Name, type and shape of every dataset in an HDF5 file, in order of name."""
-    found: dict[str, str] = {}
-
-    def visit(name: str, item: h5py.Dataset | h5py.Group) -> None:
-        if isinstance(item, h5py.Dataset):
-            found[name] = f"{item.dtype} {list(item.shape)}"
-
-    with open_h5(path) as file:
-        file.visititems(visit)
-    return {"datasets": found}
+    with open_hdf5(path) as file:
+        return {"datasets": {name: f"{data.dtype} {list(data.shape)}" for name, data in sorted(file.items())}}

@@ -18,7 +18,7 @@ import numpy as np
 from .. import console
 from ..errors import FedcliError, UsageError
 from ..processes import in_order
-from . import manifest, sources, splits
+from . import attributes, manifest, sources, splits
 from . import pool as shard
 from .pool import Row
 from .request import Request, command, recorded, resolved
@@ -44,6 +44,7 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     source, card, raw = sources.source(name), sources.card(name), request.raw
     choices = resolved(name, card, request)
     check_raw(name, raw, source, card["where"])
+    sample = sources.is_sample(raw)
     listing = _listing(name, card, source, request, choices)
     if request.split_file:
         choices = replace(choices, split="file")
@@ -51,15 +52,19 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     options["raw_fingerprint"] = fingerprint(raw, listing) if raw else None
     if file := request.split_file:
         options |= {"split_file": {"name": file.name, "sha256": manifest.sha256(file)}, "fold": request.fold}
+    if file := request.attributes:
+        options |= {"attributes_file": {"name": file.name, "sha256": manifest.sha256(file)}}
 
     def build(folder: Path) -> dict[str, Any]:
         if raw and len(listing.rows) >= MANY:
             console.say(f"preparing {len(listing.rows):,} images of {name} at {choices.size} pixels")
         channels = card["channels"] if listing.channels is None else listing.channels
         kept, skipped = fill(folder / "pool.h5", source, raw, choices, listing, channels)
-        return describe(name, card, choices, listing, kept, skipped)
+        made = describe(name, card, choices, listing, kept, skipped)
+        return made | ({"sample": True} if sample else {})
 
-    folder = manifest.place(work, out, "dataset", f"{name}-{choices.size}", options, [])
+    slug = f"{name}-{choices.size}{'-SYNTHETIC' * sample}"
+    folder = manifest.place(work, out, "dataset", slug, options, [])
     return manifest.stage("dataset", folder=folder, made_by=command(options), options=options, parents=[], build=build)
 
 
@@ -74,7 +79,7 @@ def _listing(name: str, card: dict[str, Any], source: Source, request: Request, 
     if not listing.rows:
         why = "{}: {}".format(*listing.skipped[0]) if listing.skipped else card["where"]
         raise FedcliError(f"{request.raw} holds no image of {name}", why)
-    return listing
+    return attributes.joined(listing, request.attributes) if request.attributes else listing
 
 
 def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:

@@ -31,6 +31,7 @@ class Request:
         fold: the fold that is the test part: from 1 for a split that has folds, by the split file's own numbers beside
             one.
         folds: how many folds; 5 where None.
+        attributes: a CSV with attributes of images or patients.
     """
 
     raw: Path | None = None
@@ -47,6 +48,7 @@ class Request:
     split_file: Path | None = None
     fold: int | None = None
     folds: int | None = None
+    attributes: Path | None = None
 
 
 def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
@@ -137,6 +139,8 @@ def command(options: dict[str, Any]) -> list[str]:
         words += [f"--{name}", str(options[name])] if given else []
     if "split_file" in options:
         words += ["--split-file", options["split_file"]["name"]]
+    if "attributes_file" in options:
+        words += ["--attributes", options["attributes_file"]["name"]]
     for key, value in options.get("own", {}).items():
         words += ["--set", f"{key}={value}"]
     return words + [f"--{name}" for name in ("clahe", "strict") if options[name]]

@@ -11,10 +11,14 @@ from torch import Tensor
 
 from .. import console
 from ..errors import FedcliError
+from ..hdf5 import WHOLE, Column, open_hdf5
 from . import manifest, transforms
-from .pool import Pool, open_h5, read_pool
+from .pool import Pool, read_pool
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
+CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
+    f"{part}/rows": Column(WHOLE) for part in ("train", "test")
+}  # what corrupt writes
 EVALUATION_BATCH = 512  # images; large, since nothing is kept for a backward pass
 
 
@@ -152,11 +156,10 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
     kind = transforms.check_augment(augment or body["augment"])
     roster = [client["client"] for client in body["roster"]]
     place, test_images, corrupted = np.arange(len(pool.y)), None, []
-    with open_h5(partition.parent / "rows.h5") as file:
-        _check_rows(partition, file, len(roster), len(pool.y))
-        held = {c: (file[f"train/{k}"][()], file[f"val/{k}"][()]) for k, c in enumerate(roster)}
-        everyone = file["test/all"][()]
-        own = {c: np.flatnonzero(np.isin(everyone, file[f"test/{k}"][()])) for k, c in enumerate(roster)}
+    rows = read_rows(partition, len(roster), len(pool.y))
+    held = {c: (rows[f"train/{k}"], rows[f"val/{k}"]) for k, c in enumerate(roster)}
+    everyone = rows["test/all"]
+    own = {c: np.flatnonzero(np.isin(everyone, rows[f"test/{k}"])) for k, c in enumerate(roster)}
     if partition != path:
         corrupted = body["clients"]
         clean = [rows for c in roster if c not in corrupted for rows in held[c]]
@@ -205,18 +208,22 @@ def _placed(images: Tensor, device: str) -> Tensor:
     return images.pin_memory()
 
 
-def _check_rows(path: Path, file: Any, clients: int, images: int) -> None:
-    """Refuse row numbers that are none, or that put a test image into training."""
-    names = ["test/all", *(f"{part}/{k}" for part in ("train", "val", "test") for k in range(clients))]
-    for name in names:
-        if name not in file or file[name].ndim != 1 or file[name].dtype.kind not in "iu":
-            raise FedcliError(f"{path.parent / 'rows.h5'} has no row numbers {name!r}", "partition again")
-        rows = file[name][()]
-        if len(rows) and not 0 <= rows.min() <= rows.max() < images:
-            raise FedcliError(f"{path.parent / 'rows.h5'}: {name} names rows the pool does not have", "partition again")
-    trained = [file[f"{part}/{k}"][()] for part in ("train", "val") for k in range(clients)]
-    if np.isin(np.concatenate(trained), file["test/all"][()]).any():
-        raise FedcliError(f"{path.parent / 'rows.h5'} trains on test images", "partition again")
+def read_rows(partition: Path, clients: int, images: int) -> dict[str, np.ndarray]:
+    """Row numbers of the pool by name, such as train/0 and test/all.
+
+    Raises FedcliError for rows that the pool does not have, and where a test image is in training.
+    """
+    path, parts = partition.parent / "rows.h5", ("train", "val", "test")
+    names = ["test/all", *(f"{part}/{k}" for part in parts for k in range(clients))]
+    with open_hdf5(path, {name: Column(WHOLE) for name in names}, hint="partition again") as file:
+        rows = {name: data[()] for name, data in file.items()}
+    for name, numbers in rows.items():
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < images:
+            raise FedcliError(f"{path}: {name} names rows the pool does not have", "partition again")
+    trained = [numbers for name, numbers in rows.items() if not name.startswith("test/")]
+    if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
+        raise FedcliError(f"{path} trains on test images", "partition again")
+    return rows
 
 
 def _overlay(path: Path, images: Tensor, clean: list[np.ndarray]) -> tuple[Tensor, np.ndarray, Tensor]:
@@ -225,13 +232,16 @@ def _overlay(path: Path, images: Tensor, clean: list[np.ndarray]) -> tuple[Tenso
     Returns all images [M, C, H, W], where the corrupted clients find each row of the pool [N], and the corrupted test
     images.
     """
-    with open_h5(path) as file:
-        for name in ("train/x", "test/x"):
-            if file[name].shape[1:] != images.permute(0, 2, 3, 1).shape[1:]:
+    with open_hdf5(path, CHANGED, hint="corrupt again") as file:
+        for part in ("train", "test"):
+            x, rows = file[f"{part}/x"], file[f"{part}/rows"][()]
+            if x.shape[1:] != images.permute(0, 2, 3, 1).shape[1:] or len(x) != len(rows):
                 raise FedcliError(
-                    f"{path}: {name} has shape {file[name].shape}, the pool holds {tuple(images.shape)}",
+                    f"{path}: {part}/x has shape {x.shape} for {len(rows)} rows, the pool {tuple(images.shape)}",
                     "corrupt again",
                 )
+            if len(rows) and not 0 <= rows.min() <= rows.max() < len(images):
+                raise FedcliError(f"{path}: {part}/rows names rows the pool does not have", "corrupt again")
         rows, place = file["train/rows"][()], np.arange(len(images))
         changed = torch.from_numpy(file["train/x"][()]).permute(0, 3, 1, 2)
         shared = np.isin(rows, np.concatenate([rows[:0], *clean]))

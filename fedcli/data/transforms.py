@@ -43,6 +43,7 @@ def to_input(x: Tensor, *, channels: int) -> Tensor:
 
 
 @cache
+@torch.inference_mode(False)  # a tensor made for scoring could not be part of a training step that follows
 def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
     """What pixels are multiplied by, and what is then added: [1, C, 1, 1] each."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if colour else (GREY_MEAN, GREY_STD)
@@ -51,6 +52,7 @@ def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 @cache
+@torch.inference_mode(False)
 def by_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
     """A number per channel as [1, C, 1, 1], sent to the device once."""
     return torch.tensor(values, device=device).view(1, -1, 1, 1)

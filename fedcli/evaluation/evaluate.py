@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, sources, synthetic
 from ..errors import FedcliError, UsageError, nearest
 from ..methods.mixins import views_of
 from ..runs import finished as runs
@@ -104,11 +104,21 @@ def _asked(by: list[str], run: Path) -> list[str]:
         parts = [part.strip() for part in name.split(CROSS)]
         for part in parts:
             if part not in known:
-                raise UsageError(f"{body['dataset']} has no attribute {part!r}", nearest(part, known))
+                raise UsageError(f"{body['dataset']} has no attribute {part!r}", _where(part, known, body["dataset"]))
         if len(set(parts)) < len(parts):
             raise UsageError(f"--by {name!r} crosses an attribute with itself", "give each once, such as race*sex")
         crossed += [CROSS.join(parts)] if len(parts) > 1 else []
     return [name for name in known if name in by or not by] + sorted(set(crossed))
+
+
+def _where(attribute: str, known: Iterable[str], dataset: str) -> str:
+    """A hint: the attribute that was meant, else which datasets have it and how this one could."""
+    if (meant := nearest(attribute, known)).startswith("did you mean"):
+        return meant
+    having = sources.having(attribute)
+    others = f"datasets that have it: {', '.join(having)}; " if having else ""
+    own = f"to give it to {dataset}, prepare with --attributes FILE, a CSV with image or patient ids and {attribute}"
+    return f"{meant}; {others}{own}"
 
 
 def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
@@ -136,7 +146,7 @@ def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], fold
         among_clients=among(clients, personal=has_personal_models(run)),
         among_clients_global=among_global(clients) if general else {},
     )
-    return scores.body()
+    return synthetic.marked(scores.body(), [path])
 
 
 def _grouping(run: Run, name: str) -> Grouping:

@@ -10,7 +10,8 @@ Demographic parity, equalized odds and average odds compare decisions, which are
 selection rate S, true positive rate T and false positive rate F of each group: the largest minus the smallest S; the
 larger of the ranges of T and F; and the mean over groups of |(F_rest - F_g) + (T_rest - T_g)| / 2, where rest are all
 other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We differ
-where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn takes 0.
+where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn takes 0,
+and where fewer than two groups have one of T and F, equalized odds is the range of the other.
 For more than two classes they are the mean over classes against all others.
 """
 
@@ -136,7 +137,8 @@ def _parity(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) ->
     ranges = [_range(odds[:, 0]), _range(odds[:, 1])]
     signed = np.abs(both[np.isfinite(both)])
     average = float(signed.mean()) if len(signed) else None
-    return [_range(selected), None if None in ranges else max(ranges), average]
+    known = [number for number in ranges if number is not None]  # a rate that fewer than two groups have has none
+    return [_range(selected), max(known, default=None), average]
 
 
 def _rates(table: np.ndarray) -> np.ndarray:

@@ -14,16 +14,20 @@ own test part it is in, or, where images are not divided so, all of them to ever
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from .. import console
-from ..data.pool import open_h5
-from ..errors import FedcliError
+from ..data.pool import texts
+from ..hdf5 import TEXT, WHOLE, Column, below, create_hdf5, open_hdf5
 from ..runs import finished as runs
 from ..runs.finished import Run
 from .rounds import Logits
 
+LOGITS = Column("f", 2)
+EXPECTED = {
+    "y": Column(WHOLE), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
+    "logits/*/*": LOGITS, "clients/*/logits/*/*": LOGITS, "clients/*/test": Column(WHOLE),
+}  # fmt: skip
 Rounds = dict[str, dict[int, np.ndarray]]  # version, or version@view -> round -> logits float32 [N, C]
 
 
@@ -50,24 +54,28 @@ class Predictions:
 
 def read(path: Path) -> Predictions:
     """Read a predictions.h5. Raises FedcliError where it is none."""
-    with open_h5(path) as file:
-        for name in ("y", "id"):
-            if name not in file:
-                raise FedcliError(f"{path} has no dataset {name!r}", "evaluate the run again")
-        rows = {int(row): part for row, part in file.get("clients", {}).items()}
-        return Predictions(
-            y=file["y"][()].astype(np.int64),
-            id=np.char.decode(file["id"][()], "utf-8"),
-            unit=np.char.decode(file["unit"][()], "utf-8") if "unit" in file else None,
-            groups={name: column[()].astype(np.int64) for name, column in file.get("group", {}).items()},
-            logits=_rounds(file.get("logits", {})),
-            clients={row: _rounds(rows[row]["logits"]) for row in sorted(rows) if "logits" in rows[row]},
-            tests={row: rows[row]["test"][()] for row in sorted(rows) if "test" in rows[row]},
-        )
+    with open_hdf5(path, EXPECTED, hint="evaluate the run again") as file:
+        columns = {name: data[()] for name, data in file.items()}
+    rows = [name.split("/")[1] for name in columns if name.startswith("clients/")]
+    clients = {int(row): below(columns, f"clients/{row}") for row in sorted(set(rows), key=int)}
+    return Predictions(
+        y=columns["y"].astype(np.int64),
+        id=texts(path, columns["id"]),
+        unit=texts(path, columns["unit"]) if "unit" in columns else None,
+        groups={name: column.astype(np.int64) for name, column in below(columns, "group").items()},
+        logits=_rounds(below(columns, "logits")),
+        clients={row: _rounds(below(kept, "logits")) for row, kept in clients.items() if below(kept, "logits")},
+        tests={row: kept["test"] for row, kept in clients.items() if "test" in kept},
+    )
 
 
-def _rounds(versions: h5py.Group | dict) -> Rounds:
-    return {version: {int(r): kept[r][()] for r in sorted(kept, key=int)} for version, kept in versions.items()}
+def _rounds(tables: dict[str, np.ndarray]) -> Rounds:
+    """version/round -> logits, as version -> round -> logits, rounds rising."""
+    rounds: Rounds = {}
+    for name in sorted(tables, key=lambda name: (name.split("/")[0], int(name.split("/")[1]))):
+        version, round = name.split("/")
+        rounds.setdefault(version, {})[int(round)] = tables[name]
+    return rounds
 
 
 def predictions(run: Run, view: str | None = None) -> Logits:
@@ -108,7 +116,10 @@ def who_answers(run: Run) -> str:
 def write(path: Path, run: Run, views: dict[str, Logits]) -> None:
     """Write predictions.h5. views: "" for the first, else by name."""
     test = run.data.test["clean"]
-    with h5py.File(path, "w") as file:
+    size = sum(
+        table.nbytes for logits in views.values() for rounds in logits.values() for tables in rounds for table in tables
+    )
+    with create_hdf5(path, size) as file:
         for view, logits in views.items():
             for version, answers in logits.items():
                 for round, tables in zip(run.rounds, answers, strict=True):

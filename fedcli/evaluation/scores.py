@@ -172,6 +172,7 @@ class Scores(Quality):
     classes: list[str] = field(default_factory=list)
     attributes: dict[str, list[str]] = field(default_factory=dict)
     personal_models: bool = False
+    sample: bool = omitted(bool)
     single_site: Annotated[
         bool,
         "every client trained alone, so there is no global model: `versions`, `groups` and `shots` are of the "

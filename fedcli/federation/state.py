@@ -4,21 +4,16 @@ There is no random state in it: see seeds.derive. A state file is written under 
 so the newest one is always complete; the one before it is kept as well.
 """
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import h5py
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.manifest import sync_folder
 from ..errors import FedcliError
+from ..hdf5 import TENSORS, open_hdf5, replace_hdf5
 from ..methods.contract import Tensors
-
-IN_MEMORY = 256_000_000  # bytes; up to this size a state is held in memory twice while it is written
 
 
 @dataclass(frozen=True)
@@ -60,8 +55,8 @@ class RunState:
     best: Best | None = None
 
 
-def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> None:
-    """Write state as folder/<round>.h5 and drop all but the newest `keep`."""
+def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Path:
+    """Write state as folder/<round>.h5, drop all but the newest `keep`, and return its path."""
     rows = {client: str(row) for row, client in enumerate(roster)}
     parts = {
         "shared": state.shared,
@@ -72,27 +67,39 @@ def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Non
         about = {"round": torch.tensor(best.round), "score": torch.tensor(best.score, dtype=torch.float64)}
         parts["best"] = {"theta": best.theta, **about}
         parts |= {f"best/clients/{rows[c]}": m for c, m in best.clients.items()}
+    path = folder / f"{state.round:05d}.h5"
     write_tensors(
-        folder / f"{state.round:05d}.h5",
+        path,
         {"theta": state.theta, **{f"{p}/{k}": v for p, t in parts.items() for k, v in t.items()}},
-        checked=True,
     )
     for old in saved(folder)[:-keep]:
-        old.unlink()
+        remove(old)
+    return path
+
+
+def remove(path: Path) -> None:
+    """Remove a state file, and first what says that it is whole."""
+    path.with_suffix(".json").unlink(missing_ok=True)
+    path.unlink()
 
 
 def saved(folder: Path) -> list[Path]:
     """State files, oldest first."""
-    return sorted(folder.glob("[0-9]*.h5"))
+    return sorted(path for path in folder.glob("*.h5") if path.stem.isdecimal())
 
 
 def restore(path: Path, roster: list[str], device: str) -> RunState:
     """Read a state file. Raises FedcliError if it is damaged."""
     tensors = read_tensors(path, device)
-    if "theta" not in tensors:
-        raise FedcliError(f"{path} holds no theta", "remove it; --resume then uses the state before it")
+    try:
+        return _state(int(path.stem), tensors, roster)
+    except (KeyError, ValueError, IndexError) as error:
+        raise FedcliError(f"{path} is damaged: {error}", "remove it; --resume then uses the state before it") from None
+
+
+def _state(round: int, tensors: Tensors, roster: list[str]) -> RunState:
     best = {k.removeprefix("best/"): tensors.pop(k).cpu() for k in list(tensors) if k.startswith("best/")}
-    state = RunState(int(path.stem), tensors.pop("theta"), best=_best(best, roster) if best else None)
+    state = RunState(round, tensors.pop("theta"), best=_best(best, roster) if best else None)
     for name, tensor in tensors.items():
         part, _, rest = name.partition("/")
         if part == "clients":
@@ -100,9 +107,7 @@ def restore(path: Path, roster: list[str], device: str) -> RunState:
             state.clients.setdefault(roster[int(row)], {})[rest] = tensor
             continue
         if part not in ("shared", "server"):
-            raise FedcliError(
-                f"{path} is damaged: it holds {name!r}", "remove it; --resume then uses the state before it"
-            )
+            raise ValueError(f"it holds {name!r}")
         getattr(state, part)[rest] = tensor
     return state
 
@@ -115,56 +120,16 @@ def _best(tensors: Tensors, roster: list[str]) -> Best:
     return best
 
 
-def write_tensors(path: Path, tensors: Tensors, checked: bool = False) -> None:
-    """Write tensors to HDF5: temporary name, fsync, rename. `checked` adds checksums, for what no manifest hashes."""
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
-        with temporary.open("wb") as file:
-            if size > IN_MEMORY:
-                _reserve(file.fileno(), size)
-                _fill(temporary, tensors, checked)
-            else:
-                file.write(_fill(temporary, tensors, checked, driver="core", backing_store=False))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    sync_folder(path.parent)
-
-
-def _fill(path: Path, tensors: Tensors, checked: bool, **driver: Any) -> bytes:
-    """Write the datasets; returns the file's bytes where the driver keeps them in memory.
-
-    HDF5 ends the whole process where a disk is full, Python does not: so what is small is written by Python.
-    """
-    with h5py.File(path, "w", **driver) as file:
+def write_tensors(path: Path, tensors: Tensors) -> None:
+    """Write tensors by name to HDF5: temporary name, fsync, rename."""
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    with replace_hdf5(path, size) as file:
         for name, tensor in tensors.items():
-            values = tensor.detach().cpu().numpy()
-            file.create_dataset(name, data=values, **({"fletcher32": True} if checked and values.size > 1 else {}))
-        file.flush()
-        return file.id.get_file_image() if driver else b""
-
-
-def _reserve(handle: int, size: int) -> None:
-    """Raise OSError now if the disk has no room, and not while HDF5 writes."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(handle, 0, size)
-        os.ftruncate(handle, 0)
+            file[name] = tensor.detach().cpu().numpy()
 
 
 def read_tensors(path: Path, device: str = "cpu") -> Tensors:
     """Every dataset of an HDF5 file as a tensor. Raises FedcliError if it is damaged."""
-    tensors: Tensors = {}
-
-    def read(name: str, item: h5py.Dataset | h5py.Group) -> None:
-        if isinstance(item, h5py.Dataset):
-            tensors[name] = torch.from_numpy(np.asarray(item[()])).to(device)
-
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(read)
-    except (OSError, RuntimeError, KeyError, ValueError) as error:  # what h5py raises varies with the damaged byte
-        raise FedcliError(f"{path} is damaged: {error}", "remove it; --resume then uses the state before it") from None
-    return tensors
+    with open_hdf5(path, TENSORS, hint="--resume uses the state before it, where there is one") as file:
+        arrays = {name: np.asarray(data[()]) for name, data in sorted(file.items())}
+    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}

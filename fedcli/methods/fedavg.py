@@ -5,7 +5,9 @@ Batch-norm statistics are averaged with the same weights as the parameters.
 """
 
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
+import torch
 from torch import Tensor
 
 from .contract import Aggregator, ClientUpdates, Local, Tensors
@@ -26,6 +28,21 @@ class Mean(Aggregator):
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         return average(updates.theta, updates.base), updates.base  # Alg. 1, last server line
+
+
+@dataclass(frozen=True)
+class WeightedMean(Mean):
+    """The same for a method whose own paper averages all clients' models alike."""
+
+    weights: Annotated[Literal["samples", "uniform"], "how clients count: by training images, or all the same"] = (
+        "samples"
+    )
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        if self.weights == "samples":
+            return super().aggregate(theta, updates, memory)
+        p = torch.full_like(updates.base, 1 / len(updates.base))  # [K]
+        return average(updates.theta, p), p
 
 
 register("fedavg", Plain(), Mean(), label="FedAvg", about="plain local training, models averaged by image count")

@@ -4,8 +4,10 @@ Source: Acar, Zhao, Matas Navarro, Mattina, Whatmough and Saligrama, ICLR 2021, 
 Algorithm 1, in the form of the authors' code (alpemreacar/FedDyn): with l_i the sum of a client's
 own moves, h_i = -alpha l_i, the penalty alpha/2 ||w - (w_t - l_i)||^2 is FedProx's with a moving
 anchor, and -h / alpha is the mean l of all moves. It needs no division by alpha.
+- models are averaged by image count, as in any base here. weights=uniform is the paper's mean, in which
+  all clients count the same. Under an add-on the weights are the add-on's.
 - control=weighted (default): l sums the moves with the weights that made the global model, so that
-  the rule's own objective is what it settles at. control=uniform is the paper: its fixed point is the
+  the rule's own objective is what it settles at. control=uniform is the paper's l: its fixed point is the
   objective in which all clients count the same, whatever weights the models get.
 - the penalty alpha is the same for all; the authors' code divides it by n_i over the mean of n.
 - gradients, penalty included, are cut at norm `clip`, as in the authors' code (10).
@@ -23,7 +25,7 @@ import torch
 from torch import Tensor
 
 from .contract import ClientRound, ClientUpdates, Local, Tensors
-from .fedavg import Mean
+from .fedavg import WeightedMean
 from .helpers import average
 from .registry import register
 
@@ -75,7 +77,7 @@ class Dynamic(Local):
 register(
     "feddyn",
     Dynamic(),
-    Mean(),
+    WeightedMean(),
     label="FedDyn",
     about="a penalty that follows each client's drift, so that local optima agree",
 )

@@ -4,18 +4,20 @@ Source: Wang, Fan, Qi, Wen, Wang and Yu, IJCAI 2021, arXiv 2104.14937, Algorithm
 With g_k = theta - theta_k and clients in the order of their loss at theta, smallest first:
 1. internal (Alg. 2): each g_k, but for the share `protect` (alpha) with the largest losses, loses its part
    along every g_j it conflicts with, <g_k, g_j> < 0, in that order; then they are averaged.
-2. external (Alg. 3), after `lookback` (tau) rounds: for each round in reach, oldest first, the mean loses
-   its part along the sum of the last updates of clients last seen then, those that conflict with it.
+2. external (Alg. 3), from round tau + 1 on (tau = `lookback`): for each round in reach, oldest first, the mean
+   loses its part along the sum of the last updates of clients last seen then, those that conflict with it.
 3. the mean is stretched to the length of the mean of the g_k.
 `rule=original` (default) reaches over rounds t - tau ... t - 1: absent clients only, so none when all take
-part, as in the paper and the authors' first code. `released` reaches over t - tau + 1 ... t, as their
-later code (flgo): with tau = 1 the participants themselves. How we differ from both, and why:
+part, as in the paper and the authors' first code. `released` reaches over t - tau + 1 ... t, from round tau
+on, as their later code (flgo): with tau = 1 the participants themselves, in every round. How we differ from
+both, and why:
 - weights=samples lets the means go by n_k / n: without conflicts it is then FedAvg, bit by bit.
 - protect=0 protects no client; ceil((K - 1)(1 - alpha)) alone would protect one.
 - a mean of no length (below a millionth of the longest update) is not stretched.
 - batch-norm statistics are averaged with n_k / n and never projected: they are no gradients.
 All happens in the span of the updates, so it runs on coefficients and one table of inner products, and
-the vectors are read twice. Last updates [T] are kept only of clients that a later round can reach.
+the vectors are read twice. Last updates [T] are kept only of clients that a later round can reach, those of a
+round with all clients too: a run may go on with fewer (--resume --force --participation).
 """
 
 from dataclasses import dataclass
@@ -86,7 +88,7 @@ class Projected(Aggregator):
         """Alg. 3: remove from c [M] what conflicts with each past round in reach."""
         when = torch.tensor([updates.round] * len(updates.rows) + seen)  # [M] the round of each update
         first, last = self.reach(updates.round)
-        for past in range(first, last + 1) if updates.round > self.lookback else []:
+        for past in range(first, last + 1) if first >= 1 else []:
             against = ((when == past) & (g @ c < 0)).double()  # [M]
             if (dot := against @ g @ c) < 0:
                 c = c - dot / (against @ g @ against) * against
@@ -99,8 +101,6 @@ class Projected(Aggregator):
     def absent(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> list[tuple[int, Tensor]]:
         """Round and last update [T] of absent clients in reach; keeps this round's updates for later ones."""
         t, here = updates.layout.trainable, updates.rows.tolist()
-        if len(here) == updates.roster:
-            return []
         seen = by_row(memory, "seen", updates, 0.0)  # [N], 0 before a client's first round
         seen[updates.rows] = 0
         first, after = max(1, self.reach(updates.round)[0]), self.reach(updates.round + 1)[0]

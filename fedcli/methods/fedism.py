@@ -38,6 +38,11 @@ class Sharp(Local):
     tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed, which is FedISM"] = 0.5
     alpha: Annotated[float, "share of the across-gradient that GSAM removes, >= 0; 0 is SAM"] = 0.1
 
+    def warning(self, net: "Network", rounds: int) -> str:
+        if not (net.bf16 and self.alpha):
+            return ""
+        return "in bf16 the difference of two near gradients, which GSAM removes, is mostly rounding: --precision fp32"
+
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         layout = client.layout
         loss = super().gradient(net, batch, client)

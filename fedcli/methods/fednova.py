@@ -14,7 +14,9 @@ How we differ from the authors' code, and why:
 - Adam has no such sum; a_k is then the number of steps, which is the paper's rule for any optimizer
   whose steps have one size.
 - batch-norm statistics are averaged with p: they are no sum of steps.
-Equal steps and mu = 0 make it FedAvg. Reported weights are p_k / a_k, normalised.
+Equal steps and mu = 0 make it FedAvg. The weights of the rule are p_k: the paper normalises by a_k so that the
+objective stays sum p_k F_k, and what a base sums with the weights (variates of SCAFFOLD, moves of FedDyn) must aim at
+the same one.
 """
 
 from dataclasses import dataclass
@@ -52,7 +54,7 @@ class Normalized(Aggregator):
         out = average(updates.theta, share)
         out[:t] += (1 - share.sum()) * theta[:t]
         out[t:] = average(updates.theta[:, t:], p)
-        return out, share / share.sum()
+        return out, p
 
 
 register("fednova", Plain(), Normalized(), label="FedNova", about="updates are averaged per local step")

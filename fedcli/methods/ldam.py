@@ -6,13 +6,14 @@ With n_k the client's images of class k:
 
     logits   z_k = s cos(feature, w_k)                                   cosine classifier without bias, s = 30
     margin   z_y - s m_y,  m_k = 0.5 n_k^(-1/4) / max_j n_j^(-1/4)       of the true class
-    weights  1 while t < 0.8 T, then (1 - beta) / (1 - beta^n_k)         rescaled to sum to the classes present
+    weights  1 for the first int(0.8 T) rounds, then (1 - beta) / (1 - beta^n_k)   in sum the classes present
 
 The loss is the weighted cross-entropy divided by the sum of the batch's weights. A class the client has no image of
 has margin and weight 0. How we differ:
 - the network scores s cos, not the bare cosine, so that its probabilities at test have the scale it was trained with;
   the ranking of classes is the same.
-- the code switches in epochs and divides by int(0.8 T), which is 0 for one round; here t counts rounds from 1.
+- the code switches in epochs, by epoch // int(0.8 T) from epoch 0, and divides by 0 for one; here it is in rounds,
+  and a lone round is weighted.
 - a weight vector of the classifier starts with length 1 in a random direction.
 - counts are the client's own. The classifier is another one than that of the other methods of a table, so a rule
   that works on a linear head refuses this method.
@@ -60,23 +61,27 @@ class Margins(Local):
     beta: Annotated[
         float, "of the effective numbers behind the weights, in [0, 1); 0 gives all classes the same weight"
     ] = 0.9999
-    start: Annotated[float, "share of the rounds after which classes are weighted, in [0, 1]"] = 0.8
+    start: Annotated[float, "share of the rounds before classes are weighted, in [0, 1]; 1 is never"] = 0.8
 
     own_prior = True
     head = "cosine"
 
     def warning(self, net: "Network", rounds: int) -> str:
-        first = -(-Fraction(str(self.start)) * rounds // 1)
-        return late_start(max(int(first), 1), rounds, "classes are weighted") if first > 1 else ""
+        first = self.plain_rounds(rounds) + 1
+        return late_start(first, rounds, "classes are weighted") if 1 < first <= rounds else ""
 
     def extend(self, net: "Network") -> None:
         net.head = CosineHead(net.head.in_features, net.head.out_features, self.scale)
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         counts = client.shard.class_counts
-        late = client.round >= Fraction(str(self.start)) * client.rounds  # exact: 0.07 * 100 is above 7 in float64
+        late = client.round > self.plain_rounds(client.rounds)
         client.scratch["margin"] = margins(counts, self.max_margin)  # [C]
         client.scratch["weight"] = effective_weights(counts, self.beta if late else 0.0)  # [C]
+
+    def plain_rounds(self, rounds: int) -> int:
+        """How many rounds come before classes are weighted."""
+        return int(Fraction(str(self.start)) * rounds)  # exact: 0.29 * 100 is below 29 in float64
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         logits = net(batch.x)  # [B, C]

@@ -17,8 +17,11 @@ averages the products, and brings each back to rank r by QR and a small SVD, see
 rounds.jsonl is the share of their norm that this loses.
 The paper says "exponential moving average" and no more; here it is that of the code, without which rivals would differ
 from FairLoRA in their server: new <- (1 - b) average + b old, b = 0.999 (t - 1) / T. It stands in for a learning rate
-that falls: of 50 rounds, the last model is in effect a mean over some 15. It is applied to the factors, and with
-rule=released to all that travels. With exact=true factors have none, since those of two rounds lie in other bases.
+that falls: of 50 rounds, the last model is in effect a mean over some 15. The paper smooths "the global parameters",
+which in line 16 of its Algorithm 1 are the factors; contexts, batch norms and the projection of slices are not named
+there, though they travel too. ema_of=factors reads it so, ema_of=all smooths all that travels, as the code does; rule=
+paper takes the first and rule=released the second, unless ema_of is given. With exact=true factors have none, since
+those of two rounds lie in other bases.
 How we differ from the authors' code, and why:
 - it refuses LoRA and SVD-LoRA on RN50; we train them where FairLoRA trains.
 - it sends the whole network in float16 and averages and smooths what is frozen, which moves it by rounding.
@@ -90,7 +93,8 @@ class SingularValues(LowRank):
 class FactorMean(Aggregator):
     """Average by image count; adapters factor by factor with a moving average, or by their products."""
 
-    ema: Annotated[bool, "moving average of the factors over rounds"] = True
+    ema: Annotated[bool, "moving average over rounds"] = True
+    ema_of: Annotated[Literal["rule", "factors", "all"], "of the factors, of all that travels, or as the rule"] = "rule"
     exact: Annotated[bool, "average the products of the factors, not each factor; then they have no moving average"] = (
         False
     )
@@ -115,7 +119,7 @@ class FactorMean(Aggregator):
     def smoothed(self, theta: Tensor, mean: Tensor, updates: ClientUpdates) -> Tensor:
         """The moving average [P]."""
         keep = 0.999 * (updates.round - 1) / updates.rounds
-        if self.rule == "released":
+        if self.ema_of == "all" or self.ema_of == "rule" and self.rule == "released":
             return torch.lerp(mean, theta, keep)
         for name in (name for adapter in adapters.roles(updates.layout) for name in adapter.names):
             span = updates.layout.spans[name]

@@ -83,11 +83,11 @@ def _known(name: str) -> Method:
 
 def _paired(base: Method, addon: Method) -> Method:
     plain = METHODS["fedavg"]
-    adds_rule = type(addon.aggregator) is not type(plain.aggregator)
+    adds_rule = not isinstance(addon.aggregator, type(plain.aggregator))
     if isinstance(base.aggregator, ContinuesRun):
         hint = f"fedcli train fedavg+{addon.name} --then {base.name}"
         raise UsageError(f"{base.name} averages as the run before it did, so it takes no add-on", hint)
-    if type(base.aggregator) is not type(plain.aggregator):
+    if not isinstance(base.aggregator, type(plain.aggregator)):
         swapped = type(base.local) is type(plain.local) and not adds_rule
         hint = f"write {addon.name}+{base.name}" if swapped else "train each by itself"
         raise UsageError(f"{base.name} has its own server rule, so it takes no add-on", hint)

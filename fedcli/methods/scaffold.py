@@ -14,8 +14,9 @@ every client applies anyway, stays out of it.
   clients, c moves K/N of the way to the weighted mean of the new variates: weights differ from round
   to round, and summing their changes would leave a remainder that never fades.
 - control=uniform: the paper's line 17, c = 1/N sum c_i at all times, whatever weights p the models get.
-- no variates for batch-norm statistics. Server step 1, and models averaged by image count as in any
-  base here; the paper gives them equal weights.
+- models are averaged by image count, as in any base here. weights=uniform is the paper's mean, in which
+  all clients count the same, and c follows it. Under an add-on the weights are the add-on's.
+- no variates for batch-norm statistics. Server step 1.
 """
 
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ import torch
 from torch import Tensor
 
 from .contract import ClientRound, ClientUpdates, Local, Tensors
-from .fedavg import Mean
+from .fedavg import WeightedMean
 from .helpers import average
 from .registry import register
 
@@ -75,7 +76,7 @@ class Controlled(Local):
 register(
     "scaffold",
     Controlled(),
-    Mean(),
+    WeightedMean(),
     label="SCAFFOLD",
     about="steps corrected by how the client's gradient differs from that of all",
 )

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError, UsageError
+from ..hdf5 import Column, below, open_hdf5
 from .network import Network
 from .vision import IMAGENET, imagenet
 
@@ -124,8 +125,6 @@ def _safetensors_file(path: Path) -> dict[str, Tensor]:
 
 
 def _hdf5_file(path: Path) -> dict[str, Tensor]:
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        model = file["model"]
-        return {name: torch.from_numpy(data[()]) for name, data in model.items()}
+    expected = {"model/*": Column(rank=None)}
+    with open_hdf5(path, expected, hint="give the model of a run") as file:
+        return {name: torch.from_numpy(data[()]) for name, data in below(file, "model").items()}

@@ -45,7 +45,11 @@ def compare(
     `legend` what a number is. Raises FedcliError where the runs share no seed or no test set, UsageError for an unknown
     metric.
     """
-    pairs, notes = paired(read(a), read(b))
+    first_system, second_system = read(a), read(b)
+    if len({bool(run.body.get("sample")) for run in (*first_system, *second_system)}) > 1:
+        hint = "compare runs on the same data: prepare both from the real files"
+        raise UsageError("some of these runs are of a SYNTHETIC sample and others of real data", hint)
+    pairs, notes = paired(first_system, second_system)
     sampler = Sampler(_checked(metrics, pairs[0][0]), resamples, seed)
     for run in console.progress([run for pair in pairs for run in pair], label="compare", total=2 * len(pairs)):
         sampler.take(run)

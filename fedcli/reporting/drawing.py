@@ -4,7 +4,6 @@ The colours are those of Okabe and Ito, which the colour-blind can tell apart, b
 and black, which is for what belongs to no client: a wine red stands in.
 """
 
-import os
 import textwrap
 import warnings
 from collections.abc import Callable
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,12 +46,8 @@ def _write(figure: "Figure", out: Path) -> None:
     """Whole or not at all, and without a clock."""
     out.parent.mkdir(parents=True, exist_ok=True)
     kind = out.suffix[1:].lower()
-    temporary = out.with_name(f".{out.name}.tmp")
-    try:
-        figure.savefig(temporary, format=kind, metadata={"svg": {"Date": None}, "png": {"Software": None}}[kind])
-        os.replace(temporary, out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(out) as file:
+        figure.savefig(file, format=kind, metadata={"svg": {"Date": None}, "png": {"Software": None}}[kind])
 
 
 def name_all(figure: "Figure", legend: dict[str, Any]) -> None:

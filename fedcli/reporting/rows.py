@@ -27,6 +27,7 @@ STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
 TOLD, BLIND = "true group at test", "group-blind"
 SEED = "seed"
+SYNTHETIC = "SYNTHETIC data: rows marked so are of a made-up sample, and their numbers say nothing about patients"
 
 Row = dict[str, Any]
 
@@ -78,6 +79,7 @@ def notes(found: list[Row]) -> list[str]:
     unlike = [what for what in (*STAGES, "rounds") if _differ([{**row, **row["data"]}[what] for row in found])]
     unlike += ["shot groups"] if _differ([row["shot_groups"] for row in found if row["shot_groups"]]) else []
     told = [
+        SYNTHETIC if any(row.get("sample") for row in found) else "",
         f"these runs do not share the same {', '.join(unlike)}; their numbers compare more than methods"
         if unlike
         else "",
@@ -124,6 +126,7 @@ def _about(runs: list[manifest.Manifest]) -> Row:
     return {
         **{key: body[key] for key in ("method", "label", "rule", "settings", "rounds", "roster_size")},
         "view": TOLD if body.get("views") else "",
+        "sample": bool(body.get("sample")),
         "runs": len(runs),
         "seeds": seeds,
         "options": options | body["options"] | ({SEED: seeds} if len(runs) > 1 else {}),

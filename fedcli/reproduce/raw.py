@@ -1,12 +1,11 @@
 """Where the raw folder of each dataset and each file of a recipe is: given, made up here, or not there."""
 
-import shutil
 from pathlib import Path
 
 from .. import console
 from ..data import sources
+from ..data.raw import write_sample
 from ..errors import FedcliError, UsageError, nearest
-from ..locks import scratch
 from .expand import Cell
 from .flags import variable
 from .recipe import Recipe
@@ -40,6 +39,18 @@ def check_folders(given: dict[str, str], made_up: set[str]) -> None:
         if name not in made_up and not Path(folder).is_dir():
             where = f"`fedcli datasets {name}` says where its files come from"
             raise FedcliError(f"no such folder: {folder}", f"give the folder of {name}; {where}")
+
+
+def refuse_mixture(names: set[str], given: dict[str, str], made_up: set[str]) -> None:
+    """Raise UsageError where some of these datasets are real files and others synthetic samples.
+
+    made_up: datasets whose sample is written for this recipe.
+    """
+    synthetic = {name for name in names & given.keys() if name in made_up or sources.is_sample(Path(given[name]))}
+    if synthetic and (real := sorted(names & given.keys() - synthetic)):
+        both = f"{', '.join(real)} would be real data and {', '.join(sorted(synthetic))} a SYNTHETIC sample"
+        hint = f"give --raw {min(synthetic)}=DIR as well, choose cells with --only, or leave every --raw out"
+        raise UsageError(f"one table cannot hold both: {both}", hint)
 
 
 def needed(recipe: Recipe) -> list[str]:
@@ -94,12 +105,8 @@ def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
 
 
 def make_sample(name: str, folder: Path) -> None:
-    """Write a dataset's synthetic sample if it is not there; a killed process leaves none half made."""
+    """Write a dataset's synthetic sample if it is not there."""
     if folder.exists():
         return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(folder) as temporary:
-        made = sources.make_sample(name, temporary / "sample")
-        if not folder.exists():
-            shutil.move(made, folder)
+    write_sample(name, folder)
     console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {folder}")

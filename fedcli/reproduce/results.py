@@ -46,14 +46,15 @@ def collect(
     rows = [
         _row(recipe, name, outcomes, bodies, scale, work) for name in dict.fromkeys(one.cell.row for one in outcomes)
     ]
+    title = "SYNTHETIC data: " * any(body.get("sample") for body in bodies.values()) + _title(recipe, outcomes, scale)
     found = {
-        "recipe": recipe.name, "title": _title(recipe, outcomes, scale), "paper": recipe.paper, "scale": scale, "at": recipe.at,
+        "recipe": recipe.name, "title": title, "paper": recipe.paper, "scale": scale, "at": recipe.at,
         "spread": recipe.spread, "reference": recipe.reference, "seeds": sorted({one.cell.seed for one in outcomes}),
         "columns": [vars(column) for column in recipe.columns], "rows": rows, "left_out": left_out,
         "failed": [{"cell": one.cell.name, "sentence": one.sentence} for one in outcomes if not one.scores],
     }  # fmt: skip
     found["notes"] = _notes(recipe, found, scale)
-    found["notes"] += [f"The images of {name} are a synthetic sample: --raw was not given." for name in made_up]
+    found["notes"] += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
     found["notes"] += [f"None of the rows that are here has the column {name}." for name in nowhere]
     found["statistics"] = list(_statistics(recipe, outcomes))
     marks = Marks(recipe, rows, outcomes, bodies)

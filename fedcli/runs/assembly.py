@@ -22,6 +22,8 @@ from ..models.layout import Layout
 from . import features, initial
 from .configuration import Plan
 
+MOST_THREADS = 1024  # with many more, torch crashes
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedFederation(Federation):
@@ -152,6 +154,8 @@ def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.N
 def be_deterministic(device: str, threads: int) -> None:
     """Make equal inputs give equal bits. Raises as check_device() does."""
     check_device(device)
+    if not 0 <= threads <= MOST_THREADS:
+        raise UsageError(f"--threads {threads} is out of range", f"give 0 to {MOST_THREADS}")
     if threads:
         torch.set_num_threads(threads)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # asked for by cuBLAS for equal bits

@@ -57,7 +57,7 @@ def open_run(path: Path, device: str = "cpu") -> Run:
         models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
         seed=0, precision=model["precision"],
         teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-        freeze=found.options["freeze"], extend=method.local.extend,
+        freeze=found.options.get("freeze", False), extend=method.local.extend,
     ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
@@ -158,7 +158,7 @@ def load_mean_personal(run: Run, round: int | str) -> bool:
 
 def has_personal_models(run: Run) -> bool:
     """Whether clients keep tensors of their own, so that their models differ from the global one."""
-    return run.manifest.options["bn"] == "local" or run.manifest.body["model"]["personal_models"]
+    return run.manifest.options.get("bn") == "local" or run.manifest.body["model"]["personal_models"]
 
 
 def trains_alone(run: Run) -> bool:

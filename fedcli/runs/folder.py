@@ -1,5 +1,6 @@
 """The folder of a training: what it was begun with, who holds it, and its lines."""
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -7,24 +8,29 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..data import manifest
-from ..errors import FedcliError
+from .. import shapes
+from ..errors import FedcliError, HashError
 from ..federation import state as states
+from ..files import read_text, write_text
 from ..locks import held
+
+PATH = (str, None)
+SETTINGS = {
+    "options": {"method": str, "rounds": int, "settings": dict}, "environment": {"device": str, "threads": int},
+    "data": str, "data_path": str, "weights": PATH, "teacher": PATH, "then": PATH, "sha256": str,
+}  # fmt: skip
 
 
 def unfinished(work: Path, out: Path | None) -> Path:
     """The run folder to resume: --out, or the newest unfinished one under --work."""
-    found = (
-        [out] if out else [p.parent for p in work.glob("runs/*/settings.json") if not (p.parent / "run.json").exists()]
-    )
-    found = [folder for folder in found if (folder / "settings.json").is_file()]
-    if not found:
+    begun = [path.parent for path in work.glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
+    folders = [folder for folder in ([out] if out else begun) if (folder / "settings.json").is_file()]
+    if not folders:
         raise FedcliError(
             f"no unfinished run in {out or work}",
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",
         )
-    return max(found, key=lambda folder: (folder / "settings.json").stat().st_mtime_ns)
+    return max(folders, key=lambda folder: (folder / "settings.json").stat().st_mtime_ns)
 
 
 def seen_from(folder: Path, path: str | None) -> str | None:
@@ -45,21 +51,33 @@ def precision(folder: Path) -> str:
 
 
 def asked(folder: Path) -> dict[str, Any]:
-    """settings.json of a run folder. Raises FedcliError if it is damaged."""
+    """settings.json of a run folder. Raises FedcliError if it is damaged, HashError if it was changed."""
     path = folder / "settings.json"
+    again = "remove its folder and train again"
     try:
-        asked = json.loads(path.read_text(encoding="utf-8"))
-        if all(isinstance(asked[key], dict) for key in ("options", "environment")):
-            return asked
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass  # told below, in one sentence for every way of being damaged
-    raise FedcliError(f"{path} is damaged", "remove its folder and train again")
+        asked = json.loads(read_text(path, again))
+    except (ValueError, RecursionError):
+        raise FedcliError(f"{path} is damaged", again) from None
+    shapes.check(asked, SETTINGS, f"{path} is damaged", again)
+    digest = asked.pop("sha256")
+    if digest != _digest(asked):
+        raise HashError(
+            f"{path} was changed since the run was begun",
+            "restore it; to train with other values, give another --out",
+        )
+    return asked
+
+
+def _digest(settings: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Hold the run folder, so that two processes never train into one."""
     with held(folder / ".lock", f"another process is training into {folder}", "wait for it, or give another --out"):
+        if links := [folder / name for name in ("state", "models") if (folder / name).is_symlink()]:
+            raise FedcliError(f"{links[0]} is a link out of the folder of the run", "remove it, or give another --out")
         yield
 
 
@@ -69,7 +87,8 @@ def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool)
     if not path.exists():
         if strange := [p.name for p in folder.iterdir() if p.name != ".lock" and p.suffix != ".tmp"]:
             raise FedcliError(f"{folder} holds other files ({strange[0]})", "give another --out, or remove that folder")
-        manifest.write_text(path, json.dumps(settings, indent=1, sort_keys=True) + "\n")
+        sealed = {**settings, "sha256": _digest(settings)}
+        write_text(path, json.dumps(sealed, indent=1, sort_keys=True) + "\n")
         return []
     old = asked(folder)
     differing = differences(old, settings)
@@ -95,12 +114,12 @@ def settle(folder: Path, settings: dict[str, Any], *, resume: bool, force: bool)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    out = []
+    differing = []
     for part in ("options", "environment"):
         for key in sorted({*old[part], *new[part]}):
             if old[part].get(key) != new[part].get(key):
-                out.append(f"{key} ({old[part].get(key)!r}, now {new[part].get(key)!r})")
-    return out + (["data manifest"] if old["data"] != new["data"] else [])
+                differing.append(f"{key} ({old[part].get(key)!r}, now {new[part].get(key)!r})")
+    return differing + (["data manifest"] if old["data"] != new["data"] else [])
 
 
 def append(file: Any, line: dict[str, Any]) -> None:

@@ -88,14 +88,19 @@ def body(
     }  # fmt: skip
 
 
+def titled(federation: PlannedFederation, label: str) -> str:
+    """A label that says so where the data are of a synthetic sample."""
+    return label + ", SYNTHETIC data" * bool(federation.data.body.get("sample"))
+
+
 def _label(federation: PlannedFederation) -> str:
     plan, label = federation.plan, federation.method.label
     if followed := _followed(federation):
-        label = f"{followed.body['label']} + {label}"
+        label = f"{followed.body['label'].removesuffix(titled(federation, ''))} + {label}"
     label += ", single-site" * plan.single_site
     if plan.training.prior != "none":
         label += f", prior {plan.training.prior}"
-    return label + ", frozen backbone" * plan.freeze
+    return titled(federation, label + ", frozen backbone" * plan.freeze)
 
 
 def _followed(federation: PlannedFederation) -> ParentRun | None:

@@ -14,7 +14,6 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 """
 
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
@@ -24,16 +23,17 @@ from typing import Any
 from torch import Tensor
 
 from .. import console, models
-from ..data import manifest
+from ..data import manifest, synthetic
 from ..errors import FedcliError
 from ..federation import state as states
 from ..federation.client import Report, Task, Training
 from ..federation.engines import Engine, open_engine, parsed
 from ..federation.server import Played
 from ..federation.state import RunState
+from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
+from . import checkpoint, precision, record, resources
 from . import folder as folders
-from . import precision, record, resources
 from .assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
 from .configuration import ON_CPU, Execution, Plan
@@ -74,15 +74,15 @@ def train(
         slug = f"{parent_run.body['method']}-{slug}"
 
     def folder_of(plan: Plan) -> Path:
-        return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
+        return manifest.place(
+            work, out, "run", synthetic.titled(slug, parents), record.options(plan, method, parent_run), parents
+        )
 
     if plan.precision == "auto":
         plan = _measured(data, plan, folder_of, device)
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
-        done = manifest.reuse(folder / "run.json", options, parents)
-        shutil.rmtree(folder / "state", ignore_errors=True)  # left by a kill right after run.json was written
-        return done
+        return _finished(folder, options, parents)
     settings = {
         "options": options,
         "data": manifest.sha256(data),
@@ -97,15 +97,23 @@ def train(
         open_engine(execution.engine, federation.clients, federation.cohort_size) as engine,
         folders.claimed(folder),
     ):
+        if (folder / "run.json").exists():  # another process finished it since
+            return _finished(folder, options, parents)
         run = _Training(folder, federation, engine, execution.checkpoint_every)
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
-        result = manifest.Manifest("run", made_by, options, links, {}, body)
+        result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
-        shutil.rmtree(folder / "state", ignore_errors=True)  # last: until run.json is there, it is all there is
+        checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
+
+
+def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
+    done = manifest.reuse(folder / "run.json", options, parents)
+    checkpoint.remove(folder)  # left by a kill right after run.json was written
+    return done
 
 
 def _measured(data: Path, plan: Plan, folder_of: Callable[[Plan], Path], device: str) -> Plan:
@@ -161,15 +169,19 @@ class _Training:
         plan, self.state = self.plan, self._start()
         if self.federation.warning:
             console.warn(self.federation.warning)
-        lines = (self.folder / "rounds.jsonl").open("a", encoding="utf-8")
-        timing = (self.folder / "timing.jsonl").open("a", encoding="utf-8")
+        lines, timing = (appending(self.folder / name) for name in ("rounds.jsonl", "timing.jsonl"))
         left = range(self.state.round + 1, plan.rounds + 1)
         try:
             with lines, timing, self.background:
-                for _ in console.progress(left, label=self.method.label, total=plan.rounds, done=self.state.round):
+                for _ in console.progress(
+                    left,
+                    label=record.titled(self.federation, self.method.label),
+                    total=plan.rounds,
+                    done=self.state.round,
+                ):
                     folders.append(timing, self._play_one(lines))
         except KeyboardInterrupt:
-            states.save(self.folder / "state", self.state, self.data.roster)
+            checkpoint.save(self.folder, self.state, self.data.roster)
             raise Interrupted(
                 f"interrupted after round {self.state.round} of {plan.rounds}, which is saved",
                 f"go on with: fedcli train --resume --out {self.folder}",
@@ -222,28 +234,14 @@ class _Training:
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
-        state = first = self.state
-        for path in reversed(states.saved(self.folder / "state")):
-            try:
-                state = states.restore(path, self.data.roster, self.federation.device)
-                if len(state.theta) == len(first.theta):
-                    break
-                raise FedcliError(f"{path} is of another network ({len(state.theta)} numbers, not {len(first.theta)})")
-            except FedcliError as error:
-                console.say(f"{error.sentence}; using the state before it")
-                state = first
+        state = checkpoint.newest(self.folder, self.state, self.data.roster, self.federation.device)
         if state.round > self.plan.rounds:
             raise FedcliError(
                 f"{self.folder} has played {state.round} rounds already", f"give --rounds {state.round} or more"
             )
         rounds = self.folder / "rounds.jsonl"
-        lines = rounds.read_text(encoding="utf-8").splitlines(keepends=True) if rounds.exists() else []
-        if len(lines) < state.round:
-            raise FedcliError(
-                f"{rounds} has {len(lines)} lines, but the state is of round {state.round}",
-                "remove the folder and train again",
-            )
-        manifest.write_text(rounds, "".join(lines[: state.round]))
+        lines = read_text(rounds).splitlines(keepends=True) if rounds.exists() else []
+        write_text(rounds, "".join(lines[: state.round]))
         if state.round:
             console.say(f"resuming after round {state.round} of {self.plan.rounds}")
         return state
@@ -263,7 +261,7 @@ class _Training:
 
     def _write(self, state: RunState) -> None:
         start = time.perf_counter()
-        states.save(self.folder / "state", state, self.data.roster)
+        checkpoint.save(self.folder, state, self.data.roster)
         self.written = time.perf_counter() - start
 
     def _line(self, played: Played) -> dict[str, Any]:

@@ -42,7 +42,19 @@ class PrepareOptions(Options):
     stage: ClassVar[str] = "prepare"
     name: Annotated[str, "dataset; `fedcli datasets` lists all", NAME]
     _: KW_ONLY
-    raw: Annotated[Source | None, "folder of the dataset as downloaded", LOCAL] = None
+    raw: Annotated[
+        Source | None,
+        "folder of the dataset as downloaded; default: $FEDCLI_RAW/NAME, raw/NAME or NAME, and where none of them is "
+        "there a synthetic sample",
+        LOCAL,
+    ] = None
+    sample: Annotated[bool, "use a synthetic sample, without a warning", LOCAL] = False
+    no_sample: Annotated[bool, "never use a synthetic sample: end with an error instead", LOCAL] = False
+    attributes: Annotated[
+        Source | None,
+        "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by image or patient id",
+        Flag("FILE"),
+    ] = None
     size: Annotated[int | None, "side of the prepared images in pixels, >= 8"] = None
     fit: Annotated[str, "stretch, or pad to keep the aspect ratio"] = "stretch"
     clahe: Annotated[bool, "even out local contrast"] = False

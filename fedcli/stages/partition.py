@@ -2,10 +2,12 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .. import console
 from ..data import manifest
 from ..data.partition import make_partition, scheme_from_flags
+from ..data.pool import TRAIN, read_pool
 from .call import called_with, path_of, source
 from .options import PartitionOptions
 from .results import Partition
@@ -42,9 +44,29 @@ def by_default(
     if body["sites"] and clients is None and alpha is None:
         console.say(f"partition: the sites in {body['sites']!r}")
         return replace(options, by=[body["sites"]])
-    clients, alpha = clients or body["clients"], 1.0 if alpha is None else alpha
-    console.say(f"partition: {console.counted(clients, 'client', 'clients')}, Dirichlet({alpha:g})")
-    return replace(options, dirichlet=alpha, clients=clients)
+    alpha = 1.0 if alpha is None else alpha
+    options = replace(options, dirichlet=alpha, clients=clients or body["clients"])
+    if clients is None:
+        options = _fitting(options, body)
+    console.say(f"partition: {console.counted(options.clients or 0, 'client', 'clients')}, Dirichlet({alpha:g})")
+    return options
+
+
+def _fitting(options: PartitionOptions, body: dict[str, Any]) -> PartitionOptions:
+    """The same with fewer clients where some of the usual number would get no image, which is said."""
+    usual = options.clients or 1
+    pool = read_pool(Path(options.dataset or "").parent / "pool.h5")
+    for clients in range(min(usual, int((pool.split == TRAIN).sum())), 1, -1):
+        flags = {"dirichlet": options.dirichlet, "clients": clients, "keep_units": options.keep_units}
+        division = scheme_from_flags(flags, body).divide(pool, body, options.seed, options.minimum)
+        if min(len(part) for part in division.train.values()) >= max(1, options.minimum):
+            break
+    else:
+        clients = 1
+    if clients < usual:
+        few = console.counted(int((pool.split == TRAIN).sum()), "training image", "training images")
+        console.say(f"{clients} clients instead of the usual {usual}: {few} are too few to give each of them some")
+    return replace(options, clients=clients)
 
 
 def for_training(data: Path, work: Path) -> Path:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..data import prepare as data
-from ..data import sources
+from ..data import raw, sources
 from ..data.corrupt import full_kind
 from ..data.partition import client_names
 from ..errors import UsageError, nearest
@@ -25,8 +25,14 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
         _check_corruption(options)
     elif given := next((name for name in ("severity", "ratio", "on") if getattr(options, name) not in (None, ())), ""):
         raise UsageError(f"--{given} is about a corruption", "add --corrupt KIND")
+    folder = raw.folder_of(
+        options.name, path_of(options.raw), Path(options.work), sample=options.sample, no_sample=options.no_sample
+    )
+    made_up = None if options.raw else folder  # where it is a sample of our own
     request = data.Request(
-        raw=path_of(options.raw), size=options.size, fit=options.fit, clahe=options.clahe, window=options.window,
+        raw=folder, attributes=path_of(options.attributes) or raw.attributes_of(made_up),
+        size=options.size or raw.size_of(options.name, made_up), fit=options.fit, clahe=options.clahe,
+        window=options.window,
         test=options.test, split=options.split, seed=options.seed, strict=options.strict, jobs=options.jobs,
         own=_own(options), split_file=path_of(options.split_file), fold=options.fold, folds=options.folds,
     )  # fmt: skip

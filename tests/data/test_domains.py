@@ -11,10 +11,11 @@ from raw_folders import prepare
 from fedcli.data import manifest
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.partition.sites import domain_clients
-from fedcli.data.pool import open_h5, read_pool
+from fedcli.data.pool import read_pool
 from fedcli.data.sources import office_caltech
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
+from fedcli.hdf5 import open_hdf5
 
 
 def folders(raw: Path, caltech: str = "caltech10") -> Path:
@@ -86,7 +87,7 @@ def test_clients_are_named_after_their_domain_and_share_its_test_images(tmp_path
     roster = manifest.read(path).body["roster"]
     assert [c["client"] for c in roster[:3]] == ["amazon-0", "amazon-1", "caltech-0"]
     assert [c["train"] for c in roster] == [12, 12, 24, 24, 36, 36, 48, 48]
-    with open_h5(path.parent / "rows.h5") as file:
+    with open_hdf5(path.parent / "rows.h5") as file:
         assert file["test/2"][()].tolist() == file["test/3"][()].tolist() and len(file["test/2"]) == 12
 
 

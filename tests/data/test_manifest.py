@@ -1,6 +1,7 @@
 import json
 import multiprocessing
 import os
+import re
 
 import pytest
 from conftest import make_chain
@@ -8,11 +9,16 @@ from conftest import make_chain
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError
 
+BODY = {
+    "classes": [], "attributes": {}, "size": [8, 8], "channels": 1, "augment": "none", "name": "toy", "count": 1,
+    "split": {}, "unit": None, "sites": None,
+}  # fmt: skip
+
 
 def made(tmp_path, name="one", options=None, parents=(), text="hello"):
     def build(folder):
-        (folder / "data.txt").write_text(text)
-        return {"count": 1}
+        (folder / "pool.h5").write_text(text)
+        return BODY
 
     return manifest.stage(
         "dataset",
@@ -89,8 +95,8 @@ def test_a_file_outside_the_folder_is_refused(tmp_path, name):
 def test_a_link_out_of_the_folder_is_refused(tmp_path):
     path = made(tmp_path)
     (tmp_path / "secret.txt").write_text("secret")
-    (path.parent / "data.txt").unlink()
-    (path.parent / "data.txt").symlink_to(tmp_path / "secret.txt")
+    (path.parent / "pool.h5").unlink()
+    (path.parent / "pool.h5").symlink_to(tmp_path / "secret.txt")
     with pytest.raises(FedcliError, match="outside its folder"):
         manifest.verify(path)
 
@@ -152,3 +158,63 @@ def test_leftovers_of_a_killed_stage_are_removed_by_the_next(tmp_path):
     assert {p.suffix for p in tmp_path.iterdir() if p.name.startswith(".one.")} == {".lock", ".tmp"}
     made(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["one"]
+
+
+def damage(path):
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+
+
+@pytest.mark.parametrize("how", [damage, lambda path: path.unlink(), lambda path: path.write_bytes(b"")])
+def test_a_damaged_result_is_made_again_and_files_of_others_beside_it_stay(tmp_path, how, capsys):
+    path = made(tmp_path)
+    good = path.read_bytes()
+    (path.parent / "notes.txt").write_text("mine")
+    (path.parent / "runs").mkdir()
+    (path.parent / "runs" / "weeks.h5").write_text("of work")
+    how(path.parent / "pool.h5")
+    assert made(tmp_path).read_bytes() == good and manifest.verify(path)
+    assert (path.parent / "notes.txt").read_text() == "mine"
+    assert (path.parent / "runs" / "weeks.h5").read_text() == "of work"
+    assert "making it again" in capsys.readouterr().err
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["one"]
+
+
+def test_a_stop_while_a_damaged_result_is_replaced_costs_nothing(tmp_path, monkeypatch):
+    path = made(tmp_path)
+    damage(path.parent / "pool.h5")
+    real, calls = os.replace, []
+
+    def stop(source, target):
+        calls.append(target)
+        if len(calls) == 2:  # the new file is there, its manifest is not
+            raise KeyboardInterrupt
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", stop)
+    with pytest.raises(KeyboardInterrupt):
+        made(tmp_path, text="hello")
+    monkeypatch.undo()
+    assert manifest.verify(made(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "word"),
+    [
+        ("files", {}, "does not list pool.h5"),
+        ("files", {"dataset.json": "0" * 64, "pool.h5": "0" * 64}, "lists itself"),
+        ("files", {"pool.h5": 3}, "files.pool.h5 is '3', not text"),
+        ("made_by", "prepare", "made_by is 'prepare', not a list"),
+        ("options", [], "options is"),
+        ("body", {"classes": 3}, "body.classes is '3', not a list"),
+        ("body", {}, "body.classes is missing"),
+        ("kind", ["dataset"], "its kind is"),
+        ("format", True, "format is 'True', not a whole number"),
+    ],
+)
+def test_a_manifest_that_was_edited_is_refused_by_its_shape(tmp_path, key, value, word):
+    path = made(tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    with pytest.raises(FedcliError, match=re.escape(word)):
+        manifest.verify(path)

@@ -74,6 +74,12 @@ def test_fedism_rebuilds_the_authors_assignment_from_class_counts(name):
     assert hashlib.sha256(text.encode()).hexdigest() == v["sha256"]
 
 
+@pytest.mark.parametrize(("images", "clean"), [(1, 0), (3, 2), (5, 2), (7, 4)])
+def test_fedism_rounds_a_half_to_the_even_number_as_the_authors_do(images, clean):
+    """One clean and one corrupted client: half of 1, 3, 5 and 7 images is 0, 2, 2 and 4."""
+    assert sizes(fedism(np.zeros(images, int), 2, 1, 1.0)) == [clean, images - clean]
+
+
 def test_fedism_gives_both_groups_the_same_part_of_every_class():
     counts = table(fedism(Y, 10, 2, 1.0))
     assert counts[8:].sum(0).tolist() == [60, 30, 8, 2]  # a fifth of each class

@@ -12,11 +12,12 @@ from raw_folders import prepare, write_csv, write_skin
 
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
-from fedcli.data.pool import open_h5, read_pool
+from fedcli.data.pool import read_pool
 from fedcli.data.samples import isic_skin_tone as sample
 from fedcli.data.sources import isic2018, isic2019, isic_skin_tone
 from fedcli.data.sources.source import Choices, Listing
 from fedcli.errors import FedcliError, UsageError
+from fedcli.hdf5 import open_hdf5
 
 OWN = {"ita-cut": "28", "ita-rule": "continuous", "tone-file": ""}
 LESION = Choices(16, "lesion", jobs=1, own=OWN)
@@ -165,7 +166,7 @@ def test_the_cards_shares_make_three_mostly_light_clients_and_a_dark_one(raw):
     scheme = resolve("shares", {"by": ["skin_tone"], "shares": ";".join(shares), "clients": 4})
     path = make_partition(made, scheme, manifest.Destination(raw / "work"), val=0.1765)
     pool = read_pool(made.parent / "pool.h5")
-    with open_h5(path.parent / "rows.h5") as file:
+    with open_hdf5(path.parent / "rows.h5") as file:
         rows = [np.concatenate([file[f"train/{k}"][()], file[f"val/{k}"][()]]) for k in range(4)]
     dark = [(pool.groups["skin_tone"][of] == 1).mean() for of in rows]
     assert max(dark[:3]) < 0.5 < dark[3] and sum(map(len, rows)) == (pool.split == 0).sum()

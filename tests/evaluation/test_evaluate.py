@@ -6,6 +6,7 @@ import pytest
 import torch
 from conftest import make_chain
 from score_json import group_scores
+from whole_bodies import whole
 
 from fedcli.data import manifest
 from fedcli.data.shard import Shard, Shards
@@ -50,7 +51,14 @@ def a_run(tmp_path, *, noise=GAUSSIAN, own=None, rounds=(4, 5, 6), bn="aggregate
 def a_stage(kind, tmp_path, options, parent, body):
     parents = [parent] if parent else []
     folder = tmp_path / kind
-    return manifest.stage(kind, folder=folder, made_by=[kind], options=options, parents=parents, build=lambda _: body)
+    return manifest.stage(
+        kind,
+        folder=folder,
+        made_by=[kind],
+        options=options,
+        parents=parents,
+        build=lambda folder: whole(kind, body, folder),
+    )
 
 
 def a_shard(classes, n=90):
@@ -358,8 +366,8 @@ def test_a_file_that_holds_no_predictions_is_refused(tmp_path):
 def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
     found = manifest.read(scores_of(a_run(tmp_path)))
     body = found.body
-    told = {key: value for key, value in ABOUT.items() if key != "roster"}
-    assert {key: body[key] for key in told} == told
+    copied = {key: value for key, value in ABOUT.items() if key not in ("roster", "model")}
+    assert {key: body[key] for key in copied} == copied and body["model"].items() >= ABOUT["model"].items()
     assert body["roster_size"] == 5
     assert body["corruption"] == GAUSSIAN
     assert body["options"] == {"lr": 0.1, "bn": "aggregate"}

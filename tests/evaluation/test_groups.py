@@ -224,13 +224,19 @@ def test_a_rate_that_is_not_defined_is_left_out_and_named():
 
 
 def test_with_one_group_that_has_a_rate_there_is_no_difference():
-    guess, y, groups = decided((0, 1, 1, 3), (0, 0, 1, 2), (1, 0, 0, 4))
+    guess, y, groups = decided((0, 1, 1, 3), (1, 0, 0, 4))
     assert parity(guess, y, groups, 2, 2) == {
         "demographic_parity_difference": 1,
         "equalized_odds_difference": None,
         "average_odds_difference": None,
     }
     assert set(parity(guess[:0], y[:0], groups[:0], 3, 2).values()) == {None}
+
+
+def test_equalized_odds_is_that_of_the_rate_that_two_groups_have():
+    """Women 4 of 5 and men 1 of 2 are found; only women are healthy, so false positive rates have no range."""
+    guess, y, groups = decided((0, 1, 1, 4), (0, 1, 0, 1), (0, 0, 1, 3), (1, 1, 1, 1), (1, 1, 0, 1))
+    assert parity(guess, y, groups, 2, 2)["equalized_odds_difference"] == pytest.approx(0.8 - 0.5)
 
 
 def test_more_than_two_classes_take_the_mean_over_each_against_all_others():

@@ -1,45 +1,12 @@
-from dataclasses import dataclass, replace
-
 import pytest
 import torch
 import torch.nn.functional as F
+from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
-from torch import nn
 
 from fedcli.federation.client import Task, Training, run_client
-from fedcli.federation.engines.in_process import InProcess
-from fedcli.federation.server import Federation
-from fedcli.methods import feddyn, resolve
+from fedcli.methods import resolve
 from fedcli.models.layout import Layout
-
-STEEP, CENTRE = {"north": 1.0, "south": 4.0}, {"north": 0.0, "south": 1.0}  # of two parabolas
-
-
-@dataclass(frozen=True)
-class Bowls(feddyn.Dynamic):
-    """FedDyn on steep/2 (w - centre)^2, whose weighted optimum is known."""
-
-    def loss(self, net, batch, client):
-        return STEEP[client.name] / 2 * (net.w - CENTRE[client.name]).square().sum()
-
-
-def settle(method, rounds=300):
-    """Where a federation of two such clients, with 10 and 30 images, comes to rest."""
-    net = nn.Module()
-    net.register_parameter("w", nn.Parameter(torch.tensor([5.0])))
-    layout = Layout(net)
-    shards = {"north": toy_shard("north", 10), "south": toy_shard("south", 30)}
-    training = Training(optimizer="sgd", lr=0.05, weight_decay=0.0, batch_size=100, epochs=10)
-    federation = Federation(InProcess(method, net, layout, shards, training), rounds)
-    state = federation.first()
-    for _ in range(rounds):
-        state = federation.play(state).state
-    return state.theta.item()
-
-
-def optimum(north, south):
-    p = {"north": north, "south": south}
-    return sum(p[c] * STEEP[c] * CENTRE[c] for c in p) / sum(p[c] * STEEP[c] for c in p)
 
 
 def test_two_steps_are_the_papers_loss_written_out():
@@ -88,12 +55,13 @@ def test_with_absent_clients_the_moves_are_a_mean_over_the_roster():
         torch.testing.assert_close(local.post_aggregate(torch.zeros(1), table, p, {}), torch.tensor([expected]))
 
 
-@pytest.mark.parametrize(("control", "weights"), [("weighted", (0.25, 0.75)), ("uniform", (0.5, 0.5))])
-def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(control, weights):
-    method = resolve("feddyn")
-    at = settle(replace(method, local=Bowls(alpha=1.0, control=control)))
-    assert at == pytest.approx(optimum(*weights), abs=1e-3)
-    assert abs(settle(replace(method, local=Bowls(alpha=1.0, rule="released"))) - optimum(*weights)) > 0.01
+@pytest.mark.parametrize(
+    ("settings", "p"),
+    [({}, (0.25, 0.75)), ({"control": "uniform"}, (0.5, 0.5)), ({"weights": "uniform"}, (0.5, 0.5))],
+)
+def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(settings, p):
+    assert settled("feddyn", {"alpha": 1.0, **settings}) == pytest.approx(optimum(*p), abs=1e-3)
+    assert abs(settled("feddyn", {"alpha": 1.0, "rule": "released", **settings}) - optimum(*p)) > 0.01
 
 
 def test_released_rule_is_fedavg_bit_for_bit():

@@ -93,10 +93,33 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
 def test_the_later_code_looks_at_the_participants_themselves(seed):
     rule, uniform = resolve("fedfv", {"rule": "released"}).aggregator, torch.full((5,), 0.2, dtype=torch.float64)
     theta, local, loss = case(seed)
-    for t in (1, 2):  # from the second round on
+    for t in (1, 2):  # tau is 1: from the first round on
         found, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
-        expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=t == 2)
+        expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=True)
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_later_code_begins_in_round_tau():
+    rule, uniform = resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator, torch.full((5,), 0.2).double()
+    for t, external in ((1, False), (2, True)):
+        theta, local, loss = case(3)
+        found, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
+        expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=external)
+        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        inside = direct(theta, local, loss, alpha=0.1, weights=uniform)
+        assert torch.allclose(found, inside, atol=1e-5) is not external
+
+
+def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
+    rule, memory, half = resolve("fedfv", {"protect": 0.0}).aggregator, {}, torch.full((2,), 0.5).double()
+    before, everybody, losses = case(7, k=4)
+    rule.aggregate(before, client_updates(everybody, loss_before=losses), memory)
+    theta, local, loss = case(8, k=2)
+    found, _ = rule.aggregate(theta, client_updates(local, t=2, rows=[0, 2], roster=4, loss_before=loss), memory)
+    absent = [before - everybody[1], before - everybody[3]]
+    expected = direct(theta, local, loss, alpha=0, weights=half, groups=[absent])
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(found, direct(theta, local, loss, alpha=0, weights=half), atol=1e-3)
 
 
 def test_with_everybody_protected_and_nothing_external_it_is_fedavg():
@@ -127,8 +150,7 @@ def test_statistics_are_averaged_and_never_projected():
     assert theta[2].item() == 5.0
 
 
-def test_nothing_is_kept_when_nobody_is_absent_or_looked_back_on():
-    assert play("fedfv", {"lookback": 3}).server == {}
+def test_nothing_is_kept_of_clients_that_no_later_round_looks_back_on():
     for settings in ({"lookback": 0}, {"rule": "released"}):
         state = play("fedfv", settings, participation=0.5)
         assert set(state.server) == {"seen"}

@@ -29,6 +29,21 @@ def test_weights_follow_sharpness_as_in_equations_16_and_18():
         torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-8, rtol=1e-6)
 
 
+def test_beta_is_the_share_of_this_round_in_the_moving_average():
+    """q = 1. Shares 1/4 and 3/4, then 1/2 and 1/2: a quarter of the new and three quarters of the old."""
+    rule, memory = resolve("fedism-plus", {"q": 1.0, "beta": 0.25}).aggregator, {}
+    for t, sharpness in ((1, [1.0, 3.0]), (2, [2.0, 2.0])):
+        _, weights = rule.aggregate(torch.zeros(2), client_updates(torch.zeros(2, 2), sharpness=sharpness, t=t), memory)
+    assert weights.tolist() == pytest.approx([0.25 * 0.5 + 0.75 * 0.25, 0.25 * 0.5 + 0.75 * 0.75])
+
+
+def test_bf16_is_warned_of_where_two_gradients_are_subtracted():
+    net = toy_net()
+    for bf16, settings, warned in ((False, {}, False), (True, {}, True), (True, {"alpha": 0.0}, False)):
+        net.bf16 = bf16
+        assert ("--precision fp32" in resolve("fedism-plus", settings).local.warning(net, 10)) == warned
+
+
 def test_perturbation_radius_grows_as_in_equation_12():
     half = resolve("fedism-plus").local
     at = {t: perturbation_radius(half, SimpleNamespace(round=t, rounds=300)) for t in (1, 75, 300)}

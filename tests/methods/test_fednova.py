@@ -1,5 +1,6 @@
 import pytest
 import torch
+from bowls import optimum, settled
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_shard
 from torch import nn
 
@@ -28,7 +29,7 @@ def test_two_clients_by_hand():
     )
     theta, weights = resolve("fednova").aggregator.aggregate(torch.zeros(2), table, {})
     torch.testing.assert_close(theta, torch.tensor([1.5, 0.25]) * 1.75)
-    assert weights.tolist() == pytest.approx([0.75 / 0.8125, 0.0625 / 0.8125])  # p / a: 0.75 and 0.0625
+    assert weights.tolist() == [0.75, 0.25]  # p, which the objective has
     moved, _ = resolve("fednova").aggregator.aggregate(torch.tensor([1.0, 1.0]), table, {})
     # deltas (1, -1) and (-1, 3) / 4: direction (0.75 - 0.0625, -0.75 + 0.1875)
     torch.testing.assert_close(moved, torch.tensor([1 + 1.75 * 0.6875, 1 - 1.75 * 0.5625]))
@@ -98,6 +99,13 @@ def test_equal_steps_make_it_fedavg(momentum):
 
 def test_unequal_steps_make_it_something_else():
     assert not torch.allclose(play("fednova").theta, play("fedavg").theta, atol=1e-4)
+
+
+@pytest.mark.parametrize(("base", "settings"), [("scaffold", {}), ("feddyn", {"alpha": 1.0})])
+def test_a_base_that_corrects_drift_settles_at_the_same_objective_under_it(base, settings):
+    """Three steps a round for one client and nine for the other: p / a as weights would end elsewhere."""
+    assert settled(f"{base}+fednova", settings, batch_size=10, epochs=3) == pytest.approx(optimum(0.25, 0.75), abs=1e-3)
+    assert abs(settled("fednova", batch_size=10, epochs=3) - optimum(0.25, 0.75)) > 0.01
 
 
 def test_statistics_are_averaged_by_size():

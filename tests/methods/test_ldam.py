@@ -38,7 +38,7 @@ def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
 def test_the_loss_is_the_paper_s_image_by_image():
     """Cosines, margin and weights in float64 numpy; a class is absent and the weighted rounds have begun."""
     shard = toy_shard("north", absent=1)
-    local, net, client = begun({"beta": 0.9, "scale": 7.0, "max_margin": 0.3}, shard=shard, round=8)
+    local, net, client = begun({"beta": 0.9, "scale": 7.0, "max_margin": 0.3}, shard=shard, round=9)
     batch = next(shard.in_order())
     z, w = net.features(batch.x).detach().double().numpy(), net.head.weight.detach().double().numpy()
     n = shard.class_counts.numpy()
@@ -59,10 +59,13 @@ def test_the_loss_is_the_paper_s_image_by_image():
 
 @pytest.mark.parametrize(
     ("start", "rounds", "first"),
-    [(0.8, 10, 8), (0.8, 3, 3), (0.8, 1, 1), (0.7, 10, 7), (0.0, 5, 1), (1.0, 5, 5), (0.07, 100, 7)],
+    [(0.8, 10, 9), (0.8, 3, 3), (0.8, 1, 1), (0.7, 10, 8), (0.0, 5, 1), (1.0, 5, 6), (0.29, 100, 30)],
 )
-def test_weights_come_in_with_the_first_round_that_is_no_less_than_their_share(start, rounds, first):
-    """0.07 of 100 rounds are 7, though 0.07 * 100 is above 7 in floating point."""
+def test_weights_come_in_after_their_share_of_the_rounds_as_in_the_authors_code(start, rounds, first):
+    """Where int(start T) > 0 it is their epoch // int(start T), from epoch 0; start 1 is never.
+
+    0.29 of 100 rounds are 29, though 0.29 * 100 is below 29 in floating point.
+    """
     shard = toy_shard("north")
     weighted = [
         t
@@ -73,6 +76,13 @@ def test_weights_come_in_with_the_first_round_that_is_no_less_than_their_share(s
         .all()
     ]
     assert weighted == list(range(first, rounds + 1))
+    switch = round(start * rounds, 9) // 1
+    assert not switch or weighted == [epoch + 1 for epoch in range(rounds) if epoch // switch]
+
+
+def test_a_warning_says_when_weights_come_late_and_none_where_they_never_come():
+    late, never = (resolve("ldam", {"start": start}).local.warning(None, 10) for start in (0.8, 1.0))
+    assert late == "classes are weighted from round 9 on, and scores are means over rounds 6 to 10" and not never
 
 
 def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():

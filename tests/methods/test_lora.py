@@ -145,12 +145,20 @@ def averaged(settings, t, spec="lora", singular=None):
 
 
 @pytest.mark.parametrize(("t", "beta"), [(1, 0.0), (2, 0.01998), (26, 0.4995), (50, 0.97902)])
-@pytest.mark.parametrize("rule", ["paper", "released"])
-def test_the_moving_average_by_hand(t, beta, rule):
+@pytest.mark.parametrize(
+    ("settings", "everything"),
+    [
+        ({"rule": "paper"}, False),
+        ({"rule": "released"}, True),
+        ({"ema_of": "all"}, True),
+        ({"rule": "released", "ema_of": "factors"}, False),
+    ],
+)
+def test_the_moving_average_by_hand(t, beta, settings, everything):
     """b = 0.999 (t - 1) / T: of the factors, or of all."""
-    new, old, (one, two), _ = averaged({"rule": rule}, t)
+    new, old, (one, two), _ = averaged(settings, t)
     for name in new:
-        b = beta if rule == "released" or name != "other" else 0
+        b = beta if everything or name != "other" else 0
         expected = (1 - b) * (0.75 * one[name] + 0.25 * two[name]) + b * old[name]
         torch.testing.assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
 

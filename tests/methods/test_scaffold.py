@@ -3,24 +3,13 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 import torch.nn.functional as F
+from bowls import optimum, settled
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from torch import nn
 
 from fedcli.federation.client import Task, Training, run_client
-from fedcli.federation.engines.in_process import InProcess
-from fedcli.federation.server import Federation
 from fedcli.methods import resolve, scaffold
 from fedcli.models.layout import Layout
-
-STEEP, CENTRE = {"north": 1.0, "south": 4.0}, {"north": 0.0, "south": 1.0}  # of two parabolas
-
-
-@dataclass(frozen=True)
-class Bowls(scaffold.Controlled):
-    """SCAFFOLD on steep/2 (w - centre)^2, whose weighted optimum is known."""
-
-    def loss(self, net, batch, client):
-        return STEEP[client.name] / 2 * (net.w - CENTRE[client.name]).square().sum()
 
 
 @dataclass(frozen=True)
@@ -35,18 +24,6 @@ def lone(start):
     net = nn.Module()
     net.register_parameter("w", nn.Parameter(torch.tensor([start])))
     return net, Layout(net)
-
-
-def settle(method, rounds=200):
-    """Where a federation of two parabolas, with 10 and 30 images, comes to rest."""
-    net, layout = lone(5.0)
-    shards = {"north": toy_shard("north", 10), "south": toy_shard("south", 30)}
-    training = Training(optimizer="sgd", lr=0.05, weight_decay=0.0, batch_size=100, epochs=10)
-    federation = Federation(InProcess(method, net, layout, shards, training), rounds)
-    state = federation.first()
-    for _ in range(rounds):
-        state = federation.play(state).state
-    return state.theta.item()
 
 
 def slope_turn(training, **settings):
@@ -144,18 +121,24 @@ def test_uniform_c_is_the_mean_of_variates_absent_clients_included():
     torch.testing.assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
 
 
-def test_it_settles_at_the_weighted_optimum_where_fedavg_does_not():
+@pytest.mark.parametrize(("weights", "p"), [("samples", (0.25, 0.75)), ("uniform", (0.5, 0.5))])
+def test_it_settles_at_the_optimum_of_its_weights_where_fedavg_does_not(weights, p):
     """Ten steps a round on parabolas of steepness 1 and 4: FedAvg stops short of sum p a c / sum p a."""
-    best = 0.75 * 4 * 1 / (0.25 * 1 + 0.75 * 4)
-    assert settle(replace(resolve("scaffold"), local=Bowls())) == pytest.approx(best, abs=1e-3)
+    assert settled("scaffold", {"weights": weights}) == pytest.approx(optimum(*p), abs=1e-3)
 
-    @dataclass(frozen=True)
-    class Plain(Bowls):
-        def on_round_start(self, net, client):
-            super().on_round_start(net, client)
-            client.scratch["correction"].zero_()
+    def uncorrected(self, net, client):
+        scaffold.Controlled.on_round_start(self, net, client)
+        client.scratch["correction"].zero_()
 
-    assert abs(settle(replace(resolve("scaffold"), local=Plain())) - best) > 0.01
+    assert abs(settled("scaffold", {"weights": weights}, on_round_start=uncorrected) - optimum(*p)) > 0.01
+
+
+def test_uniform_weights_are_the_papers_mean_of_models_and_variates():
+    seen = []
+    state = play("scaffold", {"weights": "uniform"}, each=seen.append)
+    assert seen[-1].weights.tolist() == [0.25] * 4
+    mean = sum(memory["control"] for memory in state.clients.values()) / len(ROSTER)
+    torch.testing.assert_close(state.shared["control"], mean, atol=1e-6, rtol=1e-4)
 
 
 def test_client_order_does_not_matter():

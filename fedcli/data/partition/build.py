@@ -14,14 +14,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from ... import console
 from ...console import counted
 from ...errors import FedcliError, UsageError
+from ...hdf5 import create_hdf5
 from ...seeds import derive
-from .. import manifest, skew
+from .. import manifest, skew, synthetic
 from ..manifest import Destination
 from ..pool import TEST, TRAIN, Pool, copy_pool, read_pool
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
@@ -61,9 +61,10 @@ def make_partition(
         pool = read_pool(dataset.parent / "pool.h5")
         division = scheme.divide(pool, body, seed, minimum)
         _check_sizes(division, minimum, scheme)
-        return _write(folder, pool, body, scheme, division, options)
+        return synthetic.marked(_write(folder, pool, body, scheme, division, options), [dataset])
 
-    folder = manifest.place(to.work, to.out, "partition", f"{body['name']}-{scheme.name}", options, [dataset])
+    slug = synthetic.titled(f"{body['name']}-{scheme.name}", [dataset])
+    folder = manifest.place(to.work, to.out, "partition", slug, options, [dataset])
     return manifest.stage(
         "partition", folder=folder, made_by=to.made_by, options=options, parents=[dataset], build=build
     )
@@ -129,7 +130,7 @@ def hold_out(y: np.ndarray, patient: np.ndarray, share: float, rng: np.random.Ge
 
 
 def _write_rows(path: Path, rows: dict[str, dict[str, np.ndarray]], test: np.ndarray) -> None:
-    with h5py.File(path, "w") as file:
+    with create_hdf5(path) as file:
         for name, parts in rows.items():
             for k, part in enumerate(parts.values()):
                 file[f"{name}/{k}"] = part

@@ -18,6 +18,7 @@ import numpy as np
 
 from ...console import counted
 from ...errors import FedcliError, nearest
+from ...files import read_text
 from ..sources.tables import image_column, read_cells, spellings
 from .integer_pickle import read_npy
 
@@ -172,9 +173,10 @@ def _order(path: Path) -> list[str]:
 
 def _read_json(path: Path) -> dict[str, list[str]]:
     hint = 'give {"client": ["image", ...], ...}'
+    text = read_text(path, hint, "utf-8-sig")
     try:
-        pairs = json.loads(path.read_text(encoding="utf-8-sig"), object_pairs_hook=list)
-    except (OSError, ValueError, RecursionError) as error:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except (ValueError, RecursionError) as error:
         raise FedcliError(f"{path} is not a readable JSON file: {error}", hint) from None
     if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
         raise FedcliError(f"{path} holds no object of clients", hint)

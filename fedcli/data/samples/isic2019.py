@@ -27,8 +27,9 @@ class Photograph:
     tint: float = 0.0
 
 
-def make(folder: Path) -> None:
-    photographs = [_photograph(i) for i in range(64)]
+def make(folder: Path, times: int = 1) -> None:
+    """times: how many times the 64 images, each time others."""
+    photographs = [_photograph(i) for i in range(64 * times)]
     write(folder, photographs)
     grey = picture("grey", 1)[..., 0]  # a JPEG of one channel among those of three
     save(folder / INPUT / f"{photographs[9].image}.jpg", grey)
@@ -38,7 +39,7 @@ def make(folder: Path) -> None:
 
 def _photograph(i: int) -> Photograph:
     """Of every eight images of a class two share a lesion, one has none, and one comes from MSK."""
-    k, label = i % 8, i // 8
+    k, label = i % 8, i // 8 % 8
     image = f"ISIC_{i:07d}{'_downsampled' if k == 7 else ''}"
     lesion = "" if k == 6 else f"{'MSK4' if k == 7 else 'HAM'}_{i - (k == 1):07d}"
     age, site = "" if k == 5 else f"{25 + 10 * (i % 6)}.0", SITES[i % 8] if k != 4 else ""

@@ -1,4 +1,7 @@
-"""Kaggle's layout of RSNA's head CT in little: 60 slices, with every oddity of headers that matters to pixels."""
+"""Kaggle's layout of RSNA's head CT in little: 60 slices, with every oddity of headers that matters to pixels.
+
+Beside Kaggle's files attributes.csv says what the made-up patients are: their headers, as Kaggle's, do not.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -11,21 +14,34 @@ SUBTYPES = ["epidural", "intraparenchymal", "intraventricular", "subarachnoid", 
 SINGLE, SEVERAL, NONE = 50, 5, 5  # slices with one subtype, with two, without a bleed
 SIDE = 32
 AIR = -1000  # Hounsfield units
+PERSON = "sex", "age", "race"
+SEXES = "female", "male"
+RACES = "asian", "black", "white"
 
 
-def make(folder: Path) -> None:
+def make(folder: Path, times: int = 1) -> None:
+    """times: how many times the 60 slices, each time others."""
     (folder / "stage_2_train").mkdir()
     lines: list[list] = []
-    for i in range(SINGLE + SEVERAL + NONE):
+    people: dict[str, list] = {}
+    for i in range(times * (SINGLE + SEVERAL + NONE)):
         id = f"ID_{(i + 1) * 2654435761 % 2**32:08x}{i % 16:x}"
-        first = i % 5
-        of = {first} if i < SINGLE else {first, (first + 2) % 5} if i < SINGLE + SEVERAL else set()
+        first, within = i % 5, i % (SINGLE + SEVERAL + NONE)
+        of = {first} if within < SINGLE else {first, (first + 2) % 5} if within < SINGLE + SEVERAL else set()
         lines += [[f"{id}_{name}", int(k in of)] for k, name in enumerate(SUBTYPES)]
         lines.append([f"{id}_any", int(bool(of))])
-        _write(folder / "stage_2_train" / f"{id}.dcm", id, f"ID_{1000 + i // 10 * 5 + first:08x}", _head(id, first), i)
+        patient = f"ID_{1000 + i // 10 * 5 + first:08x}"
+        people.setdefault(patient, _person(len(people)))
+        _write(folder / "stage_2_train" / f"{id}.dcm", id, patient, _head(id, first), i)
+    table(folder / "attributes.csv", ["patient_id", *PERSON], [[id, *person] for id, person in people.items()])
     table(folder / "stage_2_train.csv", ["ID", "Label"], [*lines, *lines[:6]])  # Kaggle's table repeats some rows
     whole = folder / "stage_2_train" / f"{lines[6][0].removesuffix('_epidural')}.dcm"
     whole.write_bytes(whole.read_bytes()[:-400])  # one of Kaggle's slices is cut off
+
+
+def _person(k: int) -> list:
+    """Sex, age and race of the k-th patient; of every twelfth nobody knows the age."""
+    return [SEXES[k % 2], "" if k % 12 == 11 else 25 + 7 * k % 60, RACES[k // 2 % len(RACES)]]
 
 
 def _head(id: str, label: int) -> np.ndarray:

@@ -45,6 +45,10 @@ SOURCES: dict[str, Source] = {
     "toy": toy.SOURCE,
 }
 
+SAMPLE_MARK = "SYNTHETIC_SAMPLE.txt"  # in the folder of a synthetic sample
+SAMPLE_WORDS = "Made-up files in the layout of {name}: no number made from them says anything about patients.\n"
+SAMPLE_ATTRIBUTES = "attributes.csv"  # what a sample's patients are, as `prepare --attributes` reads it
+
 _PACKAGE = Path(fedcli.__file__).parent
 _CARDS = _PACKAGE / "data_manifests", _PACKAGE.parent / "data_manifests"  # installed, or in a checkout
 
@@ -65,16 +69,29 @@ def card(name: str) -> dict[str, Any]:
     raise FedcliError(f"the card {name}.json is missing from {_CARDS[0]}", "install fedcli again")
 
 
-def make_sample(name: str, folder: Path) -> Path:
+def having(attribute: str) -> list[str]:
+    """The datasets that have an attribute, as their cards say."""
+    return [name for name in SOURCES if attribute in card(name)["attributes"]]
+
+
+def is_sample(raw: Path | None) -> bool:
+    """Whether a raw folder holds a synthetic sample."""
+    return raw is not None and (raw / SAMPLE_MARK).is_file()
+
+
+def make_sample(name: str, folder: Path, *, usual: bool = False) -> Path:
     """Write a dataset's synthetic sample into an empty or new folder and return that folder.
 
+    usual: of as many images as the dataset's usual number of clients needs.
     Raises UsageError for an unknown dataset, FedcliError for one that reads no files and for a folder that is in use.
     """
-    make = source(name).sample
+    own = source(name)
+    make = (usual and own.usual_sample) or own.sample
     if make is None:
         raise FedcliError(f"{name} reads no files, so it has no synthetic sample", f"fedcli prepare {name}")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise FedcliError(f"{folder} is not an empty folder", "name a new one; a sample overwrites nothing")
     folder.mkdir(parents=True, exist_ok=True)
     make(folder)
+    (folder / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=name), encoding="utf-8")
     return folder

@@ -9,17 +9,19 @@ with all four domains, once for all processes where these are forked.
 
 import bz2
 import gzip
+import io
+import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 
-import h5py
 import numpy as np
 
 from ... import console
 from ...errors import FedcliError
-from ..pool import Row, open_h5
+from ...hdf5 import NUMBERS, Column, open_hdf5
+from ..pool import Row
 from ..samples import digits as sample
 from .images import read_rgb
 from .source import Choices, Listing, Source
@@ -45,6 +47,7 @@ PLACES = {  # domain -> (folders, pairs of a train and a test file); the first t
 PARTS = "train", "test"
 SUFFIXES = ".jpg", ".jpeg", ".png"
 FETCH = "download it again"
+LARGEST = 2**29  # bytes of a container, unpacked; the largest, SVHN's, has 225 MB
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -127,7 +130,7 @@ def read_idx(path: Path) -> np.ndarray:
     if not path.is_file():
         raise FedcliError(f"{path.parent} has no {path.name}", "get the rest of MNIST")
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        data = _bounded(path, gzip.open if path.suffix == ".gz" else open)
     except (OSError, EOFError, zlib.error) as error:
         raise FedcliError(f"{path} is not a readable gzip file: {error}", FETCH) from None
     if data[:3] != b"\0\0\x08" or len(data) < 4:
@@ -143,12 +146,21 @@ def read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
+def _bounded(path: Path, opened: Callable) -> bytes:
+    """All bytes of a file, unpacked. Raises FedcliError for more than any of these files has."""
+    with opened(path, "rb") as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise FedcliError(f"{path} holds more than {LARGEST >> 20} MiB, too much for these digits", FETCH)
+    return data
+
+
 def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """libsvm's text, compressed: per line the digit plus 1, then place:value with values in [-1, 1]."""
     from sklearn.datasets import load_svmlight_file
 
     try:
-        with bz2.open(path) as file:
+        with io.BytesIO(_bounded(path, bz2.open)) as file:
             pixels, labels = load_svmlight_file(file, n_features=256, dtype=np.float32, zero_based=False)
     except (OSError, EOFError, ValueError, OverflowError) as error:
         raise FedcliError(f"{path} is not USPS in libsvm's format: {error}", FETCH) from None
@@ -157,16 +169,9 @@ def read_usps(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def read_usps_h5(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     """An HDF5 file with groups train and test: data [N, 256] in [0, 1] and target [N]."""
-    with open_h5(path) as file:
-        names = f"{part}/data", f"{part}/target"
-        if absent := [name for name in names if not isinstance(file.get(name), h5py.Dataset)]:
-            raise FedcliError(
-                f"{path} has no dataset {absent[0]}", "expected train/data, train/target and the same of test"
-            )
-        try:
-            pixels, labels = (np.asarray(file[name][()]) for name in names)
-        except OSError as error:
-            raise FedcliError(f"{path} is not a readable HDF5 file: {error}", FETCH) from None
+    expected = {f"{part}/data": Column(NUMBERS, 2), f"{part}/target": Column(NUMBERS)}
+    with open_hdf5(path, expected, packed=True, hint=f"expected train/data, train/target and of test; {FETCH}") as file:
+        pixels, labels = (file[name][()] for name in expected)
     return _grey(path, pixels), labels
 
 
@@ -182,13 +187,18 @@ def _grey(path: Path, pixels: np.ndarray) -> np.ndarray:
 
 def read_svhn(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Matlab: X [32, 32, 3, N] and y [N, 1], in which 10 is the digit 0."""
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     try:
+        sizes = {name: math.prod(shape) for name, shape, _ in whosmat(path)}
+        if max(sizes.get("X", 0), 8 * sizes.get("y", 0)) > LARGEST:
+            raise FedcliError(f"{path} holds more than {LARGEST >> 20} MiB, too much for these digits", FETCH)
         file = loadmat(path, variable_names=["X", "y"])
         images, labels = file["X"], file["y"].reshape(-1)
     except KeyError as error:
         raise FedcliError(f"{path} has no variable {error}", "expected X and y, as in SVHN's format 2") from None
+    except FedcliError:
+        raise
     except Exception as error:  # a broken file raises ValueError, TypeError, zlib.error and more
         raise FedcliError(f"{path} is not a readable Matlab file: {error}", FETCH) from None
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:

@@ -8,6 +8,7 @@ default keeps a lesion's images together; some 2,000 images name no lesion, and 
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,4 +135,4 @@ def split(found: list[Row], choices: Choices) -> list[Row]:
     return split_rows(found, choices, by_patient=True)
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, partial(sample.make, times=6))

@@ -60,7 +60,7 @@ def _rows(
     _note_similar(own["label-column"], classes)
     values, columns = {}, {}
     for name in attributes:
-        values[name], columns[name] = _attribute(table[name].tolist(), name, path)
+        values[name], columns[name] = attribute(table[name].tolist(), name, path)
     patients = table[own["patient"]].tolist() if own["patient"] else [""] * len(table)
     found = []
     for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
@@ -147,7 +147,7 @@ def _check_once(path: Path, table: "DataFrame", label: str) -> None:
         raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
 
 
-def _attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
+def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
     """Values of an attribute, and each image's place among them, -1 where it is missing."""
     known = {value for value in column if value.lower() not in MISSING}
     if name.lower() == "age" and (banded := _age_bands(column, known, name)) is not None:

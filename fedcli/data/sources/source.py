@@ -85,11 +85,13 @@ class Source:
         rows: (raw, choices) -> Listing. Raises FedcliError where the folder is not as the card says.
         decode: (raw, row, choices) -> uint8 [H, W, C] in the file's own size. Raises Unreadable.
         sample: writes a tiny synthetic raw folder; None for data made or embedded here, which has no raw folder.
+        usual_sample: the same of as many images as the usual number of clients needs, where `sample` has too few.
     """
 
     rows: Callable[[Any, Choices], Listing]  # raw is a Path where there is a sample, else None
     decode: Callable[[Any, Row, Choices], np.ndarray]
     sample: Callable[[Path], None] | None = None
+    usual_sample: Callable[[Path], None] | None = None
 
     @property
     def files(self) -> bool:

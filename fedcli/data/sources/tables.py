@@ -14,6 +14,7 @@ import numpy as np
 
 from ...console import counted
 from ...errors import FedcliError
+from ...files import read_text, regular
 from ...seeds import derive
 from ..pool import Row
 from .source import Choices
@@ -33,7 +34,7 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
     import pandas
 
     try:
-        table = pandas.read_csv(path, **options)
+        table = pandas.read_csv(regular(path), **options)
     except pandas.errors.EmptyDataError:
         raise FedcliError(f"{path} has no rows", NO_ROWS) from None
     except (pandas.errors.ParserError, UnicodeDecodeError, ValueError) as error:
@@ -52,11 +53,11 @@ def read_cells(path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
     Commas, semicolons or tabs stand between its cells, whichever the header has most of. Raises FedcliError with this
     hint for a file that is no CSV.
     """
+    text = read_text(path, hint, "utf-8-sig")
     try:
-        text = path.read_text(encoding="utf-8-sig")
         separator = max(",;\t", key=text.partition("\n")[0].count)
         lines = [[cell.strip() for cell in line] for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except csv.Error as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", hint) from None
     if len(lines) < 2:
         raise FedcliError(f"{path} is not a readable CSV file: it has {counted(len(lines), 'line', 'lines')}", hint)

@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ...data import manifest
-from ...data.pool import open_h5, read_pool
+from ...data.pool import read_pool
+from ...data.shard import CHANGED
+from ...hdf5 import open_hdf5
 from .figures import Figure, Panels
 from .systems import System
 
@@ -25,7 +27,7 @@ def panels(compared: list[System]) -> list[Panels]:
 
 def _strip(path: Path) -> Iterator[Panels]:
     body, pool = manifest.read(path).body, read_pool(manifest.parent(path, "dataset").parent / "pool.h5")
-    with open_h5(path.parent / "changed.h5") as file:
+    with open_hdf5(path.parent / "changed.h5", CHANGED, hint="corrupt again") as file:
         rows = file["test/rows"][()]
         if not len(rows):
             return

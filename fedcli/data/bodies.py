@@ -1,0 +1,39 @@
+"""What a manifest of each kind must hold for later stages to read it: its files, and the shape of its body."""
+
+from ..shapes import NUMBER
+
+TEXT = (str, None)
+POOLED = {"classes": [str], "attributes": {str: [str]}, "size": [int], "channels": int, "augment": str}
+CLIENT = {"client": str, "train": int, "val": int, "test": int, "class_counts": [int]}
+DATA = {**POOLED, "dataset": str, "roster": [CLIENT]}
+CORRUPTION = {"kind": str, "severity": int, "ratio": NUMBER, "clients": [str]}
+MODEL = {
+    "name": str, "channels": int, "size": int, "precision": str, "personal": [str], "frozen": [str],
+    "teacher_width": (int, None), "personal_models": bool, "numbers?": int,
+}  # fmt: skip
+BODIES = {
+    "dataset": {**POOLED, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
+    "partition": {**DATA, "scheme": str},
+    "corruption": {**DATA, **CORRUPTION},
+    "run": {
+        "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
+        "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "start?": (dict, None),
+    },
+    "scores": {
+        "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str,
+        "options?": dict, "model?": dict, "versions?": {str: dict}, "clients?": dict, "among_clients?": dict,
+        "groups?": dict, "classes?": [str], "attributes?": {str: [str]}, "kept_rounds?": [int], "data?": dict,
+    },
+}  # fmt: skip
+# what is computed from the options of a manifest, beside what is only compared and shown
+OPTIONS = {"run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str}}
+FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"]}
+
+
+def shape(kind: str) -> dict:
+    """Of a whole manifest."""
+    return {
+        "kind": str, "made_by": [str], "options": OPTIONS.get(kind, dict), "parents": {str: str}, "files": {str: str},
+        "format": int, "body": BODIES[kind],
+    }  # fmt: skip

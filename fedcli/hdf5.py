@@ -1,0 +1,205 @@
+"""HDF5 files, read as if a stranger had written them and written so that a full disk raises instead of crashing.
+
+HDF5 can name bytes outside of its file (external data, links, virtual datasets), lead in circles, and promise more
+numbers than it holds. Nothing that fedcli writes does, so whatever does is refused before a number of it is read.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import BinaryIO
+
+import h5py
+import numpy as np
+
+from .errors import FedcliError
+from .files import regular, replacing
+
+DEEPEST = 16  # groups in one another
+MOST = 1_000_000  # datasets
+PACKED = 1032  # to one: the most that deflate can compress
+IN_MEMORY = 256_000_000  # bytes; so much may be held twice while it is written
+AGAIN = "run the stage that wrote it again"
+VARIED = OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError  # of a damaged byte
+NUMBERS, WHOLE, TEXT = "iuf", "iu", "S"
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a dataset must be.
+
+    Attributes:
+        kinds: letters of NumPy for its type: b, i, u, f, S.
+        rank: of its shape; None for any.
+        size: bytes of a number; 0 for any.
+        needed: whether a file without it is refused; what a pattern stands for never is.
+    """
+
+    kinds: str = "b" + NUMBERS
+    rank: int | None = 1
+    size: int = 0
+    needed: bool = True
+
+
+ANYTHING = {"*": Column("bS" + NUMBERS, None)}
+TENSORS = {"*": Column(rank=None)}
+
+
+@contextmanager
+def open_hdf5(
+    path: Path, expected: Mapping[str, Column] = ANYTHING, *, packed: bool = False, hint: str = AGAIN
+) -> Iterator[dict[str, h5py.Dataset]]:
+    """The datasets of an HDF5 file by name, to be read in the block.
+
+    expected: a dataset's name, or a pattern such as train/*, -> what it must be; others are not looked at.
+    packed: whether datasets may be compressed, which those of fedcli are not.
+    Raises FedcliError where the file is absent, damaged, or not as expected.
+    """
+    regular(path, "run the stage that writes it again")
+    with ExitStack() as stack:
+        try:
+            # finished files do not change, so no locks, which NFS may not have
+            file = stack.enter_context(h5py.File(path, "r", locking=False))
+            datasets = _checked(path, dict(_datasets(path, file, hint)), expected, PACKED if packed else 1, hint)
+        except VARIED as error:
+            raise _unreadable(path, error, hint) from None
+        try:
+            yield datasets
+        except (OSError, RuntimeError) as error:
+            raise _unreadable(path, error, hint) from None
+
+
+def _unreadable(path: Path, error: Exception, hint: str) -> FedcliError:
+    why = " ".join(str(error).split())[:160]
+    return FedcliError(f"{path} is not a readable HDF5 file: {why}", f"it may be damaged; {hint}")
+
+
+def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Every dataset that hard links lead to. Raises FedcliError for any other link, and for circles."""
+    waiting, seen = [("", file["/"], 0)], {h5py.h5o.get_info(file.id).addr}
+    while waiting:
+        prefix, group, depth = waiting.pop()
+        for name in group:
+            full = prefix + name
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise FedcliError(f"{path}: {full!r} is a link, which fedcli does not follow", hint)
+            item = group[name]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen or len(seen) > MOST or depth == DEEPEST:
+                raise FedcliError(f"{path}: {full!r} is linked twice, or is too deep or one of too many", hint)
+            seen.add(address)
+            if isinstance(item, h5py.Dataset):
+                yield full, item
+            elif isinstance(item, h5py.Group):
+                waiting.append((f"{full}/", item, depth + 1))
+            else:
+                raise FedcliError(f"{path}: {full!r} is neither a dataset nor a group", hint)
+
+
+def _checked(
+    path: Path, datasets: dict[str, h5py.Dataset], expected: Mapping[str, Column], packed: int, hint: str
+) -> dict[str, h5py.Dataset]:
+    """The expected ones among the datasets, each as it must be."""
+    if absent := [
+        name for name, column in expected.items() if column.needed and "*" not in name and name not in datasets
+    ]:
+        raise FedcliError(f"{path} has no dataset {absent[0]!r}", hint)
+    found = {}
+    for name, data in datasets.items():
+        if data.external or data.is_virtual:
+            raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
+        column = next((column for pattern, column in expected.items() if fnmatchcase(name, pattern)), None)
+        if column is None:
+            continue
+        if not _fits(data, column):
+            there = f"{data.dtype} {list(data.shape or ())}"
+            raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
+        if data.nbytes > packed * data.id.get_storage_size() or _chunk(data) > packed * data.id.get_storage_size():
+            raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
+        found[name] = data
+    return found
+
+
+def _words(column: Column) -> str:
+    kind = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}.get(column.kinds, "numbers")
+    size = f" of {column.size} byte" if column.size else ""
+    return (
+        kind + size + ("" if column.rank is None else f" with {column.rank} {'axis' if column.rank == 1 else 'axes'}")
+    )
+
+
+def _fits(data: h5py.Dataset, column: Column) -> bool:
+    if data.shape is None or data.dtype.kind not in column.kinds:
+        return False
+    return column.rank in (None, data.ndim) and column.size in (0, data.dtype.itemsize)
+
+
+def _chunk(data: h5py.Dataset) -> int:
+    """Bytes that reading one number allocates."""
+    return int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize if data.chunks and data.nbytes else 0
+
+
+def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Dataset]:
+    """The datasets of a group, by their names inside it."""
+    return {name.removeprefix(f"{group}/"): data for name, data in datasets.items() if name.startswith(f"{group}/")}
+
+
+@contextmanager
+def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
+    """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
+    try:
+        with path.open("xb") as out, _filled(out, path, size) as file:
+            yield file
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
+def replace_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
+    """An HDF5 file that takes the place of path when it is whole: written beside, fsync, renamed."""
+    with replacing(path) as out, _filled(out, Path(out.name), size) as file:
+        yield file
+
+
+@contextmanager
+def _filled(out: BinaryIO, path: Path, size: int) -> Iterator[h5py.File]:
+    """An HDF5 file whose bytes come into an open one.
+
+    What is small is built in memory and written by Python, which raises where a disk is full; HDF5 crashes. For what
+    is large, the room on the disk is asked for first.
+    """
+    if size <= IN_MEMORY:
+        with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
+            yield file
+            file.flush()
+            out.write(file.id.get_file_image())
+        return
+    reserve(out.fileno(), size)
+    with h5py.File(path, "w", locking=False) as file:
+        yield file
+
+
+@contextmanager
+def extend_hdf5(path: Path) -> Iterator[h5py.File]:
+    """An HDF5 file to which datasets are added, in memory where it is small, as create_hdf5() does."""
+    if path.stat().st_size > IN_MEMORY:
+        with h5py.File(path, "r+") as file:
+            yield file
+        return
+    with h5py.File(path, "r+", driver="core", backing_store=False) as file:
+        yield file
+        file.flush()
+        image = file.id.get_file_image()
+    with replacing(path) as out:
+        out.write(image)
+
+
+def reserve(handle: int, size: int) -> None:
+    """Raise OSError now if the disk has no room, and not while HDF5 writes."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(handle, 0, size)
+        os.ftruncate(handle, 0)

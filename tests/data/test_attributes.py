@@ -1,0 +1,51 @@
+"""A table of attributes joined by image or patient id."""
+
+from pathlib import Path
+
+import pytest
+from raw_folders import write_csv
+
+from fedcli.data import attributes
+from fedcli.data.pool import Row
+from fedcli.data.sources.source import Listing
+from fedcli.errors import FedcliError
+
+ROWS = [
+    Row("a", 0, "train/a.png", groups={"sex": 0}, patient="p1"),
+    Row("b", 1, "train/b.png", groups={"sex": 1}, patient="p1"),
+    Row("c", 1, "test/c.png", groups={"sex": -1}, patient="p2"),
+]
+LISTING = Listing(ROWS, {"sex": ["female", "male"]}, "patient_id")
+
+
+def joined(folder: Path, head: list[str], *lines: list[object]) -> Listing:
+    write_csv(folder / "table.csv", head, [list(line) for line in lines])
+    return attributes.joined(LISTING, folder / "table.csv")
+
+
+def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
+    made = joined(tmp_path, ["patient", "race", "age"], ["p1", "black", 71], ["p2", "", "030Y"], ["p9", "white", 3])
+    assert made.attributes == {"sex": ["female", "male"], "race": ["black"], "age": ["0-39", "40-59", "60+"]}
+    assert [row.groups for row in made.rows] == [
+        {"sex": 0, "race": 0, "age": 2}, {"sex": 1, "race": 0, "age": 2}, {"sex": -1, "race": -1, "age": 0},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("spelt", ["{}", "{}.png", "train/{}.png"])
+def test_images_are_named_by_id_file_or_path_and_an_attribute_is_replaced(tmp_path, spelt):
+    made = joined(tmp_path, ["file", "sex"], [spelt.format("a"), "M"], [spelt.format("b"), "F"])
+    assert made.attributes == {"sex": ["female", "male"]}
+    assert [row.groups["sex"] for row in made.rows] == [1, 0, -1]
+
+
+def test_what_cannot_be_joined_is_refused_in_a_sentence(tmp_path):
+    for head, lines, words in (
+        (["id", "race"], [["x", "black"]], "no column of id, race names an image or patient"),
+        (["id", "race"], [["a", "black"], ["a", "white"]], "'a' has two lines that differ"),
+        (["id", "race/sex"], [["a", "black"]], "has a slash or star in its name"),
+        (["id", "race"], [["a", ""]], "has no column that can be an attribute"),
+    ):
+        with pytest.raises(FedcliError, match=words):
+            joined(tmp_path, head, *lines)
+    with pytest.raises(FedcliError, match="no such file"):
+        attributes.joined(LISTING, tmp_path / "absent.csv")
