@@ -1,5 +1,6 @@
 """Whether a command's end is an answer: a result, or one sentence with a documented exit code."""
 
+import functools
 import re
 
 from .process import Ended
@@ -17,10 +18,11 @@ def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
     out = []
     if ended.code not in CODES:
         out.append(f"exit code {ended.code}")
-    for word in ("Traceback", "unexpected ", "Exception ignored", "Warning:", "HDF5-DIAG"):
-        if word in ended.err or word in ended.out:
-            out.append(f"prints {word.strip()!r}")
-    if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", ended.out + ended.err):
+    for word in ("Traceback", r"unexpected \w*(?:Error|Exception)", "Exception ignored", "Warning:", "HDF5-DIAG"):
+        if re.search(word, ended.err + ended.out):
+            out.append(f"prints {word!r}")
+    out_alone = functools.reduce(lambda text, word: text.replace(word, ""), ended.words, ended.out)
+    if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", out_alone + ended.err):  # a path is printed as it was given
         out.append("prints control characters")
     sentences = re.findall(r"^(?:error|Error): (.*)$", ended.err, flags=re.M)
     if ended.code not in (0, 130) and len(sentences) != 1:

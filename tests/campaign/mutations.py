@@ -59,6 +59,13 @@ def reseal(work: Path, changed: Path) -> None:
 
 def damage(path: Path, draw: np.random.Generator) -> str:
     """Change bytes."""
+    before = path.read_bytes()
+    while (note := _damaged(path, draw)) and path.read_bytes() == before:
+        pass  # a NUL where there was one
+    return note
+
+
+def _damaged(path: Path, draw: np.random.Generator) -> str:
     data = bytearray(path.read_bytes())
     at = int(draw.integers(max(1, len(data))))
     match str(draw.choice(["flip", "cut", "empty", "nul", "repeat", "text", "start", "nested", "latin"])):
@@ -72,7 +79,7 @@ def damage(path: Path, draw: np.random.Generator) -> str:
             data[at : at + 1] = b"\0"
             note = f"byte {at} is NUL"
         case "repeat":
-            data += data
+            data = data * 2
             note = "written twice"
         case "text":
             data = bytearray(b"this is text\n")

@@ -31,7 +31,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "a folder": lambda path: _replaced(path, lambda p: p.mkdir()),
     "unreadable": lambda path: path.chmod(0),
     "a link outside": lambda path: _replaced(path, lambda p: p.symlink_to("/etc/hostname")),
-    "a huge empty file": lambda path: os.truncate(path, 2**42),
+    "a huge empty file": lambda path: os.truncate(path, 2**30),
 }
 
 
