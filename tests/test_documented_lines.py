@@ -6,6 +6,7 @@ a line that stands in several places runs in the first.
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import subprocess
@@ -37,20 +38,22 @@ SHORTER = {  # what is added to a command so that it ends soon; the last of a fl
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains
 }  # fmt: skip
 FEWER = {"--clients 8": "--clients 2", "--clients 20": "--clients 2", "--seeds 3": "--seeds 1"}
-TOY = ["fedcli prepare toy", "fedcli partition --dirichlet 1.0 --clients 2"]
 SKIN = ["fedcli prepare isic2018 --raw RAW"]
+TWO_CLIENTS = [*SKIN, "fedcli partition --dirichlet 1.0 --clients 2"]
 SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
-    "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN, "train": TOY, "sweep": TOY,
-    "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"], "report": [*TOY, "fedcli train fedavg", "fedcli evaluate"],
-    "plot": [*TOY, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
-    "compare": [*TOY, "fedcli train fedavg", "fedcli train fedheal"],
+    "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
+    "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
+    "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
+    "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
+    "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
+    "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
     "Reports, statistics and published tables": [
-        *TOY, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
+        *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
         *SWEPT,
     ],
-    "Methods": [*TOY[:1], f"{TOY[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
+    "Methods": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
 }  # fmt: skip
 
 
@@ -157,4 +160,5 @@ def test_stages_compose_in_a_real_shell(tmp_path):
     words = ["bash", "-c", line.replace("fedcli ", f"{fedcli} ")]
     ended = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("{") and ended.stdout.rstrip().endswith("}")
+    body = json.loads(ended.stdout)["manifest"]["body"]
+    assert (body["method"], body["rule"]) == ("fedheal", "released")

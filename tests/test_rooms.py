@@ -37,7 +37,6 @@ STILL_WIDE: set[str] = {
     "fedcli/reporting/tables.py",
     "fedcli/reproduce/results.py",
     "fedcli/reproduce/tables.py",
-    "tests/commands/test_cli.py",
     "tests/conftest.py",
     "tests/data/test_dicom.py",
     "tests/data/test_source_fairfedmed.py",

@@ -74,7 +74,7 @@ def runs(tmp_path_factory):
     "command",
     [
         "fedcli report {runs}",
-        "fedcli report {runs} --apart --metric f1_macro --metric auc_ovo_macro --metric balanced_accuracy",
+        "fedcli report {runs} --separate --metric f1_macro --metric auc_ovo_macro --metric balanced_accuracy",
         "fedcli compare {runs} --resamples 100",
         "fedcli datasets",
         "fedcli methods",

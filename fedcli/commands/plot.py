@@ -79,9 +79,9 @@ def plot(
     """Draw what runs recorded over their rounds: losses, weights, what clients and server reported, test curves.
 
     Of several runs it draws the mean over clients, in a band from the lowest to the highest, and of weights the
-    smallest and the largest. A series that never changes is drawn only if it is asked for. Test curves are there where
-    train had --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them, the first two take
-    runs that differ in nothing but the seed as one.
+    smallest and the largest. A series that never changes is drawn only if it is asked for. Test curves are there
+    where train had --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them,
+    the first two take runs that differ in nothing but the seed as one.
 
     Examples: fedcli plot; fedcli plot fedcli-work/runs/* --series loss --out losses.svg; fedcli plot --over q --version
     corrupted; fedcli plot fedcli-work/runs/qffl-* --landscape 1d

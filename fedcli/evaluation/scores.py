@@ -6,6 +6,7 @@ A scores.json is a manifest; its body is a `Scores`, and the body's `legend` say
 """
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -261,7 +262,8 @@ class Scores(Quality):
         return encode(self) | {"legend": WORDS | meanings(Scores)}
 
 
-def score_places(attributes: list[str], *, corrupted: bool, best: bool) -> Tree:
+@cache
+def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) -> Tree:
     """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
     known = {
         "metric": METRICS,

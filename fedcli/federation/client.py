@@ -1,77 +1,23 @@
 """One client in one round: the only local training."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from ..data.shard import Shard
-from ..errors import UsageError, nearest
 from ..methods.contract import Aggregator, ClientRound, Local, Tensors
-from ..methods.priors import PRIORS
+from ..methods.losses import class_weights
 from ..methods.priors import offset as prior_offset
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import Network
 from ..seeds import derive
 from . import checks
-from .optimizer import Optimizer
+from .optimizer import Optimizer, own_state
 from .steps import LocalStep, Steps
-
-OPTIMIZERS = {
-    # name: (learning rate, momentum, weight decay) the papers use
-    "adam": (3e-4, 0.0, 5e-4),  # FedISM+ section 2
-    "sgd": (1e-3, 0.9, 1e-5),  # FedHEAL section 2
-}
-
-
-@dataclass(frozen=True)
-class Training:
-    """How every client trains. The optimizer starts fresh in each round.
-
-    Attributes:
-        schedule: "constant", or "cosine": lr falls from its start to near 0 over the rounds.
-        prior: what is added to the training logits from the client's class counts, see methods.priors.
-        bn: "aggregate", "local" or "freeze" the batch-norm statistics.
-        personal: keep each client's own trained model, to be scored beside the global one.
-    """
-
-    optimizer: str = "adam"
-    lr: float = 3e-4
-    momentum: float = 0.0
-    weight_decay: float = 5e-4
-    epochs: int = 1
-    batch_size: int = 32
-    schedule: str = "constant"
-    prior: str = "none"
-    bn: str = "aggregate"
-    personal: bool = False
-
-    def at(self, round: int, rounds: int) -> "Training":
-        """The same with the learning rate of one round, t from 1."""
-        if self.schedule == "constant":
-            return self
-        return replace(self, lr=self.lr * (1 + math.cos(math.pi * (round - 1) / rounds)) / 2)
-
-    def check(self) -> None:
-        """Raise UsageError for numbers no optimizer can work with."""
-        if not 0 < self.lr < math.inf:
-            default = OPTIMIZERS[self.optimizer][0]
-            raise UsageError(f"--lr {self.lr} is not above 0", f"the default of {self.optimizer} is {default:g}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise UsageError(f"--weight-decay {self.weight_decay} is not 0 or above", "0 turns it off")
-        if not 0 <= self.momentum < 1:
-            raise UsageError(f"--momentum {self.momentum} is not in [0, 1)", "0.9 is common")
-        for name, known in (
-            ("schedule", ("constant", "cosine")),
-            ("prior", PRIORS),
-            ("bn", ("aggregate", "local", "freeze")),
-        ):
-            if getattr(self, name) not in known:
-                raise UsageError(f"--{name} {getattr(self, name)!r} is unknown", nearest(getattr(self, name), known))
-        if not 1 <= self.batch_size < 2**31:
-            raise UsageError(f"--batch-size {self.batch_size} is not a number of images", "32 is the default")
+from .training import Training
 
 
 @dataclass(frozen=True)
@@ -115,10 +61,14 @@ def run_client(
     event = task.seed, task.round, task.client
     training = training.at(task.round, task.rounds)
     offset = prior_offset(training.prior, shard.class_counts) if training.prior != "none" else None
+    memory = dict(task.memory)
+    kept = own_state(memory)
     client = ClientRound(
         task.client, task.row, task.round, task.rounds, training.lr, task.theta, task.shared,
-        layout, shard, offset, dict(task.memory),
+        layout, shard, offset, memory,
         momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
+        nesterov=training.nesterov, class_weights=class_weights(training.class_weights, shard.class_counts),
+        label_smoothing=training.label_smoothing, focal=training.focal,
     )  # fmt: skip
     layout.load(task.theta)
     layout.zero_grad()
@@ -136,6 +86,7 @@ def run_client(
         if task.part == "whole":
             method.aggregator.measure_global(net, client)
             _check(method, method.aggregator, "measure_global", client)
+        steps.step.optimizer.begin(training, kept)
         loss = _train(client, training, event, steps)
         method.local.on_round_end(net, client)
         _check(method, method.local, "on_round_end", client)
@@ -143,6 +94,8 @@ def run_client(
             method.aggregator.measure_local(net, client)
             _check(method, method.aggregator, "measure_local", client)
     _remember(layout, client, training)
+    if training.keep_optimizer:
+        client.memory |= steps.step.optimizer.kept()
     if training.personal and client.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
         client.memory["model"] = layout.read()
     return Report(task.client, task.row, len(shard), client.steps, loss, layout.read(), client.report, client.memory)
@@ -157,7 +110,6 @@ def _check(method: Method, half: Local | Aggregator, hook: str, client: ClientRo
 def _train(client: ClientRound, training: Training, event: tuple, steps: Steps) -> Tensor:
     """The mean loss over all steps, a scalar."""
     _train_mode(steps.step.net, client.layout, training)
-    steps.step.optimizer.begin(training.lr, training.momentum, training.weight_decay)
     epochs = [
         {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
         for epoch in range(training.epochs)

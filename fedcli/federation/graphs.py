@@ -34,7 +34,7 @@ NOT_RECORDED: dict[type[Local], str] = {
 RECORDED: set[type[Local]] = set()  # local halves from outside fedcli whose files say that their step can be recorded
 
 WARM_UP = 2  # steps before a recording, in which libraries choose kernels and make their workspaces
-FIELDS = "theta", "offset", "shared", "memory", "scratch"  # of a client's round, that a step may read
+FIELDS = "theta", "offset", "class_weights", "shared", "memory", "scratch"  # of a client's round, that a step may read
 
 
 def no_graph_reason(local: Local) -> str:
@@ -149,7 +149,14 @@ class GraphRecorder:
     def _slots(self, client: ClientRound, batch_size: int) -> Recorded:
         """The round's tensors in the slots of the recorded step, or in new ones where that does not fit."""
         shard, device = client.shard, client.theta.device
-        numbers = client.rounds, client.momentum, batch_size, client.round if self.reads_round else None
+        numbers = (
+            client.rounds,
+            client.momentum,
+            client.label_smoothing,
+            client.focal,
+            batch_size,
+            client.round if self.reads_round else None,
+        )
         fields = {name: getattr(client, name) for name in FIELDS}
         key = (id(shard.images), shard.kind, shard.channels, numbers, *_signature(fields))
         if self._recorded is None or self._recorded.key != key:

@@ -101,7 +101,8 @@ def _play_round(federation: Federation, state: RunState, roster: list[str], engi
     checks.tensors(method, rule, "broadcast", payload, "what clients receive")
     tasks = federation.tasks(state, roster, {**shared, **payload})
     # what a client keeps beside the model needs its training, also where the rule will not keep the model
-    keeps_more = training.personal or training.bn == "local" or bool(federation.layout.own_shapes)
+    keeps_more = training.personal or training.keep_optimizer or training.bn == "local"
+    keeps_more = keeps_more or bool(federation.layout.own_shapes)
     if isinstance(rule, SubsetTraining) and rule.trains_subset and not (keeps_more or _reports_training(local)):
         arriving = _train_subset(engine, tasks, method, rule)
     else:

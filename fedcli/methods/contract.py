@@ -16,15 +16,16 @@ K clients, in the order of its calls:
 What a client's hooks put into `client.report` arrives at the server as a column [K, ...] of the updates. Once for each
 run come Local.extend and Local.personal_tensors, when the network is built, and the warnings of both halves.
 
-registry.py puts a method under its name, helpers.py and probes.py hold what several methods compute, mixins.py what few
-methods ask of the engine.
+registry.py puts a method under its name, helpers.py, losses.py and probes.py hold what several methods compute,
+mixins.py what few methods ask of the engine.
 """
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import torch.nn.functional as F
 from torch import Tensor
+
+from .losses import weighted_cross_entropy
 
 if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these rooms when it runs
     from ..data.shard import Batch, Shard
@@ -56,8 +57,17 @@ class ClientRound:
     scratch: dict[str, Any] = field(default_factory=dict)  # gone when the round ends
     steps: int = 0
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
+    nesterov: bool = False  # whether that looks ahead
     val: "Shard | None" = None  # the client's validation part, where the partition gives it one
     seed: int = 0  # of the run; derive("word", seed, round, client) makes a method's own random numbers
+    class_weights: Tensor | None = None  # [C] in the training loss
+    label_smoothing: float = 0.0
+    focal: float = 0.0  # gamma of the focal loss; 0 without it
+
+    @property
+    def plain_loss(self) -> bool:
+        """Whether cross_entropy() is the plain one, without anything that a user or a method adds."""
+        return self.offset is None and self.class_weights is None and not (self.label_smoothing or self.focal)
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,8 @@ class Local:
 
     Attributes:
         own_prior: True: the method corrects for class counts itself, so --prior is refused.
+        own_loss: True: its loss is not made of cross_entropy(), so --loss, --class-weights and --label-smoothing are
+            refused.
         trains_backbone: True: all that it changes is how features or their norms are trained.
         head: "linear", or the kind of classifier that extend() replaces it by.
         model: "clip" where the method means nothing without that kind of network; "" for any.
@@ -99,6 +111,7 @@ class Local:
     """
 
     own_prior: bool = False
+    own_loss: bool = False
     trains_backbone: bool = False
     head: str = "linear"
     model: str = ""
@@ -174,5 +187,7 @@ class Aggregator:
 
 
 def cross_entropy(logits: Tensor, y: Tensor, client: ClientRound) -> Tensor:
-    """Mean cross-entropy, with the client's class prior added to the logits where one is set."""
-    return F.cross_entropy(logits if client.offset is None else logits + client.offset, y)
+    """Mean cross-entropy, with the client's class prior added to the logits where one is set, or the loss that stands
+    for it under --loss, --class-weights and --label-smoothing."""
+    logits = logits if client.offset is None else logits + client.offset
+    return weighted_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from .contract import ClientRound, ClientUpdates, Local, Tensors
 from .fedavg import WeightedMean
-from .helpers import average
+from .helpers import average, cut_to_norm
 from .registry import register
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Dynamic(Local):
         loss = super().gradient(net, batch, client)
         if self.rule == "original":
             grad = client.layout.grad.add_(client.layout.params - client.scratch["anchor"], alpha=self.alpha)
-            grad.mul_((self.clip / (grad.norm() + 1e-6)).clamp_max(1))
+            cut_to_norm(grad, self.clip)
         return loss
 
     def on_round_end(self, net: "Network", client: ClientRound) -> None:

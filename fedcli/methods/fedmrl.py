@@ -92,7 +92,7 @@ class FairProx(Local):
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         logits, layout, mu = net(batch.x), client.layout, client.scratch["mu"]
         supervised = cross_entropy(logits, batch.y, client)
-        plain = supervised if client.offset is None else F.cross_entropy(logits, batch.y)
+        plain = supervised if client.plain_loss else F.cross_entropy(logits, batch.y)
         self.objective(supervised, plain, client).backward()
         layout.grad.addcmul_(layout.params - client.theta[: layout.trainable], mu.float())  # Eq. 3, second term
         client.scratch["correct"] += (logits.argmax(1) == batch.y).sum()

@@ -7,9 +7,11 @@ clients it is the baseline of FedMRL (MICCAI 2024).
 
 a_k is what the local steps add up to if every gradient is 1: with learning rate lr, momentum rho and
 FedProx's mu, each step does c <- rho c + 1 and then a <- (1 - lr mu) a + c. Plain SGD gives the number
-of steps. tau_eff is sum p_k a_k, or sum p_k (steps of k) where mu > 0, as in the authors' code.
+of steps; under Nesterov's momentum 1 + rho c is added in place of c. tau_eff is sum p_k a_k, or sum p_k (steps of k)
+where mu > 0, as in the authors' code.
 A FedProx client reports its proximal coefficient mu; with every other base mu is 0.
 How we differ from the authors' code, and why:
+- under --keep-optimizer a_k counts the gradients of this round, and what older ones still move is divided by it too.
 - with momentum and mu at once, a follows the line above; the code's recursion mixes the two terms.
 - Adam has no such sum; a_k is then the number of steps, which is the paper's rule for any optimizer
   whose steps have one size.
@@ -43,7 +45,7 @@ class Normalized(Aggregator):
         a = c = 0.0
         for _ in range(client.steps):
             c = client.momentum * c + 1
-            a = (1 - client.lr * mu) * a + c
+            a = (1 - client.lr * mu) * a + (1 + client.momentum * c if client.nesterov else c)
         effective = torch.tensor([a, mu], dtype=torch.float64, device=client.theta.device)
         client.report["local_steps_effective"], client.report["mu"] = effective
 

@@ -20,6 +20,11 @@ def normalised(shares: Tensor, smallest: float = 0.0) -> Tensor:
     return shares / shares.sum() if shares.sum() > smallest else torch.full_like(shares, 1 / len(shares))
 
 
+def cut_to_norm(gradient: Tensor, largest: float) -> None:
+    """Shorten a gradient in place to this norm, where it is longer."""
+    gradient.mul_((largest / (gradient.norm() + 1e-6)).clamp_max(1))
+
+
 def by_row(memory: Tensors, name: str, updates: ClientUpdates, start: float) -> Tensor:
     """A fresh copy of a rule's column over the roster [N], `start` everywhere in the first round."""
     if name in memory:

@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from .contract import ClientRound, Local
 from .fedavg import Mean
 from .helpers import late_start
+from .losses import effective_weights
 from .registry import register
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Margins(Local):
     start: Annotated[float, "share of the rounds before classes are weighted, in [0, 1]; 1 is never"] = 0.8
 
     own_prior = True
+    own_loss = True
     head = "cosine"
 
     def warning(self, net: "Network", rounds: int) -> str:
@@ -95,13 +97,6 @@ def margins(counts: Tensor, largest: float) -> Tensor:
     n = counts.double()
     raw = n.pow(-0.25).masked_fill(n == 0, 0.0)
     return (largest * raw / raw.max()).float()
-
-
-def effective_weights(counts: Tensor, beta: float) -> Tensor:
-    """float32 [C] from class counts [C]: their sum is the number of classes present, an absent one has 0."""
-    n = counts.double()
-    raw = ((1 - beta) / (1 - beta ** n.clamp_min(1))).masked_fill(n == 0, 0.0)
-    return (raw / raw.sum() * (n > 0).sum()).float()
 
 
 register(

@@ -45,7 +45,7 @@ def check(place: str, dataset: str, by: Iterable[str], *, corrupted: bool, best:
     best: the place is looked up in best_on_validation.
     """
     parts = place.split("/")
-    fault = _fault(score_places(list(by) or attributes(dataset), corrupted=corrupted, best=best), parts)
+    fault = _fault(score_places(tuple(by) or tuple(attributes(dataset)), corrupted=corrupted, best=best), parts)
     if fault is None:
         return
     depth, known = fault

@@ -7,7 +7,7 @@ from .. import models
 from .. import options as settings_of
 from ..data.transforms import check_augment
 from ..errors import UsageError
-from ..federation.client import Training
+from ..federation.training import LOSS_OPTIONS, Training
 from ..methods.mixins import LearnsFromTeacher
 from ..methods.registry import Method, resolve
 
@@ -81,6 +81,9 @@ class Plan:
                 f"{method.name} corrects for class counts itself, so --prior {self.training.prior} has no place",
                 f"write --set prior={self.training.prior}" if "prior" in method.settings else "leave --prior out",
             )
+        if method.local.own_loss and (given := self.training.changed(LOSS_OPTIONS)):
+            flag = f"--{given[0].replace('_', '-')}"
+            raise UsageError(f"{method.name} has a loss of its own, so {flag} has no place", f"leave {flag} out")
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
         if self.single_site and not (method.local.works_without_server and method.aggregator.works_without_server):

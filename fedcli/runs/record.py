@@ -11,6 +11,7 @@ import torch
 
 from ..data import manifest
 from ..federation.state import Best
+from ..federation.training import OPTIONAL
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from . import resources
@@ -36,6 +37,8 @@ def command(options: dict[str, Any]) -> list[str]:
 def options(plan: Plan, method: Method, parent_run: ParentRun | None) -> dict[str, Any]:
     """Every option that decides the bytes of a run, files by their hash."""
     flat = {**asdict(plan), **asdict(plan.training)}
+    changed = plan.training.changed(OPTIONAL)
+    flat = {name: value for name, value in flat.items() if name not in OPTIONAL or name in changed}
     flat.pop("training")
     flat.update(method=method.name, settings=plan.acting(method), rule=method.rule)
     weights = str(parent_run.model) if parent_run else plan.weights

@@ -139,7 +139,7 @@ def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
             "put it back, or give the whole command again with --teacher FILE and --resume",
         )
     options = {**asked["options"], **given}
-    training = Training(**{f.name: options[f.name] for f in fields(Training)})
+    training = Training(**{f.name: options[f.name] for f in fields(Training) if f.name in options})
     rest = {f.name: options[f.name] for f in fields(Plan) if f.name != "training"}
     environment = asked["environment"]
     return (

@@ -174,12 +174,30 @@ class TrainOptions(Options):
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[
         str | None,
-        "adam (lr 3e-4, weight decay 5e-4), the default, or sgd (lr 1e-3, momentum 0.9, weight decay 1e-5)",
+        "adam (lr 3e-4, weight decay 5e-4), the default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr "
+        "1e-3, weight decay 1e-2)",
     ] = None
     lr: Annotated[float | None, "local learning rate; default: the optimizer's"] = None
     momentum: Annotated[float | None, "of sgd; default 0.9"] = None
     weight_decay: Annotated[float | None, "default: the optimizer's"] = None
-    schedule: Annotated[str | None, "of the learning rate over the rounds: constant, the default, or cosine"] = None
+    nesterov: Annotated[bool, "momentum of sgd that looks ahead"] = False
+    clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
+    keep_optimizer: Annotated[
+        bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
+    ] = False
+    schedule: Annotated[
+        str | None,
+        "of the learning rate over the rounds: constant, the default, cosine, or step:ROUND,...:FACTOR, which "
+        "multiplies it by FACTOR after each of these rounds",
+    ] = None
+    warmup: Annotated[int, "rounds over which the learning rate rises in a line, >= 0"] = 0
+    loss: Annotated[str, "cross-entropy, or focal:GAMMA"] = "cross-entropy"
+    class_weights: Annotated[
+        str,
+        "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
+        "(effective numbers)",
+    ] = "none"
+    label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
     prior: Annotated[
         str,
         "what is added to the training logits from the client's class counts: none, bsm, fedlc or logit-adjust",

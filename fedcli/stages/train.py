@@ -10,8 +10,8 @@ from .. import console
 from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
 from ..errors import UsageError, nearest
-from ..federation.client import OPTIMIZERS, Training
 from ..federation.engines import named, parsed
+from ..federation.training import OPTIMIZERS, Training
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
@@ -78,7 +78,9 @@ def plan(options: TrainOptions) -> Plan:
     _check(options, optimizer)
     training = Training(
         optimizer=optimizer, epochs=options.epochs, batch_size=options.batch_size, prior=options.prior, bn=options.bn,
-        personal=options.personal, **_completed(options, usual, optimizer),
+        personal=options.personal, warmup=options.warmup, nesterov=options.nesterov, clip_norm=options.clip_norm,
+        keep_optimizer=options.keep_optimizer, label_smoothing=options.label_smoothing,
+        class_weights=options.class_weights, loss=options.loss, **_completed(options, usual, optimizer),
     )  # fmt: skip
     made = Plan(
         method=options.method or "", settings=_settings(options), training=training, seed=options.seed,
@@ -171,8 +173,6 @@ def _check(options: TrainOptions, optimizer: str) -> None:
     _one_of("--precision", options.precision, PRECISIONS)
     if engine := _execution(options).engine:
         parsed(engine, options.device)
-    if options.momentum and optimizer == "adam":
-        raise UsageError("--momentum belongs to sgd", "add --optimizer sgd")
 
 
 def _check_second(options: TrainOptions, first: Plan, method: Method) -> None:

@@ -240,18 +240,13 @@ def test_no_space_left_is_said_as_such(chain, tmp_path, monkeypatch):
     assert not list((tmp_path / "w" / "datasets").iterdir())
 
 
-def test_a_pipeline_in_a_real_shell(tmp_path):
-    """fedcli evaluate $(fedcli train fedheal $(fedcli prepare toy)) --json"""
-    run = f"{sys.executable} -m fedcli"
-    line = f"{run} evaluate $({run} train fedheal $({run} prepare toy) --rounds 1) --json"
-    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    body = json.loads(done.stdout)["manifest"]["body"]
-    assert body["method"] == "fedheal" and body["rule"] == "released"
-
-
 def test_help_is_fast_and_imports_no_torch():
-    code = "import sys; sys.argv=['fedcli','--help']\nfrom fedcli.commands.app import app\ntry: app()\nexcept SystemExit: pass\nheavy={'torch','pandas','albumentations','rich','h5py','numpy'} & set(sys.modules)\nprint('HEAVY', sorted(heavy))"
+    code = """
+import sys
+from fedcli.commands.app import app
+app(["--help"], standalone_mode=False)
+print("HEAVY", sorted({"torch", "pandas", "albumentations", "rich", "h5py", "numpy"} & set(sys.modules)))
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "HEAVY []" in done.stdout
 
@@ -259,18 +254,17 @@ def test_help_is_fast_and_imports_no_torch():
 def test_train_and_evaluate_need_none_of_the_packages_of_prepare(chain, tmp_path):
     """On a machine with only torch, torchvision, h5py, numpy, scikit-learn and typer."""
     absent = ("pandas", "pydicom", "albumentations", "imagecorruptions", "cv2", "skimage", "matplotlib")
-    code = f"import sys\nfor name in {absent!r}: sys.modules[name] = None\nfrom fedcli.commands.app import main\nmain()"
-    where = ["--work", str(tmp_path), "--quiet"]
-    run = subprocess.run(
-        [sys.executable, "-c", code, "train", "fedism-plus", chain["corruption"], "--rounds", "1", *where],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stderr
-    scores = subprocess.run(
-        [sys.executable, "-c", code, "evaluate", run.stdout.strip(), *where], capture_output=True, text=True
-    )
-    assert scores.returncode == 0, scores.stderr
+    code = f"""
+import sys
+sys.modules.update(dict.fromkeys({absent!r}))
+from fedcli.commands.app import app
+for line in sys.argv[1:]:
+    app(line.split(), standalone_mode=False)
+"""
+    lines = f"train fedism-plus {chain['corruption']} --rounds 1 --quiet", "evaluate --quiet"
+    ended = subprocess.run([sys.executable, "-c", code, *lines], cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.endswith("scores.json\n")
 
 
 @pytest.mark.parametrize("name", [c.name or c.callback.__name__ for c in app.registered_commands])

@@ -51,9 +51,15 @@ def test_what_local_steps_add_up_to():
 
 
 @pytest.mark.parametrize(
-    ("base", "mu", "momentum"), [("fedavg", 0.0, 0.0), ("fedavg", 0.0, 0.9), ("fedprox", 3.0, 0.0)]
+    ("base", "mu", "momentum", "nesterov"),
+    [
+        ("fedavg", 0.0, 0.0, False),
+        ("fedavg", 0.0, 0.9, False),
+        ("fedavg", 0.0, 0.9, True),
+        ("fedprox", 3.0, 0.0, False),
+    ],
 )
-def test_it_is_the_distance_gone_under_a_constant_gradient(base, mu, momentum, monkeypatch):
+def test_it_is_the_distance_gone_under_a_constant_gradient(base, mu, momentum, nesterov, monkeypatch):
     """The real loop with gradient 1 everywhere ends at theta - lr * a."""
     pytest.importorskip("fedcli.methods.fedprox")
     from fedcli.methods.contract import Local
@@ -68,7 +74,7 @@ def test_it_is_the_distance_gone_under_a_constant_gradient(base, mu, momentum, m
     net = toy_net()
     layout = Layout(net)
     theta, t = layout.read(), layout.trainable
-    training = Training(optimizer="sgd", lr=0.01, momentum=momentum, weight_decay=0.0, batch_size=8)
+    training = Training(optimizer="sgd", lr=0.01, momentum=momentum, nesterov=nesterov, weight_decay=0.0, batch_size=8)
     method = resolve(f"{base}+fednova", {"mu": mu} if mu else {})
     report = run_client(method, net, layout, toy_shard("north"), Task("north", 0, 1, 1, 1, theta, {}, {}), training)
     gone = theta[:t] - 0.01 * report.columns["local_steps_effective"].float()

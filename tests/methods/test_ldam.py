@@ -7,7 +7,8 @@ from conftest import ROSTER, play, toy_net, toy_shard
 from fedcli.errors import UsageError
 from fedcli.methods import creff, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
-from fedcli.methods.ldam import effective_weights, margins
+from fedcli.methods.ldam import margins
+from fedcli.methods.losses import effective_weights
 from fedcli.models.layout import Layout
 
 

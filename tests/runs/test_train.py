@@ -1,7 +1,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -71,32 +70,25 @@ def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
     assert results(cut.parent) == results(whole.parent)
 
 
-KILLED = """
-import sys
-from pathlib import Path
-sys.path[:0] = {path!r}
-from test_train import plan
-from fedcli.runs.train import train
-train(Path({data!r}), plan(rounds=40), work=Path("."), out=Path({out!r}), resume=True)
-"""
-
-
 def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):
     """Three kills while rounds are being played; the finished run equals one that nobody killed."""
     data = make_chain(tmp_path)
     whole = train(data, plan(rounds=40), work=tmp_path, out=tmp_path / "runs" / "whole")
     out = tmp_path / "runs" / "killed"
-    here = str(Path(__file__).parent)
-    script = KILLED.format(path=[here, str(Path(here).parent)], data=str(data), out=str(out))
+    record = out / "rounds.jsonl"
     for rounds in (3, 11, 20):
-        child = subprocess.Popen(
-            [sys.executable, "-c", script], stderr=subprocess.DEVNULL, cwd=Path(here).parent.parent
-        )
-        record = out / "rounds.jsonl"
-        while child.poll() is None and (not record.exists() or record.read_bytes().count(b"\n") < rounds):
+        child, ended = os.fork(), 0
+        if not child:
+            try:
+                train(data, plan(rounds=40), work=tmp_path, out=out, resume=True)
+            finally:
+                os._exit(0)
+        while not ended and (not record.exists() or record.read_bytes().count(b"\n") < rounds):
             time.sleep(0.002)
-        os.kill(child.pid, signal.SIGKILL) if child.poll() is None else None
-        child.wait()
+            ended, _ = os.waitpid(child, os.WNOHANG)
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
     again = train(data, plan(rounds=40), work=tmp_path, out=out, resume=True)
     assert results(again.parent) == results(whole.parent)
 

@@ -1,0 +1,238 @@
+"""The options of local training that any method can use."""
+
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, play, toy_net, toy_shard
+from tapes import RECORDED, Strict, Tape, federation, recorded
+
+from fedcli.errors import UsageError
+from fedcli.federation import state as states
+from fedcli.federation.client import Task, run_client
+from fedcli.federation.engines.in_process import InProcess
+from fedcli.federation.engines.pool import Pool
+from fedcli.federation.engines.streams import Streams
+from fedcli.federation.server import Federation
+from fedcli.federation.training import LOSS_OPTIONS, OPTIONAL, Training
+from fedcli.methods import METHODS, resolve
+from fedcli.models.layout import Layout
+from fedcli.runs import record
+from fedcli.runs.configuration import Plan
+
+SGD = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8)
+EVERYTHING = replace(
+    SGD, nesterov=True, clip_norm=0.5, keep_optimizer=True, schedule="step:1:0.5", warmup=2,
+    loss="focal:2", class_weights="balanced", label_smoothing=0.1,
+)  # fmt: skip
+OWN_LOSS = [name for name, method in METHODS.items() if method.local.own_loss]
+
+
+def training_of(spec: str, training: Training = EVERYTHING) -> Training:
+    """What of it the method takes."""
+    usual = {name: getattr(Training, name) for name in LOSS_OPTIONS}
+    return replace(training, **usual) if resolve(spec).local.own_loss else training
+
+
+def rates(training, rounds):
+    return [training.at(t, rounds).lr for t in range(1, rounds + 1)]
+
+
+def test_a_step_schedule_multiplies_after_each_of_its_rounds():
+    assert rates(Training(lr=1.0, schedule="step:2:0.1"), 4) == pytest.approx([1, 1, 0.1, 0.1])
+    assert rates(Training(lr=1.0, schedule="step:1,3:0.5"), 4) == pytest.approx([1, 0.5, 0.5, 0.25])
+    assert rates(Training(lr=1.0), 3) == [1.0] * 3
+
+
+def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
+    assert rates(Training(lr=1.0, warmup=4), 6) == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
+    assert rates(Training(lr=1.0, warmup=2, schedule="step:1:0.1"), 3) == pytest.approx([0.5, 0.1, 0.1])
+    cosine = rates(Training(lr=1.0, schedule="cosine"), 4)
+    assert rates(Training(lr=1.0, warmup=2, schedule="cosine"), 4) == [cosine[0] / 2, *cosine[1:]]
+
+
+def by_torch(kind, *, clip=0.0, rounds=1, kept=False, **options):
+    """Three full-batch steps a round by torch's own optimizer; the weights after the last round."""
+    net = toy_net(dropout=0.0).train()
+    batch, params = next(toy_shard("north").in_order()), list(net.parameters())
+    optimizer = kind(params, **options)
+    for t in range(rounds):
+        optimizer = optimizer if kept or not t else kind(params, **options)
+        for _ in range(3):
+            optimizer.zero_grad()
+            F.cross_entropy(net(batch.x), batch.y).backward()
+            if clip:
+                torch.nn.utils.clip_grad_norm_(params, clip)
+            optimizer.step()
+    return torch.cat([p.detach().reshape(-1) for p in params])
+
+
+def by_us(training, rounds=1):
+    """The same by the client loop."""
+    net = toy_net(dropout=0.0)
+    layout, memory = Layout(net), {}
+    theta = layout.read()
+    for t in range(1, rounds + 1):
+        task = Task("north", 0, t, rounds, 0, theta, {}, memory)
+        report = run_client(resolve("fedavg"), net, layout, toy_shard("north"), task, training)
+        theta, memory = report.theta, report.memory
+    return theta[: layout.trainable], memory
+
+
+FULL = {"batch_size": 10_000, "epochs": 3}
+
+
+@pytest.mark.parametrize(
+    ("training", "kind", "options"),
+    [
+        (Training("adamw", 0.01, weight_decay=0.1, **FULL), torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+        (
+            Training("sgd", 0.1, momentum=0.9, weight_decay=0.01, nesterov=True, **FULL),
+            torch.optim.SGD,
+            {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True},
+        ),
+        (
+            Training("sgd", 0.1, momentum=0.9, weight_decay=0.0, clip_norm=0.2, **FULL),
+            torch.optim.SGD,
+            {"lr": 0.1, "momentum": 0.9, "clip": 0.2},
+        ),
+    ],
+)
+def test_each_optimizer_is_torchs(training, kind, options):
+    torch.testing.assert_close(by_us(training)[0], by_torch(kind, **options), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("training", "kind", "options"),
+    [
+        (Training("adam", 0.01, weight_decay=0.0, **FULL), torch.optim.Adam, {"lr": 0.01}),
+        (Training("adamw", 0.01, weight_decay=0.1, **FULL), torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+        (Training("sgd", 0.1, momentum=0.9, weight_decay=0.0, **FULL), torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    ],
+)
+def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, options):
+    kept, memory = by_us(replace(training, keep_optimizer=True), rounds=2)
+    torch.testing.assert_close(kept, by_torch(kind, rounds=2, kept=True, **options), atol=1e-6, rtol=1e-5)
+    fresh, nothing = by_us(training, rounds=2)
+    torch.testing.assert_close(fresh, by_torch(kind, rounds=2, **options), atol=1e-6, rtol=1e-5)
+    assert not torch.allclose(kept, fresh, atol=1e-4)
+    assert memory and all(name.startswith("optimizer_") for name in memory) and not nothing
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_a_resumed_run_has_the_kept_optimizers_to_the_bit(optimizer, tmp_path):
+    momentum = 0.9 if optimizer == "sgd" else 0.0
+    training = replace(SGD, optimizer=optimizer, momentum=momentum, lr=0.01, keep_optimizer=True)
+    half = {"training": training, "rounds": 4, "participation": 0.5}
+    states.save(tmp_path, play("scaffold", until=2, **half), ROSTER)
+    again = states.restore(tmp_path / "00002.h5", ROSTER, "cpu")
+    resumed, whole = play("scaffold", state=again, **half), play("scaffold", **half)
+    assert torch.equal(resumed.theta, whole.theta)
+    assert any("optimizer_" in name for memory in whole.clients.values() for name in memory)
+    for client, memory in whole.clients.items():
+        assert all(torch.equal(memory[name], resumed.clients[client][name]) for name in memory)
+
+
+def test_a_client_with_another_optimizers_state_starts_afresh():
+    """As after --resume --force with another optimizer."""
+    net = toy_net()
+    layout = Layout(net)
+    old = {"optimizer_momentum": torch.ones(layout.trainable)}
+    training = Training("adam", 0.01, keep_optimizer=True)
+    begun = [
+        run_client(
+            resolve("fedavg"), net, layout, toy_shard("north"),
+            Task("north", 0, 2, 3, 0, Layout(toy_net()).read(), {}, memory), training,
+        )
+        for memory in (old, {})
+    ]  # fmt: skip
+    assert torch.equal(begun[0].theta, begun[1].theta) and begun[0].memory.keys() == begun[1].memory.keys()
+
+
+@pytest.mark.parametrize("spec", METHODS)
+def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(spec, monkeypatch):
+    training = training_of(spec)
+    shards = federation("flip")
+    usual = play(spec, training=training, shards=shards, dropout=0.0)
+    assert usual.theta.isfinite().all()
+    assert not torch.equal(usual.theta, play(spec, training=SGD, shards=shards, dropout=0.0).theta)
+    assert all("optimizer_momentum" in usual.clients[client] for client in ROSTER)
+    if spec in RECORDED:
+        state, captures = recorded(monkeypatch, Tape, spec, training=training, shards=shards, dropout=0.0)
+        assert captures >= 1 and torch.equal(state.theta, usual.theta)
+        for client in ROSTER:
+            assert all(torch.equal(state.clients[client][name], value) for name, value in usual.clients[client].items())
+
+
+@pytest.mark.parametrize("name", LOSS_OPTIONS)
+@pytest.mark.parametrize("spec", METHODS)
+def test_every_method_takes_another_loss_or_refuses_it(spec, name):
+    given = {"label_smoothing": 0.1, "class_weights": "effective:0.9", "loss": "focal:2"}[name]
+    training = replace(SGD, **{name: given})
+    model = "clip-tiny" if resolve(spec).local.model else "cnn"
+    if spec in OWN_LOSS:
+        with pytest.raises(UsageError, match=f"{spec} has a loss of its own, so --{name.replace('_', '-')}"):
+            Plan(spec, {}, training, 1, model=model).check()
+        return
+    Plan(spec, {}, training, 1, model=model).check()
+    one = {"rounds": 2, "dropout": 0.0}
+    assert not torch.equal(play(spec, training=training, **one).theta, play(spec, training=SGD, **one).theta)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"schedule": "step:40"}, "--schedule 'step:40' is not step:ROUND"),
+        ({"schedule": "step:0:0.1"}, "--schedule 'step:0:0.1' is not step:ROUND"),
+        ({"schedule": "linear"}, "--schedule 'linear' is unknown"),
+        ({"loss": "focal"}, "--loss 'focal' is unknown"),
+        ({"loss": "focal:x"}, "--loss focal:x: 'x' is not a number above 0"),
+        ({"loss": "hinge"}, "--loss 'hinge' is unknown"),
+        ({"class_weights": "effective:1"}, "--class-weights effective:1: '1' is not in"),
+        ({"class_weights": "inverse"}, "--class-weights 'inverse' is unknown"),
+        ({"label_smoothing": 1.0}, "--label-smoothing 1.0 is not in"),
+        ({"clip_norm": -1.0}, "--clip-norm -1.0 is not a length"),
+        ({"warmup": -1}, "--warmup -1 is no number of rounds"),
+        ({"nesterov": True}, "--nesterov is a kind of momentum"),
+        ({"momentum": 0.9}, "--momentum belongs to sgd"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(options, said):
+    with pytest.raises(UsageError) as error:
+        Training(**options).check()
+    assert str(error.value).startswith(said) and error.value.hint
+
+
+def test_a_run_records_them_only_where_they_are_on():
+    plain, more = (record.options(Plan("fedavg", {}, t, 3), resolve("fedavg"), None) for t in (SGD, EVERYTHING))
+    assert not set(OPTIONAL) & plain.keys()
+    assert {name: more[name] for name in OPTIONAL} == {name: getattr(EVERYTHING, name) for name in OPTIONAL}
+    words = record.command(more)
+    assert words[words.index("--loss") + 1] == "focal:2" and "--keep-optimizer" in words and "--nesterov" in words
+
+
+def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_keeps_one_model():
+    state = play("afl", {"rule": "released"}, training=replace(SGD, keep_optimizer=True), rounds=1)
+    assert set(state.clients) == set(ROSTER)
+
+
+@pytest.mark.parametrize("spec", ["fedavg", "fedism-plus", "fed-mas"])
+def test_no_step_waits_for_the_device_under_all_of_them(spec, monkeypatch):
+    recorded(monkeypatch, Strict, spec, training=EVERYTHING, shards=federation("flip"))
+
+
+@pytest.mark.parametrize("open_engine", [lambda clients: Pool(clients, 2), lambda clients: Streams.of(clients, 3)])
+def test_every_engine_comes_to_the_same_bits(open_engine):
+    method, shards = resolve("scaffold"), federation("flip")
+    usual, net = play("scaffold", training=EVERYTHING, shards=shards), toy_net(extend=method.local.extend)
+    clients = InProcess(method, net, Layout(net), shards, EVERYTHING)
+    engine, together = open_engine(clients), Federation(clients, rounds=3, seed=1)
+    state = together.first()
+    with engine if isinstance(engine, Pool) else nullcontext():
+        for _ in range(3):
+            state = together.play(state, engine=engine).state
+    assert torch.equal(state.theta, usual.theta)
+    for client in ROSTER:
+        assert all(torch.equal(state.clients[client][name], value) for name, value in usual.clients[client].items())
