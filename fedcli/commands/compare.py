@@ -40,7 +40,7 @@ def compare(
 
     Example: fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
     """
-    from ..reporting import verdicts
+    from ..reporting import writers
     from ..reporting.collect import runs_in, scores_of_all
     from ..reporting.compare import SHOWN, check_names
     from ..reporting.compare import compare as stage
@@ -50,29 +50,29 @@ def compare(
     a, b = _two(scores_of_all(paths, by or [], None, EvaluateOptions(by=by or ()).made_by()))
     found = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)
     if json:
-        o.show_json(found)
+        o.show_json(found.body())
         return
-    if differing := [[row["what"], row["a"], row["b"]] for row in found["settings"]]:
+    if differing := [[row["what"], row["a"], row["b"]] for row in found.settings]:
         terminal.table(["setting", "A", "B"], differing)
         print()
-    terminal.table(*verdicts.table(found))
-    print("", *found["sentences"], *verdicts.image_tests(found), sep="\n")
-    for note in found["notes"]:
+    writers.show(found.table())
+    print("", *found.sentences(), *found.image_tests(), sep="\n")
+    for note in found.notes():
         console.warn(note)
-    console.say(found["legend"])
+    console.say(found.legend())
 
 
 def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
     """The scores of the two systems. Raises UsageError where the runs are fewer or more."""
-    from ..reporting.systems import asked, grouped, identity, read
+    from ..reporting.systems import grouped, read
 
-    systems = grouped(read(scores), lambda run: identity(asked(run.body)))
+    systems = grouped(read(scores), lambda run: run.identity)
     if len(systems) == 1:
         raise UsageError(
             "these runs differ in nothing but the seed: they are one system", "give runs of another as well"
         )
     if len(systems) > 2:
-        labels = ", ".join(runs[0].body["label"] for runs in systems)
+        labels = ", ".join(runs[0].scores.label for runs in systems)
         raise UsageError(
             f"these runs are {len(systems)} systems, not two: {labels}",
             "give runs of two; fedcli report shows any number",

@@ -135,7 +135,7 @@ def _series(records: list["Record"], names: list[str], target: Path) -> dict[str
 def _over(
     records: list["Record"], key: str, metric: str | None, version: str | None, target: Path, given: bool
 ) -> dict[str, Any]:
-    from ..data import manifest
+    from ..evaluation.scores import Scores
     from ..reporting import sweeps
     from ..reporting.collect import scores_of_all
     from ..reporting.curves import METRICS
@@ -150,8 +150,8 @@ def _over(
         show(f"{'some runs' if given else 'left out, as they'} {told}; {more}")
     records = records if given else alike
     runs = [record.folder / "run.json" for record in records]
-    scores = [manifest.read(path).body for path in scores_of_all(runs, [], None, EvaluateOptions().made_by())]
-    version = version or ("average" if all("average" in body["versions"] for body in scores) else "clean")
+    scores = [Scores.read(path) for path in scores_of_all(runs, [], None, EvaluateOptions().made_by())]
+    version = version or ("average" if all("average" in run.versions for run in scores) else "clean")
     points, lines = sweeps.gather(records, scores, key, metric, version)
     on = "mean of clean and corrupted" if version == "average" else version
     sweeps.plot(points, lines, key, f"{METRICS.get(metric, metric)},\n{on} test images (%)", target)

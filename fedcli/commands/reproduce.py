@@ -67,7 +67,7 @@ def reproduce(
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, make_sample, refuse_mixture
+    from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
     from ..reproduce.script import script
 
     if recipe is None:
@@ -80,8 +80,8 @@ def reproduce(
     samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
     seeds = read_seeds(seeds, table.seeds)
     cells = expand.chosen(expand.cells(table, scale, seeds=seeds, raw=given, files=brought), only or [])
-    if brought and scale != "paper":
-        console.warn(f"--scale {scale} uses no file")
+    if scale != "paper" and (unused := sorted(brought.keys() - listed(table))):
+        console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
     if dry_run:
         print(script(table, cells, samples=samples, work=work), end="")
         return
@@ -124,6 +124,7 @@ def run_cells(
 
     measured: whether time and memory are estimated first.
     """
+    from ..evaluation.schema import encode
     from ..reproduce import forecast, output, reruns, results
     from ..reproduce import jobs as engine
 
@@ -132,12 +133,12 @@ def run_cells(
         forecast.announce(cells, sources, place)
     outcomes = engine.run(cells, sources, place)
     about = {"left_out": left_out or [], "made_up": made_up or []}
-    body = results.collect(recipe, outcomes, scale=scale, work=place.work, **about)
-    output.record(folder, body)
+    made = results.collect(recipe, outcomes, scale=scale, work=place.work, **about)
+    output.record(folder, made)
     try:
-        body = output.illustrate(folder, recipe, body, outcomes, device=place.devices[0])
+        made = output.illustrate(folder, recipe, made, outcomes, device=place.devices[0])
     finally:
-        o.show_json(body) if as_json else output.show(body)
+        o.show_json(encode(made)) if as_json else output.show(made)
     console.say(f"written: {folder}/results.json, table.md, report.html")
     if failed := [outcome for outcome in outcomes if not outcome.scores]:
         raise FedcliError(

@@ -24,7 +24,7 @@ from .pool import Row
 from .request import Request, command, recorded, resolved
 from .sources.images import fit_image, match_channels, pipeline
 from .sources.source import Choices, Listing, Source, Unreadable
-from .sources.tables import leaking
+from .sources.tables import leaking, sample_rows
 
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
@@ -51,7 +51,10 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     options = recorded(name, card, choices)
     options["raw_fingerprint"] = fingerprint(raw, listing) if raw else None
     if file := request.split_file:
-        options |= {"split_file": {"name": file.name, "sha256": manifest.sha256(file)}, "fold": request.fold}
+        first, *second = splits.files(file)
+        options |= {"split_file": {"name": first.name, "sha256": manifest.sha256(first)}, "fold": request.fold}
+        for beside in second:
+            options["split_file_beside"] = {"name": beside.name, "sha256": manifest.sha256(beside)}
     if file := request.attributes:
         options |= {"attributes_file": {"name": file.name, "sha256": manifest.sha256(file)}}
 
@@ -70,12 +73,14 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
 
 def _listing(name: str, card: dict[str, Any], source: Source, request: Request, choices: Choices) -> Listing:
     """The raw folder's images with their parts; at least one."""
-    listing = checked(name, source.rows(request.raw, choices))
+    whole = replace(choices, sample_images=None) if request.split_file else choices  # a split file comes first
+    listing = checked(name, source.rows(request.raw, whole))
     if request.split_file and listing.rows:
         kept, left_out = splits.by_file(listing.rows, request.split_file, request.fold)
         listing = replace(listing, rows=kept, skipped=[*listing.skipped, *left_out])
         report_leak(card, listing, request.split_file)
     refuse(listing.skipped, choices.strict)
+    listing = replace(listing, rows=sample_rows(listing.rows, choices) if listing.rows else [])
     if not listing.rows:
         why = "{}: {}".format(*listing.skipped[0]) if listing.skipped else card["where"]
         raise FedcliError(f"{request.raw} holds no image of {name}", why)

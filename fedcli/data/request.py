@@ -31,6 +31,8 @@ class Request:
         fold: the fold that is the test part: from 1 for a split that has folds, by the split file's own numbers beside
             one.
         folds: how many folds; 5 where None.
+        sample_images: images drawn by the seed before they are divided into parts; None keeps all.
+        stratified: draw each class in proportion.
         attributes: a CSV with attributes of images or patients.
     """
 
@@ -48,6 +50,8 @@ class Request:
     split_file: Path | None = None
     fold: int | None = None
     folds: int | None = None
+    sample_images: int | None = None
+    stratified: bool = False
     attributes: Path | None = None
 
 
@@ -63,7 +67,8 @@ def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
         size=card["size"] if request.size is None else request.size, split=split, fit=request.fit, clahe=request.clahe,
         window=request.window or card.get("window"), test=request.test, seed=request.seed, strict=request.strict,
         jobs=request.jobs, own=own, fold=1 if request.fold is None or request.split_file else request.fold,
-        folds=5 if request.folds is None else request.folds,
+        folds=5 if request.folds is None else request.folds, sample_images=request.sample_images,
+        stratified=request.stratified,
     )  # fmt: skip
     check_choices(name, card, choices)
     return choices
@@ -116,6 +121,10 @@ def check_choices(name: str, card: dict[str, Any], choices: Choices) -> None:
         raise UsageError(f"unknown fit {choices.fit!r}", nearest(choices.fit, FITS))
     if not 0 < choices.test < 1:
         raise UsageError(f"test {choices.test} is not between 0 and 1", "give the share of the test part, such as 0.2")
+    if choices.sample_images is not None and choices.sample_images < 1:
+        raise UsageError(f"--sample-images {choices.sample_images} is not 1 or more", "leave it out to use all images")
+    if choices.stratified and choices.sample_images is None:
+        raise UsageError("--stratified is about a sample of the images", "add --sample-images N")
     if choices.split not in card["splits"]:
         raise UsageError(f"{name} has no split {choices.split!r}", nearest(choices.split, card["splits"]))
     if choices.window is not None and "window" not in card:
@@ -128,19 +137,20 @@ def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any
     """The choices that decide this dataset's bytes; those it does not have are left out."""
     options = {"dataset": name, **asdict(choices)}
     unused = ["jobs"] + ["own"] * (not choices.own) + ["fold", "folds"] * (not has_folds(card, choices.split))
+    unused += ["sample_images", "stratified"] * (choices.sample_images is None)
     return {key: value for key, value in options.items() if key not in unused}
 
 
 def command(options: dict[str, Any]) -> list[str]:
     """The command that gives these options, without locations."""
     words = ["prepare", options["dataset"]]
-    for name in ("size", "fit", "window", "test", "split", "fold", "folds", "seed"):
+    for name in ("size", "fit", "window", "test", "split", "fold", "folds", "sample_images", "seed"):
         given = options.get(name) is not None and (name, options[name]) != ("split", "file")
-        words += [f"--{name}", str(options[name])] if given else []
+        words += [f"--{name.replace('_', '-')}", str(options[name])] if given else []
     if "split_file" in options:
         words += ["--split-file", options["split_file"]["name"]]
     if "attributes_file" in options:
         words += ["--attributes", options["attributes_file"]["name"]]
     for key, value in options.get("own", {}).items():
         words += ["--set", f"{key}={value}"]
-    return words + [f"--{name}" for name in ("clahe", "strict") if options[name]]
+    return words + [f"--{name}" for name in ("stratified", "clahe", "strict") if options.get(name)]

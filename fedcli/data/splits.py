@@ -10,6 +10,8 @@ from .pool import Row
 from .sources.tables import PARTS, image_column, read_cells, spellings
 
 COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"  # the first that is there counts
+PAIR = "train.csv", "test.csv"  # as FedISM's authors publish a split
+HINT = "give a CSV with image ids and parts"
 VALIDATION = "val", "valid", "validation"
 
 
@@ -17,11 +19,11 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
     """Rows with the split of a CSV, and (file, why) for those it does not name.
 
     An image is named by its id, its path under --raw, or its file's name with or without suffix. The split column
-    holds train, val or test, or fold numbers of which `fold` is the test part. Raises FedcliError, UsageError.
+    holds train, val or test, or fold numbers of which `fold` is the test part. A train.csv and a test.csv side by side
+    need no such column. Raises FedcliError, UsageError.
     """
-    head, records = read_cells(path, "give a CSV with image ids and parts")
-    head = [name.lower() for name in head]
-    split_column = next((head.index(name) for name in COLUMNS if name in head), None)
+    head, records = _table(path)
+    split_column = _split_column(head)
     if split_column is None:
         hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
         raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
@@ -47,6 +49,32 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
             f"{said} of {path.name} {'trains' if validation == 1 else 'train'}; fedcli partition --val holds some out"
         )
     return kept, left
+
+
+def files(path: Path) -> list[Path]:
+    """The file of a split, and the one beside it that holds the other part."""
+    names = {file: path.with_name(file) for file in PAIR}
+    if path.name not in PAIR or not all(file.is_file() for file in names.values()):
+        return [path]
+    if _split_column([name.lower() for name in read_cells(path, HINT)[0]]) is not None:
+        return [path]
+    return [path, next(file for name, file in names.items() if name != path.name)]
+
+
+def _table(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Header in small letters and lines of a split, of both files where there are two."""
+    tables = {file.stem: read_cells(file, HINT) for file in files(path)}
+    head = [name.lower() for name in tables[path.stem][0]]
+    if len(tables) == 1:
+        return head, tables[path.stem][1]
+    if len({len(columns) for columns, _ in tables.values()}) > 1:
+        hint = "both need the same columns"
+        raise FedcliError(f"{path} and the file beside it have different columns", hint)
+    return [*head, "split"], [[*record, part] for part, (_, records) in tables.items() for record in records]
+
+
+def _split_column(head: list[str]) -> int | None:
+    return next((head.index(name) for name in COLUMNS if name in head), None)
 
 
 def _names(row: Row) -> list[str]:

@@ -17,6 +17,7 @@ RESAMPLED = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro", "auc_b
 SHOT_GROUPS = "head", "medium", "tail"  # classes with many, some and few training images
 MODELS = "clean", "corrupted"  # versions of the test images that models are shown
 VERSIONS = *MODELS, "average"
+AMONG = "mean", "std", "worst"  # of a metric, over clients
 ANY = "*"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .groups import across
-from .parts import HEADLINE, BetweenRounds, Groups, GroupScores, GroupsOverRounds, OverRounds, Score, Summary
+from .parts import AMONG, HEADLINE, BetweenRounds, Groups, GroupScores, GroupsOverRounds, OverRounds, Score, Summary
 from .scores import Among, Client
 
 Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
@@ -79,13 +79,13 @@ def with_average(versions: dict[str, list[Any]]) -> dict[str, list[Any]]:
 def among(clients: dict[str, Client], *, personal: bool) -> dict[str, Among]:
     """How each headline metric varies among clients, over those that have it; None where nothing can vary."""
     scores = {name: client.metrics for name, client in clients.items()}
-    return _among(scores, () if _share_images(clients) and not personal else ("mean", "std", "worst"))
+    return _among(scores, () if _share_images(clients) and not personal else AMONG)
 
 
 def among_global(clients: dict[str, Client]) -> dict[str, Among]:
     """The same for the global model on each client's images; on shared images it has a mean, but nothing varies."""
     scores = {name: client.global_model.metrics for name, client in clients.items() if client.global_model}
-    return _among(scores, ("mean",) if _share_images(clients) else ("mean", "std", "worst"))
+    return _among(scores, ("mean",) if _share_images(clients) else AMONG)
 
 
 def _share_images(clients: dict[str, Client]) -> bool:

@@ -2,8 +2,7 @@
 
 A field is a key of the object. `Names(...)` in a field's annotation says which keys its dict has, a word per level;
 `flat()` puts the keys of a dict beside the other keys of its object; `omitted()` leaves a key out where it is empty.
-A text
-in an annotation says what the number is.
+A text in an annotation says what the number is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,20 +38,23 @@ def omitted(kind: Callable[[], Any] = NoneType) -> Any:
 
 def encode(value: Any) -> Any:
     """A dataclass, or lists and dicts of them, as JSON values."""
+    if isinstance(value, dict) or is_dataclass(value):
+        return {key: encode(item) for key, item in children(value).items()}
+    return [encode(item) for item in value] if isinstance(value, list) else value
+
+
+def children(value: Any) -> Mapping[str, Any]:
+    """What stands directly below a dataclass or dict, by its key in the JSON object; {} below anything else."""
     if isinstance(value, dict):
-        return {key: encode(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [encode(item) for item in value]
-    if not is_dataclass(value):
         return value
-    out: dict[str, Any] = {}
-    for part in fields(value):
+    below: dict[str, Any] = {}
+    for part in fields(value) if is_dataclass(value) else ():
         item = getattr(value, part.name)
         if "flat" in part.metadata:
-            out |= encode(item)
+            below |= item
         elif item or "omitted" not in part.metadata:
-            out[part.name] = encode(item)
-    return out
+            below[part.name] = item
+    return below
 
 
 def decode(kind: type[T], data: Any) -> T:
@@ -69,6 +71,8 @@ def _decode(kind: Any, data: Any) -> Any:
     inner = get_args(kind)
     if get_origin(kind) is dict:
         return {key: _decode(inner[1], item) for key, item in data.items()}
+    if get_origin(kind) is list:
+        return [_decode(inner[0], item) for item in data]
     return None if data is None else _decode(inner[0], data)
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from ..data import manifest
 from ..errors import FedcliError
 from .parts import (
+    AMONG,
     ANY,
     COMPARED,
     HEADLINE,
@@ -273,7 +274,7 @@ def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) ->
         "resampled": RESAMPLED,
         "shot": [*SHOT_GROUPS, "all", "balanced_accuracy"],
         "own": ["personal", "mean_personal"],
-        "among": ["mean", "std", "worst"],
+        "among": AMONG,
         "attribute": attributes,
         "model": MODELS if corrupted else MODELS[:1],
         "version": VERSIONS if corrupted else MODELS[:1],

@@ -10,6 +10,7 @@ to these very models; the tests over seeds ask what other trainings would have g
 folds what other trainings and test sets would have given.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -172,16 +173,30 @@ def holm(ps: list[float | None]) -> list[float | None]:
     return out
 
 
-def over_seeds(per_round: list[list[float]]) -> dict[str, float | int | None]:
-    """One metric over runs that differ in the seed alone: the kept rounds of each run.
+@dataclass(frozen=True)
+class OverSeeds:
+    """One metric over runs that differ in the seed alone.
 
     mean: of the runs' means. std_pooled: population std (ddof 0) over all rounds of all runs, as papers that print one
     spread for both. std_runs: sample std (ddof 1) of the runs' means, None for one run.
     """
+
+    mean: float | None
+    std_pooled: float | None
+    std_runs: float | None
+    runs: int
+
+    def std(self, spread: str) -> float | None:
+        """spread: "pooled" or "runs"."""
+        return self.std_pooled if spread == "pooled" else self.std_runs
+
+
+def over_seeds(per_round: Sequence[Sequence[float]]) -> OverSeeds:
+    """Of the kept rounds of each run."""
     means = [float(np.mean(rounds)) for rounds in per_round]
-    return {
-        "mean": float(np.mean(means)),
-        "std_pooled": float(np.std(np.concatenate(per_round))),
-        "std_runs": float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        "runs": len(means),
-    }
+    return OverSeeds(
+        float(np.mean(means)),
+        float(np.std(np.concatenate(per_round))),
+        float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        len(means),
+    )

@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from ..evaluation import predictions
+from ..evaluation.parts import VERSIONS
 from ..metrics import probabilities
 from .systems import Pairs, Scored
-
-VERSIONS = "clean", "corrupted", "average"
 
 
 @dataclass(frozen=True)

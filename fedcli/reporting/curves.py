@@ -2,12 +2,11 @@
 
 A series is named as in the record: loss, weights, what clients report (gap), what the server keeps (epsilon), and
 "clean balanced_accuracy" where --eval-every scored the test set, "validation balanced_accuracy" where clients have
-validation parts. A name that is taken already gets a word in front, a
-title that is taken says who reported it.
+validation parts. A name that is taken already gets a word in front, a title that is taken says who reported it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ TITLES = {  # of what clients and server report, where its name would be read as
     "gap": "Generalisation gap",
     "loss_before": "Loss of the received model",
     "mean_loss": "Mean loss of the global model",
-    "mu": "mu, the pull to the global model",
+    "mu": "mu, the proximal coefficient",
     "training_accuracy": "Accuracy while training",
     "training_loss": "Cross-entropy while training",
 }
@@ -87,6 +86,41 @@ class Record:
     def asked(self) -> dict[str, Any]:
         """All that the run and its data were asked for, see systems.identity."""
         return {"label": self.label, "dataset": self.dataset, **self.options, **self.data}
+
+
+def aligned(curves: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """All rounds that some curve has, rising [T], and the curves over them [K, T], NaN where one has no value."""
+    curves = list(curves)
+    rounds = np.unique(np.concatenate([curve[:, 0] for curve in curves]))  # [T]
+    table = np.full((len(curves), len(rounds)), np.nan)  # [K, T]
+    for row, curve in zip(table, curves, strict=True):
+        row[np.searchsorted(rounds, curve[:, 0])] = curve[:, 1]
+    return rounds, table
+
+
+def mean_std(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and std (ddof 1) of the known values of each column; NaN where there is none, or are fewer than two."""
+    known = np.isfinite(table)
+    count = known.sum(0)
+    mean = np.where(count, np.where(known, table, 0).sum(0) / np.maximum(count, 1), np.nan)
+    squares = np.where(known, (table - mean) ** 2, 0).sum(0)
+    return mean, np.where(count > 1, np.sqrt(squares / np.maximum(count - 1, 1)), np.nan)
+
+
+def mean(curves: Iterable[np.ndarray]) -> np.ndarray:
+    """Mean [T, 2] over curves [T', 2] of the rounds that each has."""
+    rounds, table = aligned(curves)
+    return np.stack([rounds, mean_std(table)[0]], 1)
+
+
+def over_runs(series: Sequence[Series]) -> np.ndarray:
+    """Rounds, the mean over runs of the mean over clients, and that minus and plus its std (ddof 1): [4, T].
+
+    The std is NaN in a round that fewer than two runs have.
+    """
+    rounds, table = aligned(mean(one.curves.values()) for one in series)
+    middle, std = mean_std(table)
+    return np.stack([rounds, middle, middle - std, middle + std])
 
 
 def option(record: Record, key: str) -> Any:

@@ -1,7 +1,7 @@
-"""What all pictures share: their style, panels, axes, colours and legends. Equal figures give equal bytes.
+"""What all pictures share, those of files and those of the page: style, panels, axes, curves, colours and legends.
 
-The colours are those of Okabe and Ito, which the colour-blind can tell apart, but for yellow, which is faint on white,
-and black, which is for what belongs to no client: a wine red stands in.
+Equal figures give equal bytes. The colours are those of Okabe and Ito, which colour-blind readers can distinguish, but
+for yellow, which is faint on white, and black, which is for what belongs to no client: a wine red replaces them.
 """
 
 import textwrap
@@ -25,11 +25,15 @@ LINES = 3  # of a name in the legend; what needs more is named by its folder
 FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
 VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
 PANEL = 4.1, 2.7  # inches
+DOTS = 40  # rounds; shorter curves have a dot at each
 STYLE = {
-    "axes.grid": True, "axes.spines.right": False, "axes.spines.top": False, "axes.titlesize": 11,
-    "axes.titleweight": "bold", "axes.axisbelow": True, "axes.formatter.useoffset": False, "figure.titlesize": 13,
-    "font.size": 10, "grid.alpha": 0.25, "legend.frameon": False, "lines.linewidth": 1.6, "lines.markersize": 4,
-    "savefig.dpi": 150, "svg.hashsalt": "fedcli", "text.parse_math": False,
+    "axes.axisbelow": True, "axes.formatter.useoffset": False, "axes.grid": True, "axes.spines.right": False,
+    "axes.spines.top": False, "font.size": 10, "lines.linewidth": 1.6, "lines.markersize": 4, "svg.hashsalt": "fedcli",
+    "text.parse_math": False,
+}  # fmt: skip
+IN_FILES = STYLE | {
+    "axes.titlesize": 11, "axes.titleweight": "bold", "figure.titlesize": 13, "grid.alpha": 0.25,
+    "legend.frameon": False, "savefig.dpi": 150,
 }  # fmt: skip
 
 
@@ -37,7 +41,7 @@ def draw(make: Callable[[], "Figure"], out: Path) -> None:
     """Make a figure in the style of all pictures and write it into a .png or .svg file."""
     import matplotlib.style
 
-    with warnings.catch_warnings(), matplotlib.style.context(STYLE, after_reset=True):
+    with warnings.catch_warnings(), matplotlib.style.context(IN_FILES, after_reset=True):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script: boxes
         _write(make(), out)
 
@@ -96,6 +100,36 @@ def spread_far(values: np.ndarray) -> str:
     if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
         return ""
     return "symlog" if zeros else "log"
+
+
+def rounds_axis(axes: "Axes") -> None:
+    """Whole numbers below curves over rounds."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.margins(x=0.03)
+
+
+def line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
+    """A curve [T, 2]; a value between two gaps would be invisible without a dot."""
+    finite = np.isfinite(curve[:, 1])
+    beside = np.pad(finite, 1)
+    alone = finite & ~beside[:-2] & ~beside[2:]
+    dots = finite if len(curve) <= DOTS else alone
+    return axes.plot(*curve.T, **{"marker": "o", "markevery": np.flatnonzero(dots).tolist()} | look)[0]
+
+
+def band(axes: "Axes", x: Any, low: np.ndarray, high: np.ndarray, place: int) -> None:
+    """What surrounds the line of this place."""
+    axes.fill_between(x, low, high, color=look(place)["color"], alpha=0.15, linewidth=0)
+
+
+def line_in_band(axes: "Axes", curve: np.ndarray, place: int) -> Any:
+    """A mean over runs in the band of its spread, see curves.over_runs [4, T]."""
+    rounds, mean, low, high = curve
+    if np.isfinite(low).any():
+        band(axes, rounds, low, high, place)
+    return line(axes, np.stack([rounds, mean], 1), **look(place))
 
 
 def look(place: int) -> dict[str, str]:

@@ -1,16 +1,14 @@
 """Whether the best row of a report is significantly better than another, by the paired tests of compare.py."""
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
-from ..data import manifest
 from ..errors import FedcliError
 from ..evaluation.bootstrap import METRICS
 from . import verdicts
-from .compare import Sampler, headline
 from .pairs import paired, sample_of
+from .sampler import Sampler
 from .systems import Scored
+from .tested import Compared, adjusted, headline
 
 Score = tuple[str, str]  # version of the test images, metric
 
@@ -18,18 +16,17 @@ Score = tuple[str, str]  # version of the test images, metric
 class Leads:
     """Tests of pairs of systems, each made when it is first asked for.
 
-    systems: the scores.json of each system's runs. metrics: those that are shown; only some of them have a test.
+    systems: each system's runs. metrics: those that are shown; only some of them have a test.
     samples: the fewest seeds, folds or splits of a pair that was tested; None before any was.
     """
 
-    def __init__(self, systems: Sequence[Sequence[Path]], metrics: Sequence[str]):
+    def __init__(self, systems: Sequence[Sequence[Scored]], metrics: Sequence[str]):
         self.systems = systems
         self.samples: int | None = None
         self.over = "seeds"
         self._metrics = tuple(metric for metric in metrics if metric in (*METRICS, "auc_binary"))
         self._sampler = Sampler(self._metrics, verdicts.RESAMPLES, 0)
-        self._runs: dict[int, list[Scored]] = {}
-        self._pairs: dict[tuple[int, int], dict[Score, dict[str, Any]]] = {}
+        self._pairs: dict[tuple[int, int], dict[Score, Compared]] = {}
 
     def test(self, score: Score, first: int, second: int, comparisons: int) -> bool | None:
         """Whether two systems differ significantly in a score; None where there is no test of it.
@@ -40,27 +37,20 @@ class Leads:
         """
         if score[1] not in self._metrics or (row := self._pair(first, second).get(score)) is None:
             return None
-        self.samples, self.over = min(row["samples"], self.samples or row["samples"]), row["over"]
-        adjusted = {f"{p}_holm": row[p] and min(1.0, comparisons * row[p]) for p in ("p", "p_seeds")}
-        verdict = verdicts.verdict(row | adjusted)
-        return verdict in (verdicts.HIGHER, verdicts.LOWER) or (
-            verdict == verdicts.MODELS_ONLY and row["samples"] < verdicts.ENOUGH
+        self.samples, self.over = min(row.samples, self.samples or row.samples), row.over
+        row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
+        return row.verdict in (verdicts.HIGHER, verdicts.LOWER) or (
+            row.verdict == verdicts.MODELS_ONLY and row.samples < verdicts.ENOUGH
         )
 
-    def _pair(self, first: int, second: int) -> dict[Score, dict[str, Any]]:
+    def _pair(self, first: int, second: int) -> dict[Score, Compared]:
         """The tests of two systems by score; none where they share no seed or test set, or have no predictions."""
         key = min(first, second), max(first, second)
         if key not in self._pairs:
             try:
-                pairs, _ = paired(*(self._scored(system) for system in key))
+                pairs, _ = paired(*(list(self.systems[system]) for system in key))
                 rows = headline(pairs, self._sampler, sample_of(pairs))
             except FedcliError:  # the legend then says that there is no test
                 rows = []
-            self._pairs[key] = {(row["version"], row["metric"]): row for row in rows}
+            self._pairs[key] = {(row.version, row.metric): row for row in rows}
         return self._pairs[key]
-
-    def _scored(self, system: int) -> list[Scored]:
-        if system not in self._runs:
-            paths = [manifest.find(path, "scores") for path in self.systems[system]]
-            self._runs[system] = [Scored(path, manifest.read(path).body) for path in paths]
-        return self._runs[system]

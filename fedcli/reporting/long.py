@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..evaluation.parts import OverRounds
-from ..evaluation.scores import Scores
 from .numbers import Entry, entries
+from .systems import Scored, read
 
 FIELDS = (
     *("run", "method", "label", "rule", "dataset", "seed", "fold"),
@@ -20,11 +20,10 @@ def tidy(scores: Sequence[Path]) -> list[Line]:
     """A line in the order of FIELDS for each number of these scores.json.
 
     statistic: "last", "mean_last5" or "std_last5" of what was scored in several rounds, "best_on_validation" of the
-        round
-    that validation chose, else "value". Scores are shares from 0 to 1, None where they have no meaning.
+        round that validation chose, else "value". Scores are shares from 0 to 1, None where they have no meaning.
     Raises FedcliError, HashError.
     """
-    return [line for path in scores for line in _of_run(Scores.read(path), path)]
+    return [line for run in read(scores) for line in _of_run(run)]
 
 
 def comma_separated(scores: Sequence[Path]) -> str:
@@ -34,10 +33,10 @@ def comma_separated(scores: Sequence[Path]) -> str:
     return text.getvalue()
 
 
-def _of_run(scores: Scores, path: Path) -> Iterator[Line]:
-    fold = scores.data["dataset"].options.get("fold") if scores.data["dataset"] else None
-    run = path.parent.parent.parent.name if path.parent.parent.name == "scores" else path.parent.name
-    about = run, scores.method, scores.label, scores.rule, scores.dataset, scores.options.get("seed"), fold
+def _of_run(run: Scored) -> Iterator[Line]:
+    scores, folder = run.scores, run.path.parent
+    name = folder.parent.parent.name if folder.parent.name == "scores" else folder.name
+    about = name, scores.method, scores.label, scores.rule, scores.dataset, run.seed, run.fold
     for best in (False, True):
         for entry in entries(scores, best=best):
             whose = entry.version, entry.model, entry.attribute, entry.group, entry.client, entry.metric, entry.measure

@@ -3,11 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..evaluation.parts import Groups, GroupScores, Number, OverRounds
+from ..evaluation.parts import AMONG, PARITY, Groups, GroupScores, Number, OverRounds
+from ..evaluation.rounds import over_rounds
 from ..evaluation.scores import Among, Quality, Scores
 
-AUC = "auc_ovo_macro"
-ES_AUC = "ES-AUC (auc_ovo_macro)"
 LOW = "gap", "std"  # measures that are better when low
 
 
@@ -33,8 +32,8 @@ class Entry:
 
     @property
     def lower(self) -> bool:
-        """Whether the measure is better when low, whatever the metric."""
-        return self.measure.startswith(LOW)
+        """Whether it is better when low."""
+        return self.measure.startswith(LOW) or better_low(self.metric)
 
     @property
     def name(self) -> str:
@@ -44,6 +43,11 @@ class Entry:
         client = f"of client {self.client}" if self.client else ""
         model = f"({self.model})" if self.model else ""
         return " ".join(filter(None, [self.version, measure, self.metric, whose, client, model]))
+
+
+def better_low(metric: str) -> bool:
+    """Whether a metric is better when it is low."""
+    return metric.startswith(("calibration_error", *PARITY))
 
 
 def entries(scores: Scores, *, best: bool = False) -> Iterator[Entry]:
@@ -106,8 +110,9 @@ def _of_groups(groups: Groups, version: str, attribute: str, *, client: str = ""
 
 def _among(metrics: Mapping[str, Among], model: str) -> Iterator[Entry]:
     for metric, among in metrics.items():
-        for name, value in (("mean", among.mean), ("std", among.std), ("worst", among.worst)):
-            yield Entry(metric, value, model=model, measure=f"{name} among clients")
+        for name in AMONG:
+            rounds = among.per_round.get(name)
+            yield Entry(metric, over_rounds(rounds) if rounds else None, model=model, measure=f"{name} among clients")
 
 
 def _of_best(scores: Scores) -> Iterator[Entry]:

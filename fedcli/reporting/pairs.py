@@ -2,8 +2,7 @@
 
 Two runs of different systems are a pair where their seeds are equal, of training and of the data (and the fold, where
 folds take the place of seeds). Pairs of one test set are a sample of seeds; pairs whose test sets differ are a sample
-of
-folds, or of splits that were drawn anew.
+of folds, or of splits that were drawn anew.
 """
 
 from dataclasses import dataclass
@@ -46,6 +45,8 @@ class Sample:
 
 def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
     """Runs of equal draws, their test sets checked, and what a reader must know of it."""
+    if not a or not b:
+        raise FedcliError("there is no run to compare", "give the scores of at least one run of each system")
     first, second = _by_draw(a), _by_draw(b)
     if len(a) == len(b) == 1 and first.keys() != second.keys():
         pairs, notes = [(a[0], b[0])], ["the two runs do not have the same seeds: they differ in their draw as well"]
@@ -54,21 +55,16 @@ def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
         pairs, notes = [(first[draw], second[draw]) for draw in shared], _left_out(first, second)
     if not pairs:
         seeds = [", ".join(sorted({str(run.seed) for run in runs})) for runs in (a, b)]
-        what = f"no run of {a[0].body['label']} and of {b[0].body['label']} has the same seeds"
+        what = f"no run of {a[0].scores.label} and of {b[0].scores.label} has the same seeds"
         raise FedcliError(f"{what} (of training: {seeds[0]}; {seeds[1]})", "train both with the same seeds")
     for pair in pairs:
         _check_same_test(*pair)
-    differ = [kind for kind in ("partition", "corruption") if any(_sha(x, kind) != _sha(y, kind) for x, y in pairs)]
+    differ = [kind for kind in ("partition", "corruption") if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)]
     if differ:
         notes.append(
             f"the systems were not trained on the same {' and '.join(differ)}: the scores compare more than methods"
         )
     return pairs, notes
-
-
-def _sha(run: Scored, kind: str) -> str | None:
-    stage = run.body["data"].get(kind)
-    return stage and stage["sha256"]
 
 
 def _by_draw(runs: list[Scored]) -> dict[str, Scored]:
@@ -84,7 +80,7 @@ def _by_draw(runs: list[Scored]) -> dict[str, Scored]:
 def _left_out(first: dict[str, Scored], second: dict[str, Scored]) -> list[str]:
     sides = (first, second), (second, first)
     unpaired = [run for runs, others in sides for draw, run in runs.items() if draw not in others]
-    names = ", ".join(f"{run.body['label']} {run.which}" for run in unpaired)
+    names = ", ".join(f"{run.scores.label} {run.which}" for run in unpaired)
     return [f"left out, as the other system has no run of these seeds: {names}"] if unpaired else []
 
 
@@ -121,4 +117,6 @@ def sample_of(pairs: Pairs) -> Sample:
 
 def _trained_on(run: Scored) -> int:
     """Training images of all clients."""
-    return sum(count for classes in run.body["shots"]["classes"].values() for count in classes.values())
+    if not run.scores.shots:
+        raise FedcliError(f"{run.path} does not say how many images were trained on", "evaluate the run again")
+    return sum(count for classes in run.scores.shots.classes.values() for count in classes.values())

@@ -6,8 +6,6 @@ the same whatever they are, the smallest and the largest. Numbers that spread fa
 that never change are left out.
 """
 
-import warnings
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -16,16 +14,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import FedcliError, UsageError
-from .curves import Record, Series
-from .drawing import COLOURS, draw, look, lowest, name_all, panels, stretch
+from .curves import Record, Series, aligned, mean_std, over_runs
+from .drawing import (
+    COLOURS,
+    band,
+    draw,
+    line,
+    line_in_band,
+    look,
+    lowest,
+    name_all,
+    panels,
+    rounds_axis,
+    stretch,
+)
 from .labels import labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NAMED = 12  # clients; more than that are not told apart
-DOTS = 40  # rounds; shorter curves have a dot at each
+NAMED = 12  # clients; more than that are drawn alike, without names
+QUIET = "#888888"  # of a band in the legend, whatever its line
 ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
 EXTREMES = {"largest weight": "^", "smallest weight": "v"}  # markers
 
@@ -62,23 +72,22 @@ def plot(records: list[Record], names: list[str], out: Path) -> None:
     draw(partial(_figure, records, names), out)
 
 
-def convergence(found: dict[str, list[Record]], metric: str, out: Path, *, version: str = "") -> None:
+def convergence(systems: dict[str, list[Record]], metric: str, out: Path, *, version: str = "") -> None:
     """Draw how a score of the test set rose over the rounds, a panel per version of the test images: the mean of each
     system's runs, in a band of one standard deviation where it has several.
 
-    found: name of a system -> its runs.
-    metric: such as balanced_accuracy.
+    systems: name -> runs. metric: such as balanced_accuracy.
     version: clean or corrupted; "" for all that some run recorded.
     Raises FedcliError where no run recorded it.
     """
-    series = {name: one for runs in found.values() for record in runs for name, one in record.series.items()}
+    series = {name: one for runs in systems.values() for record in runs for name, one in record.series.items()}
     tested = [name for name, one in series.items() if one.tested]
     wanted = f"{version} {metric}".lstrip()
     names = [name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))]
     if not names:
         hint = f"known: {', '.join(tested)}" if tested else "train with --eval-every 1 to record test curves"
         raise FedcliError(f"no run recorded {wanted} over its rounds", hint)
-    draw(partial(_converging, found, names), out)
+    draw(partial(_converging, systems, names), out)
 
 
 def _figure(records: list[Record], names: list[str]) -> "Figure":
@@ -93,42 +102,25 @@ def _figure(records: list[Record], names: list[str]) -> "Figure":
     return figure
 
 
-def _converging(found: dict[str, list[Record]], names: list[str]) -> "Figure":
-    runs = [record for records in found.values() for record in records]
-    figure, axes = panels(len(names), _title(runs))
-    legend: dict[str, Any] = {}
-    for panel, name in zip(axes, names, strict=True):
-        legend |= _risen(panel, {label: _together(records, name) for label, records in found.items()})
-    for panel in lowest(axes):
-        panel.set_xlabel("round")
-    name_all(figure, legend)
-    return figure
-
-
-def _together(records: list[Record], name: str) -> Series | None:
-    """The same series of several runs as one, a curve per run."""
-    found = [record.series[name] for record in records if name in record.series]
-    return replace(found[0], curves={str(k): one.curves[""] for k, one in enumerate(found)}) if found else None
-
-
-def _risen(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
+def _converging(systems: dict[str, list[Record]], names: list[str]) -> "Figure":
     from matplotlib.patches import Patch
 
-    _named(axes, next(series for series in runs.values() if series))
+    figure, axes = panels(len(names), _title([record for records in systems.values() for record in records]))
     legend: dict[str, Any] = {}
-    for k, (label, series) in enumerate(runs.items()):
-        if series is None:
-            continue
-        rounds, table = _table(series)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value stays NaN, a gap
-            mean, std = np.nanmean(table, 0), np.nanstd(table, 0, ddof=1)
-        legend[label] = _line(axes, np.stack([rounds, mean], 1), **look(k))
-        if np.isfinite(std).any():
-            axes.fill_between(rounds, mean - std, mean + std, color=look(k)["color"], alpha=0.15, linewidth=0)
-            legend["mean ± std over runs"] = Patch(color="#888888", alpha=0.3, linewidth=0)
-    band = legend.pop("mean ± std over runs", None)
-    return legend | ({"mean ± std over runs": band} if band else {})
+    several = False
+    for panel, name in zip(axes, names, strict=True):
+        series = {label: [r.series[name] for r in records if name in r.series] for label, records in systems.items()}
+        _named(panel, next(runs[0] for runs in series.values() if runs))
+        for place, (label, runs) in enumerate(series.items()):
+            if runs:
+                curve = over_runs(runs)
+                several |= bool(np.isfinite(curve[2]).any())
+                legend[label] = line_in_band(panel, curve, place)
+    for panel in lowest(axes):
+        panel.set_xlabel("round")
+    spread = {"mean ± std over runs": Patch(color=QUIET, alpha=0.3, linewidth=0)} if several else {}
+    name_all(figure, legend | spread)
+    return figure
 
 
 def _title(records: list[Record]) -> str:
@@ -159,26 +151,23 @@ def _panel(axes: "Axes", runs: dict[str, Series | None], methods: int) -> dict[s
 
 def _named(axes: "Axes", series: Series, more: str = "") -> None:
     """Title and axes of a panel over rounds."""
-    from matplotlib.ticker import MaxNLocator
-
     axes.set_title(series.title + more, loc="left")
     axes.set_ylabel(series.unit)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
-    axes.margins(x=0.03)
+    rounds_axis(axes)
 
 
 def _scalar(axes: "Axes", series: Series) -> dict[str, Any]:
-    _line(axes, series.curves[""], color="#333333")
+    line(axes, series.curves[""], color="#333333")
     return {}
 
 
 def _clients(axes: "Axes", series: Series) -> dict[str, Any]:
     if len(series.curves) > NAMED:
         thin = {"color": "#8A97A6", "linewidth": 0.8, "alpha": 0.5, "markersize": 2}
-        lines = [_line(axes, curve, **thin) for curve in series.curves.values()]
+        lines = [line(axes, curve, **thin) for curve in series.curves.values()]
         mean, _, _ = _spread(series)
-        return {"one client": lines[0], "mean over clients": _line(axes, mean, color=COLOURS[0], linewidth=2.4)}
-    return {client: _line(axes, curve, **look(k)) for k, (client, curve) in enumerate(series.curves.items())}
+        return {"one client": lines[0], "mean over clients": line(axes, mean, color=COLOURS[0], linewidth=2.4)}
+    return {client: line(axes, curve, **look(k)) for k, (client, curve) in enumerate(series.curves.items())}
 
 
 def _several(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
@@ -189,18 +178,18 @@ def _several(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
         if series is None:
             continue
         if series.scalar:
-            legend[label] = _line(axes, series.curves[""], **look(k))
+            legend[label] = line(axes, series.curves[""], **look(k))
             continue
         mean, low, high = _spread(series)
-        axes.fill_between(mean[:, 0], low, high, color=look(k)["color"], alpha=0.15, linewidth=0)
-        legend[label] = _line(axes, mean, **look(k))
+        band(axes, mean[:, 0], low, high, k)
+        legend[label] = line(axes, mean, **look(k))
     if any(series and not series.scalar for series in runs.values()):
-        legend["lowest to highest client"] = Patch(color="#888888", alpha=0.3, linewidth=0)
+        legend["lowest to highest client"] = Patch(color=QUIET, alpha=0.3, linewidth=0)
     return legend
 
 
 def _extremes(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
-    """The largest and the smallest client of each run; told apart by their markers, which long curves have some of."""
+    """The largest and the smallest client of each run, distinguished by their markers; long curves have few of them."""
     from matplotlib.lines import Line2D
 
     legend: dict[str, Any] = {}
@@ -218,25 +207,5 @@ def _extremes(axes: "Axes", runs: dict[str, Series | None]) -> dict[str, Any]:
 
 def _spread(series: Series) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean [T, 2] over the clients that have a value in a round, and their lowest and highest [T]."""
-    rounds, table = _table(series)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a round without a value stays NaN, a gap
-        return np.stack([rounds, np.nanmean(table, 0)], 1), np.nanmin(table, 0), np.nanmax(table, 0)
-
-
-def _table(series: Series) -> tuple[np.ndarray, np.ndarray]:
-    """All rounds that some curve has, rising [T], and the curves over them [K, T], NaN where one has no value."""
-    rounds = np.unique(np.concatenate([curve[:, 0] for curve in series.curves.values()]))  # [T]
-    table = np.full((len(series.curves), len(rounds)), np.nan)  # [K, T]
-    for row, curve in zip(table, series.curves.values(), strict=True):
-        row[np.searchsorted(rounds, curve[:, 0])] = curve[:, 1]
-    return rounds, table
-
-
-def _line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
-    """A curve [T, 2]; a value between two gaps would be invisible without a dot."""
-    finite = np.isfinite(curve[:, 1])
-    beside = np.pad(finite, 1)
-    alone = finite & ~beside[:-2] & ~beside[2:]
-    dots = finite if len(curve) <= DOTS else alone
-    return axes.plot(*curve.T, marker="o", markevery=np.flatnonzero(dots).tolist(), **look)[0]
+    rounds, table = aligned(series.curves.values())
+    return np.stack([rounds, mean_std(table)[0]], 1), np.fmin.reduce(table), np.fmax.reduce(table)

@@ -7,8 +7,9 @@ import numpy as np
 
 from ..evaluation.bootstrap import bootstrap
 from ..evaluation.groups import CROSS, cross
+from ..evaluation.parts import VERSIONS
 from ..seeds import derive
-from .answers import VERSIONS, Answers, answers
+from .answers import Answers, answers
 from .systems import Scored
 
 Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
@@ -26,7 +27,7 @@ class Sampler:
     def take(self, run: Scored) -> None:
         """Make all that compare asks of a run."""
         self.scores(run)
-        for name in run.body["groups"]:
+        for name in run.scores.groups:
             self.groups(run, name)
 
     def scores(self, run: Scored) -> dict[str, Columns]:
@@ -76,6 +77,6 @@ def _gap(column: np.ndarray) -> np.ndarray:
 
 def grouping(run: Scored, name: str) -> tuple[np.ndarray, list[str]]:
     """The group of each image [N], -1 for none, and the groups' names."""
-    of, values = answers(run.path).groups, run.body["attributes"]
+    of, values = answers(run.path).groups, run.scores.attributes
     parts = {part: (of[part], values[part]) for part in name.split(CROSS)}
     return cross(parts) if len(parts) > 1 else parts[name]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UsageError, nearest
+from ..evaluation.scores import Scores
 from ..evaluation.statistics import over_seeds
 from . import drawing, labels
 from .curves import Record, option
@@ -56,16 +57,15 @@ def split(records: list[Record], key: str) -> tuple[list[Record], dict[str, list
 
 
 def gather(
-    records: list[Record], scores: list[dict[str, Any]], key: str, metric: str, version: str
+    records: list[Record], scores: list[Scores], key: str, metric: str, version: str
 ) -> tuple[dict[str, list[Point]], dict[str, Level]]:
     """What plot() draws of these runs, in percent: the mean over the last five rounds of all runs of a system that have
     the same value, and the population standard deviation over all these rounds.
 
-    scores: the body of each run's scores.json.
-    key: an option of the runs or of their data, such as q, lr or ratio.
+    scores: of each run. key: an option of the runs or of their data, such as q, lr or ratio.
     Raises UsageError where there is no such score.
     """
-    of = {id(record): _kept(body, metric, version) for record, body in zip(records, scores, strict=True)}
+    of = {id(record): _kept(run, metric, version) for record, run in zip(records, scores, strict=True)}
     points: dict[str, list[Point]] = {}
     lines: dict[str, Level] = {}
     for label, group in labels.systems(records, key).items():
@@ -85,22 +85,21 @@ def _sorted(found: list[Point]) -> list[Point]:
     return sorted(found, key=lambda point: point[0]) if _numeric([x for x, _, _ in found]) else found
 
 
-def _kept(body: dict[str, Any], metric: str, version: str) -> list[float] | None:
+def _kept(run: Scores, metric: str, version: str) -> list[float] | None:
     """A score of the kept rounds, None where it has no meaning."""
-    if version not in body["versions"]:
-        raise UsageError(f"a run has no {version} test images", f"give one of {', '.join(body['versions'])}")
-    found = body["versions"][version]
-    known = [name for name, score in found.items() if isinstance(score, dict)]
+    if version not in run.versions:
+        raise UsageError(f"a run has no {version} test images", f"give one of {', '.join(run.versions)}")
+    known = run.versions[version].metrics
     if metric not in known:
         raise UsageError(f"there is no score {metric!r}", nearest(metric, known))
-    return None if None in found[metric]["per_round"] else found[metric]["per_round"]
+    return None if None in known[metric].per_round else known[metric].per_round
 
 
 def _summary(rounds: list[list[float] | None]) -> Level:
     if None in rounds:
         return None, None
-    found = over_seeds(rounds)
-    return 100 * found["mean"], 100 * found["std_pooled"]
+    over = over_seeds(rounds)
+    return 100 * over.mean, 100 * over.std_pooled
 
 
 def _figure(points: dict[str, list[Point]], lines: dict[str, Level], x_title: str, y_title: str) -> "Figure":
@@ -114,9 +113,9 @@ def _figure(points: dict[str, list[Point]], lines: dict[str, Level], x_title: st
     places = tried if _numeric(tried) else list(range(len(tried)))  # where each value stands
     at = dict(zip(tried, places, strict=True))
     legend: dict[str, Any] = {}
-    for k, (label, found) in enumerate(points.items()):
-        placed = sorted(((at[x], mean, std) for x, mean, std in found), key=lambda point: point[0])
-        legend[label] = _line(axes, placed, drawing.look(k))
+    for k, (label, values) in enumerate(points.items()):
+        placed = sorted(((at[x], mean, std) for x, mean, std in values), key=lambda point: point[0])
+        legend[label] = _line(axes, placed, k)
     for k, (label, (mean, std)) in enumerate(lines.items()):
         if mean is not None:
             legend[label] = _level(axes, mean, std, drawing.look(k + len(points)))
@@ -135,10 +134,10 @@ def _numeric(values: list[Any]) -> bool:
     return all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
 
 
-def _line(axes: "Axes", found: list[tuple[float, float | None, float | None]], look: dict[str, str]) -> Any:
-    x = [place for place, _, _ in found]
-    mean, std = (np.array([point[k] for point in found], float) for k in (1, 2))  # None becomes NaN
-    axes.fill_between(x, mean - std, mean + std, color=look["color"], alpha=0.15, linewidth=0)
+def _line(axes: "Axes", points: list[tuple[float, float | None, float | None]], place: int) -> Any:
+    x, look = [at for at, _, _ in points], drawing.look(place)
+    mean, std = (np.array([point[k] for point in points], float) for k in (1, 2))  # None becomes NaN
+    drawing.band(axes, x, mean - std, mean + std, place)
     known = np.pad(np.isfinite(mean) & np.isfinite(std), 1)
     alone = known[1:-1] & ~known[:-2] & ~known[2:]  # whose band has no width
     whiskers = {"fmt": "none", "ecolor": look["color"], "elinewidth": 1.2, "alpha": 0.6}

@@ -7,61 +7,73 @@ compare, plots and pages all group runs by `identity`.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..data import manifest
-from ..errors import FedcliError
+from ..evaluation.scores import Scores
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
 
-Body = dict[str, Any]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A run's scores.json and where it lies."""
+    """A run's scores.json: where it lies, what evaluate was asked for, and the scores."""
 
     path: Path
-    body: Body
+    options: Mapping[str, Any]
+    scores: Scores
 
-    @property
+    @cached_property
+    def asked(self) -> dict[str, Any]:
+        """All that a run and its data were asked for, by name; a stage's options have its name in front."""
+        return _about(self.scores) | self.scores.settings | self.scores.options | _of_data(self.scores)
+
+    @cached_property
+    def identity(self) -> str:
+        """Equal for all runs of one system."""
+        return identity(self.asked)
+
+    @cached_property
     def draw(self) -> str:
-        """Which draw of training and data this is: runs of two systems are paired by it."""
-        return draw(asked(self.body))
+        """Equal for runs of the same seeds and folds, of training and of the data: runs are paired by it."""
+        return json.dumps({key: self.asked[key] for key in sorted(self.asked) if last(key) in DRAWN})
 
     @property
     def seed(self) -> Any:
-        return self.body["options"].get("seed")
+        return self.scores.options.get("seed")
 
     @property
     def fold(self) -> int | None:
-        return self.body["data"]["dataset"]["options"].get("fold")
+        dataset = self.scores.data.get("dataset")
+        return dataset.options.get("fold") if dataset else None
 
     @property
     def which(self) -> str:
         """Its fold, where it has one, and its seed, in words."""
         return f"seed {self.seed}" if self.fold is None else f"fold {self.fold}, seed {self.seed}"
 
+    def sha256(self, kind: str) -> str | None:
+        """The hash of a stage of its data; None where there is no such stage."""
+        stage = self.scores.data.get(kind)
+        return stage.sha256 if stage else None
+
 
 Pairs = list[tuple[Scored, Scored]]
 
 
-irs = list[tuple[Scored, Scored]]
-
-
-def read(paths: list[Path]) -> list[Scored]:
+def read(paths: Iterable[Path]) -> list[Scored]:
     """Scores, every hash above them checked. Raises FedcliError, HashError."""
-    if not paths:
-        raise FedcliError("there is no run to compare", "give the scores of at least one run of each system")
-    return [Scored(path, manifest.verify(path, "scores").body) for path in paths]
+    return [_read(path) for path in paths]
 
 
-def asked(body: Body) -> dict[str, Any]:
-    """All that a run and its data were asked for, by name; a stage's options have its name in front."""
-    return _about(body) | body["settings"] | body["options"] | _of_data(body)
+def _read(path: Path) -> Scored:
+    whole = manifest.verify(path, "scores")
+    return Scored(path, whole.options, Scores.of(whole.body, path))
 
 
 def settled(asked: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
@@ -72,11 +84,6 @@ def settled(asked: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, 
 def identity(asked: Mapping[str, Any], without: Sequence[str] = ()) -> str:
     """Equal for all runs of one system."""
     return json.dumps(settled(asked, without), default=str)
-
-
-def draw(asked: Mapping[str, Any]) -> str:
-    """Equal for runs of the same seeds and folds, of training and of the data."""
-    return json.dumps({key: asked[key] for key in sorted(asked) if last(key) in DRAWN})
 
 
 def last(key: str) -> str:
@@ -92,34 +99,33 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
     return list(groups.values())
 
 
-def settings(a: Body, b: Body) -> list[dict[str, str]]:
+def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
     """What differs before any score: what, and its value in each; "-" where one does not have it."""
-    same = a["method"] == b["method"]  # options of two methods are not the same options
+    same = a.method == b.method  # options of two methods are not the same options
     first, second = (
-        _about(body) | body["options"] | _of_data(body) | (body["settings"] if same else _own(body)) for body in (a, b)
+        _about(run) | run.options | _of_data(run) | (run.settings if same else _own_settings(run)) for run in (a, b)
     )
     pairs = {name: (first.get(name, "-"), second.get(name, "-")) for name in dict.fromkeys([*first, *second])}
     return [{"what": k, "a": brief(x), "b": brief(y)} for k, (x, y) in pairs.items() if x != y]
 
 
 def brief(value: Any) -> str:
-    """A hash by its first digits, all else as it is."""
-    text = str(value)
+    """A hash by its first digits, a number without idle zeros, all else as it is."""
+    text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     return text[:8] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
 
 
-def _about(body: Body) -> dict[str, Any]:
+def _about(run: Scores) -> dict[str, Any]:
     """What is asked of a run beside settings and options."""
-    model = {f"model {key}": (body.get("model") or {}).get(key) for key in MODEL}
-    keys = {"method": "label", "rule": "rule", "rounds": "rounds", "clients": "roster_size", "dataset": "dataset"}
-    return {name: body[key] for name, key in keys.items()} | model
+    about = {"method": run.label, "rule": run.rule, "rounds": run.rounds, "clients": run.roster_size}
+    return about | {"dataset": run.dataset} | {f"model {key}": run.model.get(key) for key in MODEL}
 
 
-def _of_data(body: Body) -> dict[str, Any]:
-    stages = [(kind, stage) for kind, stage in body["data"].items() if stage]
-    return {f"{kind} {key}": value for kind, stage in stages for key, value in stage["options"].items()}
+def _of_data(run: Scores) -> dict[str, Any]:
+    stages = [(kind, stage) for kind, stage in run.data.items() if stage]
+    return {f"{kind} {key}": value for kind, stage in stages for key, value in stage.options.items()}
 
 
-def _own(body: Body) -> dict[str, str]:
-    values = ", ".join(f"{key}={value}" for key, value in body["settings"].items() if key != "rule")
+def _own_settings(run: Scores) -> dict[str, str]:
+    values = ", ".join(f"{key}={value}" for key, value in run.settings.items() if key != "rule")
     return {"method settings": values or "none"}

@@ -13,10 +13,11 @@ from typing import Any
 from .. import console
 from ..errors import UsageError, nearest
 from ..evaluation.bootstrap import METRICS
+from ..evaluation.parts import VERSIONS
 from . import writers
-from .columns import BEST, LAST, LAST5, POOLED, VERSIONS
+from .columns import BEST, LAST, LAST5, POOLED
 from .leads import Leads
-from .rows import Row, comparable, long_name, notes
+from .rows import Row, notes
 from .table import Cell, Column, Table, mark, number, percent
 from .verdicts import ENOUGH, SIGNIFICANT
 
@@ -64,6 +65,10 @@ BYTES = (
     "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and rounds: the trained "
     "parameters and what the method sends beside them."
 )
+IN_JSON = (
+    "name", "view", "runs", "seeds", "drawn", "options", "data", "attributes", "warning", "small_groups", "shot_groups",
+    "differs", "mark", "at", "spread", "minutes", "bytes",
+)  # fmt: skip
 DOWN, UP = "MB down per client and round", "MB up per client and round"
 
 
@@ -88,10 +93,10 @@ class Report:
 def report(rows: list[Row], *, long_names: bool = False) -> Report:
     """Tables of rows with their marks; the tests that a mark needs are made here."""
     columns = _columns(rows)
-    leads = Leads([row["paths"] for row in rows], list(dict.fromkeys(column.name for column in columns)))
+    leads = Leads([row.scored for row in rows], list(dict.fromkeys(column.name for column in columns)))
     marked = [_marked(rows, column, leads) for column in columns]
-    names = [Cell(long_name(row) if long_names else row["name"]) for row in rows]
-    heads, texts = [Column("method"), Column("rule")], [names, [Cell(row["rule"]) for row in rows]]
+    names = [Cell(row.long_name if long_names else row.name) for row in rows]
+    heads, texts = [Column("method"), Column("rule")], [names, [Cell(row.scores.rule) for row in rows]]
     more, costs = _costs(rows)
     cells = [list(row) for row in zip(*texts, *marked, *costs, strict=True)]
     whole = Table("", [*heads, *columns, *more], cells)
@@ -116,9 +121,9 @@ def render(rows: list[Row], format: str) -> str:
 
 def _columns(rows: list[Row]) -> list[Column]:
     """Columns in which some row has a number."""
-    known = {name: cell for row in rows for name, cell in row["cells"].items() if cell["mean"] is not None}
-    names = dict.fromkeys(name for row in rows for name in row["cells"] if name in known)
-    return [_column(name, known[name]["lower_is_better"]) for name in names]
+    known = {name: value for row in rows for name, value in row.cells.items() if value.mean is not None}
+    names = dict.fromkeys(name for row in rows for name in row.cells if name in known)
+    return [_column(name, known[name].lower) for name in names]
 
 
 def _column(name: str, lower: bool) -> Column:
@@ -129,29 +134,29 @@ def _column(name: str, lower: bool) -> Column:
 def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
     cells = [_cell(row, column.title) for row in rows]
     known = sum(cell.number is not None for cell in cells)
-    return mark(column, cells, [comparable(row) for row in rows], partial(_leads, rows, leads, column, known - 1))
+    return mark(column, cells, [row.comparable for row in rows], partial(_leads, rows, leads, column, known - 1))
 
 
 def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: int, second: int) -> bool:
     """Whether a row is significantly better than another, or no test can say: predictions are of one view alone."""
-    untested = rows[first]["at"] != LAST5 or rows[first]["is_view"] or rows[second]["is_view"] or not column.over
+    untested = rows[first].at != LAST5 or rows[first].is_view or rows[second].is_view or not column.over
     return untested or leads.test((column.over, column.name), first, second, others) is not False
 
 
 def _cell(row: Row, name: str) -> Cell:
-    cell = row["cells"].get(name)
-    return percent(cell["mean"], cell["std"], doubtful=name in row["doubtful"]) if cell else Cell()
+    value = row.cells.get(name)
+    return percent(value.mean, value.std, doubtful=name in row.doubtful) if value else Cell()
 
 
 def _costs(rows: list[Row]) -> tuple[list[Column], list[list[Cell]]]:
     """What training took and sent, where it was asked for: no score, so no best is marked."""
     columns, cells = [], []
-    if any(row["bytes"] for row in rows):
+    if any(row.bytes for row in rows):
         columns += [Column(DOWN), Column(UP)]
-        cells += [[megabytes(row["bytes"] and row["bytes"][way]) for row in rows] for way in ("down", "up")]
-    if any(row["minutes"] is not None for row in rows):
+        cells += [[megabytes(row.bytes and row.bytes[way]) for row in rows] for way in ("down", "up")]
+    if any(row.minutes is not None for row in rows):
         columns.append(Column("minutes"))
-        cells.append([number(row["minutes"]) for row in rows])
+        cells.append([number(row.minutes) for row in rows])
     return columns, cells
 
 
@@ -165,7 +170,7 @@ def megabytes(count: float | None) -> Cell:
 
 def _parts(rows: list[Row], whole: Table) -> list[Table]:
     """The table without groups, then one for each attribute, its name left out of the headings."""
-    names = dict.fromkeys(name for row in rows for name in row["attributes"])
+    names = dict.fromkeys(name for row in rows for name in row.attributes)
     attribute = [
         max((name for name in names if column.title.startswith(f"{name} ")), key=len, default="")
         for column in whole.columns
@@ -182,8 +187,7 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
 
 def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
     """What the numbers are and what the marks mean, and the columns that not every table has."""
-    at = rows[0]["at"] if rows else LAST5
-    spread = next((row["spread"] for row in rows if row["spread"]), None)
+    at, spread = _moment(rows)
     titles = " ".join(column.title for column in whole.columns)
     there: dict[str, Any] = {
         f"In percent: {MOMENTS[at]}.": True,
@@ -195,14 +199,14 @@ def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
         SHOTS: " recall" in titles,
         OWN: "own model" in titles,
         BYTES: DOWN in titles,
-        VIEWS: any(row["view"] for row in rows),
+        VIEWS: any(row.view for row in rows),
     }
     return " ".join(words for words, needed in there.items() if needed and words)
 
 
 def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
     """How the best is found; "" of a single row."""
-    keys = [comparable(row) for row in rows if not row["is_view"]]
+    keys = [row.comparable for row in rows if not row.is_view]
     if len(rows) < 2:
         return ""
     shared = len(set(keys)) < 2, len(keys) < 2 or len(set(keys)) < len(keys)
@@ -220,22 +224,34 @@ def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
     return " ".join(parts)
 
 
+def _moment(rows: Sequence[Row]) -> tuple[str, str | None]:
+    """Of which rounds the numbers are, and over what they spread."""
+    at = rows[0].at if rows else LAST5
+    return at, next((row.spread for row in rows if row.spread), None)
+
+
 def _json(made: Report) -> str:
     """Numbers in full, with the marks of each."""
-    at, spread = LAST5, None
-    if made.rows:
-        at, spread = made.rows[0]["at"], next((row["spread"] for row in made.rows if row["spread"]), None)
+    at, spread = _moment(made.rows)
     meaning = f"shares from 0 to 1: {MOMENTS[at]}."
     meaning += f" {SEEDS[spread].format(all='the rounds' if at == LAST5 else 'the models')}" if spread else ""
-    places = {column.title: place for place, column in enumerate(made.whole.columns)}
-    shown = []
-    for row, line in zip(made.rows, made.whole.rows, strict=True):
-        marks = {name: line[places[name]] if name in places else Cell() for name in row["cells"]}
-        cells = {
-            name: cell | {"best": marks[name].best, "small_group_decides": marks[name].doubtful}
-            for name, cell in row["cells"].items()
-        }
-        kept = {key: value for key, value in row.items() if key not in ("places", "paths", "is_view", "doubtful")}
-        shown.append(kept | {"cells": cells})
+    titles = [column.title for column in made.whole.columns]
+    shown = [
+        _json_row(row, dict(zip(titles, line, strict=True)))
+        for row, line in zip(made.rows, made.whole.rows, strict=True)
+    ]
     body = {"legend": meaning, "notes": list(made.notes), "rows": shown}
     return json.dumps(body, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _json_row(row: Row, marked: dict[str, Cell]) -> dict[str, Any]:
+    run = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"
+    about = {key: getattr(row.scores, key) for key in run}
+    of_best = {"chosen": [vars(run) for run in row.chosen], "left_out": row.left_out} if row.at == BEST else {}
+    cells = {
+        name: {"mean": value.mean, "std": value.std, "lower_is_better": value.lower}
+        | {"best": cell.best, "small_group_decides": cell.doubtful}
+        for name, value in row.cells.items()
+        for cell in [marked.get(name, Cell())]
+    }
+    return about | {key: getattr(row, key) for key in IN_JSON} | of_best | {"cells": cells}

@@ -6,19 +6,20 @@ from typing import Any
 import numpy as np
 
 from ..evaluation.bootstrap import bootstrap_p, interval
+from ..evaluation.parts import Group, OverRounds
 from ..evaluation.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from ..metrics import probabilities
-from . import verdicts
 from .answers import answers, differing
+from .comparison import GroupTests
 from .pairs import Sample
 from .sampler import Sampler, grouping
-from .systems import Body, Pairs, Scored
+from .systems import Pairs, Scored
+from .verdicts import Compared, adjusted
 
-Row = dict[str, Any]
 Numbers = list[list[float]]  # kept rounds of each run
 
 
-def headline(pairs: Pairs, sampler: Sampler, sample: Sample) -> list[Row]:
+def headline(pairs: Pairs, sampler: Sampler, sample: Sample) -> list[Compared]:
     """A row for each version and metric that all runs have."""
     rows, sides = [], list(zip(*pairs, strict=True))
     for version in sampler.versions:
@@ -33,56 +34,51 @@ def headline(pairs: Pairs, sampler: Sampler, sample: Sample) -> list[Row]:
 
 def over_rounds(run: Scored, metric: str, version: str) -> list[float] | None:
     """A score in each kept round; None where the run does not have it."""
-    return _known(run.body["versions"].get(version, {}).get(metric))
+    versions = run.scores.versions
+    return _known(versions[version].metrics.get(metric)) if version in versions else None
 
 
-def _known(over_rounds: Body | None) -> list[float] | None:
-    return over_rounds["per_round"] if over_rounds and over_rounds["mean_last5"] is not None else None
+def _known(over_rounds: OverRounds | None) -> list[float] | None:
+    return over_rounds.per_round if over_rounds and over_rounds.mean_last5 is not None else None
 
 
-def _row(about: Row, numbers: list[Numbers], drawn: list[list[np.ndarray]], sample: Sample, units: int) -> Row:
+def _row(
+    about: dict[str, str], numbers: list[Numbers], drawn: list[list[np.ndarray]], sample: Sample, units: int
+) -> Compared:
     """One score of both systems: kept rounds of each run, and its resamples [B] of each run.
 
     units: patients that the two answer differently.
     """
     a, b = (sample.means(side) for side in numbers)
-    apart = np.mean([y - x for x, y in zip(*drawn, strict=True)], axis=0)  # [B]
-    low, high = interval(apart) if sample.units > 1 else (None, None)
+    differences = np.mean([y - x for x, y in zip(*drawn, strict=True)], axis=0)  # [B]
+    low, high = interval(differences) if sample.units > 1 else (None, None)
     t = paired_t(a, b, overlap=sample.overlap)
     tests = {"corrected_t" if sample.overlap else "paired_t": asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
-    return about | {
-        "a": over_seeds(numbers[0]),
-        "b": over_seeds(numbers[1]),
-        "difference": float(np.mean(b) - np.mean(a)),
-        "low": low,
-        "high": high,
-        "p": bootstrap_p(apart, units),
-        "differing": units,
-        "unit": sample.unit,
-        "floor": sign_floor(units),
-        "over": sample.over,
-        "samples": sample.count,
-        "overlap": sample.overlap,
-        "over_seeds": tests if sample.count > 1 else None,
-        "p_seeds": t.p,
-    }
+    return Compared(
+        **about,
+        a=over_seeds(numbers[0]),
+        b=over_seeds(numbers[1]),
+        difference=float(np.mean(b) - np.mean(a)),
+        low=low,
+        high=high,
+        p=bootstrap_p(differences, units),
+        differing=units,
+        unit=sample.unit,
+        floor=sign_floor(units),
+        over=sample.over,
+        samples=sample.count,
+        overlap=sample.overlap,
+        over_seeds=tests if sample.count > 1 else None,
+        p_seeds=t.p,
+    )
 
 
-def judged(rows: list[Row]) -> list[Row]:
+def judged(rows: list[Compared]) -> list[Compared]:
     """Rows of one pair of systems each, where there is nothing to adjust."""
-    return judge(rows, [row["p"] for row in rows], [row["p_seeds"] for row in rows])
+    return [adjusted(row, row.p, row.p_seeds) for row in rows]
 
 
-def judge(rows: list[Row], patients: list[float | None], seeds: list[float | None]) -> list[Row]:
-    """Put the adjusted p into rows, and what they let one say."""
-    for row, p, over in zip(rows, patients, seeds, strict=True):
-        row |= {"p_holm": p, "p_seeds_holm": over}
-        row["verdict"] = verdicts.verdict(row)
-        row["reason"] = verdicts.reason(row)
-    return rows
-
-
-def group_rows(pairs: Pairs, sampler: Sampler, name: str, sample: Sample) -> dict[str, Any]:
+def group_tests(pairs: Pairs, sampler: Sampler, name: str, sample: Sample) -> GroupTests:
     """Gaps between the groups of an attribute, and each group, in both systems."""
     gaps, each, sides = [], [], list(zip(*pairs, strict=True))
     for version in answers(pairs[0][0].path).tables:
@@ -96,23 +92,23 @@ def group_rows(pairs: Pairs, sampler: Sampler, name: str, sample: Sample) -> dic
             each += _each(pairs, sampler, name, about, sample)
     known = _one_of_each([run for run, _ in pairs])
     small, unknown = _small(known, name), [int((grouping(run, name)[0] < 0).sum()) for run in known]
-    return {"gaps": judged(gaps), "each": judged(each), "small": small, "unknown": sum(unknown)}
+    return GroupTests(judged(gaps), judged(each), small, sum(unknown))
 
 
 def _gap_rounds(run: Scored, name: str, version: str, metric: str) -> list[float] | None:
-    found = run.body["groups"][name].get(version, {}).get("over_rounds", {}).get(metric)
-    return found and _known(found["gap"])
+    groups = run.scores.groups[name].get(version)
+    between = groups.over_rounds.metrics.get(metric) if groups else None
+    return _known(between.gap) if between else None
 
 
-def _each(pairs: Pairs, sampler: Sampler, name: str, about: Row, sample: Sample) -> list[Row]:
+def _each(pairs: Pairs, sampler: Sampler, name: str, about: dict[str, str], sample: Sample) -> list[Compared]:
     """A row for each group that has the score in all runs; its place among the groups may differ from fold to fold."""
     rows, sides = [], list(zip(*pairs, strict=True))
     version, metric = about["version"], about["metric"]
     for value in grouping(pairs[0][0], name)[1]:
         own = replace(sample, units=_patients([run for run, _ in pairs], name, value))
         numbers = [
-            [_known(run.body["groups"][name][version].get("each", {}).get(metric, {}).get(value)) for run in side]
-            for side in sides
+            [_known(run.scores.groups[name][version].each.get(metric, {}).get(value)) for run in side] for side in sides
         ]
         if all(all(side) for side in numbers):
             drawn = [[sampler.group(run, name, value)[version][metric] for run in side] for side in sides]
@@ -140,14 +136,15 @@ def _one_of_each(runs: list[Scored]) -> list[Scored]:
 
 def _small(runs: list[Scored], name: str) -> dict[str, str]:
     """Groups too small to tell, with the reason; of several test sets, in which of them."""
-    parts = [(run.which, run.body["groups"][name]["clean"]["last_round"]["groups"]) for run in runs]
-    found, absent = {}, {"small": True, "reason": "has no test image"}
+    parts = [(run.which, run.scores.groups[name]["clean"].last_round.groups) for run in runs]
+    small, absent = {}, Group(True, "has no test image")
     for value in dict.fromkeys(value for _, part in parts for value in part):
-        reasons = [(which, one["reason"]) for which, part in parts if (one := part.get(value, absent))["small"]]
-        if reasons:
-            told = [f"{reason} ({which})" if len(parts) > 1 else reason for which, reason in reasons]
-            found[value] = "; ".join(told)
-    return found
+        groups = [(which, part.get(value, absent)) for which, part in parts]
+        reasons = [
+            f"{group.reason} ({which})" if len(parts) > 1 else group.reason for which, group in groups if group.small
+        ]
+        small |= {value: "; ".join(reasons)} if reasons else {}
+    return small
 
 
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:

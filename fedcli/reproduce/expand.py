@@ -4,6 +4,7 @@ The built-in scales: `paper` is the recipe as written; `small` ends in hours on 
 all of it runs. A recipe's own [small] and [smoke] tables add to them, and both win over every other value.
 """
 
+from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,14 +15,18 @@ from ..methods import resolve
 from ..stages.base import Options
 from ..stages.options import STAGES, EvaluateOptions, TrainOptions
 from ..stages.train import plan
-from .flags import ASKED, asked, filled, variable
+from .flags import ASKED, asked, files_in, filled, variable
 from .model import Flags
 from .recipe import SCALES, Chain, Recipe, Row, load
 
 BUILT_IN: dict[str, dict[str, Flags]] = {
     "paper": {},
     "small": {"prepare": {"size": 32}, "train": {"rounds": 20}},
-    "smoke": {"prepare": {"size": 32}, "partition": {"clients": 4, "fedism": 1}, "train": {"rounds": 2}},
+    "smoke": {
+        "prepare": {"size": 32, "sample_images": False, "stratified": False},
+        "partition": {"clients": 4, "fedism": 1},
+        "train": {"rounds": 2},
+    },
 }
 ADDED = ("prepare", "train", "evaluate")  # stages that take every flag of a scale; others only those they have already
 
@@ -70,6 +75,7 @@ def check(path: Path | str) -> Recipe:
             tried = {cell.train: cell for cell in cells(recipe, scale)}
         except UsageError as error:
             raise UsageError(f"{where}: {error.sentence}", error.hint) from None
+        cells(recipe, scale, files={name: name for name in recipe.files})
         for cell in tried.values():
             try_training(cell, where)
     return recipe
@@ -125,14 +131,16 @@ def _folder(chain: Chain, raw: dict[str, str]) -> str:
 def _cell(
     recipe: Recipe, scale: str, row: Row, chain: Chain, seed: int, folder: str, paths: dict[str, str]
 ) -> Cell:  # fmt: skip
+    own = chain.lists if _brings(chain, paths) else {"prepare": chain.prepare, "partition": chain.partition}
     stages = {
-        "prepare": chain.prepare | row.prepare,
-        "partition": chain.partition | row.partition,
+        "prepare": own["prepare"] | row.prepare,
+        "partition": _of_row(own["partition"], row),
         "corrupt": (chain.corrupt or {}) | row.corrupt,
         "train": recipe.train | chain.train | row.train,
         "evaluate": chain.evaluate,
     }
-    stages = {stage: _scaled(stage, given, scale, recipe, row) for stage, given in stages.items()}
+    listed = files_in(chain.lists)
+    stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
     stages["train"] |= {"method": row.method, "set": _settings(chain, row, scale), "seed": seed}
     stages["prepare"] |= {"name": chain.dataset, "raw": folder or False}
     fills = {"seed": str(seed), "raw": folder, "data": chain.name, **paths}
@@ -149,6 +157,22 @@ def _cell(
     return Cell(row.name, chain.name, title, seed, made, options["train"], options["evaluate"])
 
 
+def _brings(chain: Chain, paths: dict[str, str]) -> bool:
+    """Whether the user brings the files of a chain's lists: all of them. Raises UsageError for some of them."""
+    needed = sorted(files_in(chain.lists))
+    missing = [name for name in needed if ASKED.search(paths[f"files.{name}"])]
+    if missing and len(missing) < len(needed):
+        brought = next(name for name in needed if name not in missing)
+        flags = " ".join(f"--file {name}=PATH" for name in missing)
+        raise UsageError(f"--file {brought} is one of the lists {', '.join(needed)}, which go together", f"add {flags}")
+    return bool(needed) and not missing
+
+
+def _of_row(partition: Flags, row: Row) -> Flags:
+    """A partition with what a row changes of it; lists say already who holds what."""
+    return partition if "clients_file" in partition else partition | row.partition
+
+
 def _settings(chain: Chain, row: Row, scale: str) -> Flags:
     """A row's options, with the data's own for those that its method has and it leaves open."""
     known = resolve(row.method).settings
@@ -156,16 +180,19 @@ def _settings(chain: Chain, row: Row, scale: str) -> Flags:
     return settings if scale == "paper" else _without_files(settings)
 
 
-def _without_files(given: Flags) -> Flags:
-    """Flags that name no file of the recipe: those belong to the networks of the paper's scale."""
-    return {key: value for key, value in given.items() if "{files." not in str(value)}
+def _without_files(given: Flags, kept: Set[str] = frozenset()) -> Flags:
+    """Flags that name no file of the recipe but these: the others belong to the networks of the paper's scale."""
+    return {key: value for key, value in given.items() if files_in(value) <= kept}
 
 
-def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, row: Row) -> Flags:
-    """A stage's flags with what the scale changes: the built-in part, then the recipe's own."""
+def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, row: Row, listed: Set[str]) -> Flags:
+    """A stage's flags with what the scale changes: the built-in part, then the recipe's own.
+
+    listed: the files of published lists, which count at every scale.
+    """
     if scale == "paper":
         return dict(given)
-    given = _without_files(given)
+    given = _without_files(given, listed)
     changes = dict(BUILT_IN[scale].get(stage, {}))
     if stage == "train":
         changes |= _small_network(given, row)

@@ -38,6 +38,11 @@ def known(stage: str, name: str) -> Declared:
     return flags(stage)[name]
 
 
+def files_in(value: Any) -> set[str]:
+    """Names of the recipe's files that flags stand for."""
+    return {name.removeprefix("files.") for name in BRACED.findall(str(value)) if name.startswith("files.")}
+
+
 def asked(variable: str) -> str:
     """A text that stands for a path which was not given; a script has the shell's variable there."""
     return f"{MARK}{variable}{MARK}"

@@ -1,38 +1,40 @@
 """Which rows of a reproduction are the best of a column, and which numbers a group too small to tell decides."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from ..evaluation.groups import PARITY
+from ..evaluation.parts import PARITY
+from ..evaluation.scores import Scores
 from ..reporting import table
 from ..reporting.doubts import doubtful_decisions, small_decides
 from ..reporting.leads import Leads
+from ..reporting.systems import Scored
 from .jobs import Outcome
 from .model import Column, Recipe
+from .record import Marked, Row
 
-Body = dict[str, Any]
 DIGITS = {"MB": 6}  # single bytes; of other units 2
 EDGES = {"worst": "worst group", "gap": "gap"}
 
 
 @dataclass(frozen=True)
 class Marks:
-    """rows: as results.json holds them. bodies: of each scores.json."""
+    """rows: as results.json holds them. runs: of each scores.json."""
 
     recipe: Recipe
-    rows: list[Body]
+    rows: list[Row]
     outcomes: list[Outcome]
-    bodies: dict[Path, Body]
+    runs: Mapping[Path, Scored]
 
-    def of(self, column: Column) -> Body:
+    def of(self, column: Column) -> Marked:
         """Rows that are the `best` of a column and that are `doubtful`, and whether tests stand behind the best.
 
         The best leads every other row significantly; of a score without a test it is the best number.
         """
-        runs = [self._runs(row["name"], column.data) for row in self.rows]
-        cells = [self._cell(row, column, paths) for row, paths in zip(self.rows, runs, strict=True)]
+        runs = [self._scored(row.name, column.data) for row in self.rows]
+        cells = [self._cell(row, column, scored) for row, scored in zip(self.rows, runs, strict=True)]
         compared = sum(cell.number is not None for cell in cells) - 1
         answers: list[bool | None] = []
 
@@ -47,36 +49,39 @@ class Marks:
 
         heading = table.Column(column.name, lower=column.lower)
         marked = table.mark(heading, cells, [""] * len(cells), leads) if column.marked else cells
-        names = [row["name"] for row in self.rows]
-        return {
-            "best": [name for name, cell in zip(names, marked, strict=True) if cell.best],
-            "doubtful": [name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
-            "tested": bool(answers) and None not in answers,
-        }
+        names = [row.name for row in self.rows]
+        return Marked(
+            best=[name for name, cell in zip(names, marked, strict=True) if cell.best],
+            doubtful=[name for name, cell in zip(names, cells, strict=True) if cell.doubtful],
+            tested=bool(answers) and None not in answers,
+        )
 
     @cached_property
     def _leads(self) -> dict[str, Leads]:
         """For each data, the tests of its rows."""
         metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.recipe.columns))
         names = dict.fromkeys(column.data for column in self.recipe.columns)
-        return {data: Leads([self._runs(row["name"], data) for row in self.rows], metrics) for data in names}
+        return {data: Leads([self._scored(row.name, data) for row in self.rows], metrics) for data in names}
 
-    def _runs(self, row: str, data: str) -> list[Path]:
-        return [one.scores for one in self.outcomes if one.scores and (one.cell.row, one.cell.data) == (row, data)]
+    def _scored(self, row: str, data: str) -> list[Scored]:
+        return [
+            self.runs[one.scores]
+            for one in self.outcomes
+            if one.scores and (one.cell.row, one.cell.data) == (row, data)
+        ]
 
-    def _cell(self, row: Body, column: Column, paths: list[Path]) -> table.Cell:
-        shown = row["cells"][column.name]
-        cell = table.number(shown["mean"], digits=DIGITS.get(column.unit, 2))
-        doubtful = _is_doubtful(column.score.split("/"), [self.bodies[path] for path in paths], self.recipe.at)
+    def _cell(self, row: Row, column: Column, scored: list[Scored]) -> table.Cell:
+        cell = table.number(row.cells[column.name].mean, digits=DIGITS.get(column.unit, 2))
+        doubtful = _is_doubtful(column.score.split("/"), [run.scores for run in scored], self.recipe.at)
         return table.Cell(cell.text, number=cell.number, doubtful=doubtful)
 
 
-def _is_doubtful(place: list[str], bodies: list[Body], at: str) -> bool:
+def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:
     """Whether a small group decides a gap, a worst group or a difference in decisions in some run."""
     if len(place) < 5 or place[0] != "groups" or place[3] != "over_rounds":
         return False
     attribute, version, what = place[1], place[2], place[4]
-    known = [body for body in bodies if attribute in body["groups"]]
+    known = [scores for scores in runs if attribute in scores.groups]
     if what.startswith(PARITY):
-        return any(doubtful_decisions(body, attribute, [what]) for body in known)
+        return any(doubtful_decisions(scores, attribute, [what]) for scores in known)
     return EDGES.get(place[-1]) in small_decides(known, attribute, version, what, at)

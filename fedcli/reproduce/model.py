@@ -14,6 +14,8 @@ class Chain:
     Attributes:
         corrupt: flags with the kind of corruption under "kind"; None for none.
         train, settings: of the rows on it that leave them open, settings where their method has them.
+        lists: "prepare" and "partition" by lists that the authors published, in place of the chain's own and with
+            what a row adds to them, where the user brings all files that they name; empty for none.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Chain:
     evaluate: Flags = field(default_factory=dict)
     train: Flags = field(default_factory=dict)
     settings: Flags = field(default_factory=dict)
+    lists: dict[str, Flags] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..reporting import curves, histograms, landscape, plots, sweeps
 from .jobs import Outcome
-from .recipe import Recipe, Row
-from .results import Body
+from .model import Column, Recipe, Row
+from .record import Results
 from .shape import Figure
 from .tables import heading
 
 
 def draw(
-    recipe: Recipe, found: Body, outcomes: list[Outcome], folder: Path, *, older: Path, device: str
+    recipe: Recipe, results: Results, outcomes: list[Outcome], folder: Path, *, older: Path, device: str
 ) -> tuple[list[tuple[str, Path]], list[str]]:
     """Write every figure into the folder: (title, file) of each, and a sentence for each that could not be drawn.
 
@@ -25,7 +25,7 @@ def draw(
     for figure in recipe.figures:
         try:
             if figure.kind == "sweep":
-                drawn += [_sweep(recipe, figure, found, column, folder) for column in _columns(figure, found)]
+                drawn += [_sweep(recipe, figure, results, column, folder) for column in _columns(figure, results)]
                 continue
             runs = _runs(recipe, figure, outcomes)
             long = figure.kind.startswith("landscape")
@@ -39,22 +39,22 @@ def _file(title: str, more: str = "") -> str:
     return f"{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')[:80]}{more}.png"
 
 
-def _columns(figure: Figure, found: Body) -> list[Body]:
-    return [one for one in found["columns"] if not figure.columns or one["name"] in figure.columns]
+def _columns(figure: Figure, results: Results) -> list[Column]:
+    return [column for column in results.columns if not figure.columns or column.name in figure.columns]
 
 
-def _sweep(recipe: Recipe, figure: Figure, found: Body, column: Body, folder: Path) -> tuple[str, Path]:
+def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, folder: Path) -> tuple[str, Path]:
     """A column against the varied value; a figure of several columns has a picture of each."""
-    cells = {row["name"]: row["cells"][column["name"]] for row in found["rows"]}
+    cells = {row.name: row.cells[column.name] for row in results.rows}
     points: dict[str, list] = {}
     for row in recipe.rows:
         if figure.x in row.at and row.name in cells and _asked(row, figure.rows):
             cell = cells[row.name]
-            points.setdefault(_label(row, figure.x), []).append((row.at[figure.x], cell["mean"], cell["std"]))
+            points.setdefault(_label(row, figure.x), []).append((row.at[figure.x], cell.mean, cell.std))
     if not any(mean is not None for of in points.values() for _, mean, _ in of):
         raise FedcliError("none of its cells is there", "run the recipe without --only")
-    lines = {name: (cells[name]["mean"], cells[name]["std"]) for name in figure.lines if name in cells}
-    title = figure.title + f": {column['name']}" * (len(_columns(figure, found)) > 1)
+    lines = {name: (cells[name].mean, cells[name].std) for name in figure.lines if name in cells}
+    title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
     path = folder / _file(title)
     sweeps.plot(points, lines, figure.x.partition(".")[2], heading(column).heading, path)
     return title, path

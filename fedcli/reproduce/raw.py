@@ -7,7 +7,7 @@ from ..data import sources
 from ..data.raw import write_sample
 from ..errors import FedcliError, UsageError, nearest
 from .expand import Cell
-from .flags import variable
+from .flags import files_in, variable
 from .recipe import Recipe
 
 
@@ -88,6 +88,11 @@ def files(recipe: Recipe, given: list[str]) -> dict[str, str]:
             raise UsageError(f"--file {name}: no such file: {path}", f"{name} is {recipe.files[name]}")
         paths[name] = path
     return paths
+
+
+def listed(recipe: Recipe) -> set[str]:
+    """Names of the files that are lists of images which the authors published."""
+    return {name for chain in recipe.chains.values() for name in files_in(chain.lists)}
 
 
 def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:

@@ -13,6 +13,7 @@ import fedcli
 
 from ..errors import FedcliError, UsageError
 from . import checks, places, published, shape
+from .flags import files_in
 from .model import Chain, Column, Recipe, Row, at_values
 from .shape import Figure
 
@@ -70,6 +71,9 @@ def load(path: Path) -> Recipe:
 def _recipe(name: str, body: dict[str, Any], folder: Path) -> Recipe:
     written = shape.read(shape.Recipe, body)
     chains = {key: _chain(key, data) for key, data in written.data.items()}
+    for chain in chains.values():
+        for file in sorted(files_in(chain.lists)):
+            checks.known(f"data.{chain.name}.lists: file", file, written.files)
     rows = tuple(row for given in written.row for row in _rows(given, chains))
     columns = tuple(_column(given, written, chains) for given in written.column)
     for figure in written.figure:
@@ -106,7 +110,7 @@ def _chain(name: str, data: shape.Data) -> Chain:
         raise UsageError(f"data.{name}.corrupt has no kind", 'write kind = "gaussian"')
     return Chain(
         name, data.title or name, data.dataset, data.prepare, data.partition, data.corrupt, data.evaluate, data.train,
-        data.settings,
+        data.settings, data.lists.model_dump() if data.lists else {},
     )  # fmt: skip
 
 

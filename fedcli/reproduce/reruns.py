@@ -7,10 +7,12 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
+from ..evaluation.schema import decode
 from ..stages.train import plan
 from .expand import Cell
 from .forecast import begun, is_done
 from .jobs import Outcome, Place
+from .record import Results
 
 STAGES = "corruption", "partition", "dataset"
 
@@ -32,8 +34,12 @@ def _scores(results: Path, work: Path) -> dict[tuple[str, str], Path]:
     """(row, data and seed) -> scores.json of the last time."""
     if not results.is_file():
         return {}
-    rows = json.loads(results.read_text(encoding="utf-8"))["rows"]
-    return {(row["name"], at): work / path for row in rows for at, path in row["scores"].items()}
+    try:
+        rows = decode(Results, json.loads(results.read_text(encoding="utf-8"))).rows
+    except (ValueError, KeyError, TypeError, AttributeError):
+        console.warn(f"{results} cannot be read: it is written again, without saying what has changed since")
+        return {}
+    return {(row.name, at): work / path for row in rows for at, path in row.scores.items()}
 
 
 def _changed(cell: Cell, source: Path, scores: Path) -> str:

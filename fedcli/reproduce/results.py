@@ -1,7 +1,7 @@
 """What the cells found, beside what was published: results.json."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,56 +10,57 @@ from .. import console
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..evaluation.bootstrap import METRICS
+from ..evaluation.parts import Number, OverRounds
+from ..evaluation.schema import children
 from ..evaluation.statistics import over_seeds
 from ..reporting import compare
+from ..reporting.systems import Scored, read
 from ..stages.train import plan
 from .jobs import Outcome
 from .marks import Marks
-from .recipe import Column, Recipe
+from .model import Column, Recipe
+from .record import Cell, Failed, Published, Results, Row, Tests
 
 TIMES = {"percent": 100.0, "points": 100.0, "MB": 1e-6, "none": 1.0}
-SHOWN = {"percent": "%", "points": "points", "MB": "MB", "none": ""}
 WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
-SPREADS = {
-    "pooled": "population standard deviation over the rounds taken of all runs",
-    "runs": "sample standard deviation of the runs' means",
-}
-MOMENTS = {
-    "last5": "mean over the last five rounds (all of a shorter run) and over seeds",
-    "last": "last round, mean over seeds",
-    "best": "the round that was best on validation, mean over seeds",
-}
-
-Body = dict[str, Any]
+AUC_BINARY = "auc_binary"
+Runs = Mapping[Path, Scored]  # by the path of their scores.json
 
 
 def collect(
     recipe: Recipe, outcomes: list[Outcome], *, scale: str, work: Path, left_out: list[str],
     made_up: Sequence[str] = (),
-) -> Body:  # fmt: skip
-    """Everything that is known, as results.json holds it: no clock, no path above `work`.
+) -> Results:  # fmt: skip
+    """Everything that is known of these cells.
 
-    left_out: a sentence for each part that is not there. made_up: datasets that are synthetic samples. Raises UsageError for a column that no scores.json has.
+    left_out: a sentence for each part that is not there. made_up: datasets that are synthetic samples. Raises
+    UsageError for a column that no scores.json has.
     """
-    bodies = {one.scores: manifest.read(one.scores, "scores").body for one in outcomes if one.scores}
-    nowhere = [column.name for column in recipe.columns if not _has_place(column, outcomes, bodies, recipe)]
-    rows = [
-        _row(recipe, name, outcomes, bodies, scale, work) for name in dict.fromkeys(one.cell.row for one in outcomes)
-    ]
-    title = "SYNTHETIC data: " * any(body.get("sample") for body in bodies.values()) + _title(recipe, outcomes, scale)
-    found = {
-        "recipe": recipe.name, "title": title, "paper": recipe.paper, "scale": scale, "at": recipe.at,
-        "spread": recipe.spread, "reference": recipe.reference, "seeds": sorted({one.cell.seed for one in outcomes}),
-        "columns": [vars(column) for column in recipe.columns], "rows": rows, "left_out": left_out,
-        "failed": [{"cell": one.cell.name, "sentence": one.sentence} for one in outcomes if not one.scores],
-    }  # fmt: skip
-    found["notes"] = _notes(recipe, found, scale)
-    found["notes"] += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
-    found["notes"] += [f"None of the rows that are here has the column {name}." for name in nowhere]
-    found["statistics"] = list(_statistics(recipe, outcomes))
-    marks = Marks(recipe, rows, outcomes, bodies)
-    found["marks"] = {column.name: marks.of(column) for column in recipe.columns if not column.validation}
-    return found
+    runs = {run.path: run for run in read(dict.fromkeys(one.scores for one in outcomes if one.scores))}
+    nowhere = [column.name for column in recipe.columns if not _has_place(column, outcomes, runs, recipe)]
+    names = dict.fromkeys(one.cell.row for one in outcomes)
+    rows = [_row(recipe, name, outcomes, runs, scale, work) for name in names]
+    marks = Marks(recipe, rows, outcomes, runs)
+    results = Results(
+        recipe=recipe.name,
+        title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values()) + _title(recipe, outcomes, scale),
+        paper=recipe.paper,
+        scale=scale,
+        at=recipe.at,
+        spread=recipe.spread,
+        reference=recipe.reference,
+        seeds=sorted({one.cell.seed for one in outcomes}),
+        columns=list(recipe.columns),
+        rows=rows,
+        left_out=left_out,
+        failed=[Failed(one.cell.name, one.sentence) for one in outcomes if not one.scores],
+        statistics=list(_statistics(recipe, outcomes, runs)),
+        marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
+    )
+    notes = _notes(recipe, results)
+    notes += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
+    notes += [f"None of the rows that are here has the column {name}." for name in nowhere]
+    return replace(results, notes=notes)
 
 
 def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
@@ -82,42 +83,38 @@ def _range(counts: set[int], one: str, many: str) -> str:
     return console.counted(low, one, many) if low == high else f"{low} to {high} {many}"
 
 
-def _row(
-    recipe: Recipe, name: str, outcomes: list[Outcome], bodies: dict[Path, Body], scale: str, work: Path
-) -> Body:  # fmt: skip
+def _row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, scale: str, work: Path) -> Row:
     done = [one for one in outcomes if one.cell.row == name and one.scores]
-    about = [bodies[one.scores] for one in done]
-    runs = {
+    about = [runs[one.scores].scores for one in done]
+    rounds = {
         column.name: {
-            one.cell.seed: _rounds(bodies[one.scores], column, recipe.at)
+            one.cell.seed: _rounds(runs[one.scores].scores, column, recipe.at)
             for one in done
             if one.cell.data == column.data
         }
         for column in recipe.columns
     }
-    runs |= {
-        column.name: _mean_runs([runs[part] for part in column.mean_of]) for column in recipe.columns if column.mean_of
+    rounds |= {
+        column.name: _mean_runs([rounds[part] for part in column.mean_of])
+        for column in recipe.columns
+        if column.mean_of
     }
     published = recipe.published.get("rows", {}).get(name, {})
-    of_seeds = {column.name for column in recipe.columns if column.validation}
-    cells = {
-        column: _beside(
-            _summary([rounds for rounds in of.values() if rounds], "runs" if column in of_seeds else recipe.spread),
-            published.get(column),
-            scale,
-        )
-        for column, of in runs.items()
-    }
-    return {
-        "name": name,
-        "label": about[0]["label"] if about else None,
-        "rule": about[0]["rule"] if about else None,
-        "command": _command(recipe, name, outcomes),
-        "holes": _holes(name, outcomes, runs),
-        "warnings": sorted({body["warning"] for body in about if body["warning"]}),
-        "cells": cells,
-        "scores": {f"{one.cell.data}, seed {one.cell.seed}": _within(one.scores, work) for one in done},
-    }
+    over_runs = {column.name for column in recipe.columns if column.validation}
+    cells = {}
+    for column, of in rounds.items():
+        ours = _summary([each for each in of.values() if each], "runs" if column in over_runs else recipe.spread)
+        cells[column] = _beside(ours, Published(**published[column]) if column in published else None, scale)
+    return Row(
+        name=name,
+        label=about[0].label if about else None,
+        rule=about[0].rule if about else None,
+        command=_command(recipe, name, outcomes),
+        holes=_holes(name, outcomes, rounds),
+        warnings=sorted({scores.warning for scores in about if scores.warning}),
+        cells=cells,
+        scores={f"{one.cell.data}, seed {one.cell.seed}": _within(one.scores, work) for one in done},
+    )
 
 
 def _holes(name: str, outcomes: list[Outcome], runs: dict[str, dict[int, Any]]) -> dict[str, int]:
@@ -148,19 +145,19 @@ def _within(path: Path, work: Path) -> str:
     return path.resolve().relative_to(work.resolve()).as_posix()
 
 
-def _rounds(body: Body, column: Column, at: str) -> list[float]:
+def _rounds(scores: Any, column: Column, at: str) -> list[float]:
     """A run's values of a column, one per round that counts, in the column's unit; none where it has no meaning."""
     if at == "best":
-        body = body.get("best_on_validation") or {}
-    found = [_values(one, at) for one in everywhere(body, column.score)]
-    known = [values for values in found if None not in values]
-    return [sum(values) / len(values) * TIMES[column.unit] for values in zip(*known, strict=True)]
+        scores = scores.best_on_validation
+    values = [_values(found, at) for found in everywhere(scores, column.score)]
+    known = [rounds for rounds in values if None not in rounds]
+    return [sum(each) / len(each) * TIMES[column.unit] for each in zip(*known, strict=True)]
 
 
-def _values(found: Any, at: str) -> list[float | None]:
+def _values(found: Any, at: str) -> list[Number]:
     """What stands at one place, by round."""
-    if isinstance(found, dict):
-        found = [found.get("last")] if at == "last" else found.get("per_round", [found.get("last")])
+    if isinstance(found, OverRounds):
+        return [found.last] if at == "last" else found.per_round
     return found if isinstance(found, list) else [found]
 
 
@@ -177,73 +174,68 @@ def _mean_runs(columns: list[dict[int, list[float]]]) -> dict[int, list[float]]:
     return means
 
 
-def everywhere(body: Any, place: str) -> list[Any]:
+def everywhere(scores: Any, place: str) -> list[Any]:
     """What stands at a place, or at all the places that one with a part * means."""
     head, star, rest = place.partition("/*/")
     if not star:
-        return [look_up(body, place)]
-    table = look_up(body, head)
-    return [found for one in table.values() for found in everywhere(one, rest)] if isinstance(table, dict) else []
+        return [look_up(scores, place)]
+    return [found for below in children(look_up(scores, head)).values() for found in everywhere(below, rest)]
 
 
-def look_up(body: Any, place: str) -> Any:
+def look_up(scores: Any, place: str) -> Any:
     """What stands at a place such as "versions/clean/accuracy"; None where there is nothing. Names may hold a slash."""
-    if not isinstance(body, dict):
-        return None
-    if place in body:
-        return body[place]
+    below = children(scores)
+    if place in below:
+        return below[place]
     parts = place.split("/")
     for count in range(len(parts) - 1, 0, -1):
-        if (head := "/".join(parts[:count])) in body:
-            return look_up(body[head], "/".join(parts[count:]))
+        if (head := "/".join(parts[:count])) in below:
+            return look_up(below[head], "/".join(parts[count:]))
     return None
 
 
-def _has_place(column: Column, outcomes: list[Outcome], bodies: dict[Path, Body], recipe: Recipe) -> bool:
+def _has_place(column: Column, outcomes: list[Outcome], runs: Runs, recipe: Recipe) -> bool:
     """Whether some scores.json has a column's place; one that holds null has no meaning there, which is no mistake.
 
     Raises UsageError where none has it and all rows are there: a row that is left out might have it.
     """
     done = [one for one in outcomes if one.scores and one.cell.data == column.data]
-    if not done or any(_exists(bodies[one.scores], column.score) for one in done):
+    if not done or any(_exists(runs[one.scores].scores, column.score) for one in done):
         return True
     if {row.name for row in recipe.rows if column.data in row.data} - {one.cell.row for one in done}:
         return False
-    parts, at = column.score.split("/"), bodies[done[0].scores]
-    while parts and isinstance(at, dict) and at and (parts[0] in at or parts[0] == "*"):
+    parts, at = column.score.split("/"), runs[done[0].scores].scores
+    while parts and (below := children(at)) and (parts[0] in below or parts[0] == "*"):
         part = parts.pop(0)
-        at = at[part] if part in at else next(iter(at.values()))
-    known = at if isinstance(at, dict) else ()
+        at = below[part] if part in below else next(iter(below.values()))
     raise UsageError(
         f"{recipe.name}: column {column.name!r}: scores.json has no {column.score!r}",
-        nearest((parts or [""])[0], known),
+        nearest((parts or [""])[0], children(at)),
     )
 
 
-def _exists(body: Body, place: str) -> bool:
+def _exists(scores: Any, place: str) -> bool:
     head, _, last = place.rpartition("/")
-    above = everywhere(body, head) if head else [body]
-    return any(found is not None for found in everywhere(body, place)) or any(
-        isinstance(one, dict) and last in one for one in above
-    )
+    above = everywhere(scores, head) if head else [scores]
+    return any(found is not None for found in everywhere(scores, place)) or any(last in children(one) for one in above)
 
 
-def _summary(runs: list[list[float]], spread: str) -> Body:
+def _summary(runs: list[list[float]], spread: str) -> Cell:
     if not runs:
-        return {"mean": None, "std": None, "runs": 0, "per_run": []}
-    found = over_seeds(runs)
+        return Cell(mean=None, std=None, runs=0, per_run=[])
+    over = over_seeds(runs)
     several = len(runs) > 1 or len(runs[0]) > 1  # one number has no spread
-    std = found[f"std_{spread}"] if several else None
-    return {"mean": found["mean"], "std": std, "runs": len(runs), "per_run": [sum(run) / len(run) for run in runs]}
+    per_run = [sum(run) / len(run) for run in runs]
+    return Cell(mean=over.mean, std=over.std(spread) if several else None, runs=len(runs), per_run=per_run)
 
 
-def _beside(ours: Body, published: Body | None, scale: str) -> Body:
+def _beside(ours: Cell, published: Published | None, scale: str) -> Cell:
     """Our numbers with the published ones, their difference and, where the two can be compared, what that means."""
-    known = published is not None and ours["mean"] is not None
-    difference = ours["mean"] - published["mean"] if known else None
-    compared = scale == "paper" and known
-    verdict = _verdict(difference, ours["std"], published.get("std")) if compared else UNKNOWN
-    return {**ours, "published": published, "difference": difference, "verdict": verdict}
+    if published is None or ours.mean is None:
+        return replace(ours, published=published)
+    difference = ours.mean - published.mean
+    verdict = _verdict(difference, ours.std, published.std) if scale == "paper" else UNKNOWN
+    return replace(ours, published=published, difference=difference, verdict=verdict)
 
 
 def _verdict(difference: float, *spreads: float | None) -> str:
@@ -254,33 +246,33 @@ def _verdict(difference: float, *spreads: float | None) -> str:
     return OVERLAP if abs(difference) <= sum(known) else OUTSIDE
 
 
-def _notes(recipe: Recipe, found: Body, scale: str) -> list[str]:
+def _notes(recipe: Recipe, results: Results) -> list[str]:
     """What a reader must know, the recipe's own words first."""
     notes = list(recipe.notes)
-    if scale != "paper":
-        smaller = f"At --scale {scale} networks, images or rounds are smaller than the"
+    if results.scale != "paper":
+        smaller = f"At --scale {results.scale} networks, images or rounds are smaller than the"
         with_paper = " paper's: the numbers are not to be compared with published ones."
         notes.append(smaller + (with_paper if recipe.published else " recipe's own."))
-    elif len(found["seeds"]) < len(recipe.seeds):
-        word = "Seeds" if len(found["seeds"]) > 1 else "Seed"
-        notes.append(f"{word} {', '.join(map(str, found['seeds']))} of the recipe's {len(recipe.seeds)}.")
-    notes += found["left_out"]
-    notes += [f"Not there: {one['cell']}: {one['sentence']}." for one in found["failed"]]
-    for row in found["rows"]:
-        notes += [f"{row['name']}: {warning}." for warning in row["warnings"]]
-        notes += [f"{row['name']}, {column}: of {count} of its runs alone." for column, count in row["holes"].items()]
+    elif len(results.seeds) < len(recipe.seeds):
+        word = "Seeds" if len(results.seeds) > 1 else "Seed"
+        notes.append(f"{word} {', '.join(map(str, results.seeds))} of the recipe's {len(recipe.seeds)}.")
+    notes += results.left_out
+    notes += [f"Not there: {one.cell}: {one.sentence}." for one in results.failed]
+    for row in results.rows:
+        notes += [f"{row.name}: {warning}." for warning in row.warnings]
+        notes += [f"{row.name}, {column}: mean over only {count} of its runs." for column, count in row.holes.items()]
     return notes
 
 
-def _statistics(recipe: Recipe, outcomes: list[Outcome]) -> Iterator[Body]:
+def _statistics(recipe: Recipe, outcomes: list[Outcome], runs: Runs) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
     for data, version, metric in dict.fromkeys(filter(None, map(_tested_score, recipe.columns))):
         for rows in _same_data([one for one in outcomes if one.cell.data == data and one.scores]):
             if len(rows) < 2:
                 continue
             reference = _reference(recipe, list(rows))
-            tested = compare.order(rows, reference, metric, version)
-            yield {"data": data, "version": version, "metric": metric, "reference": reference, "rows": tested}
+            systems = {name: [runs[path] for path in paths] for name, paths in rows.items()}
+            yield Tests(data, version, metric, reference, compare.order(systems, reference, metric, version))
 
 
 def _same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
@@ -314,4 +306,4 @@ def _reference(recipe: Recipe, rows: list[str]) -> str:
 def _tested_score(column: Column) -> tuple[str, str, str] | None:
     """Data, version and metric of a column that the statistics know."""
     place = column.score.split("/")
-    return (column.data, *place[1:]) if place[0] == "versions" and place[-1] in (*METRICS, "auc_binary") else None
+    return (column.data, *place[1:]) if place[0] == "versions" and place[-1] in (*METRICS, AUC_BINARY) else None

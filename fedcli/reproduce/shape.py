@@ -91,8 +91,14 @@ class Scale(Stages):
     evaluate: Evaluate = {}
 
 
+class Lists(Part):
+    prepare: Prepare
+    partition: Partition
+
+
 class Data(Scale):
     title: Text = ""
+    lists: Lists | None = None
     dataset: Text
     settings: Settings = Field({}, alias="set")
 

@@ -4,51 +4,66 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import console
-from ..reporting import verdicts
-from ..reporting.table import NONE, Cell, Column, Table, mark, number, of_text
+from ..reporting import against, verdicts
+from ..reporting.table import NONE, Table, mark, number, of_text
+from ..reporting.table import Cell as Shown
+from ..reporting.table import Column as Heading
 from .marks import DIGITS
-from .results import MOMENTS, OUTSIDE, OVERLAP, SHOWN, SPREADS, WITHIN, Body
+from .model import Column
+from .record import Cell, Published, Results, Row, Tests
+from .results import OUTSIDE, OVERLAP, WITHIN
+
+UNITS = {"percent": "%", "points": "points", "MB": "MB", "none": ""}
+SPREADS = {
+    "pooled": "population standard deviation over these rounds of all runs",
+    "runs": "sample standard deviation of the runs' means",
+}
+MOMENTS = {
+    "last5": "Mean over the last five rounds (all of a shorter run) and over seeds",
+    "last": "Last round, mean over seeds",
+    "best": "The round that was best on validation, mean over seeds",
+}
 
 
-def every(found: Body, star: str = "*") -> list[Table]:
+def every(results: Results, star: str = "*") -> list[Table]:
     """Ours and the validation's; ours beside the published; the rows against the reference; what ran under which rule.
 
     star: how a legend calls the mark of the best.
     """
-    return [*main(found, star), *tests(found), ran(found)]
+    return [*main(results, star), *tests(results), ran(results)]
 
 
-def main(found: Body, star: str = "*", *, published: bool = True) -> list[Table]:
+def main(results: Results, star: str = "*", *, published: bool = True) -> list[Table]:
     """published: whether the table with the published numbers is one of them, where there are such."""
-    tables = [ours(found, star)]
-    if shown_columns(found, True):
-        tables.append(on_validation(found, star))
-    if published and (compared := beside(found)).rows:
+    tables = [ours(results, star)]
+    if results.shown_columns(validation=True):
+        tables.append(on_validation(results, star))
+    if published and (compared := beside(results)).rows:
         tables.append(compared)
     return tables
 
 
-def ours(found: Body, star: str = "*") -> Table:
+def ours(results: Results, star: str = "*") -> Table:
     """Our numbers, with the marks that results.json holds."""
-    columns = shown_columns(found, False)
-    rows = [[Cell(row["name"]), *(_ours(found, row, column) for column in columns)] for row in found["rows"]]
-    return Table("Ours", [Column(""), *map(heading, columns)], rows, _legend(found, star))
+    columns = results.shown_columns(validation=False)
+    rows = [[Shown(row.name), *(_ours(results, row, column) for column in columns)] for row in results.rows]
+    return Table("Ours", [Heading(""), *map(heading, columns)], rows, _legend(results, star))
 
 
-def _ours(found: Body, row: Body, column: Body) -> Cell:
-    marks = found["marks"][column["name"]]
-    cell = _cell(row["cells"][column["name"]], column)
-    return replace(cell, best=row["name"] in marks["best"], doubtful=row["name"] in marks["doubtful"])
+def _ours(results: Results, row: Row, column: Column) -> Shown:
+    marks = results.marks[column.name]
+    shown = _shown(row.cells[column.name], column)
+    return replace(shown, best=row.name in marks.best, doubtful=row.name in marks.doubtful)
 
 
-def on_validation(found: Body, star: str = "*") -> Table:
+def on_validation(results: Results, star: str = "*") -> Table:
     """Our numbers on validation images; the best is marked where its lead over the next exceeds the spread over seeds."""
-    (column,) = shown_columns(found, True)
-    cells = [_cell(row["cells"][column["name"]], column) for row in found["rows"]]
+    (column,) = results.shown_columns(validation=True)
+    cells = [_shown(row.cells[column.name], column) for row in results.rows]
     lead, spread = _lead(cells)
     covered = spread is not None and lead <= spread
     marked = mark(heading(column), cells, [""] * len(cells), lambda first, second: not covered)
-    rows = [[Cell(row["name"]), cell] for row, cell in zip(found["rows"], marked, strict=True)]
+    rows = [[Shown(row.name), cell] for row, cell in zip(results.rows, marked, strict=True)]
     what = "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over seeds."
     if covered:
         said = (
@@ -59,10 +74,10 @@ def on_validation(found: Body, star: str = "*") -> Table:
         said = f"{star} marks the best; with one seed, its variation over seeds is unknown."
     else:
         said = f"{star} marks the best; its lead over the next exceeds the standard deviation over seeds."
-    return Table("On validation, best round", [Column(""), heading(column)], rows, f"{what} {said} {_seeds(found)}")
+    return Table("On validation, best round", [Heading(""), heading(column)], rows, f"{what} {said} {_seeds(results)}")
 
 
-def _lead(cells: Sequence[Cell]) -> tuple[float, float | None]:
+def _lead(cells: Sequence[Shown]) -> tuple[float, float | None]:
     """How far the best mean is from the next, and the larger spread of the two; None where it is not known."""
     known = sorted((cell for cell in cells if cell.number is not None), key=lambda cell: -(cell.number or 0.0))[:2]
     if len(known) < 2:
@@ -71,46 +86,42 @@ def _lead(cells: Sequence[Cell]) -> tuple[float, float | None]:
     return (known[0].number or 0.0) - (known[1].number or 0.0), max(spreads, default=None)
 
 
-def shown_columns(found: Body, validation: bool) -> list[Body]:
-    return [column for column in found["columns"] if column["validation"] is validation]
+def heading(column: Column) -> Heading:
+    return Heading(column.name, UNITS[column.unit], lower=column.lower)
 
 
-def heading(column: Body) -> Column:
-    return Column(column["name"], SHOWN[column["unit"]], lower=column["lower"])
+def _shown(cell: Cell | Published, column: Column) -> Shown:
+    return number(cell.mean, cell.std, digits=_digits(column))
 
 
-def _cell(cell: Body, column: Body) -> Cell:
-    return number(cell["mean"], cell.get("std"), digits=_digits(column))
+def _digits(column: Column) -> int:
+    return DIGITS.get(column.unit, 2)
 
 
-def _digits(column: Body) -> int:
-    return DIGITS.get(column["unit"], 2)
-
-
-def beside(found: Body) -> Table:
+def beside(results: Results) -> Table:
     """Our numbers with the published ones: a row per row and column that has one."""
-    judged = found["scale"] == "paper"
+    judged = results.scale == "paper"
     heads = ["row", "column", "ours", "published", "difference", *(["spreads"] if judged else [])]
     rows = [
         [
-            Cell(row["name"]),
-            Cell(column["name"]),
-            _cell(cell, column),
-            _cell(cell["published"], column),
-            number(_minus(cell["mean"], cell["published"]["mean"], _digits(column)), digits=_digits(column), sign="+"),
-            *([Cell(cell["verdict"])] if judged else []),
+            Shown(row.name),
+            Shown(column.name),
+            _shown(cell, column),
+            _shown(cell.published, column),
+            number(_minus(cell.mean, cell.published.mean, _digits(column)), digits=_digits(column), sign="+"),
+            *([Shown(cell.verdict)] if judged else []),
         ]
-        for row in found["rows"]
-        for column in found["columns"]
-        if (cell := row["cells"][column["name"]])["published"]
+        for row in results.rows
+        for column in results.columns
+        if (cell := row.cells[column.name]).published
     ]
-    return Table("Beside the published numbers", [Column(name) for name in heads], rows, _beside_legend(found))
+    return Table("Beside the published numbers", [Heading(name) for name in heads], rows, _beside_legend(results.scale))
 
 
-def _beside_legend(found: Body) -> str:
+def _beside_legend(scale: str) -> str:
     said = "Difference: ours minus published."
-    if found["scale"] != "paper":
-        return f"{said} At --scale {found['scale']} it says nothing about the paper."
+    if scale != "paper":
+        return f"{said} At --scale {scale} it says nothing about the paper."
     return (
         f"{said} {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. An "
         "unknown spread counts as none."
@@ -122,85 +133,46 @@ def _minus(minuend: float | None, subtrahend: float | None, digits: int) -> floa
     return None if minuend is None or subtrahend is None else round(minuend, digits) - round(subtrahend, digits)
 
 
-def tests(found: Body) -> list[Table]:
+def tests(results: Results) -> list[Table]:
     """The rows against the reference, a table for each score; what the numbers are stands below the last."""
-    tables = [_test(found, tested) for tested in found["statistics"]]
+    tables = [against.table(test.rows, _score(results, test), test.reference) for test in results.statistics]
     return [*(replace(table, legend="") for table in tables[:-1]), *tables[-1:]]
 
 
-def _test(found: Body, tested: Body) -> Table:
-    heads = [
-        "",
-        "mean (%)",
-        f"minus {tested['reference']}",
-        "95 % interval",
-        "p over patients",
-        f"p over {verdicts.sampled(tested['rows'])}",
-        "verdict",
-    ]
-    against = next(row["mean"] for row in tested["rows"] if row["name"] == tested["reference"])
-    lines = [_tested(row, against) for row in tested["rows"]]
-    legend = f"In points, of the mean over the last five rounds. {verdicts.legend(tested['rows'])}"
-    return of_text(f"Against {tested['reference']}, {where(found, tested)}", heads, lines, legend)
-
-
-def _tested(row: Body, against: float | None) -> list[str]:
-    mean = NONE if row["mean"] is None else f"{100 * row['mean']:.2f}"
-    if row["difference"] is None:
-        return [row["name"], mean, NONE, NONE, NONE, NONE, row["note"] or NONE]
-    interval = f"{100 * row['low']:+.2f} to {100 * row['high']:+.2f}" if row["low"] is not None else NONE
-    known = row["mean"] is not None and against is not None
-    same = known and abs(row["mean"] - against - row["difference"]) < 1e-9  # the means are of the very runs tested
-    difference = _minus(100 * row["mean"], 100 * against, 2) if same else 100 * row["difference"]
-    return [
-        row["name"],
-        mean,
-        f"{difference:+.2f}",
-        interval,
-        *map(_p, (row["p_holm"], row["p_seeds_holm"])),
-        row["verdict"],
-    ]
-
-
-def _p(value: float | None) -> str:
-    return NONE if value is None else f"{value:.3f}" if value >= 0.001 else "< 0.001"
-
-
-def where(found: Body, tested: Body) -> str:
+def _score(results: Results, test: Tests) -> str:
     """The score that a test is of."""
-    data = f"{tested['data']}: " if len({test["data"] for test in found["statistics"]}) > 1 else ""
-    return f"{data}{tested['version']} {tested['metric']}"
+    data = f"{test.data}: " if len({other.data for other in results.statistics}) > 1 else ""
+    return f"{data}{test.version} {test.metric}"
 
 
-def ran(found: Body) -> Table:
+def ran(results: Results) -> Table:
     """What ran under which rule."""
-    lines = [[row["name"], row["label"] or NONE, row["rule"] or NONE, row["command"]] for row in found["rows"]]
+    lines = [[row.name, row.label or NONE, row.rule or NONE, row.command] for row in results.rows]
     return of_text("What ran", ["row", "what ran", "rule", "command"], lines)
 
 
-def findings(found: Body) -> list[str]:
-    """For each score a sentence on which rows differ from the reference as far as these runs can show; and which rows
-    predict one class for every image."""
-    said = {where(found, test): verdicts.against(test["rows"], test["reference"]) for test in found["statistics"]}
+def findings(results: Results) -> list[str]:
+    """For each score a sentence on which rows differ from the reference as far as these runs can show."""
+    said = {_score(results, test): against.sentence(test.rows, test.reference) for test in results.statistics}
     lines = [f"{score}: {sentence}." for score, sentence in said.items() if sentence]
-    verdict_words = {row["verdict"] for test in found["statistics"] for row in test["rows"]}
-    return [*lines, verdicts.NOT_EQUAL] if verdicts.INCONCLUSIVE in verdict_words else lines
+    inconclusive = any(row.verdict == verdicts.INCONCLUSIVE for test in results.statistics for row in test.rows)
+    return lines + ([verdicts.NOT_EQUAL] if inconclusive else [])
 
 
-def _legend(found: Body, star: str) -> str:
+def _legend(results: Results, star: str) -> str:
     """What the numbers are and what stands behind the marks. star: how the best is marked."""
-    columns = [column["name"] for column in shown_columns(found, False) if column["marked"]]
-    tested = [name for name in columns if found["marks"][name]["tested"]]
-    parts = [f"{MOMENTS[found['at']].capitalize()} ± {SPREADS[found['spread']]}."]
+    columns = [column.name for column in results.shown_columns(validation=False) if column.marked]
+    tested = [name for name in columns if results.marks[name].tested]
+    parts = [f"{MOMENTS[results.at]} ± {SPREADS[results.spread]}."]
     if tested:
         which = "" if len(tested) == len(columns) else f" (columns with tests: {', '.join(tested)})"
         parts.append(f"{star} marks the best of a column if it is significantly better than every other row{which}.")
     if len(tested) < len(columns):
         parts.append(f"{'Elsewhere ' if tested else ''}{star} marks the best number of a column, without a test.")
-    if any(marks["doubtful"] for marks in found["marks"].values()):
+    if any(marks.doubtful for marks in results.marks.values()):
         parts.append("† marks a number decided by a group that is too small or lacks a class; it is never the best.")
-    return " ".join([*parts, _seeds(found)])
+    return " ".join([*parts, _seeds(results)])
 
 
-def _seeds(found: Body) -> str:
-    return f"{console.counted(len(found['seeds']), 'seed', 'seeds')}: {', '.join(map(str, found['seeds']))}."
+def _seeds(results: Results) -> str:
+    return f"{console.counted(len(results.seeds), 'seed', 'seeds')}: {', '.join(map(str, results.seeds))}."

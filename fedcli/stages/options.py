@@ -64,11 +64,15 @@ class PrepareOptions(Options):
     test: Annotated[float, "share of images in the test part, in [0.01, 0.9]"] = 0.2
     split: Annotated[str | None, "what a split keeps together; default: the dataset's own"] = None
     strict: Annotated[bool, "refuse unreadable images instead of skipping them"] = False
-    split_file: Annotated[Source | None, "CSV of image ids and parts, instead of --split"] = None
+    split_file: Annotated[
+        Source | None, "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split"
+    ] = None
     fold: Annotated[
         int | None, "the fold that tests, >= 0: 1 to --folds; beside --split-file one of the file's own numbers"
     ] = None
     folds: Annotated[int | None, "number of folds, >= 2"] = None
+    sample_images: Annotated[int | None, "use so many of the images, drawn by --seed before the split, >= 1"] = None
+    stratified: Annotated[bool, "with --sample-images: draw each class in proportion"] = False
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated"] = field(
         default_factory=dict, hash=False
     )
@@ -124,7 +128,7 @@ class PartitionOptions(Options):
     ] = None
     client_column: Annotated[str | None, "of a CSV; default: client, center, site, hospital or node", COLUMN] = None
     order_file: Annotated[
-        Source | None, "the train.csv whose rows an .npy means; default: training images by class"
+        Source | None, "the train.csv whose rows an .npy or --fedism means; default: training images by class"
     ] = None
     keep_units: Annotated[bool, "whole patients or lesions to a client, in the random schemes"] = False
     scheme: Annotated[str | None, "any registered scheme by its name, with --set for its options", Flag("NAME")] = None

@@ -35,6 +35,7 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
         window=options.window,
         test=options.test, split=options.split, seed=options.seed, strict=options.strict, jobs=options.jobs,
         own=_own(options), split_file=path_of(options.split_file), fold=options.fold, folds=options.folds,
+        sample_images=options.sample_images, stratified=options.stratified,
     )  # fmt: skip
     made = data.prepare(options.name, request, work=Path(options.work), out=path_of(options.out))
     dataset = Dataset(made)

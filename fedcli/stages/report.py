@@ -59,12 +59,12 @@ class Report:
 def _line(row: Row) -> dict[str, Any]:
     scores = {
         name: number
-        for column, cell in row["cells"].items()
-        for name, number in ((column, cell["mean"]), (f"{column} std", cell["std"]))
+        for column, value in row.cells.items()
+        for name, number in ((column, value.mean), (f"{column} std", value.std))
     }
-    traffic = {f"bytes {way}": count for way, count in (row["bytes"] or {}).items()}
-    about = {"method": row["name"], "rule": row["rule"], "runs": row["runs"]}
-    return about | scores | traffic | {"minutes": row["minutes"]}
+    traffic = {f"bytes {way}": count for way, count in (row.bytes or {}).items()}
+    about = {"method": row.name, "rule": row.scores.rule, "runs": row.runs}
+    return about | scores | traffic | {"minutes": row.minutes}
 
 
 def run(options: ReportOptions) -> Report:

@@ -32,7 +32,7 @@ def noisy(tmp_path_factory):
 
 
 def cells(path):
-    return rows([path])[0]["cells"]
+    return rows([path])[0].cells
 
 
 def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
@@ -58,8 +58,8 @@ def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
         assert found.pop("per_round") == {name: pytest.approx(values) for name, values in per_round.items()}
         assert found == pytest.approx({name: values.mean() for name, values in per_round.items()})
     shown = cells(scores)
-    assert shown[COLUMNS[0]]["mean"] == body["among_clients"]["balanced_accuracy"]["mean"]
-    assert shown[COLUMNS[1]]["mean"] == body["among_clients_global"]["balanced_accuracy"]["mean"]
+    assert shown[COLUMNS[0]].mean == body["among_clients"]["balanced_accuracy"]["mean"]
+    assert shown[COLUMNS[1]].mean == body["among_clients_global"]["balanced_accuracy"]["mean"]
     assert "pFL" in render(rows([scores]), "markdown") and "pFL" in body["legend"]["among_clients_global"]
 
 

@@ -293,8 +293,8 @@ def test_holm_by_hand():
 
 def test_over_seeds_pools_rounds_or_takes_runs():
     found = over_seeds([[0.5, 0.7], [0.8, 0.8]])
-    assert found["mean"] == pytest.approx(0.7)
-    assert found["std_pooled"] == pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
-    assert found["std_runs"] == pytest.approx(np.std([0.6, 0.8], ddof=1))
-    assert found["runs"] == 2
-    assert over_seeds([[0.5, 0.7]])["std_runs"] is None
+    assert found.mean == pytest.approx(0.7)
+    assert found.std_pooled == pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
+    assert found.std_runs == pytest.approx(np.std([0.6, 0.8], ddof=1))
+    assert found.runs == 2
+    assert over_seeds([[0.5, 0.7]]).std_runs is None

@@ -157,9 +157,9 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
     for row, view in zip(found[1:3], ("mostly-f", "uniform"), strict=True):
         quality = body["views"][view]
         corrupted = quality["versions"]["corrupted"]["auc_ovo_macro"]["mean_last5"]
-        assert row["cells"]["corrupted auc_ovo_macro"]["mean"] == corrupted
+        assert row.cells["corrupted auc_ovo_macro"].mean == corrupted
         gap = quality["groups"]["sex"]["clean"]["over_rounds"]["auc_ovo_macro"]["gap"]["mean_last5"]
-        assert row["cells"]["sex gap auc_ovo_macro"]["mean"] == gap
+        assert row.cells["sex gap auc_ovo_macro"].mean == gap
     assert [line[-2:] == ["-", "-"] for line in lines] == [False, True, True, False]
     assert VIEWS in render(found, "markdown") and VIEWS not in render(rows([plain]), "markdown")
     names = [line[0] for line in csv.reader(io.StringIO(render(found, "csv")))]
@@ -175,7 +175,7 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
         return manifest.seal(tmp_path / name, replace(old, body=body, parents={}))
 
     found = rows([another("a", seed=1), another("b", seed=2)])
-    assert [row["name"] for row in found][1] == "By group (group-blind: mostly f, seed=1)"
+    assert [row.name for row in found][1] == "By group (group-blind: mostly f, seed=1)"
     long = {"weights": "somewhere-far-away-in-a-folder"}
     text = render(rows([another("c", **long), another("d", **{"weights": "x"})]), "markdown")
     assert "By group (true group at test) [1]" in text and text.count("[1] weights=somewhere") == 1

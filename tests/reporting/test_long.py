@@ -53,9 +53,9 @@ def test_any_number_is_a_column_of_every_format_by_its_name(scored):
     (row,) = rows([scored], metrics=asked)
     parity = "demographic_parity_difference_ovr_macro by sex"
     expected = [f"clean {parity}", f"corrupted {parity}", "clean gap accuracy by sex"]
-    assert [name for name in row["cells"] if " by " in name] == expected
-    assert {"clean accuracy of sex f", "corrupted accuracy of sex f"} <= row["cells"].keys()
-    assert row["cells"][f"clean {parity}"]["lower_is_better"] and expected[0] in row["doubtful"]  # 20 images a group
+    assert [name for name in row.cells if " by " in name] == expected
+    assert {"clean accuracy of sex f", "corrupted accuracy of sex f"} <= row.cells.keys()
+    assert row.cells[f"clean {parity}"].lower and expected[0] in row.doubtful  # 20 images a group
     for format in ("markdown", "latex", "csv", "json"):
         text = render([row], format).replace("\\_", "_")
         assert parity in text and "gap accuracy by sex" in text, format

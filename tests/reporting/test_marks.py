@@ -5,10 +5,13 @@ import re
 
 import numpy as np
 import pytest
-from reporting.test_compare import heal, model, scored
 from score_json import summary_of_groups
+from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
+from fedcli.evaluation.parts import Groups
+from fedcli.evaluation.schema import decode
+from fedcli.evaluation.scores import Quality
 from fedcli.reporting import page, writers
 from fedcli.reporting.compare import compare
 from fedcli.reporting.doubts import small_decides
@@ -36,7 +39,7 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     clear = runs(tmp_path / "clear", (0.5, 3))
     close = [scored(tmp_path / "avg", model(1, 0)), heal(tmp_path / "heal", model(1, 9))]
     assert marked(clear)[AUC] == ["FedHEAL"] and marked(close)[AUC] == []
-    assert compare(close[:1], close[1:])["rows"][1]["p"] > 0.05
+    assert compare(close[:1], close[1:]).rows[1].p > 0.05
     assert "With 1 seed this holds for these trained models" in report(rows(close)).legend()
 
 
@@ -46,7 +49,7 @@ def test_three_seeds_or_more_have_to_agree(tmp_path):
     assert "over the test patients and over seeds" in report(rows(paths, spread="pooled")).legend()
     uneven = [scored(tmp_path / f"u{seed}", model((0.2, 0.5, 4)[seed], seed), seed=seed) for seed in range(3)]
     level = [heal(tmp_path / f"l{seed}", model(0.45, seed), seed=seed) for seed in range(3)]
-    assert compare(level, uneven)["rows"][1]["p_seeds"] > 0.05
+    assert compare(level, uneven).rows[1].p_seeds > 0.05
     assert marked([*uneven, *level], spread="pooled")[AUC] == []
 
 
@@ -132,8 +135,8 @@ def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_eith
 def test_which_numbers_a_small_group_decides(small, decided):
     groups = np.array([0] * 20 + [1] * 40) if small else np.arange(60) % 2
     scores = summary_of_groups(model(1, 0), np.arange(60) % 3, groups, ["f", "m"])
-    body = {"groups": {"sex": {"clean": scores}}}
-    assert small_decides([body], "sex", "clean", "accuracy", "last5") == decided
+    quality = Quality(versions={}, groups={"sex": {"clean": decode(Groups, scores)}})
+    assert small_decides([quality], "sex", "clean", "accuracy", "last5") == decided
 
 
 def test_numbers_are_told_from_text_by_how_they_begin():

@@ -18,9 +18,12 @@ from PIL import Image
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation.evaluate import evaluate
+from fedcli.evaluation.parts import Group, Groups, GroupScores, GroupsOverRounds
+from fedcli.evaluation.rounds import over_rounds
+from fedcli.evaluation.scores import Quality
 from fedcli.federation.client import Training
 from fedcli.reporting import page, timing, verdicts
-from fedcli.reporting.curves import Series
+from fedcli.reporting.curves import Series, over_runs
 from fedcli.reporting.doubts import small_decides
 from fedcli.reporting.page import convergence, figures, groups, images, lineage, markup, statistics
 from fedcli.reporting.page.systems import systems
@@ -150,13 +153,13 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
 
 
 def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
-    compared = systems(rows(scores, spread="pooled"), scores)
+    compared = systems(rows(scores, spread="pooled"))
     told, (table,), _ = statistics.tests(compared, ["accuracy"], "fedheal")
     assert table.title == "Against FedHEAL (2 seeds): average accuracy" and "Holm" in table.legend
     first, second = ([cell.text for cell in row] for row in table.rows)
-    assert first[:2] == ["FedHEAL (2 seeds)", "reference"] and table.columns[1].name == "verdict"
-    assert second[0] == "FedAvg (2 seeds)" and " to " in second[4]
-    assert second[1] in (verdicts.MODELS_ONLY, verdicts.INCONCLUSIVE)  # two seeds are too few for more
+    assert (first[0], first[-1], table.columns[-1].name) == ("FedHEAL (2 seeds)", "reference", "verdict")
+    assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
+    assert second[-1] in (verdicts.MODELS_ONLY, verdicts.INCONCLUSIVE)  # two seeds are too few for more
     assert told[0].startswith("Average accuracy: ") and "FedAvg (2 seeds)" in told[0]
     assert statistics.tests(compared, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):
@@ -192,7 +195,7 @@ def test_curves_are_means_over_clients_and_then_over_seeds():
         return Series("loss", "", curves)
 
     one, other = a_run(a=[1, 3], b=[3, np.nan]), a_run(a=[4, 5, 6])
-    rounds, mean, low, high = convergence.over_seeds([one, other])
+    rounds, mean, low, high = over_runs([one, other])
     assert rounds.tolist() == [1, 2, 3] and mean.tolist() == [3, 4, 6]
     std = np.array([2**0.5, 2**0.5, np.nan])  # of 2 and 4, of 3 and 5, of one run
     np.testing.assert_allclose([low, high], [mean - std, mean + std])
@@ -243,7 +246,7 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
 
 def test_what_training_took_is_told_where_clocks_lie_beside_the_runs(text, scores, tmp_path):
     assert "Time and memory" in text and "images per second" in text
-    timed = systems(rows(scores[:1]), scores[:1])
+    timed = systems(rows(scores[:1]))
     took = timing.Clocks(1.5, 1234.4, 0.25, None)
     assert lineage._taken(took) == ["1.50", "1,234", "25.0", "-"] and lineage._taken(None) == ["-"] * 4
     (lineage.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
@@ -254,11 +257,11 @@ def test_what_training_took_is_told_where_clocks_lie_beside_the_runs(text, score
 
 
 def test_a_group_without_a_score_has_no_dot(scores):
-    compared = systems(rows(scores[:1]), scores[:1])
-    sex = compared[0].body["groups"]["sex"]["clean"]["last_round"]["groups"]
-    sex["f"]["auc_ovo_macro"] = None
+    compared = systems(rows(scores[:1]))
+    sex = compared[0].scores.groups["sex"]["clean"].last_round.groups
+    sex["f"].metrics["auc_ovo_macro"] = None
     assert set(groups._points(compared[0], "sex", "clean", "auc_ovo_macro")) == {"m"}
-    sex["m"]["auc_ovo_macro"] = None
+    sex["m"].metrics["auc_ovo_macro"] = None
     told = [figure.caption for figure in groups._panels(compared, "sex")[0].figures]
     assert "auc_ovo_macro, clean test images, last round" not in told
     assert "auc_ovo_macro, corrupted test images, last round" in told
@@ -267,13 +270,12 @@ def test_a_group_without_a_score_has_no_dot(scores):
 def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     """Both groups of the fixture have 20 images."""
     assert re.search(r"\d† <span class=\"pm\">±", text)
-    body = systems(rows(scores[:1]), scores[:1])[0].body
+    each = {"accuracy": {"f": over_rounds([0.5, 0.9]), "m": over_rounds([0.6, 0.7])}}
 
     def decided(**small):
-        sex = body["groups"]["sex"]["clean"]
-        sex["each"]["accuracy"] = {"f": {"per_round": [0.5, 0.9]}, "m": {"per_round": [0.6, 0.7]}}
-        sex["last_round"]["groups"] = {value: {"small": small.get(value, False)} for value in "fm"}
-        return [small_decides([body], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
+        last = GroupScores({value: Group(small.get(value, False), "") for value in "fm"})
+        quality = Quality(versions={}, groups={"sex": {"clean": Groups(last, GroupsOverRounds(), each)}})
+        return [small_decides([quality], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
 
     assert decided() == [set(), set()]
     lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}
@@ -293,9 +295,9 @@ def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_las
 
 def test_a_score_stands_beside_its_own_interval(scores):
     """Of the last round, where the table of scores has the mean over rounds; of two seeds the mean."""
-    compared = systems(rows(scores[:2], spread="pooled"), scores[:2])
+    compared = systems(rows(scores[:2], spread="pooled"))
     (table,) = statistics.tables(compared, ["accuracy"])
-    values = [100 * body["versions"]["clean"]["accuracy"]["last"] for body in compared[0].bodies]
+    values = [100 * run.versions["clean"].metrics["accuracy"].last for run in compared[0].each]
     assert (
         table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (") and "mean over seeds of the score" in table.legend
     )
@@ -315,7 +317,7 @@ def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
             f'{first}\n{{"round": 2}}\n[]',
         ):
             file.write_text(text)
-            assert timing.of_runs(scores[:1]) is None and rows(scores[:1], minutes=True)[0]["minutes"] is None
+            assert timing.of_runs(scores[:1]) is None and rows(scores[:1], minutes=True)[0].minutes is None
         file.write_text(f'{first}\n{{"round": 2, "seconds": 1}}\n')
         assert timing.of_runs(scores[:1]).peak_bytes is None
     finally:

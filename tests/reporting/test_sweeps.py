@@ -7,6 +7,9 @@ from run_folders import a_line, a_run
 from fedcli.commands import plot as module
 from fedcli.data import manifest
 from fedcli.errors import UsageError
+from fedcli.evaluation.parts import Summary
+from fedcli.evaluation.rounds import over_rounds
+from fedcli.evaluation.scores import Scores
 from fedcli.reporting import collect, sweeps
 from fedcli.reporting.curves import read
 
@@ -15,11 +18,12 @@ LINES = {"FedAvg": (65.0, 0.4), "FedGA": (None, None)}
 
 
 def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **settings):
-    """A run, and the body of its scores."""
+    """A run and its scores."""
     options = {"seed": seed, "lr": lr, "settings": settings}
     record = read(a_run(folder, [a_line(1)], label=label, options=options))
-    scores = {"balanced_accuracy": {"per_round": list(rounds)}, "count": 9}
-    return record, {"versions": {"clean": scores}}
+    versions = {"clean": Summary(9, [], {"balanced_accuracy": over_rounds(list(rounds))})}
+    about = {"rule": "paper", "dataset": "made", "data": {}, "rounds": len(rounds), "roster_size": 2}
+    return record, Scores(method="m", label=label, settings=settings, options=options, versions=versions, **about)
 
 
 def gathered(*pairs, key="q", metric="balanced_accuracy", version="clean"):
@@ -84,8 +88,8 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     records, _ = zip(*found, strict=True)
     alike, others = sweeps.split(list(records), "q")
     assert len(alike) == 5 and list(others) == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
-    for record, body in found:
-        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, body))
+    for record, scores in found:
+        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
     monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
     module.plot(None, over="q", work=tmp_path, json=True)
     out, err = capsys.readouterr()
@@ -142,8 +146,8 @@ def test_what_cannot_be_swept_is_told(tmp_path):
 
 def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys):
     found = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
-    for record, body in found.values():
-        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, body))
+    for record, scores in found.values():
+        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
     monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
     runs = [str(record.folder / "run.json") for record, _ in found.values()]
     module.plot(runs, over="q", work=tmp_path, json=True)

@@ -40,12 +40,16 @@ def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, sm
         "data": {"dataset": a_stage("d"), "partition": a_stage("p"), "corruption": None}, "dataset": "skin",
         "roster_size": 4, "versions": versions,
         "personal": {},
-        "among_clients": {"auc_ovo_macro": {"std": among}},
+        "among_clients": {} if among is None else spread_of(among),
         "groups": {"sex": {"clean": {"last_round": groups, "over_rounds": {"auc_ovo_macro": between}}}},
     }  # fmt: skip
     return manifest.stage(
         "scores", folder=folder, made_by=["evaluate"], options={}, parents=[], build=lambda _: body | about
     )
+
+
+def spread_of(*rounds):
+    return {"auc_ovo_macro": {"std": np.mean(rounds), "per_round": {"std": list(rounds)}}}
 
 
 def a_stage(sha256, **options):
@@ -218,10 +222,10 @@ def test_two_trained_runs_are_compared(tmp_path):
         run = train(data, plan, work=tmp_path, out=None)
         paths.append(evaluate(run, by=[], out=None, device="cpu", made_by=[]))
     found = rows(paths)
-    assert [row["name"] for row in found] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
+    assert [row.name for row in found] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
     for version in ("clean", "corrupted"):
         stored = manifest.read(paths[1]).body["versions"][version]["auc_ovo_macro"]
-        assert found[1]["cells"][f"{version} auc_ovo_macro"]["mean"] == stored["mean_last5"]
+        assert found[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
     columns, lines = table_cells(found)
     assert columns[2:] == [
         *(f"{v} {m} (%)" for v in ("clean", "corrupted", "average") for m in ("balanced_accuracy", "auc_ovo_macro")),
@@ -239,23 +243,23 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_p
     paths = [a_seed(tmp_path / "b", 1, 0.6, 0.8), a_seed(tmp_path / "a", 0, 0.5, 0.7)]
     name = "clean auc_ovo_macro"
     (pooled,), (runs,) = rows(paths, spread="pooled"), rows(paths, spread="runs")
-    assert pooled["name"] == "FedAvg (2 seeds)" and pooled["seeds"] == [0, 1] and pooled["places"] == [1, 0]
-    assert pooled["cells"][name]["mean"] == pytest.approx(0.65)
-    assert pooled["cells"][name]["std"] == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
-    assert runs["cells"][name]["std"] == pytest.approx(np.std([0.6, 0.7], ddof=1))
+    assert pooled.name == "FedAvg (2 seeds)" and pooled.seeds == [0, 1] and pooled.paths == paths[::-1]
+    assert pooled.cells[name].mean == pytest.approx(0.65)
+    assert pooled.cells[name].std == pytest.approx(np.std([0.5, 0.7, 0.6, 0.8]))
+    assert runs.cells[name].std == pytest.approx(np.std([0.6, 0.7], ddof=1))
     assert "ddof 1" in render([runs], "markdown") and "over the rounds of all its runs" in render([pooled], "markdown")
     assert "the last round's model" in json.loads(render(rows(paths, spread="runs", at="last"), "json"))["legend"]
-    assert rows(paths, spread="pooled", at="last")[0]["cells"][name]["mean"] == pytest.approx(0.75)
-    assert [row["name"] for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
+    assert rows(paths, spread="pooled", at="last")[0].cells[name].mean == pytest.approx(0.75)
+    assert [row.name for row in rows(paths)] == ["FedAvg (seed=1)", "FedAvg (seed=0)"]
 
 
 def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_told(tmp_path):
     paths = [a_seed(tmp_path / "a", 0, 0.5), a_seed(tmp_path / "b", 1, 0.6), a_seed(tmp_path / "c", 0, 0.7, rounds=9)]
     found = rows(paths, spread="pooled")
-    assert [row["name"] for row in found] == ["FedAvg (2 seeds, rounds=6)", "FedAvg (rounds=9, seed=0)"]
+    assert [row.name for row in found] == ["FedAvg (2 seeds, rounds=6)", "FedAvg (rounds=9, seed=0)"]
     assert "the rows are means over different seeds: FedAvg 0, 1; FedAvg 0" in notes(found)
     twice = [paths[0], a_seed(tmp_path / "d", 0, 0.5, dataset="skin")]
-    assert [row["runs"] for row in rows(twice, spread="pooled")] == [1, 1]
+    assert [row.runs for row in rows(twice, spread="pooled")] == [1, 1]
 
 
 def test_other_networks_are_other_systems_and_named(tmp_path):
@@ -264,42 +268,49 @@ def test_other_networks_are_other_systems_and_named(tmp_path):
         a_seed(tmp_path / "a", 0, 0.5, model=small),
         a_seed(tmp_path / "b", 1, 0.6, model=small | {"name": "resnet18"}),
     ]
-    assert [row["name"] for row in rows(paths, spread="pooled")] == [
+    assert [row.name for row in rows(paths, spread="pooled")] == [
         "FedAvg (model=cnn, seed=0)",
         "FedAvg (model=resnet18, seed=1)",
     ]
     paths[1] = a_seed(tmp_path / "c", 1, 0.6, model=small | {"size": 64})
-    assert [row["runs"] for row in rows(paths, spread="pooled")] == [1, 1]
+    assert [row.runs for row in rows(paths, spread="pooled")] == [1, 1]
     paths[1] = a_seed(tmp_path / "d", 1, 0.6, model=small)
-    assert [row["name"] for row in rows(paths, spread="pooled")] == ["FedAvg (2 seeds)"]
+    assert [row.name for row in rows(paths, spread="pooled")] == ["FedAvg (2 seeds)"]
 
 
 def test_the_spread_among_clients_is_over_rounds_and_seeds_where_each_round_is_known(tmp_path):
     def one(folder, seed, *values):
-        among = {"auc_ovo_macro": {"std": np.mean(values), "per_round": {"std": list(values)}}}
-        return a_seed(folder, seed, 0.5, 0.7, among_clients=among)
+        return a_seed(folder, seed, 0.5, 0.7, among_clients=spread_of(*values))
 
     paths, name = (
         [one(tmp_path / "a", 0, 0.02, 0.04), one(tmp_path / "b", 1, 0.05, 0.07)],
         "std among clients auc_ovo_macro",
     )
     (both,) = rows(paths, spread="pooled")
-    assert both["cells"][name]["mean"] == pytest.approx(0.045)
-    assert both["cells"][name]["std"] == pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
-    assert rows(paths[:1], at="last")[0]["cells"][name]["mean"] == 0.04
+    assert both.cells[name].mean == pytest.approx(0.045)
+    assert both.cells[name].std == pytest.approx(np.std([0.02, 0.04, 0.05, 0.07]))
+    assert rows(paths[:1], at="last")[0].cells[name].mean == 0.04
 
 
 def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
     plain = scores(tmp_path / "a")
     with pytest.raises(UsageError, match="no run kept the model"):
         rows([plain], at="best")
-    between = {"auc_ovo_macro": {"worst": {"group": "male", "score": 0.6}, "gap": 0.2}}
+    between = {
+        "auc_ovo_macro": {
+            "worst": {"group": "male", "score": 0.6},
+            "best": None,
+            "gap": 0.2,
+            "std": 0.1,
+            "average": 0.7,
+        }
+    }
     groups = {"sex": {"clean": {"between": between, "es_auc_ovo_macro": 0.5, "groups": {}}}}
     best = {
         "round": 3,
         "metric": SHOWN[0],
         "validation": 0.75,
-        "versions": {"clean": {SHOWN[0]: 0.7, SHOWN[1]: 0.8}},
+        "versions": {"clean": {"count": 9, "classes_missing": [], SHOWN[0]: 0.7, SHOWN[1]: 0.8}},
         "groups": groups,
     }
     kept = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
@@ -375,7 +386,7 @@ def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tm
     paths = [scores(tmp_path / "a", versions=versions), scores(tmp_path / "b", versions=versions, label="B")]
     found = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
     assert table_cells(found)[0][2:4] == ["clean f1_macro (%)", "clean calibration_error_top_label (%)"]
-    assert found[0]["cells"]["clean calibration_error_top_label"]["lower_is_better"]
+    assert found[0].cells["clean calibration_error_top_label"].lower
     with pytest.raises(UsageError, match="no metric 'f1'"):
         rows(paths, metrics=["f1"])
 

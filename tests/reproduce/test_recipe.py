@@ -396,3 +396,36 @@ def test_only_takes_cells_by_their_names(tmp_path):
     assert [cell.seed for cell in expand.chosen(cells, ["noise · SEED 1"])] == [1, 1, 1]
     with pytest.raises(UsageError, match="no cell is called 'ditto'"):
         expand.chosen(cells, ["ditto"])
+
+
+FEDISM = [name for name in recipe.names() if name.startswith("fedism-plus")]
+
+
+@pytest.mark.parametrize("name", FEDISM)
+def test_every_fedism_plus_recipe_takes_the_lists_that_its_authors_publish(name):
+    table = recipe.load(recipe.find(name))
+    brought = {file: f"/lists/{file}" for file in table.files}
+    for cell in expand.cells(table, "smoke", files=brought) + expand.cells(table, "paper", files=brought):
+        prepare, partition = cell.chain[:2]
+        of = "isic-" if prepare.name == "isic2019" and "isic-split" in brought else ""
+        assert str(prepare.split_file) == f"/lists/{of}split" and prepare.sample_images is None
+        assert str(partition.order_file) == f"/lists/{of}order"
+        assert partition.fedism or str(partition.clients_file) == f"/lists/{of}clients"
+    plain = expand.cells(table, "paper")
+    assert {cell.chain[0].sample_images for cell in plain if cell.chain[0].name == "rsna-ich"} <= {25000}
+    assert not any(cell.chain[0].split_file or "FILE" in "".join(cell.asks) for cell in plain)
+    assert not any(cell.chain[0].sample_images for cell in expand.cells(table, "smoke"))
+
+
+def test_one_of_several_lists_is_refused_with_the_others():
+    table = recipe.load(recipe.find("fedism-plus-table2"))
+    with pytest.raises(UsageError, match="one of the lists clients, order, split") as error:
+        expand.cells(table, "paper", files={"split": "/lists/train.csv"})
+    assert "--file clients=PATH --file order=PATH" in error.value.hint
+
+
+def test_lists_name_files_that_the_recipe_asks_for(tmp_path):
+    lists = 'lists = { prepare = { split-file = "{files.spilt}" }, partition = { iid = true } }'
+    text = TINY.replace("[data.plain]", f'[files]\nsplit = "a split"\n[data.plain]\n{lists}')
+    with pytest.raises(UsageError, match="data.plain.lists: file 'spilt'"):
+        recipe.load(write(tmp_path, text))

@@ -79,7 +79,7 @@ def test_it_is_killed_goes_on_and_redoes_nothing(tiny, monkeypatch):
     assert ended.exit_code == 0, ended.output
     assert rounds[2:] == [("q-FFL, q=0.5", 1), ("q-FFL, q=0.5", 2), ("q-FFL, q=1", 1), ("q-FFL, q=1", 2)]
     assert all(path.stat().st_ino == node for path, node in done.items())
-    assert "numbers are not to be compared" in ended.stdout
+    assert "numbers are not to be compared" in ended.stderr
     assert "Beside the published numbers" not in ended.stdout
     assert "Beside the published numbers" in results().with_name("table.md").read_text()
     assert json.loads(results().read_text())["title"].endswith("(at smoke scale: 4 clients, 1 corrupted, 2 rounds)")

@@ -1,16 +1,33 @@
 """Numbers of runs beside published ones."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fedcli.data import manifest
 from fedcli.errors import UsageError
+from fedcli.evaluation.parts import BetweenRounds, Groups, GroupScores, GroupsOverRounds, Score, Summary
+from fedcli.evaluation.rounds import over_rounds
+from fedcli.evaluation.scores import Among, Best, Client, Scores, Traffic
+from fedcli.reporting.systems import Scored
 from fedcli.reporting.writers import starred
-from fedcli.reproduce import results, tables
+from fedcli.reproduce import record, results, tables
 from fedcli.reproduce.expand import Cell
 from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.recipe import Column, Recipe, Row
+from fedcli.reproduce.record import Published
+
+
+def a_cell(mean, std=None, **about):
+    return record.Cell(mean=mean, std=std, runs=1, per_run=[], **about)
+
+
+def made(column, cells, scale="paper", seeds=(0,), **about):
+    """Results of one column, a row per cell."""
+    rows = [record.Row(name, None, None, "", {}, [], {column.name: cell}, {}) for name, cell in cells.items()]
+    fixed = {"recipe": "r", "title": "", "paper": "", "at": "last5", "spread": "pooled", "reference": ""}
+    return record.Results(**fixed, scale=scale, seeds=list(seeds), columns=[column], rows=rows, **about)
 
 
 @pytest.mark.parametrize(
@@ -18,25 +35,28 @@ from fedcli.reproduce.recipe import Column, Recipe, Row
     [(0.5, 1.0, 0.6, "within both"), (-0.5, 1.0, 0.4, "overlap"), (1.3, 1.0, 0.4, "overlap"), (1.5, 1.0, 0.4, "outside"), (0.5, 1.0, None, "overlap"), (0.5, None, None, "outside")],
 )  # fmt: skip
 def test_a_difference_is_judged_by_both_spreads(difference, ours, published, verdict):
-    cell = {"mean": 70 + difference, "std": ours, "runs": 1, "per_run": []}
-    beside = results._beside(cell, {"mean": 70.0} | ({"std": published} if published else {}), "paper")
-    assert beside["difference"] == pytest.approx(difference)
-    assert beside["verdict"] == verdict
-    assert results._beside(cell, {"mean": 70.0, "std": published}, "small")["verdict"] == "-"
+    cell = a_cell(70 + difference, ours)
+    beside = results._beside(cell, Published(70.0, published), "paper")
+    assert beside.difference == pytest.approx(difference)
+    assert beside.verdict == verdict
+    assert results._beside(cell, Published(70.0, published), "small").verdict == "-"
 
 
-BODY = {
-    "versions": {"clean": {"accuracy": {"last": 0.5, "per_round": [0.3, 0.5]}, "auc": {"last": None, "per_round": [None]}}},
-    "among_clients": {"accuracy": {"std": 0.02}},
-    "groups": {"age": {"65/70": 0.25}},
-    "bytes": {"up": 2_000_000.0},
-    "clients": {
-        "a/b": {"auc": {"last": 0.4, "per_round": [0.2, 0.4]}, "n": 3},
-        "c": {"auc": {"last": 0.8, "per_round": [0.4, 0.8]}, "n": 5},
-        "one class": {"auc": {"last": None, "per_round": [None, None]}, "n": 1},
-    },
-    "best_on_validation": {"versions": {"clean": {"accuracy": 0.45}}},
-}  # fmt: skip
+def a_client(count, *auc):
+    return Client(version="clean", part="own", count=count, metrics={"auc": over_rounds(list(auc))})
+
+
+BEST = Best(1, "accuracy", 0.5, {"clean": Score(9, [], {"accuracy": 0.45})}, {})
+AGES = GroupsOverRounds(metrics={"65/70": BetweenRounds(over_rounds([0.25]), over_rounds([0.1]))})
+SCORES = Scores(
+    method="m", label="M", rule="paper", settings={}, options={}, dataset="d", data={}, rounds=2, roster_size=3,
+    versions={"clean": Summary(9, [], {"accuracy": over_rounds([0.3, 0.5]), "auc": over_rounds([None])})},
+    among_clients={"accuracy": Among(std=0.02)},
+    groups={"age": {"clean": Groups(GroupScores({}), AGES)}},
+    bytes=Traffic(up=2_000_000.0),
+    clients={"a/b": a_client(3, 0.2, 0.4), "c": a_client(5, 0.4, 0.8), "one class": a_client(1, None, None)},
+    best_on_validation=BEST,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -47,16 +67,16 @@ BODY = {
         ("versions/clean/accuracy", "percent", "best", [45.0]),
         ("versions/clean/auc", "percent", "last5", []),
         ("among_clients/accuracy/std", "points", "last5", [2.0]),
-        ("groups/age/65/70", "percent", "last5", [25.0]),
+        ("groups/age/clean/over_rounds/65/70/worst", "percent", "last5", [25.0]),
         ("bytes/up", "MB", "last5", [2.0]),
         ("clients/*/auc", "percent", "last5", [30.0, 60.0]),
         ("clients/*/auc", "percent", "last", [60.0]),
-        ("clients/*/n", "none", "last5", [3.0]),
+        ("clients/*/count", "none", "last5", [3.0]),
         ("clients/*/auc", "percent", "best", []),
     ],
 )
 def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
-    assert results._rounds(BODY, Column("c", "d", score, unit), at) == pytest.approx(rounds)
+    assert results._rounds(SCORES, Column("c", "d", score, unit), at) == pytest.approx(rounds)
 
 
 def as_text(table):
@@ -65,9 +85,9 @@ def as_text(table):
 
 def test_the_spread_is_the_papers():
     runs = [[70.0, 72.0], [74.0, 76.0]]
-    assert results._summary(runs, "pooled")["std"] == pytest.approx(5**0.5)  # ddof 0 over the four rounds
-    assert results._summary(runs, "runs")["std"] == pytest.approx(8**0.5)  # ddof 1 of 71 and 75
-    assert results._summary([[70.0]], "pooled")["std"] is None
+    assert results._summary(runs, "pooled").std == pytest.approx(5**0.5)  # ddof 0 over the four rounds
+    assert results._summary(runs, "runs").std == pytest.approx(8**0.5)  # ddof 1 of 71 and 75
+    assert results._summary([[70.0]], "pooled").std is None
 
 
 def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
@@ -77,13 +97,9 @@ def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
 
 
 def test_single_bytes_show_in_megabytes():
-    column = {"name": "up", "unit": "MB", "lower": True, "marked": True, "validation": False}
-    rows = [
-        {"name": name, "cells": {"up": {"mean": mean, "std": None}}}
-        for name, mean in (("a", 44.754712), ("b", 44.754708))
-    ]
-    marks = {"up": {"best": ["b"], "doubtful": [], "tested": False}}
-    found = {"columns": [column], "rows": rows, "marks": marks, "at": "last5", "spread": "pooled", "seeds": [0]}
+    column = Column("up", "d", "bytes/up", "MB", lower=True)
+    marks = {"up": record.Marked(["b"], [], False)}
+    found = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
     assert as_text(tables.ours(found)) == [["a", "44.754712"], ["b", "44.754708 *"]]
 
 
@@ -100,19 +116,17 @@ def test_single_bytes_show_in_megabytes():
         ((60.0, 40.0), None, ["a"], "with one seed, its variation over seeds is unknown"),
     ],
 )
-def test_the_best_on_validation_is_marked_where_the_seeds_tell_it(means, std, marks, said):
-    column = {"name": "v", "unit": "percent", "lower": False, "marked": True, "validation": True}
-    rows = [{"name": n, "cells": {"v": {"mean": mean, "std": std}}} for n, mean in zip("ab", means, strict=True)]
-    found = {"columns": [column], "rows": rows, "seeds": [0, 1]}
-    table = tables.on_validation(found)
+def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks, said):
+    column = Column("v", "d", "best_on_validation/validation", validation=True)
+    cells = {name: a_cell(mean, std) for name, mean in zip("ab", means, strict=True)}
+    table = tables.on_validation(made(column, cells, seeds=(0, 1)))
     assert [row[0].text for row in table.rows if row[1].best] == marks
     assert said in table.legend
 
 
 def test_a_difference_is_of_the_numbers_as_shown():
-    cell = {"mean": 44.754, "std": None, "published": {"mean": 46.76}, "verdict": "-"}  # -2.006
-    column = {"name": "up", "unit": "percent", "lower": False}
-    found = {"columns": [column], "rows": [{"name": "a", "cells": {"up": cell}}], "scale": "small"}
+    cell = a_cell(44.754, published=Published(46.76))  # -2.006
+    found = made(Column("up", "d", "bytes/up"), {"a": cell}, scale="small")
     assert as_text(tables.beside(found)) == [["a", "up", "44.75", "46.76", "-2.01"]]
 
 
@@ -128,7 +142,8 @@ def recipe(*rows, reference):
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
     column, done = Column("own", "d", "personal/accuracy"), [outcome("FedAvg"), outcome("Ditto")]
-    bodies = {done[0].scores: {"personal": {}}, done[1].scores: {"personal": {"accuracy": None}}}
+    own = [{}, {"accuracy": None}]
+    bodies = {one.scores: Scored(one.scores, {}, replace(SCORES, personal=of)) for one, of in zip(done, own)}
     assert results._has_place(column, done, bodies, both)
     assert not results._has_place(column, done[:1], bodies, both)
     with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):

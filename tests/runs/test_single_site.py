@@ -256,7 +256,7 @@ def test_no_number_is_of_the_untrained_start(tmp_path, chain):
     assert body["personal"] == body["among_clients_global"] == {}
     assert not any("global_model" in client for client in body["clients"].values())
     found = rows([path])
-    assert found[0]["name"] == "FedAvg, single-site" and not any("global" in column for column in found[0]["cells"])
+    assert found[0].name == "FedAvg, single-site" and not any("global" in column for column in found[0].cells)
     assert any(body["warning"] in note for note in notes(found)) and body["warning"] in render(found, "markdown")
 
 

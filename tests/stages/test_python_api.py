@@ -87,7 +87,7 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
     report = fedcli.report([run, again, other], metric=["f1_macro"], bytes=True, work=work)
     frame = report.to_frame()
     assert frame[["rule", "runs"]].values.tolist() == [["paper", 2], ["paper", 1]]
-    assert frame.method.tolist() == [row["name"] for row in report.rows]
+    assert frame.method.tolist() == [row.name for row in report.rows]
     seeds = [
         fedcli.evaluate(one, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"] for one in (run, again)
     ]

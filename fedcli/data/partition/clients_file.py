@@ -83,6 +83,18 @@ def read(
     return Clients(list(there), list(there.values()), unknown, [name for name in held if name not in there])
 
 
+def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
+    """Rows of the pool in the order in which the column id of a train.csv names them. Raises FedcliError."""
+    if not path.is_file():
+        raise FedcliError(f"no such file: {path}", "give the train.csv of the authors")
+    held, unknown = _find_rows(path, {"": _order(path)}, ids)
+    if unknown:
+        images = counted(len(unknown), "image", "images")
+        hint = "prepare with --split-file and the same file"
+        raise FedcliError(f"{path} names {images} that the dataset does not have: {unknown[0]}", hint)
+    return held[""]
+
+
 def _check_numbers(path: Path, numbers: dict[str, list[int]], count: int, order: Path | None) -> None:
     for name, at in numbers.items():
         if odd := [i for i in at if not 0 <= i < count]:

@@ -6,14 +6,17 @@ validation images the class counts give their 20 clients.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 
-from ...errors import UsageError
-from ..pool import Pool
-from .scheme import Counted, Division, Images, by_owner, register
+from ...errors import FedcliError, UsageError
+from .. import manifest
+from ..pool import TRAIN, Pool
+from .clients_file import rows_in_order
+from .scheme import Counted, Division, Images, by_owner, images_of, register
 
 SEED = 2024  # of the authors' released partitions
 
@@ -28,6 +31,7 @@ class Fedism(Counted):
 
     corrupted: Annotated[int, "number of last clients that are corrupted later; the authors have 1, 2, 4 or 6 of 20"]
     alpha: Annotated[float, "Dirichlet concentration, in [0.001, 1000000], as far as the authors' draw can go"] = 1.0
+    order_file: Annotated[Path | None, "the train.csv in whose order a class is drawn; none: the dataset's"] = None
 
     def check(self, dataset: Mapping[str, Any]) -> None:
         if not 1 <= self.corrupted < self.clients:
@@ -40,11 +44,31 @@ class Fedism(Counted):
         seed = (SEED + images.seed) % 2**32
         return self.named(fedism(images.y, self.clients, self.corrupted, self.alpha, seed))
 
+    def recorded(self, dataset: Mapping[str, Any]) -> dict[str, Any]:
+        recorded = {key: value for key, value in super().recorded(dataset).items() if key != "order_file"}
+        if path := self.order_file:
+            recorded |= {"order_file": {"name": path.name, "sha256": manifest.sha256(path)}}
+        return recorded
+
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
-        return replace(super().divide(pool, dataset, seed, minimum), body={"corrupted_last": self.corrupted})
+        rows = np.flatnonzero(pool.split == TRAIN)
+        if self.order_file:
+            rows = _ordered(self.order_file, pool, rows)
+        assigned = self.assign(images_of(pool, rows, dataset, seed, minimum))
+        train = {name: np.sort(rows[part]) for name, part in assigned.items()}
+        return Division(train, body={"corrupted_last": self.corrupted})
 
     def advice(self) -> str:
         return f"--dirichlet {max(10, 10 * self.alpha):g}, fewer --clients, or another --seed"
+
+
+def _ordered(path: Path, pool: Pool, rows: np.ndarray) -> np.ndarray:
+    """The training rows in the order in which a file names them. Raises FedcliError where it names others."""
+    listed = rows_in_order(path, pool.id.tolist())
+    if len(listed) != len(rows) or not np.array_equal(np.sort(listed), rows):
+        said = f"{path} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
+        raise FedcliError(said, "prepare with --split-file and the same file, so that both hold the same images")
+    return listed
 
 
 def fedism(y: np.ndarray, clients: int, corrupted: int, alpha: float, seed: int = SEED) -> list[np.ndarray]:

@@ -56,7 +56,6 @@ def _check(given: Mapping[str, Any]) -> None:
     if "set" in given and "scheme" not in given:
         raise UsageError("--set is about the options of a scheme", "add --scheme NAME")
     for flag, needed, hint in (
-        ("order_file", "clients_file", "is about a file of clients"),
         ("client_column", "clients_file", "is about a file of clients"),
         ("shares", "by", "needs to know which attribute it is about"),
         ("portion", "by", "needs to know which attribute it is about"),
@@ -64,6 +63,8 @@ def _check(given: Mapping[str, Any]) -> None:
         if flag in given and needed not in given:
             value = "FILE" if needed == "clients_file" else "ATTRIBUTE"
             raise UsageError(f"{_flag(flag)} {hint}", f"add {_flag(needed)} {value}")
+    if "order_file" in given and not {"clients_file", "fedism"} & given.keys():
+        raise UsageError("--order-file is about a file of clients or --fedism", "add --clients-file FILE or --fedism N")
     _exclude(given, "clients_file", "clients")
     _exclude(given, "shares", "portion")
     if "by" in given and "clients" in given and not ("shares" in given or "portion" in given):

@@ -104,7 +104,7 @@ class Scheme:
         """Rows of the pool for each client; a scheme that needs more than assign() is told overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
         return Division(
-            {name: rows[part] for name, part in self.assign(_images(pool, rows, dataset, seed, minimum)).items()}
+            {name: rows[part] for name, part in self.assign(images_of(pool, rows, dataset, seed, minimum)).items()}
         )
 
     def advice(self) -> str:
@@ -155,13 +155,14 @@ class Random(Counted):
             return super().divide(pool, dataset, seed, minimum)
         rows = np.flatnonzero(pool.split == TRAIN)
         _, first, patient = np.unique(patients(pool)[rows], return_index=True, return_inverse=True)
-        assigned = self.assign(_images(pool, rows[first], dataset, seed, minimum, PATIENTS))
+        assigned = self.assign(images_of(pool, rows[first], dataset, seed, minimum, PATIENTS))
         return Division({name: rows[np.isin(patient, part)] for name, part in assigned.items()})
 
 
-def _images(
+def images_of(
     pool: Pool, rows: np.ndarray, dataset: Mapping[str, Any], seed: int, minimum: int, what: tuple[str, str] = IMAGES
 ) -> Images:
+    """Some rows of a pool as what a scheme divides."""
     groups = {name: column[rows] for name, column in pool.groups.items()}
     return Images(pool.y[rows], groups, dataset["attributes"], seed, minimum, what)
 

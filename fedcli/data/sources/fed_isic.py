@@ -102,7 +102,7 @@ def _split(found: list[Row], choices: Choices) -> list[Row]:
 
 def _later_fold(found: list[Row], choices: Choices) -> list[Row]:
     """Test on one part of the official train part of every hospital, train on all else."""
-    apart = replace(choices, fold=choices.fold - 1, folds=choices.folds - 1)
+    apart = replace(choices, fold=choices.fold - 1, folds=choices.folds - 1, sample_images=None)
     test = set()
     for center in range(len(CENTERS)):
         rows = [row for row in found if row.groups["center"] == center and not row.test]

@@ -36,6 +36,8 @@ class Choices:
         own: options that only this dataset has, each a text; the card's "options" lists them.
         fold: which of the folds is the test part, from 1, for a split that has folds.
         folds: how many folds there are.
+        sample_images: images drawn by the seed before they are divided into parts; None keeps all.
+        stratified: draw each class in proportion.
     """
 
     size: int
@@ -50,6 +52,8 @@ class Choices:
     own: dict[str, str] = field(default_factory=dict)
     fold: int = 1
     folds: int = 5
+    sample_images: int | None = None
+    stratified: bool = False
 
 
 @dataclass(frozen=True)

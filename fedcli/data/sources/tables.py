@@ -99,14 +99,40 @@ def place(value: object, values: list[str]) -> int:
     return values.index(value) if value in values else -1
 
 
+def sample_rows(rows: list[Row], choices: Choices) -> list[Row]:
+    """The images that --sample-images draws by the seed, in their order; all where no number is given.
+
+    stratified draws each class in proportion, the largest remainders first. Raises FedcliError where there are fewer.
+    """
+    count = choices.sample_images
+    if count is None or count == len(rows):
+        return rows
+    if count > len(rows):
+        there = counted(len(rows), "usable image", "usable images")
+        raise FedcliError(f"--sample-images {count}, but there are only {there}", "lower it, or leave it out")
+    label_of = {row.id: row.label if choices.stratified else 0 for row in rows}
+    sizes = Counter(label_of.values())
+    exact = {label: Fraction(count * size, len(rows)) for label, size in sorted(sizes.items())}
+    quota = {label: math.floor(share) for label, share in exact.items()}
+    for label in sorted(exact, key=lambda label: (quota[label] - exact[label], label))[: count - sum(quota.values())]:
+        quota[label] += 1
+    kept: set[str] = set()
+    for label, wanted in quota.items():
+        ids = sorted(id for id, its in label_of.items() if its == label)
+        np.random.default_rng(derive("sample-images", choices.seed, label)).shuffle(ids)
+        kept.update(ids[:wanted])
+    return [row for row in rows if row.id in kept]
+
+
 def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
-    """Mark the test part: per class, all but floor((1 - test) * n) images, drawn by the seed.
+    """Mark the test part: per class, all but floor((1 - test) * n) images, drawn by the seed, of those sampled.
 
     by_patient keeps the images of a patient or lesion together. One with several classes counts for the rarest of
     them; one that would overfill the test part stays in train, so the floor is met as closely as it can be.
     """
     if not rows:
         return rows
+    rows = sample_rows(rows, choices)
     names = np.array([row.patient or row.id if by_patient else row.id for row in rows])
     patients, patient = np.unique(names, return_inverse=True)  # [P], [N]
     images = np.bincount(patient)  # [P]
@@ -126,12 +152,13 @@ def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[R
 
 
 def fold_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Row]:
-    """Mark fold `choices.fold` of `choices.folds` as the test part: stratified folds, drawn by the seed.
+    """Mark fold `choices.fold` of `choices.folds` as the test part: stratified folds of those sampled, by the seed.
 
     Rarest class first, each patient goes to the fold that has the fewest images of its class, then the fewest in
     all. by_patient keeps the images of a patient or lesion together; one with several classes counts for the rarest of
     them.
     """
+    rows = sample_rows(rows, choices)
     rarest_first = [
         label for label, _ in sorted(Counter(row.label for row in rows).items(), key=lambda n: (n[1], n[0]))
     ]

@@ -20,7 +20,7 @@ from ..table import Table
 from ..tables import Report, report
 from . import clients, convergence, figures, groups, images, lineage, statistics, terms
 from .markup import breakable, shown_cell, shown_head
-from .systems import System, facts, said_once, sentence, systems
+from .systems import System, facts, sentence, systems, without_counts
 
 __all__ = ["PageOptions", "write"]
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
@@ -82,14 +82,14 @@ def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) 
 def render(scores: list[Path], asked: PageOptions) -> str:
     """The page as text."""
     timed = asked.minutes and asked.clocks
-    lines = said_once(
+    lines = without_counts(
         rows(scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=timed, traffic=True)
     )
-    compared = systems(lines, scores)
+    compared = systems(lines)
     if not asked.tables and asked.spread and asked.at == LAST5:
         findings, tests, remarks = statistics.tests(compared, asked.metrics, asked.reference)
         asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
-    scored = report([line | {"bytes": None} for line in lines])  # what clients send stands among the methods
+    scored = report([replace(line, bytes=None) for line in lines])  # what clients send stands among the methods
     sections = [section for section in _sections(scored, compared, asked) if section.there]
     headings = [column.title for section in sections for table in section.tables for column in table.columns]
     return _template().render(
@@ -133,9 +133,9 @@ def _scores(made: Report, asked: PageOptions) -> Section:
 
 
 def _title(compared: list[System]) -> str:
-    labels = list(dict.fromkeys(system.row["label"] for system in compared))
+    labels = list(dict.fromkeys(system.scores.label for system in compared))
     named = ", ".join(labels[:-1]) + f" and {labels[-1]}" if len(labels) > 1 else labels[0]
-    datasets = list(dict.fromkeys(system.body["dataset"] for system in compared))
+    datasets = list(dict.fromkeys(system.scores.dataset for system in compared))
     return f"{named if len(labels) < 6 else f'{len(labels)} methods'} on {', '.join(datasets)}"
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...data import manifest
-from ..columns import BEST, POOLED, better_low, cell, joined
+from ...evaluation.scores import Scores
+from ..columns import BEST, POOLED, better_low, find, joined
 from ..table import Cell, Column, Table, of_text, percent
 from .marked import best_of
 from .systems import System
@@ -28,12 +29,12 @@ CLASSES = 24  # more of them make no table
 def part(compared: list[System], at: str, spread: str | None, metrics: Sequence[str]) -> dict[str, Any]:
     """Tables and words for a section."""
     tables = list(_rosters(compared))
-    scored = [one for one in compared if one.body.get("clients")]
+    scored = [one for one in compared if one.scores.clients]
     if not scored or at == BEST:
         return {"tables": tables}
-    if not any(_differ(one.body) for one in scored):
+    if not any(_differ(one.scores) for one in scored):
         return {"tables": tables, "text": [SHARED]}
-    return {"tables": [*tables, *_scores(scored, at, spread or POOLED, metrics)]}
+    return {"tables": [*tables, *_scores(scored, spread or POOLED, metrics)]}
 
 
 def _rosters(compared: list[System]) -> Iterator[Table]:
@@ -41,7 +42,7 @@ def _rosters(compared: list[System]) -> Iterator[Table]:
     partitions = dict.fromkeys(path for one in compared if (path := one.stage("partition")))
     for path in partitions:
         body = manifest.read(path).body
-        corrupted = {c for one in compared if one.stage("partition") == path for c in _corrupted(one)}
+        corrupted = {c for one in compared if one.stage("partition") == path for c in one.corrupted_clients}
         classes = body["classes"] if len(body["classes"]) <= CLASSES else []
         lines = [
             [c["client"], "corrupted" if c["client"] in corrupted else "clean", *(f"{c[p]:,}" for p in ("train", "val", "test")),
@@ -53,52 +54,43 @@ def _rosters(compared: list[System]) -> Iterator[Table]:
         yield of_text(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
 
 
-def _corrupted(one: System) -> list[str]:
-    return (one.body.get("corruption") or {}).get("clients", [])
+def _differ(scores: Scores) -> bool:
+    return scores.personal_models or any(client.part == "own" for client in scores.clients.values())
 
 
-def _differ(body: dict[str, Any]) -> bool:
-    return body.get("personal_models") or any(client["part"] == "own" for client in body["clients"].values())
-
-
-def _scores(scored: list[System], at: str, spread: str, metrics: Sequence[str]) -> Iterator[Table]:
+def _scores(scored: list[System], spread: str, metrics: Sequence[str]) -> Iterator[Table]:
     """A table per metric: a row per client, a column per system."""
     for metric in metrics:
-        find = lambda client, metric=metric: client.get(metric)  # noqa: E731
-        yield from _table(scored, metric, OWN, find, at, spread, low=better_low(metric))
-    for name in dict.fromkeys(
-        name for one in scored for client in one.body["clients"].values() for name in client.get("groups", {})
-    ):
-        yield from _table(
-            scored, f"ES-AUC by {name}", EQUITY,
-            lambda client, name=name: client.get("groups", {}).get(name, {}).get("over_rounds", {}).get("es_auc_ovo_macro"),
-            at, spread, best=False,
-        )  # fmt: skip
+        yield from _table(scored, f"{metric} of each client", OWN, metric, "", spread, best=True)
+    attributes = (name for one in scored for client in one.scores.clients.values() for name in client.groups)
+    for name in dict.fromkeys(attributes):
+        title = f"ES-AUC by {name} of each client"
+        yield from _table(scored, title, EQUITY, "es_auc_ovo_macro", name, spread, best=False)
 
 
 def _table(
-    scored: list[System],
-    title: str,
-    legend: str,
-    find: Any,
-    at: str,
-    spread: str,
-    low: bool = False,
-    best: bool = True,
+    scored: list[System], title: str, legend: str, metric: str, attribute: str, spread: str, *, best: bool
 ) -> Iterator[Table]:
-    columns = [_column(one, find, at, spread, low) for one in scored]
+    """best: whether the best for each client is marked."""
+    columns = [_column(one, metric, attribute, spread) for one in scored]
     clients = list(dict.fromkeys(client for column in columns for client in column))
     rows = []
     for client in clients:
         cells = [column.get(client, Cell()) for column in columns]
-        rows.append([Cell(client), *(best_of(scored, cells, low) if best else cells)])
-    if any(one.number is not None for row in rows for one in row):
-        shown = legend + (BEST_OF if best and len(scored) > 1 else "")
+        rows.append([Cell(client), *(best_of(scored, cells, better_low(metric)) if best else cells)])
+    if any(cell.number is not None for row in rows for cell in row):
         heads = [Column("client"), *(Column(one.name) for one in scored)]
-        yield Table(f"{title} of each client", heads, rows, shown)
+        yield Table(title, heads, rows, legend + (BEST_OF if best and len(scored) > 1 else ""))
 
 
-def _column(system: System, find: Any, at: str, spread: str, low: bool) -> dict[str, Cell]:
+def _column(system: System, metric: str, attribute: str, spread: str) -> dict[str, Cell]:
     """client -> what its number is over rounds and seeds."""
-    runs = [{name: cell(find(client), at, low) for name, client in body["clients"].items()} for body in system.bodies]
-    return {name: percent(score["mean"], score["std"]) for name, score in joined(runs, spread).items()}
+    runs = [
+        {
+            name: value
+            for name, client in scores.clients.items()
+            if (value := find(known, metric, client.version, attribute, client=name))
+        }
+        for known, scores in zip(system.row.known, system.each, strict=True)
+    ]
+    return {name: percent(value.mean, value.std) for name, value in joined(runs, spread).items()}

@@ -1,8 +1,8 @@
-"""Figures as inline SVG in the colours of the page: matplotlib draws them in stand-ins, which become names of its style.
+"""Figures as inline SVG in the colours of the page: matplotlib draws in placeholder colours that become CSS variables.
 
-Systems are told apart by the colours of Okabe and Ito, and by dashes where those are used up; clients, whose dashes say
-that they are corrupted, by three colours more. Text stays text, in the page's font. Nothing in them depends on a clock or
-on what was drawn before: equal data give equal bytes.
+Each system has a colour of Okabe and Ito, and dashes where those are used up; clients, whose dashes say that they are
+corrupted, have three colours more. Text stays text, in the page's font. Nothing in them depends on a clock or on what
+was drawn before: equal data give equal bytes.
 """
 
 import hashlib
@@ -11,29 +11,28 @@ import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from markupsafe import Markup
 
-from ..drawing import COLOURS, DASHES
+from ..drawing import COLOURS, look, rounds_axis
+from ..drawing import STYLE as SHARED
 from .systems import System
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, QUIET, GRID = "#010203", "#040506", "#070809"  # stand-ins that nothing else is drawn in
+INK, QUIET, GRID = "#010203", "#040506", "#070809"  # placeholders that nothing else is drawn in
 NAMED = {INK: "var(--ink)", QUIET: "var(--quiet)", GRID: "var(--line)"}
 MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")
 NAMED |= {colour.lower(): f"var(--c{place})" for place, colour in enumerate(MANY)}
 PATTERN = {"-": "none", "--": "6 3", ":": "1.5 2.5"}
 PANEL = 4.3, 2.7  # inches of 72 px
-STYLE = {
-    "axes.axisbelow": True, "axes.edgecolor": QUIET, "axes.formatter.useoffset": False, "axes.grid": True,
-    "axes.labelcolor": QUIET, "axes.linewidth": 0.8, "axes.spines.right": False, "axes.spines.top": False, "font.size": 10,
-    "grid.color": GRID, "grid.linewidth": 0.8, "lines.linewidth": 1.8, "lines.markersize": 4.5, "svg.fonttype": "none",
-    "svg.hashsalt": "fedcli", "text.color": INK, "text.parse_math": False, "xtick.color": QUIET, "xtick.labelcolor": INK,
-    "xtick.major.size": 0, "ytick.color": QUIET, "ytick.labelcolor": INK, "ytick.major.size": 0,
+STYLE = SHARED | {
+    "axes.edgecolor": QUIET, "axes.labelcolor": QUIET, "axes.linewidth": 0.8, "grid.color": GRID, "grid.linewidth": 0.8,
+    "svg.fonttype": "none", "text.color": INK, "xtick.color": QUIET, "xtick.labelcolor": INK, "xtick.major.size": 0,
+    "ytick.color": QUIET, "ytick.labelcolor": INK, "ytick.major.size": 0,
 }  # fmt: skip
 
 
@@ -61,7 +60,7 @@ class Panels:
     """Figures side by side under one legend.
 
     layout: "" for a grid of drawings, "wide" for one picture below the other, "strip" for small pictures that are named
-    below, whose `about` is told to those alone who do not see them.
+    below, whose `about` is for screen readers alone.
     """
 
     title: str
@@ -72,18 +71,12 @@ class Panels:
 
 
 def keys(compared: list[System]) -> list[Key]:
-    """Whose colour is which; of a single system there is nothing to tell apart."""
+    """Whose colour is which; a single system needs no legend."""
     return [key(one.name, one.place) for one in compared] if len(compared) > 1 else []
 
 
 def key(name: str, place: int) -> Key:
-    dash = DASHES[place // len(COLOURS) % len(DASHES)]
-    return Key(name, f"var(--c{place % len(COLOURS)})", PATTERN[dash])
-
-
-def look(place: int) -> dict[str, str]:
-    """How matplotlib draws the line of a place; key() says the same of a legend."""
-    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place // len(COLOURS) % len(DASHES)]}
+    return Key(name, f"var(--c{place % len(COLOURS)})", PATTERN[look(place)["linestyle"]])
 
 
 def figure(
@@ -105,18 +98,10 @@ def figure(
     return Figure(caption, svg=_inline(out.getvalue(), f"{caption}. {about}" if about else caption), about=about)
 
 
-def line(axes: "Axes", curve: np.ndarray, **how: Any) -> None:
-    """A curve [T, 2]; few points are dotted."""
-    axes.plot(*curve.T, marker="o" if len(curve) <= 12 else "", **how)
-
-
-def rounds_axis(axes: "Axes") -> None:
-    from matplotlib.ticker import MaxNLocator
-
+def over_rounds(axes: "Axes") -> None:
     axes.set_xlabel("round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    rounds_axis(axes)
     axes.grid(axis="x", visible=False)
-    axes.margins(x=0.03)
 
 
 def dots(points: dict[int, dict[str, tuple[float, float, float]]], caption: str, about: str) -> Figure:
@@ -124,25 +109,25 @@ def dots(points: dict[int, dict[str, tuple[float, float, float]]], caption: str,
 
     points: system's place -> group -> (score, low, high), shares; NaN where there is no interval.
     """
-    values = list(dict.fromkeys(value for found in points.values() for value in found))
+    groups = list(dict.fromkeys(group for scores in points.values() for group in scores))
     step = 0.8 / max(len(points), 1)
-    many = len(points) * len(values)
 
     def draw(axes: "Axes") -> None:
-        for k, (place, found) in enumerate(points.items()):
-            y = np.array([values.index(value) for value in found]) + (k - (len(points) - 1) / 2) * step
-            score, low, high = 100 * np.array(list(found.values())).reshape(-1, 3).T
+        for k, (place, scores) in enumerate(points.items()):
+            y = np.array([groups.index(group) for group in scores]) + (k - (len(points) - 1) / 2) * step
+            score, low, high = 100 * np.array(list(scores.values())).reshape(-1, 3).T
             colour = look(place)["color"]
             axes.hlines(y, low, high, color=colour, linewidth=2.2, alpha=0.45)
             axes.plot(score, y, "o" if place < len(COLOURS) else "s", color=colour, markersize=5.5)
-        axes.set_yticks(range(len(values)), [_short(value) for value in values])
-        axes.set_ylim(len(values) - 0.5, -0.5)
+        axes.set_yticks(range(len(groups)), [_short(group) for group in groups])
+        axes.set_ylim(len(groups) - 0.5, -0.5)
         axes.set_xlabel("%")
         axes.grid(axis="y", visible=False)
-        for edge in np.arange(len(values) - 1) + 0.5:
+        for edge in np.arange(len(groups) - 1) + 0.5:
             axes.axhline(edge, color=GRID, linewidth=0.8)
 
-    return figure(draw, caption, about=about, size=(PANEL[0], 0.7 + max(0.32 * len(values), 0.13 * many, 1.0)))
+    many = len(points) * len(groups)
+    return figure(draw, caption, about=about, size=(PANEL[0], 0.7 + max(0.32 * len(groups), 0.13 * many, 1.0)))
 
 
 def _short(name: str) -> str:
@@ -160,7 +145,7 @@ def _inline(svg: str, alternative: str) -> Markup:
     svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{mark}-", svg)
     svg = re.sub(r"font: (?:\d+ )?([\d.]+px) [^;\"]*", r"font-size: \1", re.sub(r" font-family: [^;\"]*;?", "", svg))
-    for stand_in, name in NAMED.items():
-        svg = svg.replace(stand_in, name)
+    for placeholder, name in NAMED.items():
+        svg = svg.replace(placeholder, name)
     label = Markup('<svg aria-label="{}" ').format(alternative)
     return Markup(re.sub(r"\s*\n\s*", "\n", svg).strip().replace("<svg ", label, 1))

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...evaluation.groups import unknown_told
-from ..columns import LAST5, POOLED, SHOWN, Cell, group_cells, parity_cells
+from ...evaluation.scores import Scores
+from ..columns import LAST5, POOLED, SHOWN, Value, group_values, parity_values
 from ..doubts import doubtful_decisions, small_decides, small_groups
 from ..table import DAGGER, Table
 from . import figures
@@ -38,8 +39,8 @@ LAST_ROUND = (
 
 def parts(compared: list[System], at: str, spread: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """(attribute, tables and figures) of all that some system was scored by."""
-    for attribute in dict.fromkeys(name for one in compared for name in one.body["groups"]):
-        by = [one for one in compared if all(attribute in body["groups"] for body in one.bodies)]
+    for attribute in dict.fromkeys(name for one in compared for name in one.scores.groups):
+        by = [one for one in compared if all(attribute in run.groups for run in one.each)]
         tables, folded = [], []
         for version in _versions(by, attribute):
             target = tables if version == "clean" else folded
@@ -49,21 +50,21 @@ def parts(compared: list[System], at: str, spread: str | None) -> Iterator[tuple
 
 def _versions(by: list[System], attribute: str) -> list[str]:
     """All test images that some system was scored on; one that was trained on clean images knows no corrupted ones."""
-    return list(dict.fromkeys(version for one in by for version in one.body["groups"][attribute]))
+    return list(dict.fromkeys(version for one in by for version in one.scores.groups[attribute]))
 
 
 def _tables(by: list[System], attribute: str, version: str, at: str, spread: str) -> Iterator[Table]:
-    sizes, small = _sizes(by[0].body, attribute), small_groups(by[0].body, attribute)
+    sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
     legend = _legend(by, attribute, at, spread)
     for metric in reversed(SHOWN):
-        runs = [[_ordered(group_cells(body, attribute, version, metric, at)) for body in one.bodies] for one in by]
-        unsure = [small | small_decides(one.bodies, attribute, version, metric, at) for one in by]
+        runs = [_each_run(one, attribute, version, metric) for one in by]
+        unsure = [small | small_decides(one.each, attribute, version, metric, at) for one in by]
         yield from by_system(
             f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name), doubtful=unsure,
             legend=legend if version != "clean" or metric == SHOWN[0] else "",
         )  # fmt: skip
-    runs = [[parity_cells(body, attribute, version, at) for body in one.bodies] for one in by]
-    unsure = [doubtful_decisions(one.body, attribute, list(cells[0])) for one, cells in zip(by, runs, strict=True)]
+    runs = [[parity_values(known, attribute, version) for known in one.row.known] for one in by]
+    unsure = [doubtful_decisions(one.scores, attribute, list(values[0])) for one, values in zip(by, runs, strict=True)]
     yield from by_system(
         f"Decisions, {version} test images",
         by,
@@ -74,31 +75,34 @@ def _tables(by: list[System], attribute: str, version: str, at: str, spread: str
     )
 
 
-def _ordered(cells: dict[str, Cell]) -> dict[str, Cell]:
-    return {name: cells[name] for name in (*SUMMARY, *cells) if name in cells}
+def _each_run(system: System, attribute: str, version: str, metric: str) -> list[dict[str, Value]]:
+    """Of each run, what lies between the groups, then each group."""
+    runs = zip(system.row.known, system.each, strict=True)
+    values = [group_values(known, scores, attribute, version, metric) for known, scores in runs]
+    return [{name: run[name] for name in (*SUMMARY, *run) if name in run} for run in values]
 
 
 def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
     """What the numbers are, and how many images belong to no group."""
     averaged = at == LAST5
     legend = LEGEND.format(rounds=ROUNDS if averaged else "", some=" in some round" if averaged else "")
-    if averaged and spread == POOLED and any(one.row["runs"] > 1 for one in by):
+    if averaged and spread == POOLED and any(one.row.runs > 1 for one in by):
         legend += SPREADS
-    unknown = by[0].body["groups"][attribute]["clean"]["last_round"].get("unknown")
-    images = by[0].body["versions"]["clean"].get("count")
-    missing = unknown_told(attribute, unknown or 0, images)
+    scores = by[0].scores
+    unknown, images = scores.groups[attribute]["clean"].last_round.unknown, scores.versions["clean"].count
+    missing = unknown_told(attribute, unknown, images)
     return f"{legend} {missing[0].upper()}{missing[1:]}." if missing else legend
 
 
-def _sizes(body: dict[str, Any], attribute: str) -> dict[str, str]:
+def _sizes(scores: Scores, attribute: str) -> dict[str, str]:
     """A column's head for each group: its name and how many test images it has."""
-    groups = body["groups"][attribute]["clean"]["last_round"]["groups"]
-    return {value: f"{value} [{part['count']}]{f' {DAGGER}' * part['small']}" for value, part in groups.items()}
+    groups = scores.groups[attribute]["clean"].last_round.groups
+    return {value: f"{value} [{group.count}]{f' {DAGGER}' * group.small}" for value, group in groups.items()}
 
 
 def _undefined(by: list[System], attribute: str, version: str) -> str:
-    scores = next(one.body["groups"][attribute][version] for one in by if version in one.body["groups"][attribute])
-    missing = scores["last_round"].get("undefined_rates") or []
+    groups = next(found for one in by if (found := one.scores.groups[attribute].get(version)))
+    missing = groups.last_round.undefined_rates
     left_out = f" Left out, as no image defines them: {', '.join(missing)}." if missing else ""
     return (
         "In percent, better when low: differences between groups in the models' decisions. † marks all where one group "
@@ -119,15 +123,13 @@ def _panels(by: list[System], attribute: str) -> list[figures.Panels]:
 
 def _points(system: System, attribute: str, version: str, metric: str) -> dict[str, tuple[float, float, float]]:
     """value -> score of the last round's model and its interval, averaged over the runs; NaN where there is none."""
-    out, runs = {}, [body["groups"][attribute].get(version) for body in system.bodies]
-    if None in runs:
-        return {}
-    last = [run["last_round"]["groups"] for run in runs]
-    for value in last[0]:
-        scores = [groups.get(value, {}).get(metric) for groups in last]
+    points: dict[str, tuple[float, float, float]] = {}
+    runs = [scores.groups[attribute].get(version) for scores in system.each]
+    for value in runs[0].last_round.groups if runs[0] else ():
+        groups = [run and run.last_round.groups.get(value) for run in runs]
+        scores = [group and group.metrics.get(metric) for group in groups]
         if None in scores:
             continue
-        intervals = [run.get("intervals", {}).get(metric, {}).get(value) for run in runs]
-        low, high = mean_bounds(intervals) or (np.nan, np.nan)
-        out[value] = (float(np.mean(scores)), low, high)
-    return out
+        low, high = mean_bounds([run.intervals.get(metric, {}).get(value) for run in runs]) or (np.nan, np.nan)
+        points[value] = (float(np.mean(scores)), low, high)
+    return points

@@ -32,8 +32,8 @@ def what_ran(compared: list[System], clocked: bool) -> dict[str, Any]:
 
 def _methods(compared: list[System]) -> Table:
     lines = [
-        [one.name, f"{one.row['rule']}: {READINGS.get(one.row['rule'], '')}".rstrip(": "), _settings(one.row["settings"]),
-         ", ".join(str(seed) for seed in one.row["seeds"]), *_sent(one.row["bytes"])]
+        [one.name, f"{one.scores.rule}: {READINGS.get(one.scores.rule, '')}".rstrip(": "), _settings(one.scores.settings),
+         ", ".join(str(seed) for seed in one.row.seeds), *_sent(one.row.bytes)]
         for one in compared
     ]  # fmt: skip
     heads = ["method", "rule", "its options", "seeds", DOWN, UP]
@@ -50,10 +50,10 @@ def _sent(traffic: dict[str, float] | None) -> list[str]:
 
 def _times(compared: list[System]) -> list[Table]:
     """What training took; none where no run has its clocks."""
-    clocks = {one.name: timing.of_runs(one.paths) for one in compared}
+    clocks = {one.name: timing.of_runs(one.row.paths) for one in compared}
     lines = [[name, *_taken(measured)] for name, measured in clocks.items()]
     heads = ["method", "minutes", "images per second", "scoring (%)", "peak memory (GB)"]
-    several = ", mean over seeds" if any(len(one.paths) > 1 for one in compared) else ""
+    several = ", mean over seeds" if any(one.row.runs > 1 for one in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
         "time spent on test curves and validation. Peak memory: of the process, or on the GPU (10^9 bytes). Times vary "
@@ -81,9 +81,9 @@ def _settings(settings: dict[str, Any]) -> str:
 
 def _options(compared: list[System]) -> tuple[list[Table], list[tuple[str, str]]]:
     """Options of training: a table of those in which the systems differ, and those that all share."""
-    names = dict.fromkeys(name for one in compared for name in one.body["options"] if name != "seed")
-    found = {"rounds": [str(one.row["rounds"]) for one in compared]}
-    found |= {name.replace("_", " "): [_value(one.body["options"].get(name)) for one in compared] for name in names}
+    names = dict.fromkeys(name for one in compared for name in one.scores.options if name != "seed")
+    found = {"rounds": [str(one.scores.rounds) for one in compared]}
+    found |= {name.replace("_", " "): [_value(one.scores.options.get(name)) for one in compared] for name in names}
     alike = {name: values[0] for name, values in found.items() if len(set(values)) == 1}
     lines = [[name, *values] for name, values in found.items() if name not in alike]
     differ = (
@@ -102,7 +102,7 @@ def _value(value: Any) -> str:
 
 def chain(compared: list[System]) -> Table:
     """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
-    stages = dict.fromkeys(stage for one in compared for path in one.paths for stage in _above(path))
+    stages = dict.fromkeys(stage for one in compared for path in one.row.paths for stage in _above(path))
     lines = sorted(map(_line, stages), key=lambda line: manifest.KINDS.index(line[0]))
     legend = (
         "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "

@@ -2,32 +2,29 @@
 
 from collections.abc import Callable, Sequence, Set
 
-from ..columns import Cell as Score
-from ..columns import joined
-from ..rows import comparable
+from ..columns import Values, joined
 from ..table import Cell, Column, Table, mark, percent
 from .systems import System
 
 
 def by_system(
-    title: str, compared: Sequence[System], runs: Sequence[Sequence[dict[str, Score]]], spread: str, *,
+    title: str, compared: Sequence[System], runs: Sequence[Sequence[Values]], spread: str, *,
     head: Callable[[str], str] = str, legend: str = "", doubtful: Sequence[Set[str]] = (),
 ) -> list[Table]:  # fmt: skip
     """A table with a row per system, from the scores of each of its runs; none where no system has a number.
 
     doubtful: of each system, the columns whose number a small group decides.
     """
-    scores = [joined(list(columns), spread) for columns in runs]
-    doubts = doubtful or [set()] * len(scores)
+    values = [joined(columns, spread) for columns in runs]
     cells = [
-        {name: percent(score["mean"], score["std"], doubtful=name in unsure) for name, score in row.items()}
-        for row, unsure in zip(scores, doubts, strict=True)
+        {name: percent(value.mean, value.std, doubtful=name in unsure) for name, value in row.items()}
+        for row, unsure in zip(values, doubtful or [set()] * len(values), strict=True)
     ]
-    known = {name for row in cells for name, one in row.items() if one.number is not None}
+    known = {name for row in cells for name, cell in row.items() if cell.number is not None}
     names = [name for name in dict.fromkeys(name for row in cells for name in row) if name in known]
     if not names:
         return []
-    lower = {name: score["lower_is_better"] for row in scores for name, score in row.items()}
+    lower = {name: value.lower for row in values for name, value in row.items()}
     columns = [Column(head(name), "", "", lower[name]) for name in names]
     marked = [best_of(compared, [row.get(name, Cell()) for row in cells], lower[name]) for name in names]
     rows = [[Cell(one.name), *row] for one, row in zip(compared, zip(*marked, strict=True), strict=True)]
@@ -36,4 +33,4 @@ def by_system(
 
 def best_of(compared: Sequence[System], cells: Sequence[Cell], lower: bool) -> list[Cell]:
     """The systems' cells with the best marked; these scores have no test."""
-    return mark(Column("", lower=lower), cells, [comparable(one.row) for one in compared], lambda first, second: True)
+    return mark(Column("", lower=lower), cells, [one.row.comparable for one in compared], lambda first, second: True)

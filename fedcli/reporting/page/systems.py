@@ -1,108 +1,97 @@
 """The systems that a page compares, with the manifests, curves and data behind them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ... import console
 from ...data import manifest
+from ...evaluation.scores import Scores
 from .. import curves
 from ..rows import Row
 
 
 @dataclass(frozen=True)
 class System:
-    """Runs that differ in the seed alone.
-
-    Attributes:
-        place: among the systems, which gives the colour.
-        scores: of each run, its scores.json.
-    """
+    """Runs that differ in the seed alone: a row of the report, at its place among the systems, which gives the colour."""
 
     place: int
     row: Row
-    paths: list[Path]
-    scores: list[manifest.Manifest]
 
     @property
     def name(self) -> str:
         """Without the view of its first row."""
-        return _named(self.row, "")
+        return replace(self.row, view="").name
 
     @property
-    def bodies(self) -> list[dict[str, Any]]:
-        return [one.body for one in self.scores]
+    def scores(self) -> Scores:
+        """Of the first run."""
+        return self.row.scores
 
     @property
-    def body(self) -> dict[str, Any]:
-        return self.scores[0].body
+    def each(self) -> list[Scores]:
+        """Of every run."""
+        return self.row.qualities
 
     @cached_property
     def runs(self) -> list[Path]:
         """The run.json of each run that is there."""
-        found = [manifest.parent(path, "run") for path in self.paths]
-        return [path for path in found if path]
+        above = [manifest.parent(path, "run") for path in self.row.paths]
+        return [path for path in above if path]
 
     @cached_property
     def records(self) -> list[curves.Record]:
         return [curves.read(run.parent) for run in self.runs]
 
+    @property
+    def corrupted_clients(self) -> list[str]:
+        return (self.scores.corruption or {}).get("clients", [])
+
     def stage(self, kind: str) -> Path | None:
         """The manifest of the data that the first run was trained on."""
-        own = self.runs and manifest.parent(self.runs[0], "corruption", "partition")
+        own = manifest.parent(self.runs[0], "corruption", "partition") if self.runs else None
         if not own:
             return None
         return own if manifest.read(own).kind == kind else manifest.parent(own, kind)
 
 
-def systems(found: list[Row], paths: list[Path]) -> list[System]:
+def systems(rows: Sequence[Row]) -> list[System]:
     """One per row that is no view."""
-    own = [row for row in found if not row["is_view"]]
-    places = [[manifest.find(paths[at], "scores") for at in row["places"]] for row in own]
-    return [
-        System(place, row, files, [manifest.read(file) for file in files])
-        for place, (row, files) in enumerate(zip(own, places, strict=True))
-    ]
+    own = [row for row in rows if not row.is_view]
+    return [System(place, row) for place, row in enumerate(own)]
 
 
-def said_once(found: list[Row]) -> list[Row]:
-    """Rows whose names tell how many seeds they are of only where that is not the same for all: a page says it first."""
-    found = [row | {"seeds_told": len({other["runs"] for other in found}) > 1} for row in found]
-    return [row | {"name": _named(row, row["view"])} for row in found]
+def without_counts(rows: Sequence[Row]) -> list[Row]:
+    """Rows whose names say of how many seeds they are only where that is not the same for all: the page says it first."""
+    return [replace(row, names_runs=len({other.runs for other in rows}) > 1) for row in rows]
 
 
-def _named(row: Row, view: str) -> str:
-    seeds = f"{row['runs']} seeds" if row["runs"] > 1 and row.get("seeds_told", True) else ""
-    inside = ", ".join(filter(None, [view, seeds, "" if row["mark"] else row["differs"]]))
-    return " ".join(filter(None, [row["label"], f"({inside})" if inside else "", row["mark"]]))
-
-
-def sentence(compared: list[System]) -> str:
+def sentence(compared: Sequence[System]) -> str:
     """What was compared, in one sentence."""
     several = len(compared) > 1
-    what = f"{len(compared)} systems" if several else compared[0].row["label"]
-    datasets = list(dict.fromkeys(one.body["dataset"] for one in compared))
-    seeds = sorted({one.row["runs"] for one in compared})
+    what = f"{len(compared)} systems" if several else compared[0].scores.label
+    datasets = list(dict.fromkeys(one.scores.dataset for one in compared))
+    seeds = sorted({one.row.runs for one in compared})
     each = " each" if several else ""
     repeated = f" with {console.counted(seeds[-1], 'seed', 'seeds')}{each}" if seeds == seeds[-1:] else ""
     return (
-        f"{what} trained on {' and '.join(datasets)} by {_span('client', [one.row['roster_size'] for one in compared])} "
-        f"for {_span('round', [one.row['rounds'] for one in compared])}{repeated}, "
-        f"{_corrupted([one.body.get('corruption') for one in compared])}."
+        f"{what} trained on {' and '.join(datasets)} by {_span('client', [one.scores.roster_size for one in compared])} "
+        f"for {_span('round', [one.scores.rounds for one in compared])}{repeated}, "
+        f"{_corrupted(compared)}."
     )
 
 
-def facts(compared: list[System]) -> list[tuple[str, str]]:
+def facts(compared: Sequence[System]) -> list[tuple[str, str]]:
     """The numbers a reader looks for first; of data and model those that all systems share."""
     shared = {
-        "Classes": {len(one.body.get("classes") or []) for one in compared},
-        "Test images": {one.body["versions"]["clean"].get("count") for one in compared},
-        "Clients": {one.row["roster_size"] for one in compared},
-        "Rounds": {one.row["rounds"] for one in compared},
-        "Runs": {sum(len(one.scores) for one in compared)},
-        "Model": {(one.body.get("model") or {}).get("name") for one in compared},
-        "Trained numbers": {(one.body.get("model") or {}).get("trainable") for one in compared},
+        "Classes": {len(one.scores.classes) for one in compared},
+        "Test images": {one.scores.versions["clean"].count for one in compared},
+        "Clients": {one.scores.roster_size for one in compared},
+        "Rounds": {one.scores.rounds for one in compared},
+        "Runs": {sum(one.row.runs for one in compared)},
+        "Model": {one.scores.model.get("name") for one in compared},
+        "Trained numbers": {one.scores.model.get("trainable") for one in compared},
     }
     alike = {name: values.pop() for name, values in shared.items() if len(values) == 1}
     return [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in alike.items() if value]
@@ -114,12 +103,13 @@ def _span(noun: str, numbers: list[int]) -> str:
     return f"{count} {noun}{'s' * (high != 1)}" if noun else count
 
 
-def _corrupted(found: list[dict[str, Any] | None]) -> str:
-    if not any(found):
+def _corrupted(compared: Sequence[System]) -> str:
+    kinds = [one.scores.corruption for one in compared]
+    about = kinds[0]
+    if not any(kinds):
         return "on images as they are"
-    if any(one != found[0] for one in found):
-        return "on unlike data (see the notes)"
-    about = found[0]
+    if about is None or any(kind != about for kind in kinds):
+        return "on data that are not the same for all (see the notes)"
     who = console.counted(len(about["clients"]), "client", "clients")
     return (
         f"with {about['kind'].replace('-', ' ')} of severity {about['severity']} on {who} and on a copy of the test set"

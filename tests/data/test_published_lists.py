@@ -1,0 +1,157 @@
+"""A sample of the images, and the lists that FedISM's authors publish."""
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from raw_folders import prepare, write_csv, write_skin
+
+from fedcli.data import manifest, splits
+from fedcli.data.partition import resolve
+from fedcli.data.pool import Pool, Row, read_pool
+from fedcli.data.sources.source import Choices
+from fedcli.data.sources.tables import sample_rows, split_rows
+from fedcli.errors import FedcliError, UsageError
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text())["partitions"]
+ROWS = [Row(f"{label}-{i}", label, None) for label, n in enumerate([60, 30, 10]) for i in range(n)]
+
+
+def sampled(count, **options):
+    return [row.id for row in sample_rows(ROWS, Choices(16, "image", sample_images=count, **options))]
+
+
+def test_a_sample_has_its_size_keeps_the_order_and_depends_on_the_seed_alone():
+    ids = sampled(40)
+    assert len(ids) == 40 and ids == [row.id for row in ROWS if row.id in ids]
+    again = sample_rows(ROWS[::-1], Choices(16, "image", sample_images=40))
+    assert {row.id for row in again} == set(ids) != set(sampled(40, seed=1))
+    assert sampled(100) == sampled(None) == [row.id for row in ROWS]
+
+
+def test_a_stratified_sample_has_each_class_in_proportion():
+    assert Counter(id[0] for id in sampled(11, stratified=True)) == {"0": 7, "1": 3, "2": 1}
+
+
+def test_a_sample_is_drawn_before_the_split_so_that_its_shares_are_exact():
+    rows = split_rows(ROWS, Choices(16, "image", sample_images=50, stratified=True), by_patient=False)
+    assert Counter((row.label, row.test) for row in rows) == {
+        (0, False): 24, (0, True): 6, (1, False): 12, (1, True): 3, (2, False): 4, (2, True): 1
+    }  # fmt: skip
+
+
+@pytest.fixture
+def skin(tmp_path):
+    return write_skin(tmp_path, [[f"L{i}", f"i{i:02d}", "nv" if i % 4 < 2 else "mel", 30, "male"] for i in range(20)])
+
+
+def run(tmp_path, **options):
+    return prepare("isic2018", raw=tmp_path, work=tmp_path / "work", size=8, jobs=1, **options)
+
+
+def test_a_sample_is_recorded_and_what_it_leaves_out_is_no_skipped_file(skin, tmp_path):
+    made = manifest.read(run(tmp_path, sample_images=12, stratified=True, split="image"))
+    assert made.body["count"] == 12 and made.body["skipped"] == [] and made.body["split"]["test"] == 4
+    assert (made.options["sample_images"], made.options["stratified"]) == (12, True)
+    assert "--sample-images 12 --seed 0 --stratified" in " ".join(made.made_by)
+    assert "sample_images" not in manifest.read(run(tmp_path)).options
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"sample_images": 21}, "--sample-images 21, but there are only 20 usable images"),
+        ({"sample_images": 0}, "--sample-images 0 is not 1 or more"),
+        ({"stratified": True}, "--stratified is about a sample"),
+    ],
+)
+def test_a_sample_that_cannot_be_is_refused(skin, tmp_path, options, sentence):
+    with pytest.raises(FedcliError, match=sentence) as error:
+        run(tmp_path, **options)
+    assert error.value.hint
+
+
+def test_a_train_csv_and_the_test_csv_beside_it_are_a_split(skin, tmp_path):
+    folder = tmp_path / "lists"
+    folder.mkdir()
+    write_csv(folder / "train.csv", ["id", "class"], [[f"i{i:02d}", 0] for i in range(12)])
+    with pytest.raises(FedcliError, match="no split column"):
+        run(tmp_path, split_file=folder / "train.csv")
+    write_csv(folder / "test.csv", ["id", "class"], [[f"i{i:02d}", 0] for i in range(12, 15)])
+    for name in ("train.csv", "test.csv"):
+        made = manifest.read(path := run(tmp_path, split_file=folder / name))
+        pool = read_pool(path.parent / "pool.h5")
+        assert pool.id[pool.split == 1].tolist() == ["i12", "i13", "i14"] and len(pool.id) == 15
+        assert {made.options["split_file"]["name"], made.options["split_file_beside"]["name"]} == {
+            "train.csv", "test.csv"
+        }  # fmt: skip
+    write_csv(folder / "test.csv", ["id", "class"], [["i11", 0]])
+    with pytest.raises(FedcliError, match="i11 is in"):
+        splits.by_file([Row(f"i{i:02d}", 0, None) for i in range(12)], folder / "train.csv", None)
+
+
+# the authors' clients
+
+
+def authors(tmp_path, name):
+    """A pool of the authors' class counts in another order than their train.csv, and that file."""
+    y = np.repeat(np.arange(5), VECTORS[name]["class_counts"])
+    ids = np.array([f"ID_{row}" for row in range(len(y))])
+    at = np.random.default_rng(1).permutation(len(y))
+    write_csv(tmp_path / "train.csv", ["id", "class"], [[id, label] for id, label in zip(ids, y, strict=True)])
+    pool = Pool(tmp_path / "pool.h5", (len(y), 8, 8, 1), y[at], ids[at], np.zeros(len(y), np.uint8), None, {})
+    return pool, {id: row for row, id in enumerate(ids)}
+
+
+def fingerprint(division, pool, line_of):
+    """sha256 of the clients' lines of train.csv, as the vectors have it."""
+    lines = [sorted(line_of[id] for id in pool.id[rows]) for rows in division.train.values()]
+    return hashlib.sha256("\n".join(",".join(map(str, part)) for part in lines).encode()).hexdigest()
+
+
+DATASET = {"attributes": {}, "clients": 20}
+
+
+@pytest.mark.parametrize(("name", "corrupted"), [("rsna-ich-4", 4), ("rsna-ich-6", 6)])
+def test_the_fedism_scheme_in_the_order_of_train_csv_gives_all_twenty_published_clients(tmp_path, name, corrupted):
+    pool, line_of = authors(tmp_path, name)
+    scheme = resolve("fedism", {"corrupted": corrupted, "order_file": tmp_path / "train.csv"})
+    division = scheme.divide(pool, DATASET, 0, 0)
+    assert fingerprint(division, pool, line_of) == VECTORS[name]["sha256"]
+    assert scheme.recorded(DATASET)["order_file"]["name"] == "train.csv"
+    bare = resolve("fedism", {"corrupted": corrupted})
+    assert fingerprint(bare.divide(pool, DATASET, 0, 0), pool, line_of) != VECTORS[name]["sha256"]
+    assert "order_file" not in bare.recorded(DATASET)
+
+
+def test_the_published_npy_gives_the_same_twenty_clients(tmp_path):
+    pool, line_of = authors(tmp_path, "rsna-ich-4")
+    order = {"corrupted": 4, "order_file": tmp_path / "train.csv"}
+    drawn = resolve("fedism", order).divide(pool, DATASET, 0, 0).train.values()
+    lists = {k: [np.int64(line_of[id]) for id in pool.id[rows]] for k, rows in enumerate(drawn)}
+    np.save(tmp_path / "clients.npy", np.array(lists, dtype=object), allow_pickle=True)
+    files = {"clients_file": tmp_path / "clients.npy", "order_file": tmp_path / "train.csv"}
+    division = resolve("file", files).divide(pool, DATASET, 0, 0)
+    assert fingerprint(division, pool, line_of) == VECTORS["rsna-ich-4"]["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "sentence"), [(["a"], "names 1 of the 2 training images"), (["a", "b", "x"], "1 image")]
+)
+def test_an_order_of_other_images_is_refused(tmp_path, ids, sentence):
+    write_csv(tmp_path / "train.csv", ["id", "class"], [[id, 0] for id in ids])
+    pool = Pool(tmp_path, (2, 8, 8, 1), np.zeros(2, int), np.array(["a", "b"]), np.zeros(2, np.uint8), None, {})
+    scheme = resolve("fedism", {"corrupted": 1, "clients": 2, "order_file": tmp_path / "train.csv"})
+    with pytest.raises(FedcliError, match=sentence) as error:
+        scheme.divide(pool, DATASET, 0, 0)
+    assert "--split-file" in error.value.hint
+
+
+def test_an_order_file_needs_a_scheme_that_reads_it():
+    from fedcli.data.partition import scheme_from_flags
+
+    with pytest.raises(UsageError, match="--order-file is about a file of clients or --fedism"):
+        scheme_from_flags({"order_file": Path("train.csv"), "iid": True}, DATASET)

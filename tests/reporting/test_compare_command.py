@@ -1,0 +1,75 @@
+"""fedcli compare, and that it groups runs as report does."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+from scored_runs import (
+    heal,
+    model,
+    scored,
+    stage,
+)
+
+from fedcli.commands.app import app
+from fedcli.data import manifest
+from fedcli.reporting.rows import notes, rows
+
+
+def fedcli(*words):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), contextlib.suppress(SystemExit):
+        app(["compare", *map(str, words)], prog_name="fedcli")
+    return out.getvalue(), err.getvalue()
+
+
+def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
+    a = scored(tmp_path / "a", model(0, 0), by=())
+    b = heal(tmp_path / "b", model(5, 0), by=(), settings={"tau": 0.3})
+    out, err = fedcli(a.parent, b.parent, "--resamples", 100)
+    order_of = [
+        "method settings",
+        "clean balanced_accuracy",
+        "as trained here differ significantly",
+        "McNemar's exact test",
+        "They do not account for repeated training",
+    ]
+    places = [out.index(text) for text in order_of]
+    assert places == sorted(places)
+    assert (
+        "the test set has 30 patients or lesions" in err
+        and "100 bootstrap resamples of the patients of the test set" in err
+    )
+    assert "verdict" in out and "told" not in out.split()
+    out, _ = fedcli(a, b, "--resamples", 100, "--json", "--metric", "f1_macro")
+    assert [one["metric"] for one in json.loads(out)["rows"]] == ["f1_macro"]
+
+
+def test_the_command_takes_two_systems(tmp_path):
+    a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
+    assert "they are one system" in fedcli(*a)[1]
+    others = [heal(tmp_path / "b", model(1, 0)), scored(tmp_path / "c", model(1, 0), rule="released")]
+    assert "these runs are 3 systems, not two: FedAvg, FedHEAL, FedAvg" in fedcli(*a, *others)[1]
+
+
+def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_partition_of_its_own(tmp_path):
+    def data(k):
+        return {"dataset": stage("d"), "partition": stage(f"p{k}", scheme="dirichlet", seed=k), "corruption": None}
+
+    a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, data=data(k)) for k in (0, 1, 2)]
+    b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)) for k in (0, 1, 2)]
+    out, err = fedcli(*a, *b, "--resamples", 100, "--json")
+    found = json.loads(out)
+    assert (found["pairs"], found["over"], found["settings"][0]["what"]) == (3, "seeds", "method")
+    assert not [one for one in found["settings"] if "partition" in one["what"]] and "same partition" not in err
+    lines = rows([*b, *a], spread="pooled")
+    assert [(row.name, row.paths) for row in lines] == [
+        ("FedHEAL (3 seeds)", b),
+        ("FedAvg (3 seeds)", a),
+    ]
+    means = [manifest.read(path).body["versions"]["clean"]["auc_ovo_macro"]["mean_last5"] for path in a]
+    assert lines[1].cells["clean auc_ovo_macro"].mean == pytest.approx(np.mean(means))
+    assert notes(lines) == []
+    assert [row.name for row in rows([*a, *b], spread=None)][0] == "FedAvg (partition seed=0, seed=0)"

@@ -1,0 +1,115 @@
+"""What can be said of a difference, and why."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scored_runs import heal, model, ordered, scored
+
+from fedcli.errors import UsageError
+from fedcli.reporting import against
+from fedcli.reporting.compare import compare
+from fedcli.reporting.verdicts import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted, legend
+
+
+def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(tmp_path):
+    a = [scored(tmp_path / f"a{k}", model(0.3, k), seed=k, by=()) for k in range(3)]
+    b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, by=()) for k in range(3)]
+    several, single = compare(a, b, resamples=300), compare(a[:1], b[:1], resamples=300)
+    scores = "clean balanced_accuracy and clean auc_ovo_macro"
+    assert several.sentences() == [f"FedHEAL is higher than FedAvg in {scores}."]
+    assert single.sentences() == [
+        f"FedHEAL and FedAvg as trained here differ significantly in {scores}, but 1 seed is too few to attribute the "
+        "difference to the method."
+    ]
+    assert [len(found.table().columns) for found in (several, single)] == [8, 7]
+    assert [line[-1].text for line in single.table().rows] == [MODELS_ONLY] * 2
+    assert [column.name for column in several.table().columns[1:3]] == ["A: FedAvg, 3 seeds", "B: FedHEAL, 3 seeds"]
+    assert "p over seeds" in several.legend() and "p over seeds:" not in single.legend()
+
+
+def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
+    a = [scored(tmp_path / f"a{k}", model(0, 0), seed=k, by=()) for k in range(3)]
+    b = [heal(tmp_path / f"b{k}", model(5, 0), seed=k, by=()) for k in range(3)]
+    found = compare(a, b, metrics=["accuracy"], resamples=300)
+    assert (found.rows[0].p_seeds_holm, found.rows[0].verdict) == (None, HIGHER)
+    assert "clean accuracy: the difference is the same in every seed, so there is no test over seeds" in found.notes()
+
+
+@pytest.mark.parametrize(
+    "p, over, seeds, expected, why",
+    [
+        (0.01, 0.01, 3, LOWER, ""),
+        (0.01, None, 3, LOWER, ""),
+        (0.01, 0.01, 2, MODELS_ONLY, "2 seeds are too few to attribute the difference to the method"),
+        (0.01, None, 1, MODELS_ONLY, "1 seed is too few to attribute the difference to the method"),
+        (0.01, 0.2, 3, MODELS_ONLY, "it varies too much from seed to seed to be attributed to the method"),
+        (0.2, 0.01, 3, INCONCLUSIVE, "the seeds agree, but other test patients might reverse it"),
+        (0.2, 0.01, 2, INCONCLUSIVE, ""),
+        (None, 0.2, 3, INCONCLUSIVE, ""),
+    ],
+)
+def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
+    one = Difference(difference=-0.1, samples=seeds, over="seeds", differing=20)
+    assert (adjusted(one, p, over).verdict, adjusted(one, p, over).reason) == (expected, why)
+    if expected == LOWER:
+        assert adjusted(replace(one, difference=0.1), p, over).verdict == HIGHER
+
+
+def test_few_patients_that_differ_can_show_nothing(tmp_path):
+    """Without a floor, resamples of one patient or of two are all alike and give the smallest p there is."""
+    for count, p in ((1, 1), (2, 0.5), (5, 0.0625)):
+        y, units = np.arange(3 * count) % 3, np.repeat(np.arange(count).astype(str), 3)
+        about = {"y": y, "units": units, "by": ()}
+        a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **about)
+        b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **about)
+        one = compare([a], [b], metrics=["accuracy"], resamples=400).rows[0]
+        assert (one.differing, one.p, one.floor, one.verdict) == (count, p, p, INCONCLUSIVE)
+        assert (one.low is None) == (count == 1)
+    told = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
+    assert told.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
+    assert (
+        compare([a], [b], metrics=["accuracy"], resamples=200)
+        .sentences()[0]
+        .endswith(f"accuracy is inconclusive: {told.note}.")
+    )
+
+
+def test_order_against_a_reference_with_holm(tmp_path):
+    rows = {
+        "same": [scored(tmp_path / "a", model(1, 0))],
+        "reference": [scored(tmp_path / "r", model(1, 0))],
+        "better": [heal(tmp_path / "b", model(5, 0))],
+        "alone": [heal(tmp_path / f"c{k}", model(5, 0), seed=k) for k in (7, 8)],
+    }
+    found = {one.name: one for one in ordered(rows, "reference", "accuracy", "clean", resamples=200)}
+    assert list(found) == ["reference", "same", "better", "alone"]
+    assert found["reference"].note == "the reference" and found["reference"].p is None
+    assert (found["same"].verdict, found["better"].verdict, found["alone"].verdict) == (
+        INCONCLUSIVE,
+        MODELS_ONLY,
+        None,
+    )
+    assert found["better"].p_holm == pytest.approx(2 * found["better"].p)
+    assert "has the same seeds" in found["alone"].note and found["alone"].mean > 0.9
+    direct = compare(rows["reference"], rows["better"], metrics=["accuracy"], resamples=200).rows[0]
+    assert (found["better"].low, found["better"].high) == (direct.low, direct.high)
+    few = "1 seed is too few to attribute the difference to the method"
+    assert found["better"].note == found["better"].reason == few
+    assert against.sentence(found.values(), "reference") == (
+        f"different from reference as trained here ({few}): better; inconclusive against reference: same"
+    )
+    assert "Holm) over the systems of a table, not over scores" in legend(list(found.values()))
+    assert (
+        ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note
+        == "the two have no such score in common"
+    )
+    noisy = (
+        [scored(tmp_path / "n0", model(1, 0), corrupted=model(0, 0))],
+        [heal(tmp_path / "n1", model(1, 0), corrupted=model(5, 0))],
+    )
+    assert (
+        ordered({"a": noisy[0], "b": noisy[1]}, "a", "accuracy", "corrupted", resamples=200)[1].verdict == MODELS_ONLY
+    )
+    with pytest.raises(UsageError, match="no system is named 'refrence'"):
+        ordered(rows, "refrence", "accuracy", "clean")

@@ -1,0 +1,112 @@
+"""Runs made up from logits: their scores and predictions, as evaluate would write them."""
+
+import h5py
+import numpy as np
+from score_json import summary_of_groups
+
+from fedcli.data import manifest
+from fedcli.evaluation.bootstrap import draw
+from fedcli.evaluation.parts import Score
+from fedcli.evaluation.rounds import over_rounds, summary, with_average
+from fedcli.evaluation.schema import encode
+from fedcli.reporting.compare import order
+from fedcli.reporting.systems import grouped, read
+from fedcli.seeds import derive
+
+N = 60
+Y = np.arange(N) % 3
+PATIENTS_OF = np.array([f"patient {i // 2}" for i in range(N)])
+SEX = np.arange(N) // 2 % 2
+NO_SHOTS = {"upper": 700, "lower": 70, "skipped": [], "versions": {}}
+
+
+def model(skill, seed, classes=3, y=Y):
+    """Logits of a model that knows this much, in two kept rounds; one seed's noise is the same for every skill."""
+    noise = np.random.default_rng(seed).normal(size=(2, len(y), classes))
+    return [(one + skill * np.eye(classes)[y]).astype(np.float32) for one in noise]
+
+
+def scored(
+    folder, logits, *, seed=0, y=Y, ids=None, units=PATIENTS_OF, corrupted=None, groups=True, lone=False, by=("sex",),
+    sex=None, extra=(), groups_of=(), **about
+):  # fmt: skip
+    """A scores.json and its predictions, of logits [N, C] in two kept rounds.
+
+    lone: the logits are of clients, each of which answers for itself in one round.
+    extra: further attributes of the images. groups_of: further groups, as the body holds them.
+    """
+    versions = {"clean": logits} | ({"corrupted": corrupted} if corrupted else {})
+    ids = np.array([f"image-{i}" for i in range(len(y))]) if ids is None else ids
+    sex = sex if sex is not None else (SEX if len(y) == N else np.arange(len(y)) % 2) if groups else np.full(len(y), -1)
+    each = {v: [Score.of(table, y) for table in rounds] for v, rounds in versions.items()}
+    body = {
+        "method": "fedavg", "label": "FedAvg", "rule": "paper", "settings": {}, "rounds": 6, "roster_size": 4,
+        "dataset": "made", "classes": list("abc")[: logits[0].shape[1]],
+        "attributes": {"sex": ["f", "m"], "age": ["old", "young"]},
+        "options": {"lr": 0.1, "seed": seed}, "model": {"name": "cnn", "size": 8}, "warning": "",
+        "data": {"dataset": stage("d"), "partition": stage("p", seed=0), "corruption": None},
+        "among_clients": {"auc_ovo_macro": {"std": None}}, "personal": {},
+        "versions": {v: encode(summary(r)) for v, r in with_average(each).items()},
+        "groups": {
+            name: {v: summary_of_groups(r, y, sex, ["f", "m"]) for v, r in versions.items()}
+            for name in by
+        } | dict(groups_of),
+    }  # fmt: skip
+    if lone:
+        means = {m: encode(over_rounds([float(np.mean(n["per_round"]))]))
+                 for m, n in body["versions"]["clean"].items() if isinstance(n, dict)}  # fmt: skip
+        body["versions"], body["groups"] = {"clean": means}, {}
+
+    def build(temporary):
+        with h5py.File(temporary / "predictions.h5", "w") as file:
+            for version, rounds in versions.items():
+                for i, one in enumerate(rounds):
+                    file[f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"] = one
+            file["y"], file["id"] = y.astype(np.int16), np.char.encode(ids)
+            if units is not None:
+                file["unit"] = np.char.encode(units)
+            for name, of in {"sex": sex, **dict(extra)}.items():
+                file[f"group/{name}"] = of.astype(np.int16)
+        return body | about
+
+    return manifest.stage("scores", folder=folder, made_by=["evaluate"], options={}, parents=[], build=build)
+
+
+def stage(sha256, **options):
+    return {"sha256": sha256, "options": options}
+
+
+def heal(folder, logits, **about):
+    return scored(folder, logits, **({"method": "fedheal", "label": "FedHEAL", "settings": {"tau": 0.3}} | about))
+
+
+def row(found, version, metric):
+    return next(r for r in found.rows if (r.version, r.metric) == (version, metric))
+
+
+def drawn(resamples, units=PATIENTS_OF, ids=None):
+    """The draws that compare makes, for images in the order of their ids."""
+    ids = np.array([f"image-{i}" for i in range(N)]) if ids is None else ids
+    at = np.argsort(ids)
+    weights = draw(units[at], resamples, derive("compare", 0, *ids[at]))
+    return weights[:, np.argsort(at)]
+
+
+def systems_of(paths):
+    return [[run.path for run in runs] for runs in grouped(read(paths), lambda run: run.identity)]
+
+
+def fold(k, count=3, trained=2 * N):
+    """Data, test images and sizes of one fold."""
+    data = {"dataset": stage(f"d{k}", fold=k, folds=count), "partition": stage(f"p{k}"), "corruption": None}
+    ids = np.array([f"fold {k} image {i}" for i in range(N)])
+    return {
+        "data": data,
+        "ids": ids,
+        "shots": {"classes": {"head": {"a": trained - 10}, "medium": {}, "tail": {"b": 10}}, **NO_SHOTS},
+    }
+
+
+def ordered(systems, *asked, **how):
+    """order() of systems whose scores lie at these paths."""
+    return order({name: read(paths) for name, paths in systems.items()}, *asked, **how)
