@@ -1,6 +1,7 @@
 """A command of fedcli in a process of its own, forked from this one, so that nothing is imported twice."""
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -52,20 +53,19 @@ def start(
     code = 70  # of a failure outside the command
     try:
         os.setsid()  # what it starts can be ended with it
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # these three as Python starts
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
         os.dup2(nothing if out is None else out, 1)
         os.dup2(nothing if err is None else err, 2)
-        sys.stdin, sys.stdout, sys.stderr = (
-            os.fdopen(k, mode, encoding=encoding, closefd=False) for k, mode in ((0, "r"), (1, "w"), (2, "w"))
-        )
         os.chdir(folder)
         for name, value in (env or {}).items():
             os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
         before()
+        sys.stdin, sys.stdout, sys.stderr = (_stream(k, encoding) for k in range(3))
         code = _called(words)
     except BaseException:
         import traceback
@@ -78,11 +78,21 @@ def start(
         os._exit(code)
 
 
-def _called(words: Sequence[str]) -> int:
-    from fedcli.commands.app import app
-
+def _stream(number: int, encoding: str) -> io.TextIOWrapper | None:
+    """As Python opens it when it starts: None where the shell has closed it."""
     try:
-        app(list(words), prog_name="fedcli")
+        os.fstat(number)
+    except OSError:
+        return None
+    return os.fdopen(number, "w" if number else "r", encoding=encoding, closefd=False)
+
+
+def _called(words: Sequence[str]) -> int:
+    from fedcli.commands.app import main
+
+    sys.argv = ["fedcli", *words]
+    try:
+        main()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
     return 0
