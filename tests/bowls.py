@@ -32,7 +32,7 @@ def on_bowls(local: Local, **more) -> Local:
     return type("OnBowls", (type(local),), {"loss": loss, **more})(**vars(local))
 
 
-def settled(spec: str, settings=None, *, rounds: int = 300, batch_size: int = 100, epochs: int = 10, **more) -> float:
+def settled(spec: str, settings=None, *, rounds: int = 60, batch_size: int = 100, epochs: int = 10, **more) -> float:
     """The model after so many rounds, of which it needs far fewer; more: attributes of the local half.
 
     Batches of 100 give both clients the same number of steps, batches of 10 one and three an epoch.

@@ -67,8 +67,9 @@ class NoHost(TorchDispatchMode):
 
 
 def federation(kind="none") -> dict[str, Shard]:
-    """The toy clients over one pool, as a run has them; one is smaller than a batch."""
-    parts = {client: toy_shard(client, 5 if client == "west" else None) for client in ROSTER}
+    """The toy clients over one pool, as a run has them: a last batch of one or two images, no whole batch, two."""
+    counts = {"north": 9, "south": 18, "east": 16, "west": 5}
+    parts = {client: toy_shard(client, counts[client]) for client in ROSTER}
     pool, start, out = torch.cat([part.images for part in parts.values()]), 0, {}
     for client, part in parts.items():
         rows = torch.arange(start, start := start + len(part))

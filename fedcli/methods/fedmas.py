@@ -22,8 +22,8 @@ How we differ from the authors' code:
 - the teacher is frozen. Theirs is in training mode for one pass of the first round, which moves its batch-norm
   statistics to a client's images, and only where aggregation is by rescue factor.
 - w_k is measured on one fixed view of all images. Theirs draws augmentations and drops the last batch.
-- gradients are not clipped (theirs to norm 5), Adam's learning rate is an option (theirs is 3e-4 whatever is asked),
-  and the optimizer starts fresh in each round.
+- Adam's learning rate is an option (theirs is 3e-4 whatever is asked). Gradients cut at norm 5 and an optimizer that a
+  client keeps from round to round, as theirs, are --clip-norm 5 and --keep-optimizer, which the recipes set.
 - a client sends the rescue factor alone; theirs sends w and what by class, which reveal what classes it has.
 - lambda_f=0 leaves the divergence as it is; theirs then measures the supervised loss in its place.
 - where training images are not augmented, and with teacher_view=clean, the teacher's features are computed once.

@@ -25,8 +25,8 @@ those of two rounds lie in other bases.
 How we differ from the authors' code, and why:
 - it refuses LoRA and SVD-LoRA on RN50; we train them where FairLoRA trains.
 - it sends the whole network in float16 and averages and smooths what is frozen, which moves it by rounding.
-- one optimizer served all clients and never forgot; here it starts fresh in each round.
-- the paper's learning rate falls to a tenth at round 40, the code's never does, and ours is --lr throughout.
+- one optimizer served all clients and never forgot; here each starts fresh in each round (see --keep-optimizer).
+- the paper's learning rate falls to a tenth at round 40, which is --schedule step:40:0.1; the code's never does.
 - every client takes part unless --participation says otherwise (theirs: all in the first round, then 2 of 3).
 """
 

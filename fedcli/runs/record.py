@@ -11,7 +11,7 @@ import torch
 
 from ..data import manifest
 from ..federation.state import Best
-from ..federation.training import OPTIONAL
+from ..federation.training import LOSS_OPTIONS, OPTIONAL
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from . import resources
@@ -21,6 +21,7 @@ from .initial import ParentRun
 from .scoring import METRIC
 
 CORRUPTION = "kind", "severity", "ratio", "clients"
+WORDS = {"label_smoothing": "label smoothing", "class_weights": "class weights", "loss": "loss"}  # in a label
 FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
 
 
@@ -103,6 +104,7 @@ def _label(federation: PlannedFederation) -> str:
     label += ", single-site" * plan.single_site
     if plan.training.prior != "none":
         label += f", prior {plan.training.prior}"
+    label += "".join(f", {getattr(plan.training, name)} {WORDS[name]}" for name in plan.training.changed(LOSS_OPTIONS))
     return titled(federation, label + ", frozen backbone" * plan.freeze)
 
 

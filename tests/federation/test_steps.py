@@ -20,8 +20,8 @@ CASES += [(spec, {"teacher_view": "clean"}, "flip") for spec in ("kd", "fed-mas"
 @pytest.mark.parametrize("spec, settings, kind", CASES)
 def test_every_method_comes_to_the_same_bits(spec, settings, kind, monkeypatch):
     shards = federation(kind)
-    state, captures = recorded(monkeypatch, Tape, spec, settings=settings, shards=shards, dropout=0.0)
-    usual = play(spec, settings, training=TRAINING, shards=shards, dropout=0.0)
+    state, captures = recorded(monkeypatch, Tape, spec, settings=settings, shards=shards, dropout=0.0, until=2)
+    usual = play(spec, settings, training=TRAINING, shards=shards, dropout=0.0, until=2)
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
         mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
@@ -31,7 +31,7 @@ def test_every_method_comes_to_the_same_bits(spec, settings, kind, monkeypatch):
 
 @pytest.mark.parametrize("spec", RECORDED)
 def test_no_step_waits_for_the_device(spec, monkeypatch):
-    recorded(monkeypatch, Strict, spec, shards=federation("affine-flip"))
+    recorded(monkeypatch, Strict, spec, shards=federation("affine-flip"), until=2)
 
 
 @pytest.mark.parametrize("spec, captures", [("fedprox", 1), ("fedism-plus", 3)])

@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -236,3 +237,9 @@ def test_every_engine_comes_to_the_same_bits(open_engine):
     assert torch.equal(state.theta, usual.theta)
     for client in ROSTER:
         assert all(torch.equal(state.clients[client][name], value) for name, value in usual.clients[client].items())
+
+
+def test_a_run_with_another_loss_says_so_in_its_label():
+    planned = SimpleNamespace(plan=Plan("fedavg", {}, EVERYTHING, 3), method=resolve("fedavg"), parent_run=None)
+    assert record._label(planned) == "FedAvg, 0.1 label smoothing, balanced class weights, focal:2 loss"
+    assert record._label(SimpleNamespace(plan=Plan("fedavg", {}, SGD, 3), method=resolve("fedavg"))) == "FedAvg"

@@ -64,6 +64,6 @@ def test_warnings_say_what_a_table_would_hide():
         60, True
     )
     assert "--val" in resolve("fedga").aggregator.warning(60, False)
-    assert "from round 8 on" in resolve("ldam").local.warning(None, 10) and not resolve("ldam").local.warning(None, 60)
+    assert "from round 9 on" in resolve("ldam").local.warning(None, 10) and not resolve("ldam").local.warning(None, 60)
     assert not resolve("fed-mas").aggregator.warning(10, True)
     assert "from round 9 on" in resolve("fed-mas", {"delay": 0.8}).aggregator.warning(10, True)
