@@ -76,6 +76,7 @@ def read(path: Path, *kinds: str) -> Manifest:
         known = {f.name for f in fields(Manifest)}
         if not isinstance(raw, dict) or raw.keys() != known:
             raise ValueError(f"its keys are not {', '.join(sorted(known))}")
+        json.dumps(raw, ensure_ascii=False).encode()  # half of a character cannot be written again
         manifest = Manifest(**raw)
     except (FedcliError, ValueError, RecursionError) as error:
         raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None

@@ -209,7 +209,6 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
             case "group":
                 file.create_group(name)
             case "external link":
-                (path.parent / "other.h5").write_bytes(b"")
                 file[name] = h5py.ExternalLink("other.h5", "/x")
             case "soft link":
                 file[name] = h5py.SoftLink("/" + names[0])
