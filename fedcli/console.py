@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -37,6 +38,12 @@ def progress(items: Iterable[T], *, label: str, total: int, done: int = 0) -> It
     yield from items if reporter is None else reporter.progress(items, label, total, done)
 
 
+def beside(text: str) -> None:
+    """Show a few words beside the bar of progress from now on, such as a loss."""
+    if isinstance(reporter := _reporter.get(), _Stderr):
+        reporter.beside = text
+
+
 def status(message: str) -> None:
     """Show one line that the next message replaces; without a terminal, one every ten seconds at most."""
     _log.info(message, extra={"passing": True})
@@ -60,6 +67,20 @@ def shown() -> Iterator[None]:
         _log.handlers = handlers
         _log.setLevel(level)
         _reporter.reset(token)
+
+
+@contextmanager
+def logged(path: Path) -> Iterator[None]:
+    """Append messages to a file as well, each with its time. Raises OSError where the file cannot be opened."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(lambda record: not getattr(record, "passing", False))
+    _log.addHandler(handler)
+    try:
+        yield
+    finally:
+        _log.removeHandler(handler)
+        handler.close()
 
 
 def be_quiet() -> None:
@@ -109,6 +130,7 @@ class _Stderr(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.passed = -float(EVERY)  # when the last status was written, in seconds of the monotonic clock
+        self.beside = ""  # what stands beside the bar
         self.open = False  # whether a status is the terminal's last line
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -169,12 +191,14 @@ class _Stderr(logging.Handler):
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
+            TextColumn("{task.fields[beside]}", markup=False),
         )
         with Progress(*columns, console=Console(stderr=True)) as bar:
-            task = bar.add_task(label, total=total, completed=done)
+            task = bar.add_task(label, total=total, completed=done, beside="")
             for item in items:
                 yield item
-                bar.advance(task)
+                bar.update(task, advance=1, beside=self.beside)
+        self.beside = ""
 
 
 def _colour() -> bool:

@@ -60,7 +60,7 @@ def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
     for name, value in told.items():
         if value is not None:
             setattr(file, name, value)
-    file.HighBit = file.BitsStored - 1
+    file.HighBit = fields.get("HighBit", file.BitsStored - 1)
     if "PixelData" not in told:
         file.PixelData = stored.tobytes()
     file.save_as(path, enforce_file_format=True)

@@ -54,11 +54,17 @@ def comparable(text: str) -> tuple[str, list[float]]:
     group decides a gap, and the last digits of what was measured, differ from processor to processor.
     """
     text = re.sub(r"† marks [^.]*\. ", "", text)  # stands where a small group decides a number
+    text = re.sub(r"Each group by .*?the best group\.", _of_one_model, text, flags=re.S)
     text = re.sub(r"-[0-9a-f]{8}\b|/[0-9a-f]{8}/", "-DIGEST/", text)
     text = re.sub(r"\(\d+ s\)", "(SECONDS)", text)
     numbers = [float(n) for n in re.findall(r"\d+\.\d\d", text)]
     text = re.sub(r"\d+\.\d\d", "N", text).replace("*", "").replace("†", "")
     return "\n".join(re.sub(r"[ \t─━]+", " ", line).strip() for line in text.splitlines()), numbers
+
+
+def _of_one_model(table: re.Match) -> str:
+    """The table of each group without its numbers, which vary more than means over rounds do."""
+    return re.sub(r"Worst group: .*", "Worst group", re.sub(r"\d+\.\d\d", "N", table[0]))
 
 
 def lay_out(data: Path, folder: Path) -> None:

@@ -36,6 +36,7 @@ STANDS_FOR = {"METHOD": "fedprox", "NAME": "fedheal"}
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
     "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains
+    "run": "--only FedAvg --dry-run",
 }  # fmt: skip
 FEWER = {"--clients 8": "--clients 2", "--clients 20": "--clients 2", "--seeds 3": "--seeds 1"}
 SKIN = ["fedcli prepare isic2018 --raw RAW"]

@@ -31,7 +31,8 @@ def test_every_method_has_a_row_with_its_name_and_rule():
 
 
 def test_every_command_has_a_row():
-    assert set(table("Commands")) == {c.name or c.callback.__name__ for c in app.registered_commands}
+    listed = {name for row in table("Commands") for name in row.replace("`", "").split(", ")}
+    assert listed == {c.name or c.callback.__name__ for c in app.registered_commands}
 
 
 def test_every_dataset_has_a_row_and_a_card():

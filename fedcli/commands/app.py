@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -23,9 +24,12 @@ from . import (
     compare,
     corrupt,
     datasets,
+    defaults,
     demo,
     evaluate,
     inspect,
+    lists,
+    ls,
     methods,
     options,
     partition,
@@ -33,19 +37,32 @@ from . import (
     prepare,
     report,
     reproduce,
+    run,
     sweep,
     train,
 )
+from .panels import Command
 
+LOG_FILE = "--log-file"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
 
 class Commands(TyperGroup):
     """A group whose commands end in one sentence, one hint and an exit code, never in a traceback."""
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        """--log-file may stand anywhere in the line."""
+        for at, word in enumerate(args):
+            if word == LOG_FILE and args[at + 1 :]:
+                args = [word, args[at + 1], *args[:at], *args[at + 2 :]]
+            elif word.startswith(f"{LOG_FILE}="):
+                args = [word, *args[:at], *args[at + 1 :]]
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: typer.Context) -> object:
         ctx.with_resource(console.shown())
         try:
+            ctx.default_map = defaults.read(self.commands)
             return super().invoke(ctx)
         except FedcliError as error:
             _end(ctx, error.sentence, error.hint, error.code)
@@ -93,18 +110,18 @@ def _sentence(error: Exception) -> str:
 
 
 app = typer.Typer(
-    name="fedcli", cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+    name="fedcli", cls=Commands, no_args_is_help=True, rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Fair federated learning on medical images: prepare, partition, corrupt, train, evaluate, report.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
-for run in (
+for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
-    compare.compare, plot.plot, reproduce.reproduce, sweep.sweep, methods.methods, datasets.datasets, inspect.inspect,
-    bench.bench,
+    compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, methods.methods,
+    datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip
-    app.command()(run)
+    app.command(cls=Command)(command)
 
 
 def _version(value: bool) -> None:
@@ -115,11 +132,17 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
+    log_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="also append every message with its time to this file")
+    ] = None,
 ) -> None:
     """Fair federated learning on medical images: prepare, partition, corrupt, train, evaluate, report."""
+    if log_file:
+        context.with_resource(console.logged(log_file))
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:

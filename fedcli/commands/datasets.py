@@ -8,11 +8,14 @@ import typer
 
 from .. import console, terminal
 from ..errors import UsageError
+from . import complete
 from . import options as o
 
 
 def datasets(
-    name: Annotated[str | None, typer.Argument(help="one dataset; default: the list")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="one dataset; default: the list", autocompletion=complete.datasets)
+    ] = None,
     make_sample: Annotated[
         Path | None, typer.Option(metavar="DIR", help="write a synthetic sample: a few made-up files in its layout")
     ] = None,
@@ -28,6 +31,7 @@ def datasets(
     from ..data import sources
     from ..data.sources import SOURCES, card
 
+    name = name and sources.named(name)
     if folder := make_sample or make_twin:
         if not name:
             raise UsageError("--make-sample needs a dataset", "fedcli datasets isic2018 --make-sample DIR")

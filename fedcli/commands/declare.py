@@ -11,6 +11,7 @@ import typer
 
 from ..errors import UsageError
 from ..stages.base import Declared, Options
+from . import complete
 from . import options as o
 
 
@@ -30,7 +31,7 @@ def command(options: type[Options]) -> Callable[[Callable[..., None]], Callable[
             run(typed(options, context, given), **rest)
 
         first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        declared = [_parameter(field) for field in options.declared()]
+        declared = [_parameter(options.stage, field) for field in options.declared()]
         parameters = [first, *declared, *(p.replace(kind=Parameter.KEYWORD_ONLY) for p in own)]
         called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
         called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -43,7 +44,7 @@ def typed(options: type[Options], context: typer.Context, given: dict[str, Any])
     """The options that a command line means. Raises UsageError."""
     flags = {}
     for field in options.declared():
-        if getattr(context.get_parameter_source(field.name), "name", "") == "COMMANDLINE":
+        if getattr(context.get_parameter_source(field.name), "name", "") in ("COMMANDLINE", "DEFAULT_MAP"):
             value = given[field.name]
             flags[field.name] = o.piped() if value == "-" and field.path and field.flag.argument else value
     return options.from_flags(flags)
@@ -64,7 +65,7 @@ def parsed(options: type[Options], words: Sequence[str]) -> Any:
     return made[0]
 
 
-def _parameter(field: Declared) -> Parameter:
+def _parameter(command: str, field: Declared) -> Parameter:
     """A flag as typer declares it."""
     flag, words = field.flag, [f"--{field.typed}"]
     metavar, default = flag.metavar or None, field.default
@@ -76,8 +77,9 @@ def _parameter(field: Declared) -> Parameter:
         default = None if field.kind.optional else Parameter.empty
     if default is None:
         value = value | None
+    completer = complete.OF.get((command, field.name))
     if flag.argument:
-        declared: Any = typer.Argument(metavar=metavar, help=field.kind.meaning)
+        declared: Any = typer.Argument(metavar=metavar, help=field.kind.meaning, autocompletion=completer)
     else:
-        declared = typer.Option(*words, metavar=metavar, help=field.kind.meaning)
+        declared = typer.Option(*words, metavar=metavar, help=field.kind.meaning, autocompletion=completer)
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[value, declared])

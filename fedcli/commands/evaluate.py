@@ -5,19 +5,23 @@ import sys
 from ..stages.options import EvaluateOptions
 from . import options as o
 from .declare import command
-from .shown import show_rows
+from .shown import show_groups, show_rows, show_tables
 
 
 @command(EvaluateOptions)
 def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """Score a run on the clean and the corrupted test set, per client and per group.
 
-    Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv
+    Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
+    fedcli evaluate --corrupt gaussian --severity 1..5
     """
+    from ..reporting import severities
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
     scores = stage.run(options)
     if not quiet:
         show_rows(rows([scores.path]), sys.stderr)
+        show_groups(scores.path, sys.stderr)
+        show_tables(severities.tables([("", scores.body)]), sys.stderr)
     o.show(scores.path, json)

@@ -5,28 +5,30 @@ from typing import Annotated, Any
 import typer
 
 from .. import terminal
+from . import complete, method_list
 from . import options as o
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="one method, or base+addon; default: the list")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="one method, or base+addon; default: the list", autocompletion=complete.methods)
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """List the methods, or show one: its source, how it differs from the paper, and its options."""
+    if not name and not json:
+        terminal.table(["method", "name", "rule", "what it does"], list(map(list, method_list.listed())))
+        print("\nA method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+        return
     from ..methods import METHODS, resolve
 
     if name:
         method = resolve(name)
         o.show_json(_about(method)) if json else _print(method)
         return
-    if json:
-        o.show_json([_about(method) for method in METHODS.values()])
-        return
-    rows = [[m.name, m.label, m.rule, m.about] for m in METHODS.values()]
-    terminal.table(["method", "name", "rule", "what it does"], rows)
-    print("\nA method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+    o.show_json([_about(method) for method in METHODS.values()])
 
 
 def _about(method: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import typer
 
 from .. import console, terminal
 from ..errors import FedcliError, UsageError, nearest
+from . import complete
 from . import options as o
 
 Scale = Annotated[
@@ -23,6 +24,19 @@ Seeds = Annotated[
         "sweep), or which, such as 0,1; default: all of the recipe's, and in a sweep 0"
     ),
 ]
+Raw = Annotated[
+    list[str] | None,
+    typer.Option(metavar="[NAME=]DIR", help="folder of a dataset as downloaded; may be repeated"),
+]
+File = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=PATH", help="a file that the recipe asks for, such as a teacher; may be repeated"),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="cells with this text in row, data or seed; may be repeated"),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="print the commands as a shell script, run none")]
 MOST_SEEDS = 1000
 Jobs = Annotated[
     int | None,
@@ -32,24 +46,17 @@ Device = Annotated[str, typer.Option(help="cpu, cuda (all GPUs) or cuda:N")]
 
 
 def reproduce(
-    recipe: Annotated[str | None, typer.Argument(help="name or file of a recipe; default: the list")] = None,
-    raw: Annotated[
-        list[str] | None,
-        typer.Option(metavar="[NAME=]DIR", help="folder of a dataset as downloaded; may be repeated"),
+    recipe: Annotated[
+        str | None, typer.Argument(help="name or file of a recipe; default: the list", autocompletion=complete.recipes)
     ] = None,
-    file: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="a file that the recipe asks for, such as a teacher; may be repeated"),
-    ] = None,
+    raw: Raw = None,
+    file: File = None,
     scale: Scale = "paper",
     seeds: Seeds = None,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="cells with this text in row, data or seed; may be repeated"),
-    ] = None,
+    only: Only = None,
     jobs: Jobs = None,
     device: Device = "cpu",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands as a shell script, run none")] = False,
+    dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -63,6 +70,9 @@ def reproduce(
 
     Examples: fedcli reproduce ham10000-noise --raw HAM10000 --jobs 2; fedcli reproduce fedheal-table2 --scale smoke
     """
+    if recipe is None:
+        _list(json)  # before anything imports torch
+        return
     from ..locks import held
     from ..reproduce import expand
     from ..reproduce import jobs as engine
@@ -70,9 +80,6 @@ def reproduce(
     from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
     from ..reproduce.script import script
 
-    if recipe is None:
-        _list(json)
-        return
     if scale not in recipes.SCALES:
         raise UsageError(f"--scale {scale!r} is unknown", nearest(scale, recipes.SCALES))
     table = expand.check(recipes.find(recipe))

@@ -1,8 +1,26 @@
 """The rows of a report on a terminal."""
 
-from typing import Any, TextIO
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
 
-from .. import console
+from .. import console, terminal
+
+if TYPE_CHECKING:
+    from ..reporting.table import Table
+
+
+def show_groups(path: Path, file: TextIO) -> None:
+    """Print a line for each group of a scores.json, for every attribute."""
+    from ..evaluation.scores import Scores
+    from ..reporting import by_group
+
+    tables = list(by_group.tables(Scores.read(path)))
+    for table in tables:
+        terminal.table(table.columns, table.rows, title=table.title, file=file)
+        print(table.worst, file=file)
+    if tables:
+        console.say(by_group.legend(tables))
 
 
 def show_rows(rows: list[dict[str, Any]], file: TextIO) -> None:
@@ -14,3 +32,15 @@ def show_rows(rows: list[dict[str, Any]], file: TextIO) -> None:
     for table in made.tables:
         writers.show(table, file)
     console.say(made.legend())
+
+
+def show_tables(tables: "Iterable[Table]", file: TextIO) -> None:
+    """Print tables, and what their numbers are once."""
+    from ..reporting import writers
+
+    legends = {}
+    for table in tables:
+        writers.show(table, file)
+        legends[table.legend] = None
+    for legend in legends:
+        console.say(legend)

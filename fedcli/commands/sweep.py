@@ -6,13 +6,16 @@ import typer
 
 from ..errors import UsageError
 from ..stages.options import TrainOptions
+from . import complete
 from . import options as o
 from .declare import parsed
-from .reproduce import Device, Jobs, Seeds, read_seeds, run_cells
+from .reproduce import Device, DryRun, Jobs, Seeds, read_seeds, run_cells
 
 
 def sweep(
-    method: Annotated[str, typer.Argument(help="method, or base+addon; `fedcli methods` lists all")],
+    method: Annotated[
+        str, typer.Argument(help="method, or base+addon; `fedcli methods` lists all", autocompletion=complete.methods)
+    ],
     rest: Annotated[
         list[str] | None,
         typer.Argument(
@@ -28,7 +31,7 @@ def sweep(
     seeds: Seeds = None,
     jobs: Jobs = None,
     device: Device = "cpu",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the commands as a shell script, run none")] = False,
+    dry_run: DryRun = False,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,

@@ -57,6 +57,7 @@ ALIASES = {
     "elastic": "elastic-transform",
     "jpeg": "jpeg-compression",
 }
+SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
 COPIED = ("dataset", "classes", "attributes", "size", "channels", "augment", "roster")  # from the partition's body
@@ -92,6 +93,19 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
     if kind == "spatter":
         out = np.where(np.isnan(out), flat, out)
     return out.astype(np.uint8).reshape(image.shape)
+
+
+def corrupt_images(images: np.ndarray, ids: Sequence[str], *, jobs: int = 0, **how: Any) -> np.ndarray:
+    """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
+    _library()  # once, for all processes to inherit
+    pieces = [(images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)]
+    label = f"{how['kind']} {how['severity']}, {PIECE} images at a time"
+    changed = list(in_order(partial(_piece, **how), pieces, label=label, jobs=jobs))
+    return np.concatenate([images[:0], *changed])
+
+
+def _piece(piece: tuple[np.ndarray, list[str]], **how: Any) -> np.ndarray:
+    return np.stack([corrupt_image(image, id, **how) for image, id in zip(*piece, strict=True)])
 
 
 @contextmanager
@@ -152,11 +166,11 @@ def make_corruption(
         jobs: processes, 0 for one per core; changes no byte.
     """
     kind = full_kind(kind)
-    if severity not in range(1, 6):
+    if severity not in SEVERITIES:
         raise UsageError(f"severity is {severity}, but there are 1 to 5", "3 is what FedISM uses")
     partition = manifest.find(partition, "partition")
     body = manifest.verify(partition, "partition").body
-    _check_images(kind, body)
+    check_images(kind, body)
     clients = _chosen(body, ratio, on)
     options = dict(kind=kind, severity=severity, clients=clients, seed=seed)
     slug = synthetic.titled(f"{body['dataset']}-{kind}-{severity}", [partition])
@@ -174,7 +188,7 @@ def make_corruption(
     )
 
 
-def _check_images(kind: str, body: dict[str, Any]) -> None:
+def check_images(kind: str, body: dict[str, Any]) -> None:
     if min(body["size"]) < SMALLEST and kind in SPATIAL:
         size = "x".join(map(str, body["size"]))
         hint = f"prepare with a larger --size, or use {', '.join(POINTWISE)}"
@@ -234,4 +248,4 @@ def _changed(piece: tuple[Path, np.ndarray, np.ndarray], **how: Any) -> np.ndarr
     path, rows, ids = piece
     with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
-    return np.stack([corrupt_image(image, id, **how) for image, id in zip(images, ids, strict=True)])
+    return _piece((images, ids), **how)

@@ -21,6 +21,10 @@ from ..files import read_text, sha256, sync, sync_folder, write_text
 from ..locks import scratch, waited
 from . import bodies
 
+MADE_BY = {
+    "dataset": "`fedcli prepare NAME`", "partition": "`fedcli prepare NAME` and then `fedcli partition`",
+    "corruption": "`fedcli corrupt gaussian`", "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
+}  # fmt: skip
 KINDS = ("dataset", "partition", "corruption", "run", "scores")
 AGAIN = "run the stage again that wrote it"
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
@@ -204,7 +208,7 @@ def newest(work: Path, *kinds: str) -> Path:
         )
     if not found:
         raise FedcliError(
-            f"no {' or '.join(kinds)} manifest under {work}", "run the stage before this one, or give its path"
+            f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
         )
     return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p)))
 

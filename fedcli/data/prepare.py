@@ -9,6 +9,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from .sources.tables import leaking, sample_rows
 
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
+PIECE, READERS = 2**16, 8  # bytes read of a large raw file at each of three places; threads that read
 RUN, RUN_BYTES = 32, 2**22  # images and bytes that a worker holds before it writes them
 
 
@@ -104,7 +106,9 @@ def check_raw(name: str, raw: Path | None, source: Source, where: str) -> None:
     if not source.files and raw is not None:
         raise UsageError(f"{name} reads no files, but --raw is {raw}", "leave --raw out")
     if raw is not None and not raw.is_dir():
-        raise FedcliError(f"no such folder: {raw}", f"give the folder of {name}; its files come from {where}")
+        raise FedcliError(
+            f"no such folder: {raw}", f"--raw names the folder of its files; fedcli datasets {name} lists them"
+        )
 
 
 def checked(name: str, listing: Listing) -> Listing:
@@ -112,27 +116,40 @@ def checked(name: str, listing: Listing) -> Listing:
     id, count = next(iter(Counter(row.id for row in listing.rows).most_common(1)), ("", 0))
     if count > 1:
         raise FedcliError(f"{count} images of {name} are called {id!r}", "rename them, or list each once")
+    for file in [row.id for row in listing.rows] + [file for file, _ in listing.skipped]:
+        if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
+            raise FedcliError(f"the name of {ascii(file)} is not UTF-8", "rename the file")
     return listing
 
 
 def fingerprint(raw: Path, listing: Listing) -> str:
-    """sha256 over the names and sizes of the images used and the bytes of the tables."""
+    """sha256 over the names, sizes and bytes of the images used (of large ones three pieces) and of the tables."""
     digest, root = hashlib.sha256(), str(raw)  # a Path per image would take longer than looking it up
-    for name in sorted({str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped}):
-        size = _size(f"{root}/{name}")
-        digest.update(f"{name}\0{size}\n".encode())
+    names = sorted({str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped})
+    with ThreadPoolExecutor(READERS) as readers:
+        for name, seen in zip(names, readers.map(_seen, (f"{root}/{name}" for name in names)), strict=True):
+            digest.update(f"{name}\0{seen}\n".encode())
     for name in listing.tables:
         digest.update(f"{name}\0{manifest.sha256(raw / name)}\n".encode())
     return digest.hexdigest()
 
 
-def _size(path: str) -> int:
-    """Bytes of a regular file, -1 of anything else."""
+def _seen(path: str) -> str:
+    """Size and digest of a regular file, "-1" of anything else.
+
+    Of a large file the first, middle and last piece are read: two images that swap names differ in them.
+    """
     try:
-        found = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
+            return "-1"
+        with open(path, "rb") as file:
+            size, digest = os.fstat(file.fileno()).st_size, hashlib.sha256()
+            for start in (0, size // 2, size - PIECE) if size > 3 * PIECE else (0,):
+                file.seek(start)
+                digest.update(file.read(PIECE if size > 3 * PIECE else size))
+            return f"{size} {digest.hexdigest()}"
     except (OSError, ValueError):  # ValueError: no name at all
-        return -1
-    return found.st_size if stat.S_ISREG(found.st_mode) else -1
+        return "-1"
 
 
 def refuse(skipped: list[tuple[str, str]], strict: bool) -> None:

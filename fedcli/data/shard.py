@@ -189,7 +189,7 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         raise FedcliError(f"{path} has {len(test_images)} test images, the partition {len(everyone)}", "corrupt again")
     test = {"clean": shard(everyone, everyone)}
     if test_images is not None:
-        test["corrupted"] = _moved(test["clean"], _placed(test_images, device))
+        test["corrupted"] = with_images(test["clean"], test_images, device)
     patients = _patients(pool, everyone)
     return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body, patients)
 
@@ -263,7 +263,8 @@ def _shard(pool: Pool, images: Tensor, rows: np.ndarray, at: np.ndarray, device:
     return Shard(images, torch.from_numpy(at).to(device), tensor(pool.y), pool.id[rows], groups, **rest)
 
 
-def _moved(shard: Shard, images: Tensor) -> Shard:
-    """The same rows, read from other pixels in the shard's own order."""
+def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
+    """The same rows, read from other pixels [N, C, H, W] in the shard's own order."""
+    images = _placed(images, device)
     rows = torch.arange(len(shard), device=shard.rows.device)
     return Shard(images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind)

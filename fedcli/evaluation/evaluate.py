@@ -8,7 +8,7 @@ partition gives it one, else on the whole test set, corrupted as its own images 
 clients is taken in each round and then averaged.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +22,13 @@ from ..errors import FedcliError, UsageError, nearest
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
+from . import severities
 from .groups import CROSS, cross, group_scores
 from .intervals import group_intervals, intervals
 from .parts import Groups, GroupScores, Score
 from .predictions import answers_of, of_client, predictions, who_answers, write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
-from .scores import Best, Client, OwnModels, Quality, Scores, Stage, Traffic
+from .scores import AtSeverity, Best, Client, OwnModels, Quality, Scores, Stage, Traffic
 from .shots import shot_scores, thresholds
 
 COPIED = (
@@ -53,18 +54,21 @@ def evaluate(
     device: str,
     made_by: list[str],
     shots: str | None = None,
+    corrupt: Sequence[str] = (),
+    severity: Sequence[str] = (),
 ) -> Path:
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
     shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
+    corrupt, severity: kinds and severities under which the test images are scored too.
     Raises FedcliError, UsageError, HashError.
     """
     limits, path = thresholds(shots), manifest.find(run_path, "run")
     manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
-    options, default = _result(path, by, shots)
+    options, default = _result(path, by, shots, wanted := severities.asked(corrupt, severity, path))
     folder = out or default
-    build = partial(_build, path, device, options["by"], limits)
+    build = partial(_build, path, device, options["by"], limits, wanted)
     return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[path], build=build)
 
 
@@ -90,9 +94,12 @@ def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path
     return target
 
 
-def _result(run: Path, by: list[str], shots: str | None) -> tuple[dict[str, Any], Path]:
+def _result(
+    run: Path, by: list[str], shots: str | None, wanted: severities.Asked | None = None
+) -> tuple[dict[str, Any], Path]:
     """The options of scores, and the folder they go to."""
     options = {"by": _asked(by, run)} | ({"shots": list(thresholds(shots))} if shots else {})
+    options |= {"severities": [list(pair) for pair in wanted]} if wanted else {}
     return options, run.parent / "scores" / manifest.identity(options, [run])
 
 
@@ -121,7 +128,9 @@ def _where(attribute: str, known: Iterable[str], dataset: str) -> str:
     return f"{meant}; {others}{own}"
 
 
-def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], folder: Path) -> dict[str, Any]:
+def _build(
+    path: Path, device: str, by: list[str], limits: tuple[int, int], wanted: severities.Asked, folder: Path
+) -> dict[str, Any]:
     run = open_run(path, device)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
@@ -138,6 +147,7 @@ def _build(path: Path, device: str, by: list[str], limits: tuple[int, int], fold
         versions=quality.versions,
         intervals=quality.intervals,
         groups=quality.groups,
+        severities=_severities(run, y, groupings, wanted),
         views={view: _quality(run, tables, y, groupings) for view, tables in others.items()},
         best_on_validation=_best(run, y, groupings),
         shots=shot_scores(logits, y, run.data.classes, _trained_on(run), limits),
@@ -175,6 +185,19 @@ def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Group
             for name, grouping in groupings.items()
         },
     )
+
+
+def _severities(
+    run: Run, y: np.ndarray, groupings: dict[str, Grouping], wanted: severities.Asked
+) -> dict[str, dict[str, AtSeverity]]:
+    """Scores under the corruptions that were asked for, a test set at a time."""
+    severities.announce(wanted)
+    made: dict[str, dict[str, AtSeverity]] = {}
+    for kind, severity in wanted:
+        other = severities.test_set(run, kind, severity)
+        quality = _quality(other, predictions(other), y, groupings)
+        made.setdefault(kind, {})[str(severity)] = severities.at_severity(run, kind, severity, quality)
+    return made
 
 
 def _groups(answers: list[np.ndarray], y: np.ndarray, grouping: Grouping, classes: list[str]) -> GroupScores:

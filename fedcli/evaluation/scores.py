@@ -133,6 +133,17 @@ class Among:
     per_round: Annotated[dict[str, list[float] | None], Names("among")] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AtSeverity:
+    """The global model on all test images under one corruption."""
+
+    kind_in_training: bool
+    severity_in_training: bool
+    scores: Summary
+    intervals: Annotated[dict[str, Interval], Names("resampled")] = field(default_factory=dict)
+    groups: Annotated[dict[str, Groups], Names("attribute")] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Stage:
     """Hash and options of a stage of the data."""
@@ -197,6 +208,13 @@ class Scores(Quality):
         "no image's "
         "group is used, and unknown groups are scored as all others are",
     ] = field(default_factory=dict)
+    severities: Annotated[
+        dict[str, dict[str, AtSeverity]],
+        Names("any", "any"),
+        "kind -> severity -> the run's models on all test images under that corruption, as `evaluate --corrupt` asked; "
+        "nothing was trained for it. kind_in_training: whether clients trained on images of this kind; "
+        "severity_in_training: of this severity too",
+    ] = omitted(dict)
     best_on_validation: Annotated[
         Best | None,
         "the global model of the round that was best on the clients' validation parts, the first of equals; test "

@@ -65,20 +65,46 @@ def resolve(spec: str, settings: dict[str, Any] | None = None) -> Method:
 
     Raises UsageError for an unknown name, a pair that makes no sense or an option that neither half has.
     """
-    base, _, addon = spec.partition("+")
+    base, addon = _split(spec)
     method = _known(base)
-    if "+" in spec:
+    if addon is not None:
         method = _paired(method, _known(addon))
     for key, value in (settings or {}).items():
         method = _configure(method, key, value)
     return method
 
 
+def _split(spec: str) -> tuple[str, str | None]:
+    """The two halves of a pair; the name of a single method may hold a plus, as FedISM+ does."""
+    known = spellings()
+    ends = [at for at, character in enumerate(spec) if character == "+"]
+    if not ends or folded(spec) in known:
+        return spec, None
+    pairs = [(spec[:at], spec[at + 1 :]) for at in ends]
+    whole = (pair for pair in pairs if all(folded(half) in known for half in pair))
+    return next(whole, pairs[0])
+
+
 def _known(name: str) -> Method:
-    name = ALIASES.get(name, name)
-    if name not in METHODS:
-        raise UsageError(f"unknown method {name!r}", nearest(name, [*METHODS, *ALIASES]))
-    return METHODS[name]
+    known = spellings()
+    if folded(name) not in known:
+        labels = [method.label for method in METHODS.values()]
+        raise UsageError(f"unknown method {name!r}", nearest(name, [*METHODS, *ALIASES, *labels], METHODS))
+    return METHODS[known[folded(name)]]
+
+
+def spellings() -> dict[str, str]:
+    """Every way to write a method, without case and punctuation -> its name: names first, then aliases and labels."""
+    labels = {method.label: name for name, method in METHODS.items()}
+    spelt: dict[str, str] = {}
+    for text, name in ({name: name for name in METHODS} | ALIASES | labels).items():
+        spelt.setdefault(folded(text), name)
+    return spelt
+
+
+def folded(text: str) -> str:
+    """A name as it is compared: small letters, digits and plus signs."""
+    return "".join(c for c in text.lower() if c.isalnum() or c == "+")
 
 
 def _paired(base: Method, addon: Method) -> Method:

@@ -38,7 +38,7 @@ from .assembly import PlannedFederation, assemble, be_deterministic, open_parent
 from .background import Background
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
-from .scoring import Scoring
+from .scoring import METRIC, Scoring
 
 STATE_SHARE = 0.02  # of the time may go into writing states
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
@@ -158,6 +158,7 @@ class _Training:
         self.plan, self.method, self.data = federation.plan, federation.method, federation.data
         self.scoring = Scoring(federation)
         self.state = federation.first()
+        self.beside = ""  # what stands beside the bar of progress
         self.reported = time.monotonic()
         self.written = self.spent = 0.0
         self.background = Background()
@@ -180,6 +181,7 @@ class _Training:
                     done=self.state.round,
                 ):
                     folders.append(timing, self._play_one(lines))
+                    console.beside(self.beside)
         except KeyboardInterrupt:
             checkpoint.save(self.folder, self.state, self.data.roster)
             raise Interrupted(
@@ -199,6 +201,7 @@ class _Training:
         line |= self.scoring.line(played.state)
         scored = time.perf_counter() - before
         folders.append(lines, line)
+        self.beside = _in_words(line)
         if played.state.round > self.plan.rounds - KEPT:
             self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
         # only now, and in one step: an interrupted round is played again
@@ -296,6 +299,14 @@ class _Training:
         warning = f"{', '.join(absent)} never took part: scored with the starting weights" if absent else ""
         rounds = self.folder / "rounds.jsonl"
         return record.body(self.federation, rounds, best=self.state.best, personal=own, warning=warning)
+
+
+def _in_words(line: dict[str, Any]) -> str:
+    """What stands beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
+    losses = [loss for loss in line["loss"] if loss is not None]
+    words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
+    scores = {version: score.get(METRIC) for version, score in line.get("test", {}).items()}
+    return ", ".join([*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)])
 
 
 def _numbers(values: Tensor) -> list[float | None]:

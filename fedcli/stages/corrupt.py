@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ..data.corrupt import make_corruption
+from ..data.corrupt import full_kind, make_corruption
 from ..data.manifest import Destination
 from .call import called_with, path_of, source
 from .options import CorruptOptions
@@ -11,6 +11,7 @@ from .results import Corruption
 
 def run(options: CorruptOptions) -> Corruption:
     """Corrupt the images of some clients and a copy of the whole test set. Raises FedcliError, UsageError."""
+    full_kind(options.kind)  # a word that is no kind is refused before a partition is looked for
     partition = source(options.partition, options.work, "partition")
     always = ("severity",) if options.on else ("severity", "ratio")
     to = Destination(Path(options.work), path_of(options.out), options.made_by(always))

@@ -15,7 +15,7 @@ def run(options: EvaluateOptions) -> Scores:
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
     path = score_run(
         source(options.run, options.work, "run"), by=list(options.by), shots=options.shots, out=path_of(options.out),
-        device=options.device, made_by=options.made_by(),
+        device=options.device, made_by=options.made_by(), corrupt=options.corrupt, severity=options.severity,
     )  # fmt: skip
     for table in to_csv(path) if options.export else []:
         console.say(f"wrote {table}")

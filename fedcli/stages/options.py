@@ -82,6 +82,7 @@ class PrepareOptions(Options):
     group: Annotated[Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN] = ()
     site: Annotated[str | None, "images: hospitals", COLUMN] = None
     patient: Annotated[str | None, "images: patients or lesions", COLUMN] = None
+    unknown: Annotated[str | None, "images: values of groups and patients that mean unknown, such as -1,other"] = None
     clients: Clients = None
     dirichlet: Dirichlet = None
     val: Val = 0.0
@@ -250,6 +251,7 @@ class TrainOptions(Options):
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
     work: Work = WORK
     out: Out = None
+    name: Annotated[str | None, "name of the run's folder, in place of one made from its options", LOCAL] = None
     resume: Annotated[
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False
@@ -265,6 +267,16 @@ class EvaluateOptions(Options):
     _: KW_ONLY
     by: Groups = ()
     shots: Shots = None
+    corrupt: Annotated[
+        Sequence[str],
+        "also score the test images under this corruption, which needs no training; may be repeated",
+        Flag("KIND"),
+    ] = ()
+    severity: Annotated[
+        Sequence[str],
+        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
+        Flag("N"),
+    ] = ()
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",

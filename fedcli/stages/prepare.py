@@ -1,5 +1,7 @@
 """The prepare stage."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..data import prepare as data
@@ -13,7 +15,15 @@ from .call import called_with, path_of
 from .options import CorruptOptions, PartitionOptions, PrepareOptions
 from .results import Corruption, Dataset, Partition
 
-OWN = ("table", "image_column", "label_column", "site", "patient", "group")  # flags that are options of some datasets
+OWN = (
+    "table",
+    "image_column",
+    "label_column",
+    "site",
+    "patient",
+    "group",
+    "unknown",
+)  # flags that are options of some datasets
 
 
 def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
@@ -21,6 +31,7 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
 
     Returns the last thing made. Raises FedcliError, UsageError.
     """
+    options = replace(options, name=sources.named(options.name))
     if options.corrupt is not None:
         _check_corruption(options)
     elif given := next((name for name in ("severity", "ratio", "on") if getattr(options, name) not in (None, ())), ""):
@@ -56,10 +67,15 @@ prepare = called_with("prepare", PrepareOptions, run)
 def _own(options: PrepareOptions) -> dict[str, str]:
     """The dataset's own options, of --set and of the flags that stand for one."""
     given = {name.replace("_", "-"): getattr(options, name) for name in OWN}
-    flags = {name: value if isinstance(value, str) else ",".join(value) for name, value in given.items() if value}
+    flags = {name: value if isinstance(value, str) else _listed(value) for name, value in given.items() if value}
     if twice := [name for name in flags if name in options.set]:
         raise UsageError(f"--{twice[0]} and --set {twice[0]} exclude each other", "give one of them")
     return {**{key: str(value) for key, value in options.set.items()}, **flags}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names with commas between them, one that has a comma of its own in quotes."""
+    return ",".join('"' + name.replace('"', '""') + '"' if {",", '"'} & set(name) else name for name in names)
 
 
 def _check_corruption(options: PrepareOptions) -> None:

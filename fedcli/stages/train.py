@@ -1,5 +1,6 @@
 """The train stage: what the options leave open, what may go together, a second stage, and a resumed run."""
 
+import re
 import tempfile
 from collections.abc import Collection
 from dataclasses import replace
@@ -36,7 +37,7 @@ def run(options: TrainOptions) -> Run:
     """
     if options.method is None:
         return _go_on(options)
-    options = settled(options)
+    options = settled(_placed(options))
     configuration = plan(options)
     data = for_training(_data(options), Path(options.work))
     made = _train(data, configuration, options, then=options.then)
@@ -103,6 +104,18 @@ def _train(data: Path, configuration: Plan, options: TrainOptions, *, then: str 
     return Run(made)
 
 
+def _placed(options: TrainOptions) -> TrainOptions:
+    """The options with the folder that a name means. Raises UsageError."""
+    if options.name is None:
+        return options
+    if options.out is not None:
+        raise UsageError("--name and --out exclude each other", "give one of them")
+    if not re.fullmatch(r"\w[\w.+-]{0,79}", options.name):
+        hint = "letters, digits, and - _ . + after the first, such as --name ablation-3"
+        raise UsageError(f"--name {options.name!r} is no name for a folder", hint)
+    return replace(options, out=Path(options.work) / "runs" / options.name)
+
+
 def _data(options: TrainOptions) -> Path:
     if options.single_site and options.data and not Path(options.data).exists():
         hint = "--single-site takes no client: each one trains by itself; leave the word out, or give a partition"
@@ -141,6 +154,10 @@ def _go_on(options: TrainOptions) -> Run:
 
 
 def _method(options: TrainOptions) -> Method:
+    if options.method and Path(options.method).exists():
+        raise UsageError(
+            f"{options.method} is no method but a path", "write the method first: fedcli train METHOD DATA"
+        )
     return resolve(options.method or "", _settings(options))
 
 

@@ -188,7 +188,7 @@ ERRORS = {
     "two schemes": (("partition", "{dataset}", "--iid", "--shards", "2"), 2, "exclude each other", "one of them"),
     "more clients than images": (("partition", "{dataset}", "--iid", "--clients", "5000"), 1, "5000", "fewer"),
     "a missing folder": (("prepare", "isic2018", "--raw", "/no/such/folder"), 1, "/no/such/folder", ""),
-    "a missing --raw": (("prepare", "isic2018"), 2, "--raw", "--raw"),
+    "a missing --raw": (("prepare", "isic2018", "--no-sample"), 2, "--raw", "--raw"),
     "a missing manifest": (("evaluate", "/no/run.json"), 1, "/no/run.json", "prints the path"),
     "the wrong kind of manifest": (("evaluate", "{dataset}"), 1, "is a dataset manifest", "path"),
     "a model too deep for the images": (
@@ -199,7 +199,7 @@ ERRORS = {
     ),
     "a learning rate of zero": (("train", "fedavg", "{corruption}", "--lr", "0"), 2, "--lr", "default"),
     "momentum for adam": (("train", "fedavg", "{corruption}", "--momentum", "0.9"), 2, "--momentum", "sgd"),
-    "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adamw"), 2, "adamw", "adam"),
+    "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adagrad"), 2, "adagrad", "adam"),
     "an unknown format": (("report", "{scores}", "--format", "markdwn"), 2, "markdwn", "markdown"),
     "no method": (("train",), 2, "which method", "fedcli methods"),
     "cuda where there is none": (("train", "fedavg", "{corruption}", "--device", "cuda"), 1, "cuda", "CPU"),

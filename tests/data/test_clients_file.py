@@ -72,7 +72,7 @@ def test_json_keeps_its_clients_order_and_an_image_twice_counts_once(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("c.csv", "image,client\n", ["it has 1 line"]),
+        ("c.csv", "image,client\n", ["has a header and no rows"]),
         ("c.csv", "image,client\none,a,b\n", ["3 cells, not 2"]),
         ("c.csv", "image,who\none,a\n", ["no column of clients", "--client-column", "image, who"]),
         ("c.csv", "image,client\nsix,a\n", ["names none of the 5 images", "six"]),

@@ -15,7 +15,7 @@ from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRL
 from raw_folders import prepare, write_csv, write_slice
 
 from fedcli.data.pool import read_pool
-from fedcli.data.sources import dicom, rsna_ich
+from fedcli.data.sources import dicom, dicom_display, rsna_ich
 from fedcli.data.sources.dicom_header import ask_pydicom, read_header, walk
 from fedcli.data.sources.source import Unreadable
 from fedcli.errors import FedcliError, UsageError
@@ -58,7 +58,7 @@ def test_a_file_without_slope_and_intercept_holds_hounsfield_already(tmp_path):
 
 def test_the_window_maps_its_bounds_to_0_and_255():
     values = np.array([[-500.0, 0.0, 20.0, 40.0, 80.0, 3000.0]])
-    assert dicom.apply_window(values, 40, 80)[..., 0].tolist() == [[0, 0, 64, 128, 255, 255]]
+    assert dicom_display.linear(values, 40, 80).tolist() == [[0, 0, 64, 128, 255, 255]]
 
 
 def test_the_files_own_window_is_the_first_of_several(tmp_path):
@@ -106,7 +106,7 @@ def test_a_truncated_file_says_so_without_its_folder(tmp_path):
 
 def test_a_file_that_is_no_dicom_says_so(tmp_path):
     (tmp_path / "a.dcm").write_text("hello")
-    with pytest.raises(Unreadable, match="InvalidDicomError"):
+    with pytest.raises(Unreadable, match="is no DICOM file"):
         dicom.read_slice(tmp_path / "a.dcm")
     with pytest.raises(Unreadable, match="InvalidDicomError"):
         read_header(tmp_path / "a.dcm")
@@ -162,7 +162,7 @@ def test_looking_a_word_up_gives_what_computing_its_value_gives(tmp_path, bits, 
     fields = dict(BitsStored=bits, RescaleSlope=1.7, RescaleIntercept=-3, PhotometricInterpretation="MONOCHROME1")
     path = write_slice(tmp_path / "a.dcm", words.view(kind), **fields)
     rewritten(path, syntax)
-    expected = 255 - dicom.apply_window(hounsfield_image(path), 300, 1500)
+    expected = 255 - dicom_display.linear(hounsfield_image(path), 300, 1500)[..., None]
     assert np.array_equal(dicom.read_slice(path, ((300, 1500),)), expected) and len(np.unique(expected)) > 1
 
 

@@ -137,7 +137,7 @@ def test_a_name_that_two_files_have_must_be_written_in_full(tmp_path):
         ("image,label,label\na.jpg,x,y\n", {}, "two columns 'label'"),
         ("image,label,sex\na.jpg,x,\nb.jpg,y,unknown\n", {"group": "sex"}, "the column 'sex' is empty"),
         ("image,label,a/b\na.jpg,x,1\nb.jpg,y,2\n", {"group": "a/b"}, "slash in its name"),
-        ("", {}, "not a readable CSV file"),
+        ("", {}, "is empty"),
         ("image,label\na.jpg,x\n", {"table": "other.csv"}, "no such table"),
         ("image,label\na.jpg,x\n", {"table": "../labels.csv"}, "leads out of"),
         ("image,label\na.jpg,x\n", {"channels": "2"}, "channels is '2'"),
@@ -426,3 +426,29 @@ def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
 def test_a_column_may_be_called_at(tmp_path):
     folder(tmp_path, "image,at\n0.png,nv\n1.png,mel\n2.png,nv\n", "0.png", "1.png", "2.png")
     assert listed(tmp_path, **{"label-column": "at"}).classes == ["mel", "nv"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        (["Effusion", "Effusion|Edema", "Edema"], "'Effusion|Edema' looks like several labels"),
+        (["a; b", "a", "b"], "'a; b' looks like several labels"),
+        (["['a']", "['b']", "['a']"], "looks like several labels"),
+        (["left", "right", "left,right"], "'left,right' looks like several labels"),
+        (["0.25", "0.5", "1"], "the label 0.25 is a measured number, not a class"),
+        ([str(61 + 3 * i) for i in range(12)], "12 numbers label 12 images, so they are no classes"),
+    ],
+)
+def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells, words):
+    names = [f"{i}.png" for i in range(len(cells))]
+    text = "image;label\n" + "".join(f'{name};"{cell}"\n' for name, cell in zip(names, cells, strict=True))
+    with pytest.raises(FedcliError, match=words.replace("|", "\\|").replace("[", "\\[")) as error:
+        listed(folder(tmp_path, text, *names))
+    assert error.value.hint and len(str(error.value) + error.value.hint) < 400
+
+
+def test_grades_and_names_with_a_comma_are_classes(tmp_path):
+    cells = ["0", "1.0", "2", "carcinoma, NOS"]
+    names = [f"{i}.png" for i in range(len(cells))]
+    text = "image;label\n" + "".join(f"{name};{cell}\n" for name, cell in zip(names, cells, strict=True))
+    assert listed(folder(tmp_path, text, *names)).classes == ["0", "1", "2", "carcinoma, NOS"]

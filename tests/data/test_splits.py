@@ -130,7 +130,7 @@ def test_a_file_may_name_images_by_id_file_or_path_and_hold_folds(skin, tmp_path
         ("image,split\ni00,0\ni01,1\n", {"fold": 2}, "has the folds 0, 1, and --fold is 2"),
         ("image,split\ni00,test\n", {"fold": 1}, "no folds"),
         ("image,split\ni00\n", {}, "has 1 cell, not 2"),
-        ("", {}, "not a readable CSV file"),
+        ("", {}, "is empty"),
         ("image,split\ni00,test\n", {"split": "image"}, "--split image and --split-file exclude each other"),
         ("image,split\ni00,test\n", {"folds": 2}, "--folds 2 beside a split file"),
     ],

@@ -139,7 +139,7 @@ def _write_rows(path: Path, rows: dict[str, dict[str, np.ndarray]], test: np.nda
 
 def _write_sites(folder: Path, pool: Pool, rows: dict[str, dict[str, np.ndarray]]) -> None:
     folder.mkdir()
-    files = {client: re.sub(r"[^\w-]+", "_", client) for client in rows["train"]}
+    files = {client: re.sub(r"[^\w-]+", "_", client)[:80] for client in rows["train"]}
     if len({file.casefold() for file in files.values()}) < len(files):  # two names differ only in what was replaced
         files = {client: f"{file}-{k}" for k, (client, file) in enumerate(files.items())}
     for client, file in console.progress(list(files.items()), label="site files", total=len(files)):

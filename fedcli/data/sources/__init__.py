@@ -53,6 +53,25 @@ _PACKAGE = Path(fedcli.__file__).parent
 _CARDS = _PACKAGE / "data_manifests", _PACKAGE.parent / "data_manifests"  # installed, or in a checkout
 
 
+ALIASES = {  # other names in use, written as folded() writes them
+    "ham10000": "isic2018", "isic2018task3": "isic2018", "fedisic2019": "fed-isic", "rsna": "rsna-ich",
+    "officecaltech10": "office-caltech", "isicskintones": "isic-skin-tone",
+}  # fmt: skip
+
+
+def named(name: str) -> str:
+    """The name of a dataset that may be written in other letters, such as HAM10000. Raises UsageError."""
+    known = {folded(own): own for own in SOURCES} | ALIASES
+    if folded(name) not in known:
+        raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*SOURCES, *ALIASES], SOURCES))
+    return known[folded(name)]
+
+
+def folded(name: str) -> str:
+    """A name without case and punctuation."""
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
 def source(name: str) -> Source:
     """The reader of a dataset. Raises UsageError for an unknown name."""
     if name not in SOURCES:

@@ -5,8 +5,9 @@ clips to the file's window and then stretches every slice between its own smalle
 the window's bounds are always 0 and 255, so a tissue has the same grey in every slice; a slice with
 both air and bone, which is nearly all of them, comes out alike either way.
 
-Of a file with several frames the middle one counts, number n // 2 from 0: a row of a table is one image. Where such
-files keep slope, intercept and window for each frame, that frame's are used.
+Of a file with several frames the middle one counts, number n // 2 from 0: a row of a table is one image. Where files
+keep slope, intercept and window for each frame, that frame's are used. What else a file may say of its display (lookup
+tables, a sigmoid window, padding, palettes, values in high bits) is followed where no window is asked for.
 
 RLE, JPEG and JPEG 2000 are read by pydicom and Pillow. Lossless JPEG and JPEG-LS need a decoder more, which
 `pip install "fedcli[dicom]"` brings; without it such a file stops prepare, for leaving it out would make the
@@ -23,6 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import FedcliError, UsageError, nearest
+from . import dicom_display
+from .dicom_display import first as _first
 from .source import Unreadable, unreadable
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 WINDOWS = {"brain": (40.0, 80.0), "subdural": (80.0, 200.0), "bone": (600.0, 2800.0)}  # centre, width in HU
 WRAPPED_FROM = {12: 3096, 16: 32768}  # bits stored -> smallest stored value that stands for a negative one
 COLOURS = "RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT"  # pydicom turns the others into RGB
+PALETTE = "PALETTE COLOR"
+GROUPS = "PixelValueTransformationSequence", "FrameVOILUTSequence"
 PIXELS = "PixelData", "FloatPixelData", "DoubleFloatPixelData"
 
 Window = tuple[float, float] | None  # centre and width in HU, None for the file's own
@@ -96,15 +101,19 @@ def read_slice(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
 
 
 def _grey(path: Path, slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+    if slice_.get("PhotometricInterpretation") == PALETTE:
+        raise Unreadable("holds places in a palette of colours, not one grey slice")
+    own = None in windows and not dicom_display.is_linear(_group_of(slice_))
+    if own or _is_shifted(slice_) or slice_.get("ModalityLUTSequence"):
+        return _displayed(path, slice_, windows)
     stored, scale = _plain(slice_), scale_of(slice_)
     stored = _pixels(path, slice_) if stored is None else stored
     stored = stored.astype(stored.dtype.newbyteorder("="), copy=False)
-    inverted = slice_.get("PhotometricInterpretation") == "MONOCHROME1"
     known = tuple(window or own_window(slice_) for window in windows)
     if stored.dtype.kind == "f" or stored.itemsize > 2:
-        return _windowed(scale.hounsfield(stored), known, inverted)
+        return _windowed(scale.hounsfield(stored), known, _is_inverted(slice_))
     bits = np.dtype(f"u{stored.itemsize}")
-    channels = [_table(stored.dtype.str, scale, window, inverted) for window in known]
+    channels = [_table(stored.dtype.str, scale, window, _is_inverted(slice_)) for window in known]
     greys = [np.take(table, stored.view(bits), mode="clip") for table in channels]
     return greys[0][..., None] if len(greys) == 1 else np.stack(greys, -1)
 
@@ -121,7 +130,7 @@ def _table(kind: str, scale: Scale, window: tuple[float, float], inverted: bool)
 
 
 def _windowed(hounsfield: np.ndarray, windows: tuple[tuple[float, float], ...], inverted: bool) -> np.ndarray:
-    grey = np.concatenate([apply_window(hounsfield, *window) for window in windows], -1)
+    grey = np.stack([dicom_display.linear(hounsfield, *window) for window in windows], -1)
     return 255 - grey if inverted else grey
 
 
@@ -132,11 +141,11 @@ def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarra
     """
     try:
         slice_ = _read(path)
-        if slice_.get("SamplesPerPixel", 1) > 1:
+        if _has_colours(slice_):
             return _colours(path, slice_)
         if slice_.get("Modality") == "CT":
             return _grey(path, slice_, windows)
-        return _any_grey(path, slice_, windows)
+        return _displayed(path, slice_, windows)
     except (Unreadable, FedcliError):
         raise
     except Exception as error:  # as above
@@ -146,13 +155,23 @@ def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarra
 def is_coloured(path: Path) -> bool:
     """Whether a slice's header says that it has colours. Raises Unreadable."""
     try:
-        return _read(path, stop_before_pixels=True, specific_tags=["SamplesPerPixel"]).get("SamplesPerPixel", 1) > 1
+        wanted = ["SamplesPerPixel", "PhotometricInterpretation"]
+        return _has_colours(_read(path, stop_before_pixels=True, specific_tags=wanted))
     except Exception as error:  # as above
         raise unreadable(error, path) from error
 
 
+def _has_colours(slice_: "Dataset") -> bool:
+    return slice_.get("SamplesPerPixel", 1) > 1 or slice_.get("PhotometricInterpretation") == PALETTE
+
+
 def _colours(path: Path, slice_: "Dataset") -> np.ndarray:
     kind = slice_.get("PhotometricInterpretation")
+    if kind == PALETTE:
+        from pydicom.pixels import apply_color_lut
+
+        colours = apply_color_lut(_pixels(path, slice_), slice_)[..., :3]
+        return colours if colours.itemsize == 1 else (colours >> 8).astype(np.uint8)
     if kind not in COLOURS or slice_.BitsAllocated != 8:
         raise Unreadable(f"holds {slice_.BitsAllocated}-bit colours as {kind}, not 8-bit RGB")
     colours = _frame(path, slice_)
@@ -161,14 +180,26 @@ def _colours(path: Path, slice_: "Dataset") -> np.ndarray:
     return colours
 
 
-def _any_grey(path: Path, slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
-    """uint8 [H, W, one channel per window] of a grey image in units of its own."""
-    values, scale = _pixels(path, slice_).astype(np.float32), scale_of(slice_)
-    values = values * np.float32(scale.slope) + np.float32(scale.intercept)
-    low, high = float(values.min()), float(values.max())
-    own = _told_window(slice_) or ((low + high) / 2, max(high - low, 1.0))
-    inverted = slice_.get("PhotometricInterpretation") == "MONOCHROME1"
-    return _windowed(values, tuple(window or own for window in windows), inverted)
+def _displayed(path: Path, slice_: "Dataset", windows: tuple[Window, ...]) -> np.ndarray:
+    """uint8 [H, W, one channel per window] by all that a file may say of its display."""
+    stored, scale, is_ct = _aligned(path, slice_), scale_of(slice_), slice_.get("Modality") == "CT"
+    if tables := slice_.get("ModalityLUTSequence"):
+        values = dicom_display.looked_up(stored, tables[0])[0].astype(np.float32)
+    elif is_ct:
+        values = scale.hounsfield(stored)
+    else:
+        values = stored.astype(np.float32) * np.float32(scale.slope) + np.float32(scale.intercept)
+    padding = None if is_ct else dicom_display.padding(stored, slice_)
+    own = dicom_display.own(values, _group_of(slice_), padding, WINDOWS["brain"] if is_ct else None)
+    greys = [own if window is None else dicom_display.linear(values, *window) for window in windows]
+    grey = np.stack([255 - grey if _is_inverted(slice_) else grey for grey in greys], -1)
+    if padding is not None:
+        grey[padding] = 0
+    return grey
+
+
+def _is_inverted(slice_: "Dataset") -> bool:
+    return slice_.get("PhotometricInterpretation") == "MONOCHROME1"
 
 
 def _read(path: Path, **options) -> "Dataset":
@@ -176,7 +207,10 @@ def _read(path: Path, **options) -> "Dataset":
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
-        slice_ = pydicom.dcmread(path, **options)
+        try:
+            slice_ = pydicom.dcmread(path, **options)
+        except pydicom.errors.InvalidDicomError:
+            raise Unreadable("is no DICOM file: it does not begin as one") from None
         if not options and not any(name in slice_ for name in PIXELS):
             raise Unreadable("holds no pixel data")
         return slice_
@@ -226,11 +260,11 @@ def _frame(path: Path, slice_: "Dataset") -> np.ndarray:
 
 
 def _bytes(slice_: "Dataset") -> int:
-    """What the pixels of all frames take in a file without compression; 0 where that is not told in so many words."""
-    told = [slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")]
+    """What the pixels of all frames take in a file without compression; 0 where its header does not say."""
+    sides = [slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")]
     if slice_.get("PhotometricInterpretation") == "YBR_FULL_422":  # two pixels share their colours
         return 0
-    return math.prod(told) * int(slice_.get("NumberOfFrames") or 1) // 8
+    return math.prod(sides) * int(slice_.get("NumberOfFrames") or 1) // 8
 
 
 def _middle(slice_: "Dataset") -> int | None:
@@ -239,42 +273,45 @@ def _middle(slice_: "Dataset") -> int | None:
     return frames // 2 if frames > 1 else None
 
 
+def _aligned(path: Path, slice_: "Dataset") -> np.ndarray:
+    """The stored values [H, W], from the lowest bit up even where the file keeps them in higher bits."""
+    if not _is_shifted(slice_):
+        return _pixels(path, slice_)
+    words, high, bits = _plain(slice_), int(slice_.HighBit), int(slice_.BitsStored)
+    if words is None or not 0 < bits <= high + 1 <= 16:
+        raise Unreadable(f"keeps {bits} bits from bit {high} down, in a kind of file where these are not read")
+    return (words << (15 - high)) >> (16 - bits)
+
+
+def _is_shifted(slice_: "Dataset") -> bool:
+    """Whether values lie in other bits than the lowest; those of compressed files never do."""
+    high, bits = slice_.get("HighBit"), slice_.get("BitsStored")
+    return None not in (high, bits) and high + 1 != bits and not slice_.file_meta.TransferSyntaxUID.is_encapsulated
+
+
 def scale_of(slice_: "Dataset") -> Scale:
-    slope = _first(_told(slice_, "RescaleSlope", "PixelValueTransformationSequence"), 1.0)
-    intercept = _first(_told(slice_, "RescaleIntercept", "PixelValueTransformationSequence"), 0.0)
+    group = _group_of(slice_)
+    slope, intercept = _first(group("RescaleSlope"), 1.0), _first(group("RescaleIntercept"), 0.0)
     signed = slice_.get("PixelRepresentation", 0) == 1
     return Scale(slope, intercept, int(slice_.get("BitsStored", 0)), signed)
 
 
 def own_window(slice_: "Dataset") -> tuple[float, float]:
     """(centre, width): the first that the file gives, the brain's where it gives none or one without width."""
-    return _told_window(slice_) or WINDOWS["brain"]
+    return dicom_display.window(_group_of(slice_)) or WINDOWS["brain"]
 
 
-def _told_window(slice_: "Dataset") -> tuple[float, float] | None:
-    centre = _first(_told(slice_, "WindowCenter", "FrameVOILUTSequence"), np.nan)
-    width = _first(_told(slice_, "WindowWidth", "FrameVOILUTSequence"), np.nan)
-    return (centre, width) if np.isfinite(centre) and width >= 1 else None
+def _group_of(slice_: "Dataset") -> dicom_display.Field:
+    """How to ask for a field that enhanced files keep in a sequence, for each frame (of which the middle one counts) or
+    for all."""
+    frames, shared = slice_.get("PerFrameFunctionalGroupsSequence"), slice_.get("SharedFunctionalGroupsSequence")
+    if not frames and not shared:
+        return slice_.get
+    middle = _middle(slice_) or 0
+    groups = [*(frames or [])[middle : middle + 1], *(shared or [])]
+    items = [item for group in groups for name in GROUPS for item in group.get(name) or []]
 
+    def field(name: str) -> Any:
+        return next((item.get(name) for item in items if name in item), slice_.get(name))
 
-def _told(slice_: "Dataset", name: str, sequence: str) -> Any:
-    """A field's value; files of several frames keep it in a sequence, for the middle frame or for all."""
-    if (middle := _middle(slice_)) is not None:
-        frames, shared = slice_.get("PerFrameFunctionalGroupsSequence"), slice_.get("SharedFunctionalGroupsSequence")
-        for group in [*(frames or [])[middle : middle + 1], *(shared or [])]:
-            for item in group.get(sequence) or []:
-                if name in item:
-                    return item.get(name)
-    return slice_.get(name)
-
-
-def apply_window(hounsfield: np.ndarray, centre: float, width: float) -> np.ndarray:
-    """Float [H, W] -> uint8 [H, W, 1]: centre - width / 2 and all below is 0, centre + width / 2 and above 255."""
-    grey = (hounsfield - (centre - width / 2)) * (255 / width)
-    return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
-
-
-def _first(value: object, otherwise: float) -> float:
-    """The number in a field that may be missing, empty or hold several."""
-    values = np.atleast_1d(np.array(value if value not in (None, "") else [], dtype=float))
-    return float(values[0]) if len(values) else otherwise
+    return field

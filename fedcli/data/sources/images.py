@@ -12,6 +12,7 @@ import numpy as np
 from ...errors import FedcliError
 from .source import Unreadable, unreadable
 
+WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
 
 
@@ -39,10 +40,16 @@ def import_cv2() -> ModuleType:
 def within(raw: Path, name: str) -> Path:
     """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link."""
     path = Path(name)
-    apart = "\0" in name or path.is_absolute() or ".." in path.parts
-    if apart or not (raw / path).resolve().is_relative_to(raw.resolve()):
+    if "\0" in name or path.is_absolute() or ".." in path.parts or _leads_out(raw, path):
         raise FedcliError(f"{name!r} leads out of {raw}", "name files relative to it, without '..' and links")
     return raw / path
+
+
+def _leads_out(raw: Path, path: Path) -> bool:
+    try:
+        return not (raw / path).resolve().is_relative_to(raw.resolve())
+    except (OSError, RuntimeError):  # a link to itself leads nowhere; whoever reads it says so
+        return False
 
 
 def read_rgb(path: Path) -> np.ndarray:
@@ -55,20 +62,39 @@ def is_coloured(path: Path) -> bool:
     return _opened(path, lambda image: image.mode not in GREY)
 
 
-def read_grey_or_rgb(path: Path, white: float) -> np.ndarray:
-    """uint8 [H, W, 1] of a grey file, else [H, W, 3]; white: what is 255 beyond eight bits. Raises Unreadable."""
+def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
+    """uint8 [H, W, 1] of a grey file, else [H, W, 3]. Raises Unreadable.
+
+    white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else, where a file that stays
+    nearly black is unreadable.
+    """
     return _opened(path, lambda image: _pixels(image, white))
 
 
-def _pixels(image: Any, white: float) -> np.ndarray:
+def _pixels(image: Any, white: float | None) -> np.ndarray:
     if getattr(image, "n_frames", 1) > 1:
         raise Unreadable(f"holds {image.n_frames} pages, not one image")
     if image.mode not in GREY:
         return np.asarray(image.convert("RGB"))
     if image.mode in ("1", "L", "LA"):
         return np.asarray(image.convert("L"))[..., None]
-    grey = np.asarray(image, np.float32) * np.float32(255 / white)  # Pillow's own way cuts off at 255
+    values = np.asarray(image, np.float32)
+    if not np.isfinite(values).all():
+        raise Unreadable("holds values that are not finite")
+    grey = values * np.float32(255 / (white or _white(image.mode, values)))  # Pillow's own way cuts off at 255
     return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
+
+
+def _white(mode: str, values: np.ndarray) -> float:
+    """The value that is white where nobody says so. Raises Unreadable where that would leave the image nearly black."""
+    brightest = float(values.max())
+    if mode == "F" and 0 <= values.min() and brightest <= 1:
+        return 1.0
+    if 0 < brightest < DARK:
+        raise Unreadable(
+            f"its brightest value is {brightest:g} of {WHITE}: give --set white=N, such as 4095 of 12 bits"
+        )
+    return WHITE
 
 
 def _opened(path: Path, read: Callable[[Any], Any]) -> Any:

@@ -45,6 +45,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
         hint = "a classifier needs two classes; is --label-column the right one?"
         if not table:
             hint = "it needs a folder for each of at least two classes" + _ignored(others)
+        if listing.skipped:
+            file, why = listing.skipped[0]
+            hint += f"; {len(listing.skipped)} of its images are left out, the first is {file}: {why}"
         raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", hint)
     channels = choices.own["channels"]
     coloured = len(windows(choices)) == 3 or _any_coloured(raw, listing.rows)
@@ -62,9 +65,11 @@ def windows(choices: Choices) -> tuple[dicom.Window, ...]:
     return dicom.parse_window(choices.window or "file")
 
 
-def white(choices: Choices) -> float:
-    """The stored value that is white in a grey image of more than eight bits. Raises UsageError."""
+def white(choices: Choices) -> float | None:
+    """The stored value that is white in a grey image of more than eight bits, None for auto. Raises UsageError."""
     text = choices.own["white"]
+    if text == "auto":
+        return None
     if not text.isdigit() or not 1 <= int(text) <= 65535:
         raise UsageError(f"white is {text!r}", "give the stored value that is white, 4095 for 12 bits, 65535 for 16")
     return float(text)
@@ -74,9 +79,11 @@ def _files(raw: Path) -> tuple[list[str], list[str]]:
     """Every image below raw and every other file, relative to it, sorted; links to folders are not followed."""
     images: list[str] = []
     others: list[str] = []
+    linked: list[str] = []
     for folder, below, names in os.walk(raw):
         below[:] = [name for name in below if not name.startswith((".", "__MACOSX"))]
         at = Path(folder).relative_to(raw)
+        linked += [(at / name).as_posix() for name in below if (Path(folder) / name).is_symlink()]
         for name in names:
             if name.startswith("."):
                 continue
@@ -85,7 +92,13 @@ def _files(raw: Path) -> tuple[list[str], list[str]]:
             if known and (raw / file).is_symlink():
                 within(raw, file)
             (images if known or _is_bare_dicom(raw, file) else others).append(file)
+    if linked:
+        console.say(f"links to folders are not followed: {min(linked)}{_more(linked)}; copy the files or name it --raw")
     return sorted(images), sorted(others)
+
+
+def _more(names: list[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
 
 
 def _is_bare_dicom(raw: Path, file: str) -> bool:
@@ -112,8 +125,7 @@ def _ignored(others: list[str]) -> str:
     others = [file for file in others if not file.lower().endswith(".csv")]
     if not others:
         return ""
-    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    return f"; not read: {others[0]}{more}"
+    return f"; not read: {others[0]}{_more(others)}"
 
 
 def _any_coloured(raw: Path, rows: list[Row]) -> bool:

@@ -1,6 +1,8 @@
 """The table of one's own images: a CSV that names each file, its class, and perhaps groups, hospital and patient."""
 
+import csv
 import math
+import re
 import unicodedata
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +23,10 @@ INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
 NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
 MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
 AT = " at"  # each line's file; no column of a table can be called so, since its names are stripped
+WHOLE = re.compile(r"(-?\d+)\.0*")
+OLDEST = 120  # years
+NO_AGE = {"group", "band", "bin", "class", "category", "cat", "range"}  # of age: no years
+ALONE = 8  # images of as many classes that may be a trial
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
 
@@ -29,7 +35,8 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     own = choices.own
     if choices.split == "folder":
         raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
-    groups = [column.strip() for column in own["group"].split(",") if column.strip()]
+    groups = [column.strip() for line in csv.reader([own["group"]], skipinitialspace=True) for column in line]
+    groups = [column for column in groups if column]
     attributes = list(dict.fromkeys([*groups, *([own["site"]] if own["site"] else [])]))
     wanted = [own["image-column"], own["label-column"], *attributes, *([own["patient"]] if own["patient"] else [])]
     table = _read(raw / name, wanted)
@@ -55,18 +62,27 @@ def _rows(
     table: "DataFrame", path: Path, attributes: list[str], own: dict[str, str]
 ) -> tuple[list[Row], dict[str, list[str]], list[str]]:
     """Rows, values of each attribute, classes."""
-    labels = table[own["label-column"]].tolist()
+    unknown = {whole_number(word.strip()) for word in own["unknown"].split(",") if word.strip()}
+    labels = _spelt_alike(table[own["label-column"]].tolist(), own["label-column"])
     classes = classes_of(labels, path)
     _note_similar(own["label-column"], classes)
     values, columns = {}, {}
     for name in attributes:
-        values[name], columns[name] = attribute(table[name].tolist(), name, path)
-    patients = table[own["patient"]].tolist() if own["patient"] else [""] * len(table)
+        column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
+        values[name], columns[name] = attribute(column, name, path)
+    patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
     found = []
     for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
         groups = {name: columns[name][i] for name in attributes}
         found.append(
-            Row(file, classes.index(label), file, False, groups, "" if patient.lower() in MISSING else patient)
+            Row(
+                file,
+                classes.index(label),
+                file,
+                False,
+                groups,
+                "" if patient.lower() in MISSING or patient in unknown else patient,
+            )
         )
     return found, values, classes
 
@@ -112,12 +128,15 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
     A name is a path from raw or from the table's folder, or a file's name alone, with or without suffix. Accents may be
     spelt in either of Unicode's two ways, as they are after a journey through another system.
     """
-    places = _places(files)
-    beside = Path(table).parent
+    places, beside = _places(files), Path(table).parent
+    folded: dict[str, str] = {}
+    for known in places:
+        folded.setdefault(known.casefold(), known)
     located = []
     for name in names:
         within(raw, clean := name.replace("\\", "/"))
         keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (beside / clean, Path(clean))]
+        keys += [folded[key.casefold()] for key in keys if key.casefold() in folded]  # IM00.JPG for im00.jpg
         key = next((key for key in keys if key in places), None) if clean else None
         at = {key} & places[key] or places[key] if key else set()  # a whole path before a name alone
         if len(at) > 1:
@@ -149,8 +168,9 @@ def _check_once(path: Path, table: "DataFrame", label: str) -> None:
 
 def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
     """Values of an attribute, and each image's place among them, -1 where it is missing."""
+    column = _spelt_alike(column, name)
     known = {value for value in column if value.lower() not in MISSING}
-    if name.lower() == "age" and (banded := _age_bands(column, known, name)) is not None:
+    if _is_age(name) and (banded := _age_bands(column, known, name, path)) is not None:
         return AGE_BANDS, banded
     if name.lower() in ("sex", "gender") and known and all(value.lower() in SEXES for value in known):
         column = [SEXES.get(value.lower(), "") for value in column]
@@ -165,13 +185,38 @@ def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list
     return values, [place(value, values) for value in column]
 
 
-def _age_bands(column: list[str], known: set[str], name: str) -> list[int] | None:
-    """Each image's band, -1 where its age is missing or no number; None where most known cells are no numbers."""
-    told = [value for value in column if value in known]
+def whole_number(text: str) -> str:
+    """The one spelling of a whole number: 7 for 7.0; any other text as it is."""
+    return match.group(1) if (match := WHOLE.fullmatch(text)) else text
+
+
+def _spelt_alike(column: list[str], name: str) -> list[str]:
+    """The cells of a column, whole numbers in one spelling; says where there were several."""
+    alike, spelt = [whole_number(cell) for cell in column], set(column)
+    if mixed := next((cell for cell in column if whole_number(cell) != cell and whole_number(cell) in spelt), ""):
+        console.say(f"{name}: {whole_number(mixed)!r} and {mixed!r} are one value")
+    return alike
+
+
+def _is_age(name: str) -> bool:
+    """Whether a column's name is that of ages in years, such as Patient Age or age_approx."""
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    return "age" in words and not words & NO_AGE
+
+
+def _age_bands(column: list[str], known: set[str], name: str, path: Path) -> list[int] | None:
+    """Each image's band, -1 where its age is missing or no number; None where most known cells are no numbers.
+
+    Raises FedcliError for an age that nobody reaches.
+    """
+    given = [value for value in column if value in known]
     years = {value: _years(value) for value in known}
-    odd = [value for value in told if years[value] is None]
-    if 2 * len(odd) >= len(told):
+    odd = [value for value in given if years[value] is None]
+    if 2 * len(odd) >= len(given):
         return None
+    if beyond := sorted(value for value, age in years.items() if age is not None and age > OLDEST):
+        hint = f"ages are in years, up to {OLDEST}; correct the table, or --unknown {beyond[0]}"
+        raise FedcliError(f"{path}: the column {name!r} has the age {beyond[0]!r}", hint)
     if odd:
         cells = "1 cell is no number and counts" if len(odd) == 1 else f"{len(odd)} cells are no number and count"
         console.say(f"{name}: {cells} as unknown, such as {min(odd)!r}")
@@ -211,11 +256,36 @@ def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
 
 
 def classes_of(labels: list[str], path: Path) -> list[str]:
+    """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
     classes = _ordered(set(labels))
+    if several := next((label for label in classes if _is_list(label, classes)), ""):
+        hint = "an image has one class here: keep images of one finding, or name a column with one by --label-column"
+        raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
+    if (odd := next((label for label in classes if _is_fraction(label)), "")) and _all_numbers(set(classes)):
+        hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"
+        raise FedcliError(f"{path}: the label {odd} is a measured number, not a class", hint)
+    if _all_numbers(set(classes)) and 2 * len(classes) > len(labels) > 10:
+        hint = "put the values into bands in the table, or name another column by --label-column"
+        raise FedcliError(f"{path}: {len(classes)} numbers label {len(labels)} images, so they are no classes", hint)
     if len(classes) > CLASSES:
         hint = "is --label-column the right one?"
         raise FedcliError(f"{path} has {len(classes)} classes for {len(labels)} images", hint)
+    if len(classes) == len(labels) > ALONE:
+        hint = "a class needs several images; is --label-column the right one?"
+        raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
     return classes
+
+
+def _is_list(label: str, classes: list[str]) -> bool:
+    """Whether a label holds several: between | or ;, in brackets, or with commas between words that are labels too."""
+    parts = [part.strip() for part in label.split(",")]
+    bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
+    return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
+
+
+def _is_fraction(label: str) -> bool:
+    number = _number(label)
+    return number is not None and not number.is_integer()
 
 
 def _ordered(values: set[str]) -> list[str]:

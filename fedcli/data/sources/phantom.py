@@ -13,7 +13,8 @@ import numpy as np
 
 from ...seeds import derive
 from ..pool import Row
-from .dicom import WINDOWS, apply_window
+from .dicom import WINDOWS
+from .dicom_display import linear
 from .source import Choices, Listing, Source
 from .tables import AGE_BANDS, split_rows
 
@@ -71,7 +72,7 @@ def decode(raw: Path | None, row: Row, choices: Choices) -> np.ndarray:
     density += (BONE - density) * _within(r, 1, blur)
     density += (brain - density) * _within(r, skull, blur)
     density += rng.normal(0, NOISE[who["site"]], density.shape)
-    return apply_window(density, *WINDOWS["brain"])
+    return linear(density, *WINDOWS["brain"])[..., None]
 
 
 def _coordinates(size: int, head: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:

@@ -34,7 +34,7 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
     import pandas
 
     try:
-        table = pandas.read_csv(regular(path), **options)
+        table = pandas.read_csv(regular(path), index_col=False, **options)
     except pandas.errors.EmptyDataError:
         raise FedcliError(f"{path} has no rows", NO_ROWS) from None
     except (pandas.errors.ParserError, UnicodeDecodeError, ValueError) as error:
@@ -50,22 +50,35 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
 def read_cells(path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
     """Header and other lines of a CSV file that a person made, as texts without spaces around them.
 
-    Commas, semicolons or tabs stand between its cells, whichever the header has most of. Raises FedcliError with this
-    hint for a file that is no CSV.
+    Commas, semicolons or tabs stand between its cells, whichever divides all lines alike, or else the header most.
+    Raises FedcliError with this hint for a file that is no CSV.
     """
     text = read_text(path, hint, "utf-8-sig")
     try:
-        separator = max(",;\t", key=text.partition("\n")[0].count)
-        lines = [[cell.strip() for cell in line] for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
+        head, records = max((_split(text, separator) for separator in ",;\t"), key=_likely)
     except csv.Error as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", hint) from None
-    if len(lines) < 2:
-        raise FedcliError(f"{path} is not a readable CSV file: it has {counted(len(lines), 'line', 'lines')}", hint)
-    head, *records = lines
+    if not records:
+        raise FedcliError(f"{path} {'has a header and no rows' if head else 'is empty'}", NO_ROWS)
     if odd := next((record for record in records if len(record) != len(head)), None):
         cells = counted(len(odd), "cell", "cells")
-        raise FedcliError(f"{path}: {separator.join(odd)!r} has {cells}, not {len(head)}", "correct that line")
+        raise FedcliError(f"{path}: {','.join(odd)!r} has {cells}, not {len(head)}", "correct that line")
     return head, records
+
+
+def _split(text: str, separator: str) -> tuple[list[str], list[list[str]]]:
+    """Header and other lines; a separator at the end of every line but the first begins no cell."""
+    lines = [[cell.strip() for cell in line] for line in csv.reader(io.StringIO(text), delimiter=separator) if line]
+    head, *records = lines or [[]]
+    if all(len(record) == len(head) + 1 and not record[-1] for record in records):
+        records = [record[:-1] for record in records]
+    return head, records
+
+
+def _likely(table: tuple[list[str], list[list[str]]]) -> tuple[bool, int]:
+    """Larger for the right separator: every line has the header's cells, and there are many of them."""
+    head, records = table
+    return len(head) > 1 and all(len(record) == len(head) for record in records), len(head)
 
 
 def spellings(image: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
+from .. import severities
 from ..columns import LAST5, POOLED, SHOWN
 from ..rows import rows
 from ..table import Table
@@ -115,11 +116,16 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
             for name, part in groups.parts(compared, asked.at, asked.spread)
         ),
         Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
+        Section("severities", "Other corruptions", tables=list(severities.tables(_named(compared), asked.metrics))),
         Section("clients", "Clients", **clients.part(compared, asked.at, asked.spread, asked.metrics)),
         Section("tests", "Tests", tables=asked.tests),
         Section("settings", "Methods and settings", **lineage.what_ran(compared, asked.clocks)),
         Section("lineage", "From data to scores", tables=[lineage.chain(compared)]),
     ]
+
+
+def _named(compared: list[System]) -> list[tuple[str, dict[str, Any]]]:
+    return [(system.row.name, system.body) for system in compared]
 
 
 def _scores(made: Report, asked: PageOptions) -> Section:

@@ -1,0 +1,79 @@
+"""Options from environment variables and from a fedcli.toml in the folder at hand, for what was not typed.
+
+work = "results"          # of every command that has --work, --device or --jobs; FEDCLI_WORK, FEDCLI_DEVICE and
+device = "cuda"           # FEDCLI_JOBS come before the file
+[train]                   # the flags of one command
+rounds = 50
+set = { tau = 0.4 }
+"""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from .. import console
+from ..errors import UsageError, nearest
+from ..stages.base import text
+
+FILE = Path("fedcli.toml")
+COMMON = "work", "device", "jobs"
+
+
+def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Command -> parameter -> value, as click reads defaults. Raises UsageError for what no command knows."""
+    known = {name: {parameter.name for parameter in command.params} for name, command in commands.items()}
+    given = _file()
+    common = {key: value for key, value in given.items() if not isinstance(value, dict)}
+    if odd := [key for key in common if key not in COMMON]:
+        raise UsageError(
+            f"{FILE}: {odd[0]!r} is no option of every command", f"known: {', '.join(COMMON)}, or [COMMAND]"
+        )
+    common |= {name: os.environ[variable] for name, variable in _variables()}
+    tables = {name: table for name, table in given.items() if isinstance(table, dict)}
+    for name, table in tables.items():
+        if name not in known:
+            raise UsageError(f"{FILE}: {name!r} is no command", nearest(name, known))
+        if odd := [key for key in table if key.replace("-", "_") not in known[name]]:
+            flags = [flag.replace("_", "-") for flag in known[name]]
+            raise UsageError(f"{FILE}: {name} has no flag {odd[0]!r}", nearest(odd[0], flags))
+    return {
+        name: {key: text(value) for key, value in common.items() if key in flags}
+        | {key.replace("-", "_"): _typed(value) for key, value in tables.get(name, {}).items()}
+        for name, flags in known.items()
+    }
+
+
+def say(context: typer.Context) -> None:
+    """Name the options of this call that were not typed."""
+    variables = dict(_variables())
+    for parameter in context.command.params:
+        if getattr(context.get_parameter_source(parameter.name or ""), "name", "") == "DEFAULT_MAP":
+            origin = variables.get(parameter.name or "", str(FILE))
+            value = context.params.get(parameter.name or "")
+            value = " ".join(map(str, value)) if isinstance(value, list) else value
+            console.say(f"--{(parameter.name or '').replace('_', '-')} {value} from {origin}")
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    """(option, variable) of the variables that are set."""
+    for name in COMMON:
+        if os.environ.get(variable := f"FEDCLI_{name.upper()}"):
+            yield name, variable
+
+
+def _file() -> dict[str, Any]:
+    try:
+        return tomllib.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{FILE} is not TOML: {error}", "mend that line, or move the file away") from None
+
+
+def _typed(value: Any) -> Any:
+    """A value as click takes it: texts, and KEY=VALUE for a table."""
+    if isinstance(value, dict):
+        return [f"{key}={text(item)}" for key, item in value.items()]
+    return [text(item) for item in value] if isinstance(value, list) else value if value is True else text(value)

@@ -1,0 +1,89 @@
+"""fedcli ls."""
+
+import json as text
+from pathlib import Path
+from typing import Any
+
+from .. import console, terminal
+from ..errors import FedcliError
+from . import options as o
+
+HEADLINE = "balanced_accuracy"
+COLUMNS = {
+    "dataset": ["dataset", "images", "pixels", "clients as usual"],
+    "partition": ["partition", "of", "scheme", "clients"],
+    "corruption": ["corruption", "of", "kind", "severity", "clients"],
+    "run": ["run", "method", "seed", "rounds", f"{HEADLINE} (%)"],
+}
+
+
+def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
+    """List what is under --work: datasets, partitions, corruptions, and runs with seed, rounds and headline score.
+
+    The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
+    both; - stands for a run that was not evaluated. An unfinished run shows the rounds played.
+    """
+    found = {kind: [_line(kind, path) for path in _manifests(work, kind)] for kind in COLUMNS}
+    found["run"] += [_unfinished(path.parent) for path in sorted(work.glob("runs/*/settings.json")) if _begun(path)]
+    if json:
+        o.show_json({kind: [dict(zip(COLUMNS[kind], line, strict=True)) for line in found[kind]] for kind in COLUMNS})
+        return
+    if not any(found.values()):
+        raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
+    shown = [kind for kind in COLUMNS if found[kind]]
+    for kind in shown:
+        terminal.table(COLUMNS[kind], found[kind])
+        if kind != shown[-1]:
+            print()
+
+
+def _manifests(work: Path, kind: str) -> list[Path]:
+    """Those of a kind that can be read; of another, a warning."""
+    from ..data import manifest
+
+    paths = []
+    for path in sorted(work.glob(f"{kind}s/*/{kind}.json")):
+        try:
+            manifest.read(path, kind)
+        except FedcliError as error:
+            console.warn(f"left out {path.parent}: {error.sentence}")
+            continue
+        paths.append(path)
+    return paths
+
+
+def _line(kind: str, path: Path) -> list[str]:
+    from ..data import manifest
+
+    body, name = manifest.read(path).body, path.parent.name
+    if kind == "dataset":
+        return [name, f"{body['count']}", f"{body['size'][0]}", f"{body['clients']}"]
+    if kind == "partition":
+        return [name, body["dataset"], body["scheme"], str(len(body["roster"]))]
+    if kind == "corruption":
+        return [name, body["dataset"], body["kind"], str(body["severity"]), str(len(body["clients"]))]
+    seed = manifest.read(path).options.get("seed")
+    return [name, body["label"], str(seed), str(body["rounds"]), _headline(path.parent)]
+
+
+def _headline(run: Path) -> str:
+    """The score of the newest evaluation of a run."""
+    from ..data import manifest
+
+    scores = list(run.glob("scores/*/scores.json"))
+    if not scores:
+        return "-"
+    versions = manifest.read(max(scores, key=lambda path: path.stat().st_mtime_ns), "scores").body["versions"]
+    mean = versions.get("average", versions["clean"])[HEADLINE]["mean_last5"]
+    return "-" if mean is None else f"{100 * mean:.2f}"
+
+
+def _begun(settings: Path) -> bool:
+    return not (settings.parent / "run.json").is_file()
+
+
+def _unfinished(run: Path) -> list[str]:
+    asked: dict[str, Any] = text.loads((run / "settings.json").read_text(encoding="utf-8"))["options"]
+    record = run / "rounds.jsonl"
+    played = len(record.read_text(encoding="utf-8").splitlines()) if record.is_file() else 0
+    return [run.name, asked["method"], str(asked["seed"]), f"{played} of {asked['rounds']}", "-"]

@@ -1,0 +1,67 @@
+"""The methods' names, labels, rules and one-line descriptions, read from their files: importing them imports torch."""
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+FOLDER = Path(__file__).parent.parent / "methods"
+
+
+class Listed(NamedTuple):
+    """One line of `fedcli methods`."""
+
+    name: str
+    label: str
+    rule: str
+    about: str
+
+
+@cache
+def listed() -> tuple[Listed, ...]:
+    """Every method, in the order of its registration."""
+    return tuple(line for module in _modules() for line in _registered(module))
+
+
+def _modules() -> list[str]:
+    """The files of methods in the order in which the package imports them."""
+    first = next(node for node in _tree("__init__").body if isinstance(node, ast.ImportFrom) and node.module is None)
+    return [name.name for name in first.names]
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse((FOLDER / f"{module}.py").read_text(encoding="utf-8"))
+
+
+def _registered(module: str) -> Iterator[Listed]:
+    for node in _tree(module).body:
+        call = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
+            words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg in ("label", "about")}
+            rules = [rule for half in call.args[1:3] if (rule := _rule(module, half))]
+            name = ast.literal_eval(call.args[0])
+            yield Listed(name, words["label"], " + ".join(dict.fromkeys(rules)) or "paper", words["about"])
+
+
+def _rule(module: str, half: ast.expr) -> str:
+    """The rule of a half, from its call or its class's default; "" where it has no such option."""
+    if isinstance(half, ast.Call) and isinstance(half.func, ast.Name):
+        given = [word.value for word in half.keywords if word.arg == "rule"]
+        return ast.literal_eval(given[0]) if given else _default(module, half.func.id)
+    return ""
+
+
+def _default(module: str, name: str) -> str:
+    """The default of the option `rule` of a class or of one that it extends."""
+    for node in _tree(module).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and name in [part.name for part in node.names]:
+            return _default(node.module or "", name)
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for line in node.body:
+                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "rule":
+                    return ast.literal_eval(line.value) if line.value else ""
+            bases = (_default(module, base.id) for base in node.bases if isinstance(base, ast.Name))
+            return next(filter(None, bases), "")
+    return ""

@@ -1,0 +1,45 @@
+"""A command whose help lists its options under headings."""
+
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from . import defaults
+
+PANELS = {
+    "Training": """rounds epochs batch_size optimizer lr momentum weight_decay schedule warmup nesterov clip_norm
+        keep_optimizer label_smoothing class_weights loss augment participation seed eval_every resume force""",
+    "Method": "set prior model weights teacher freeze_backbone then personal single_site bn",
+    "Data": """raw sample no_sample attributes size fit clahe window test split split_file fold folds strict table
+        image_column label_column group site patient clients val dirichlet minimum keep_units corrupt severity ratio on
+        by shots""",
+    "Machine": "device precision threads engine jobs at_once checkpoint_every",
+    "Output": """work out name export format metric minutes bytes materialize dry_run json quiet debug""",
+}
+PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
+MANY = 15  # options, from which on a list needs headings
+LOG = ("--log-file FILE", "also append every message with its time to this file")
+
+
+class Command(TyperCommand):
+    """Options under headings where there are many; those that were not typed are named when it runs."""
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
+        records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
+        arguments = [p.name for p in self.get_params(ctx) if p.param_type_name == "argument"]
+        options = [name for name in records if name not in arguments and records[name]]
+        sections: dict[str, list[Any]] = {"Arguments": [records[name] for name in arguments if records[name]]}
+        for panel in ("Options", *PANELS) if len(options) >= MANY else ("Options",):
+            sections[panel] = [
+                records[name] for name in options if len(options) < MANY or PANEL_OF.get(name or "", "Options") == panel
+            ]
+        sections[list(sections)[-1]].append(LOG)
+        for title, lines in sections.items():
+            if lines:
+                with formatter.section(title):
+                    formatter.write_dl(lines)
+
+    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's
+        defaults.say(ctx)
+        return super().invoke(ctx)

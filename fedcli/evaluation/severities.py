@@ -1,0 +1,88 @@
+"""A run's models on its test images under any corruption and severity, without training again.
+
+Under the corruption of the run's own data the images are those of its corrupted test set: each image has a random
+stream that follows from the corruption's seed, the image's id, the kind and the severity.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import console
+from ..data import manifest
+from ..data.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
+from ..data.shard import Shard, with_images
+from ..errors import UsageError
+from ..runs.finished import Run
+from .scores import AtSeverity, Quality
+
+VERSION = "other"  # what such a test set is called while it is scored
+Asked = list[tuple[str, int]]  # kind and severity
+
+
+def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
+    """Kinds times severities, in order; without a kind that of the run's own data, without a severity all five.
+
+    Raises FedcliError, UsageError.
+    """
+    if not kinds and not severities:
+        return []
+    data = manifest.read(manifest.parent(run, "corruption", "partition"))
+    if not kinds and data.kind != "corruption":
+        raise UsageError("--severity is about a corruption, and the run has none", "add --corrupt KIND")
+    named = list(dict.fromkeys(full_kind(kind) for kind in kinds)) or [data.body["kind"]]
+    for kind in named:
+        check_images(kind, data.body)
+    wanted = sorted({severity for text in severities for severity in _severities(text)}) or list(SEVERITIES)
+    return [(kind, severity) for kind in named for severity in wanted]
+
+
+def _severities(text: str) -> range:
+    """The severities that "3", "1..5" or "1-5" mean. Raises UsageError."""
+    match = re.fullmatch(r"([1-5])(?:(?:\.\.|-)([1-5]))?", text.strip())
+    if match is None or int(match[2] or 5) < int(match[1]):
+        raise UsageError(f"--severity {text} is none of 1 to 5", "write --severity 3, or --severity 1..5 for all")
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
+
+
+def test_set(run: Run, kind: str, severity: int) -> Run:
+    """The run with its test images under this corruption as its one test set."""
+    clean = run.data.test["clean"]
+    seed = _corruption(run).get("seed", 0)
+    images = corrupt_images(pixels(clean), clean.ids, kind=kind, severity=severity, seed=seed)
+    shard = with_images(clean, torch.from_numpy(images).permute(0, 3, 1, 2), run.device)
+    return replace(run, data=replace(run.data, test={VERSION: shard}))
+
+
+def pixels(shard: Shard) -> Any:
+    """uint8 [N, H, W, C] as they lie in the pool."""
+    return shard.images[shard.rows.to(shard.images.device)].permute(0, 2, 3, 1).cpu().numpy()
+
+
+def _corruption(run: Run) -> dict[str, Any]:
+    """The options of the corruption of the run's data; {} where nothing is corrupted."""
+    data = manifest.read(manifest.parent(run.path, "corruption", "partition"))
+    return data.options if data.kind == "corruption" else {}
+
+
+def at_severity(run: Run, kind: str, severity: int, quality: Quality) -> AtSeverity:
+    """Scores of the one test set of test_set()."""
+    own = _corruption(run)
+    seen = own.get("kind") == kind and bool(own.get("clients"))
+    return AtSeverity(
+        kind_in_training=seen,
+        severity_in_training=seen and own["severity"] == severity,
+        scores=quality.versions[VERSION],
+        intervals=quality.intervals.get(VERSION, {}),
+        groups={name: groups[VERSION] for name, groups in quality.groups.items()},
+    )
+
+
+def announce(wanted: Asked) -> None:
+    if wanted:
+        sets = console.counted(len(wanted), "more test set", "more test sets")
+        console.say(f"scoring {sets}: {', '.join(f'{kind} {severity}' for kind, severity in wanted)}")

@@ -1,0 +1,68 @@
+"""One run group by group: how many images, the score with its interval, and how far it lies below the best group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..evaluation.parts import Groups
+from ..evaluation.scores import Scores
+
+METRIC = "auc_ovo_macro"
+DAGGER = "†"
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """A line for each group of an attribute; worst: a sentence that names the worst group on each version."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    worst: str
+
+
+def tables(scores: Scores, metric: str = METRIC) -> Iterator[GroupTable]:
+    """A table for each attribute, of the last round's model, on the clean and the corrupted test images."""
+    for attribute, versions in scores.groups.items():
+        clean = versions["clean"].last_round.groups
+        columns = [attribute, "n", *(part for version in versions for part in _heads(version))]
+        rows = [
+            [value + DAGGER * group.small, str(group.count)]
+            + [cell for groups in versions.values() for cell in _cells(groups, value, metric)]
+            for value, group in clean.items()
+        ]
+        title = f"Each group by {attribute}: {metric} of the last round's model, {scores.label}"
+        yield GroupTable(title, columns, rows, _worst(versions, metric))
+
+
+def legend(tables: list[GroupTable]) -> str:
+    """What the numbers are."""
+    small = f" {DAGGER} marks a group that is too small or lacks a class."
+    words = "In percent, with the 95 % interval over patients, else over images; gap: to the best group."
+    return words + small * any(DAGGER in line[0] for table in tables for line in table.rows)
+
+
+def _heads(version: str) -> list[str]:
+    return [f"{version} (%)", f"{version} interval", f"{version} gap"]
+
+
+def _cells(groups: Groups, value: str, metric: str) -> list[str]:
+    """Score, interval and gap to the best group; "-" where there is none."""
+    group = groups.last_round.groups.get(value)
+    score = group.metrics.get(metric) if group else None
+    if score is None:
+        return ["-", "-", "-"]
+    interval = groups.intervals.get(metric, {}).get(value)
+    known = interval and interval.low is not None and interval.high is not None
+    bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if known else "-"
+    between = groups.last_round.between.get(metric)
+    best = between.best.score if between and between.best else None
+    return [f"{100 * score:.2f}", bounds, "-" if best is None else f"{100 * (best - score):.2f}"]
+
+
+def _worst(versions: dict[str, Groups], metric: str) -> str:
+    found = []
+    for version, groups in versions.items():
+        between = groups.last_round.between.get(metric)
+        if between and between.worst and between.worst.group is not None and between.worst.score is not None:
+            found.append(f"{between.worst.group} on {version} images ({100 * between.worst.score:.2f} %)")
+    return f"Worst group: {', '.join(found)}." if found else "No worst group: fewer than two groups have a score."

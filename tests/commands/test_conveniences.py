@@ -1,0 +1,249 @@
+"""Names as people write them, lists, completion, defaults from files and variables, and where a run is kept."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.commands.method_list import listed
+from fedcli.data import sources
+from fedcli.errors import UsageError
+from fedcli.methods import METHODS, resolve
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    """A toy dataset in two clients, one corrupted, with an evaluated run called first."""
+    folder = tmp_path_factory.mktemp("work")
+    where = "--work", folder
+    assert run("prepare", "toy", "--clients", 2, "--corrupt", "gaussian", "--ratio", 0.5, *where)[0] == 0
+    assert run("train", "FedISM+", "--rounds", 1, "--name", "first", *where)[0] == 0
+    assert run("evaluate", *where)[0] == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("spelt", "name"),
+    [
+        ("FedISM+", "fedism-plus"), ("fedism+", "fedism-plus"), ("FedISM", "fedism"), ("FedAvg", "fedavg"),
+        ("q-FedAvg", "qffl"), ("Q-FFL", "qffl"), ("FEDPROX", "fedprox"), ("fedprox+afl", "fedprox+afl"),
+        ("FedProx+SAGA", "fedprox+saga"), ("fedprox+FedHEAL", "fedprox+fedheal"),
+    ],
+)  # fmt: skip
+def test_a_method_is_found_as_people_write_it(spelt, name):
+    assert resolve(spelt).name == name
+
+
+def test_every_label_means_its_method():
+    for method in METHODS.values():
+        assert resolve(method.label).name == method.name
+
+
+def test_a_misspelt_label_is_answered_with_the_nearest():
+    with pytest.raises(UsageError, match="unknown method 'FedHEEL'") as error:
+        resolve("FedHEEL")
+    assert "FedHEAL" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("spelt", "name"),
+    [("HAM10000", "isic2018"), ("ham10000", "isic2018"), ("ISIC2019", "isic2019"), ("RSNA-ICH", "rsna-ich")],
+)
+def test_a_dataset_is_found_as_people_write_it(spelt, name):
+    assert sources.named(spelt) == name
+
+
+def test_the_list_that_is_read_from_the_files_is_the_table_of_methods():
+    table = {(m.name, m.label, m.rule, m.about) for m in METHODS.values()}
+    assert set(map(tuple, listed())) == table and len(listed()) == len(table)
+
+
+@pytest.mark.parametrize("words", [["methods"], ["reproduce"], ["ls"], ["train", "--help"]])
+def test_lists_and_help_import_no_torch(words, work):
+    code = "import sys; from fedcli.commands.app import app\ntry: app(sys.argv[1:])\nexcept SystemExit: pass\n"
+    line = [sys.executable, "-c", f"{code}print('torch' in sys.modules)", *words]
+    ended = subprocess.run(line, cwd=work.parent, capture_output=True, text=True)
+    assert ended.stdout.splitlines()[-1] == "False", ended.stderr
+
+
+def test_ls_shows_every_stage_with_the_runs_score(work):
+    code, out, _ = run("ls", "--work", work)
+    assert code == 0
+    for words in ("toy-16-", "dirichlet", "gaussian-noise", "first", "FedISM+"):
+        assert words in out
+    found = json.loads(run("ls", "--work", work, "--json")[1])
+    (line,) = found["run"]
+    assert (line["run"], line["seed"], line["rounds"]) == ("first", "0", "1")
+    scores = json.loads(next(work.glob("runs/first/scores/*/scores.json")).read_text())["body"]
+    mean = scores["versions"]["average"]["balanced_accuracy"]["mean_last5"]
+    assert line["balanced_accuracy (%)"] == f"{100 * mean:.2f}"
+
+
+def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
+    begun = tmp_path / "runs" / "begun"
+    begun.mkdir(parents=True)
+    (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
+    (begun / "rounds.jsonl").write_text("{}\n" * 3)
+    found = json.loads(run("ls", "--work", tmp_path, "--json")[1])
+    assert found["run"][0]["rounds"] == "3 of 1"
+    code, out, err = run("ls", "--work", tmp_path / "empty")
+    assert code == 1 and not out and "fedcli prepare NAME" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [(["models"], "resnet18"), (["metrics"], "equalized_odds_difference"), (["corruptions"], "motion-blur")],
+)
+def test_what_can_be_named_is_listed(words, named):
+    code, out, _ = run(*words)
+    assert code == 0 and named in out
+    assert named in json.loads(run(*words, "--json")[1])
+
+
+def test_a_missing_stage_is_answered_with_the_command_to_type(tmp_path):
+    for words, command in (
+        (["partition"], "`fedcli prepare NAME`"),
+        (["corrupt", "gaussian"], "`fedcli partition`"),
+        (["train", "fedavg"], "`fedcli prepare NAME`"),
+        (["evaluate"], "`fedcli train METHOD`"),
+    ):
+        code, _, err = run(*words, "--work", tmp_path)
+        assert code == 1 and command in err, words
+    assert "unknown corruption 'gausian'" in run("corrupt", "gausian", "--work", tmp_path)[2]
+    assert "write the method first" in run("train", tmp_path, "fedavg")[2]
+
+
+def test_a_name_is_the_runs_folder(work):
+    assert (work / "runs" / "first" / "run.json").is_file()
+    for name in ("a/b", "", ".hidden"):
+        code, _, err = run("train", "fedavg", "--name", name, "--work", work)
+        assert code == 2 and "is no name for a folder" in err
+    assert "exclude each other" in run("train", "fedavg", "--name", "a", "--out", "b", "--work", work)[2]
+
+
+def test_options_from_a_file_and_from_variables_are_used_and_said(work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = f'work = "{work}"\n[train]\nrounds = 3\nset = {{ mu = 0.5 }}\nname = "second"\n'
+    Path("fedcli.toml").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("FEDCLI_DEVICE", "cpu")
+    code, out, err = run("train", "fedprox", "--rounds", 1)
+    assert code == 0 and "runs/second" in out
+    made = json.loads((work / "runs" / "second" / "run.json").read_text())["body"]
+    assert made["rounds"] == 1 and made["settings"]["mu"] == 0.5  # what was typed comes first
+    for said in ("--set mu=0.5 from fedcli.toml", "--device cpu from FEDCLI_DEVICE", f"--work {work} from fedcli.toml"):
+        assert said in err
+    assert "--rounds" not in err
+    assert "first" in run("ls")[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("rounds = 3", "'rounds' is no option of every command"),
+        ("[trian]\nrounds = 3", "'trian' is no command"),
+        ("[train]\nround = 3", "train has no flag 'round'"),
+        ("work = ", "is not TOML"),
+    ],
+)
+def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, words):
+    monkeypatch.chdir(tmp_path)
+    Path("fedcli.toml").write_text(text, encoding="utf-8")
+    code, _, err = run("methods")
+    assert code == 2 and words in err and "hint:" in err
+
+
+def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
+    log = tmp_path / "log.txt"
+    run("partition", "--iid", "--clients", 2, "--log-file", log, "--work", work)
+    run("partition", "--iid", "--clients", 9999, f"--log-file={log}", "--work", work)
+    text = log.read_text()
+    assert "INFO using" in text and "ERROR" in text and text.splitlines()[0][:2] == "20"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("fedcli train fedis", "fedism-plus"), ("fedcli train fedprox+af", "fedprox+afl"),
+        ("fedcli prepare isic", "isic2019"), ("fedcli reproduce fedheal-t", "fedheal-table2"),
+        ("fedcli corrupt gauss", "gaussian-noise"), ("fedcli corrupt gaussian --work WORK --on client-", "client-01"),
+        ("fedcli train fedavg --work WORK WORK/cor", "corruption.json"),
+    ],
+)  # fmt: skip
+def test_the_shell_completes_names_clients_and_files(work, line, found):
+    words = line.replace("WORK", str(work))
+    shell = {"_FEDCLI_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    code = "from fedcli.commands.app import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.argv[0] = 'fedcli'; {code}"],
+        env=os.environ | shell, capture_output=True, text=True,
+    )  # fmt: skip
+    assert any(found in word for word in ended.stdout.split()), ended.stdout + ended.stderr
+
+
+def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
+    line = [
+        sys.executable,
+        "-m",
+        "fedcli",
+        "train",
+        "fedavg",
+        "--rounds",
+        "2",
+        "--eval-every",
+        "1",
+        "--work",
+        str(work),
+    ]
+    main, side = pty.openpty()
+    with subprocess.Popen([*line, "--seed", "7"], stdout=side, stderr=side, close_fds=True) as process:
+        os.close(side)
+        shown = b""
+        until = time.monotonic() + 120
+        while time.monotonic() < until:
+            try:
+                if not (piece := os.read(main, 4096)):
+                    break
+            except OSError:  # the other end is closed
+                break
+            shown += piece
+    os.close(main)
+    assert process.returncode == 0 and b"loss " in shown and b", clean " in shown
+
+
+def test_help_of_a_large_command_has_headings():
+    out = run("train", "--help")[1]
+    words = ["\nTraining:", "\n  --rounds", "\nMethod:", "\n  --set", "\nMachine:", "\n  --device", "\nOutput:"]
+    places = [out.index(word) for word in words]
+    assert places == sorted(places)
+    assert "--log-file" in run("ls", "--help")[1] and "\nTraining:" not in run("ls", "--help")[1]
+
+
+def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
+    text = """
+        title = "Mine"
+        seeds = [0]
+        column = [{ name = "AUC", data = "toy", score = "versions/clean/auc_ovo_macro" }]
+        [data.toy]
+        dataset = "toy"
+        partition = { iid = true, clients = 2 }
+        [[row]]
+        name = "FedAvg"
+        method = "fedavg"
+    """
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    code, out, err = run("run", path, "--dry-run", "--work", tmp_path)
+    assert code == 0 and "fedcli train fedavg" in out, err
+    assert "no such file" in run("run", tmp_path / "absent.toml")[2]

@@ -1,0 +1,109 @@
+"""What a DICOM file says of its display is followed; without it each file below comes out wrong, in silence."""
+
+import numpy as np
+import pytest
+from pydicom import Dataset
+from raw_folders import write_slice
+
+from fedcli.data.sources import dicom
+from fedcli.data.sources.source import Unreadable
+
+RAMP = np.arange(0, 4096, 64, dtype=np.uint16).reshape(8, 8)
+BARE = {"Modality": "DX", "WindowCenter": None, "WindowWidth": None, "BitsStored": 12}
+
+
+def table(entries, lowest=0, bits=8):
+    item = Dataset()
+    item.add_new("LUTDescriptor", "US", [len(entries), lowest, bits])
+    item.add_new("LUTData", "US", [int(entry) for entry in entries])
+    return [item]
+
+
+def group(**fields):
+    item = Dataset()
+    for name, value in fields.items():
+        setattr(item, name, value)
+    return item
+
+
+def picture(path, **asked):
+    return dicom.read_picture(path, **asked)[..., 0]
+
+
+def test_a_palette_gives_its_colours(tmp_path):
+    colours = np.random.default_rng(0).integers(0, 256, (3, 256))
+    tables = {f"{name}PaletteColorLookupTableDescriptor": [256, 0, 16] for name in ("Red", "Green", "Blue")}
+    data = {
+        f"{name}PaletteColorLookupTableData": (colour * 257).astype("<u2").tobytes()
+        for name, colour in zip(("Red", "Green", "Blue"), colours, strict=True)
+    }
+    places = np.arange(64, dtype=np.uint16).reshape(8, 8)
+    path = write_slice(tmp_path / "a.dcm", places, **BARE | tables | data, PhotometricInterpretation="PALETTE COLOR")
+    assert dicom.is_coloured(path)
+    assert np.array_equal(dicom.read_picture(path), colours.T[places])
+    with pytest.raises(Unreadable, match="palette"):
+        dicom.read_slice(path)
+
+
+@pytest.mark.parametrize("kind", ["MONOCHROME1", "MONOCHROME2"])
+def test_padding_is_black_and_counts_for_no_range(tmp_path, kind):
+    values = (RAMP // 8 + 1000).copy()
+    values[0], values[1] = 0, 5
+    fields = BARE | {"PhotometricInterpretation": kind, "PixelPaddingValue": 0, "PixelPaddingRangeLimit": 5}
+    found = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert not found[:2].any()
+    assert sorted({int(found[2:].min()), int(found[2:].max())}) == [0, 255]
+
+
+def test_a_modality_table_stands_for_slope_and_intercept(tmp_path):
+    steps = np.repeat([0, 10, 20, 80], 1024)
+    fields = {"Modality": "CT", "RescaleSlope": None, "RescaleIntercept": None, "BitsStored": 12}
+    path = write_slice(tmp_path / "a.dcm", RAMP, ModalityLUTSequence=table(steps, bits=16), **fields)
+    assert np.array_equal(picture(path), np.rint(steps[RAMP] / 80 * 255))  # the window 40/80
+    assert np.array_equal(dicom.read_slice(path)[..., 0], picture(path))
+
+
+@pytest.mark.parametrize(("bits", "white"), [(8, 255), (12, 4095)])
+def test_a_display_table_stands_for_the_window_unless_one_is_asked_for(tmp_path, bits, white):
+    entries = np.linspace(white, 0, 1000).astype(int)  # inverts, and ends before and after the values
+    path = write_slice(tmp_path / "a.dcm", RAMP, VOILUTSequence=table(entries, 500, bits), **BARE)
+    expected = entries[np.clip(RAMP.astype(int) - 500, 0, 999)] * 255 / white
+    assert np.abs(picture(path) - expected).max() <= 0.5
+    assert np.array_equal(picture(path, windows=((2048.0, 4096.0),)), np.rint(RAMP / 4096 * 255))
+
+
+@pytest.mark.parametrize("modality", ["CT", "DX"])
+def test_a_sigmoid_window_is_no_line(tmp_path, modality):
+    fields = BARE | {"Modality": modality, "WindowCenter": 2000, "WindowWidth": 1000, "VOILUTFunction": "SIGMOID"}
+    values = RAMP // 4 * 3  # in CT, unsigned values near the end stand for negative ones
+    expected = 255 / (1 + np.exp(-4 * (values.astype(float) - 2000) / 1000))
+    found = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert np.abs(found - expected).max() <= 0.51
+
+
+@pytest.mark.parametrize("modality", ["CT", "DX"])
+@pytest.mark.parametrize("dtype", [np.uint16, np.int16])
+def test_values_in_the_high_bits_are_those_values(tmp_path, modality, dtype):
+    values = (RAMP // 2).astype(dtype) - (500 if dtype == np.int16 else 0)
+    fields = {"Modality": modality, "WindowCenter": 700, "WindowWidth": 1500, "BitsStored": 12}
+    low = picture(write_slice(tmp_path / "low.dcm", values, **fields))
+    high = picture(write_slice(tmp_path / "high.dcm", (values << 4) | 7, HighBit=15, **fields))
+    assert np.array_equal(low, high) and low.max() > low.min()
+
+
+def test_an_enhanced_file_of_one_frame_keeps_scale_and_window_in_its_groups(tmp_path):
+    frame = group(
+        PixelValueTransformationSequence=[group(RescaleSlope=2, RescaleIntercept=-1000)],
+        FrameVOILUTSequence=[group(WindowCenter=300, WindowWidth=1500)],
+    )
+    fields = {"Modality": "CT", "RescaleSlope": None, "RescaleIntercept": None, "WindowCenter": None}
+    fields |= {"WindowWidth": None, "NumberOfFrames": 1, "PerFrameFunctionalGroupsSequence": [frame]}
+    path = write_slice(tmp_path / "a.dcm", RAMP, **fields)
+    assert np.array_equal(picture(path), np.rint(((RAMP * 2.0 - 1000 + 450) * 255 / 1500).clip(0, 255)))
+
+
+def test_a_table_that_ends_early_is_a_reason_to_skip_the_file(tmp_path):
+    short = table(np.arange(10))
+    short[0].LUTDescriptor = [400, 0, 8]
+    with pytest.raises(Unreadable, match="lookup table of 10 entries"):
+        dicom.read_picture(write_slice(tmp_path / "a.dcm", RAMP, VOILUTSequence=short, **BARE))

@@ -1,0 +1,167 @@
+"""Numbers, ages, unknown values and names as people write them in tables."""
+
+import numpy as np
+import pytest
+from PIL import Image
+from raw_folders import prepare
+
+from fedcli.data.pool import read_pool
+from fedcli.data.sources import card, own_images
+from fedcli.data.sources.source import Choices
+from fedcli.errors import FedcliError
+
+OWN = {key: about["default"] for key, about in card("images")["options"].items()}
+
+
+def folder(raw, text, *names, table="labels.csv"):
+    raw.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (raw / name).parent.mkdir(parents=True, exist_ok=True)
+        if name.lower().endswith(own_images.PICTURES):
+            Image.new("L", (9, 8), 90).save(raw / name)
+    (raw / table).write_text(text, encoding="utf-8")
+    return raw
+
+
+def listed(raw, **own):
+    own = {key.replace("_", "-"): value for key, value in own.items()}
+    return own_images.rows(raw, Choices(8, "unit", window="file", own=OWN | own))
+
+
+def six(raw, head, *lines):
+    """A folder of six images and a table whose further columns are given line by line."""
+    names = [f"im{k:02d}.png" for k in range(6)]
+    text = f"image,label{head and ',' + head}\n"
+    text += "".join(f"{name},{'xy'[k % 2]},{line}\n" for k, (name, line) in enumerate(zip(names, lines, strict=True)))
+    return folder(raw, text, *names)
+
+
+def test_a_whole_number_has_one_spelling_in_labels_groups_and_patients(tmp_path, capsys):
+    text = "image,label,code,id\na.png,0,1,7\nb.png,1,1.0,7.0\nc.png,0.0,2,8\nd.png,1.0,2.0,8.\ne.png,0,3,007\n"
+    raw = folder(tmp_path, text, *(f"{letter}.png" for letter in "abcde"))
+    found = listed(raw, group="code", patient="id")
+    assert found.classes == ["0", "1"] and found.attributes == {"code": ["1", "2", "3"]}
+    assert [row.patient for row in found.rows] == ["7", "7", "8", "8", "007"]
+    said = capsys.readouterr().err
+    for name in ("label", "code", "id"):
+        assert f"{name}: " in said and "are one value" in said
+
+
+@pytest.mark.parametrize("name", ["age", "Patient Age", "age_approx", "AGE (years)"])
+def test_a_column_of_ages_is_known_by_the_word(tmp_path, name):
+    raw = six(tmp_path, name, "30", "45.0", "060Y", "", "-1", "12")
+    found = listed(raw, group=name)
+    assert found.attributes[name] == ["0-39", "40-59", "60+"]
+    assert [row.groups[name] for row in found.rows] == [0, 1, 2, -1, -1, 0]
+
+
+def test_a_column_of_age_groups_is_taken_as_it_is(tmp_path):
+    assert listed(six(tmp_path, "age_group", *"012012"), group="age_group").attributes == {"age_group": ["0", "1", "2"]}
+
+
+@pytest.mark.parametrize("age", ["411Y", "300", "1957", "121"])
+def test_an_age_that_nobody_reaches_is_an_error_of_the_table(tmp_path, age):
+    raw = six(tmp_path, "age", "30", "45", "60", age, "20", "70")
+    with pytest.raises(FedcliError, match=f"has the age '{age}'") as error:
+        listed(raw, group="age")
+    assert f"--unknown {age}" in error.value.hint
+    assert listed(raw, group="age", unknown=age).rows[3].groups["age"] == -1
+
+
+def test_values_that_mean_unknown_can_be_named(tmp_path):
+    raw = six(tmp_path, "skin,id", "-1,a", "1.0,a", "2,other", "-1.0,other", "9,b", "2,b")
+    found = listed(raw, group="skin", patient="id", unknown="-1, other ,9")
+    assert found.attributes == {"skin": ["1", "2"]}
+    assert [row.groups["skin"] for row in found.rows] == [-1, 0, 1, -1, -1, 1]
+    assert [row.patient for row in found.rows] == ["a", "a", "", "", "b", "b"]
+
+
+def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
+    raw = six(tmp_path, '"Age, years"', "30", "45", "60", "30", "20", "70")
+    assert list(listed(raw, group='"Age, years"').attributes) == ["Age, years"]
+    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1, own={"group": '"Age, years"'})
+    assert list(read_pool(made.parent / "pool.h5").groups) == ["Age, years"]
+
+
+def test_a_name_in_other_case_is_the_file(tmp_path):
+    raw = folder(tmp_path, "image,label\nim00.jpg,x\nIM01.png,y\n", "im00.JPG", "im01.png")
+    found = listed(raw)
+    assert {row.id: found.classes[row.label] for row in found.rows} == {"im00.JPG": "x", "im01.png": "y"}
+
+
+def test_separators_are_counted_outside_of_quotes_and_one_may_end_each_line(tmp_path):
+    raw = folder(tmp_path, 'image,label,"a;b;c;d"\na.png,x,1,\nb.png,y,2,\n', "a.png", "b.png")
+    assert listed(raw, group="a;b;c;d").attributes == {"a;b;c;d": ["1", "2"]}
+
+
+def test_a_table_without_rows_says_so(tmp_path):
+    with pytest.raises(FedcliError, match="has a header and no rows"):
+        listed(folder(tmp_path, "image,label\n", "a.png"))
+
+
+def test_a_name_of_one_image_is_no_class(tmp_path):
+    names = [f"{k}.png" for k in range(12)]
+    text = "image,label\n" + "".join(f"{name},study-{k}\n" for k, name in enumerate(names))
+    with pytest.raises(FedcliError, match="each of the 12 images has a class of its own"):
+        listed(folder(tmp_path, text, *names))
+
+
+def test_one_class_left_because_files_are_not_read_names_such_a_file(tmp_path):
+    raw = folder(tmp_path, "image,label\na.png,x\nb.webp,y\n", "a.png", "b.webp")
+    (raw / "b.webp").write_text("")
+    with pytest.raises(FedcliError, match="every image") as error:
+        listed(raw)
+    assert "b.webp: listed in labels.csv, but .webp files are not read" in error.value.hint
+
+
+def test_links_to_folders_are_named_and_a_link_to_itself_is_one_bad_file(tmp_path, capsys):
+    raw = six(tmp_path / "raw", "", *[""] * 6)
+    (raw / "labels.csv").write_text((raw / "labels.csv").read_text().replace(",\n", "\n"))
+    (tmp_path / "other").mkdir()
+    (raw / "linked").symlink_to(tmp_path / "other")
+    (raw / "im05.png").unlink()
+    (raw / "im05.png").symlink_to("im05.png")
+    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    assert len(read_pool(made.parent / "pool.h5").y) == 5
+    said = capsys.readouterr().err
+    assert "links to folders are not followed: linked" in said and "im05.png: no such file" in said
+
+
+def test_a_name_that_is_not_utf8_is_an_error_that_says_which(tmp_path):
+    raw = tmp_path / "raw"
+    for k in range(4):
+        folder(raw / "ab"[k % 2], "", f"{k}.png", table="notes.txt")
+    (raw / "a" / "0.png").rename(raw / "a" / b"\xff.png".decode(errors="surrogateescape"))
+    with pytest.raises(FedcliError, match=r"udcff.png' is not UTF-8"):
+        prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "brightest"),
+    [
+        (np.linspace(0, 1, 64, dtype=np.float32), "tif", 255),
+        (np.linspace(0, 65535, 64).astype(np.uint16), "png", 255),
+        (np.linspace(0, 4095, 64).astype(np.uint16), "png", None),
+        (np.linspace(0, 255, 64, dtype=np.float32), "tif", None),
+        (np.full(64, np.nan, np.float32), "tif", None),
+        (np.zeros(64, np.uint16), "png", 0),
+    ],
+)
+def test_deep_grey_images_are_bright_or_left_out_with_the_reason(tmp_path, values, kind, brightest):
+    raw = folder(tmp_path / "raw", f"image,label\nseen.{kind},x\na.png,x\nb.png,y\n", "a.png", "b.png")
+    Image.fromarray(values.reshape(8, 8)).save(raw / f"seen.{kind}")
+    pool = read_pool(prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5")
+    seen = pool.pixels()[pool.id == f"seen.{kind}"]
+    assert (None if not len(seen) else int(seen.max())) == brightest
+
+
+def test_files_of_one_size_that_swap_places_make_another_dataset(tmp_path):
+    raw = folder(tmp_path / "raw", "image,label\na.bmp,x\nb.bmp,y\n")
+    for name, grey in (("a.bmp", 10), ("b.bmp", 200)):
+        Image.new("L", (300, 900), grey).save(raw / name)
+    first = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    assert prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1) == first
+    (raw / "a.bmp").rename(raw / "c"), (raw / "b.bmp").rename(raw / "a.bmp"), (raw / "c").rename(raw / "b.bmp")
+    second = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
+    assert second != first
+    assert read_pool(second.parent / "pool.h5").pixels()[0].max() == 200

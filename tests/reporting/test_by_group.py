@@ -1,0 +1,40 @@
+"""The table of each group on a terminal: how many, how good, how far below the best, and who is worst."""
+
+import pytest
+from conftest import make_chain
+
+from fedcli.evaluation.evaluate import evaluate
+from fedcli.evaluation.scores import Scores
+from fedcli.federation.client import Training
+from fedcli.reporting.by_group import legend, tables
+from fedcli.runs.train import Plan, train
+
+
+@pytest.fixture(scope="module")
+def scores(tmp_path_factory) -> Scores:
+    work = tmp_path_factory.mktemp("groups")
+    run = train(make_chain(work, corrupted=True), Plan("fedavg", {}, Training(batch_size=10), 1, seed=3), work=work)
+    return Scores.read(evaluate(run, by=["sex"], out=None, device="cpu", made_by=["evaluate"]))
+
+
+def test_each_group_has_its_count_score_interval_and_gap_on_clean_and_corrupted_images(scores):
+    (table,) = tables(scores)
+    assert table.columns[:5] == ["sex", "n", "clean (%)", "clean interval", "clean gap"] and len(table.columns) == 8
+    for line, (value, group) in zip(table.rows, scores.groups["sex"]["clean"].last_round.groups.items(), strict=True):
+        assert line[:2] == [f"{value}†", str(group.count)]  # fewer than 30 images
+        for at, version in ((2, "clean"), (5, "corrupted")):
+            known = scores.groups["sex"][version]
+            score = known.last_round.groups[value].metrics["auc_ovo_macro"]
+            interval = known.intervals["auc_ovo_macro"][value]
+            best = max(one.metrics["auc_ovo_macro"] for one in known.last_round.groups.values())
+            bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}"
+            assert line[at : at + 3] == [f"{100 * score:.2f}", bounds, f"{100 * (best - score):.2f}"]
+    assert "†" in legend([table])
+
+
+def test_the_worst_group_is_named_on_each_version(scores):
+    (table,) = tables(scores)
+    for version, groups in scores.groups["sex"].items():
+        each = {value: group.metrics["auc_ovo_macro"] for value, group in groups.last_round.groups.items()}
+        worst = min(each, key=lambda value: each[value])
+        assert f"{worst} on {version} images ({100 * each[worst]:.2f} %)" in table.worst
