@@ -18,7 +18,7 @@ from typing import Any
 from .. import console, shapes
 from ..errors import FedcliError, HashError
 from ..files import read_text, sha256, sync, sync_folder, write_text
-from ..locks import scratch, waited
+from ..locks import remove_abandoned, scratch, waited
 from . import bodies
 
 MADE_BY = {
@@ -240,7 +240,9 @@ def stage(
     """
     target = folder / f"{kind}.json"
     if folder.exists() and not damaged(target, options, parents):
-        return reuse(target, options, parents)
+        made = reuse(target, options, parents)
+        remove_abandoned(folder)
+        return made
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder) as temporary:
         body = build(temporary)
