@@ -60,7 +60,7 @@ def evaluate(
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
-    shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
+    shots: training images above which a class is head and below which it is tail, "700,70"; reports then show them.
     corrupt, severity: kinds and severities under which the test images are scored too.
     Raises FedcliError, UsageError, HashError.
     """
@@ -104,7 +104,7 @@ def _result(
 
 
 def _asked(by: list[str], run: Path) -> list[str]:
-    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are asked for."""
+    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none is given."""
     body = manifest.read(manifest.parent(run, "corruption", "partition")).body
     known, crossed = body["attributes"], []
     for name in by:

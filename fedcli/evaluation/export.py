@@ -1,10 +1,10 @@
 """Predictions as tables that other tools read.
 
-Source: the columns are those that `fairmedfm score` of the package fairmedfm 0.4.2 (Jin et al., FairMedFM, NeurIPS 2024,
-arXiv 2407.00983) finds by itself: label, prob_0 prob_1 ..., and attributes by their names. It scores two classes, or one of
-several against all others with --pos-label and --score-column. Its accuracies and odds are at the threshold of the best F1
-on the test set, ours at the most likely class; its AUCs are ours, its calibration error has ten bins over the chances that
-occur.
+Source: the columns are those that `fairmedfm score` of the package fairmedfm 0.4.2 (Jin et al., FairMedFM, NeurIPS
+2024, arXiv 2407.00983) finds by itself: label, prob_0 prob_1 ..., and attributes by their names. It scores two classes,
+or one of several against all others with --pos-label and --score-column. Its accuracies and odds are at the threshold
+of the best F1 on the test set, ours at the most likely class; its AUCs are ours, its calibration error has ten bins
+over the chances that occur.
 """
 
 import csv
@@ -20,11 +20,11 @@ from .predictions import Predictions, read
 
 
 def to_csv(scores: Path) -> list[Path]:
-    """Write the last round's predictions beside a scores.json: predictions.csv of the clean test set and, where there is
-    one, predictions-corrupted.csv.
+    """Write the last round's predictions beside a scores.json: predictions.csv of the clean test set and, where there
+    is one, predictions-corrupted.csv.
 
-    One row per image: id, unit (patient or lesion, where the dataset tells it), label (from 0), prob_0 prob_1 ..., and each
-    attribute's value, empty where unknown. Raises FedcliError where every client answers for itself, HashError.
+    One row per image: id, unit (patient or lesion, where the dataset tells it), label (from 0), prob_0 prob_1 ..., and
+    each attribute's value, empty where unknown. Raises FedcliError where every client answers for itself, HashError.
     """
     body = manifest.verify(scores, "scores").body
     found = read(scores.parent / "predictions.h5")

@@ -9,8 +9,8 @@ everything into NaN. Images of an unknown group (-1) count in the overall scores
 Demographic parity, equalized odds and average odds compare decisions, which are the most likely class. With the
 selection rate S, true positive rate T and false positive rate F of each group: the largest minus the smallest S; the
 larger of the ranges of T and F; and the mean over groups of |(F_rest - F_g) + (T_rest - T_g)| / 2, where rest are all
-other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We differ
-where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn takes 0,
+other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We
+differ where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn takes 0,
 and where fewer than two groups have one of T and F, equalized odds is the range of the other.
 For more than two classes they are the mean over classes against all others.
 """
@@ -116,8 +116,8 @@ def across(column: dict[str, float | None]) -> Across:
 def parity(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int) -> dict[str, float | None]:
     """Demographic parity, equalized odds and average odds differences of decisions [N], under their names.
 
-    count: of groups; groups: [N] in -1 .. count - 1. Of class 1 for two classes, else each name ends in `_ovr_macro`: the
-    mean over the classes of which it is defined. None where it is defined of none.
+    count: of groups; groups: [N] in -1 .. count - 1. Of class 1 for two classes, else each name ends in `_ovr_macro`:
+    the mean over the classes of which it is defined. None where it is defined of none.
     """
     if classes == 2:
         return dict(zip(PARITY, _parity(guess == 1, y == 1, groups, count)))

@@ -229,7 +229,8 @@ def test_two_trained_runs_are_compared(tmp_path):
     columns, lines = table_cells(found)
     assert columns[2:] == [
         *(f"{v} {m} (%)" for v in ("clean", "corrupted", "average") for m in ("balanced_accuracy", "auc_ovo_macro")),
-        "std among clients auc_ovo_macro (%)", "sex ES-AUC (auc_ovo_macro) (%)", "sex worst group auc_ovo_macro (%)", "sex gap auc_ovo_macro (%)",
+        "std among clients auc_ovo_macro (%)", "sex ES-AUC (auc_ovo_macro) (%)", 
+        "sex worst group auc_ovo_macro (%)", "sex gap auc_ovo_macro (%)",
     ]  # fmt: skip
 
 

@@ -32,7 +32,10 @@ def made(column, cells, scale="paper", seeds=(0,), **about):
 
 @pytest.mark.parametrize(
     ("difference", "ours", "published", "verdict"),
-    [(0.5, 1.0, 0.6, "within both"), (-0.5, 1.0, 0.4, "overlap"), (1.3, 1.0, 0.4, "overlap"), (1.5, 1.0, 0.4, "outside"), (0.5, 1.0, None, "overlap"), (0.5, None, None, "outside")],
+    [
+        (0.5, 1.0, 0.6, "within both"), (-0.5, 1.0, 0.4, "overlap"), (1.3, 1.0, 0.4, "overlap"),
+        (1.5, 1.0, 0.4, "outside"), (0.5, 1.0, None, "overlap"), (0.5, None, None, "outside"),
+    ],
 )  # fmt: skip
 def test_a_difference_is_judged_by_both_spreads(difference, ours, published, verdict):
     cell = a_cell(70 + difference, ours)
