@@ -1,10 +1,10 @@
 """Predictions as tables that other tools read.
 
 Source: the columns are those that `fairmedfm score` of the package fairmedfm 0.4.2 (Jin et al., FairMedFM, NeurIPS
-2024, arXiv 2407.00983) finds by itself: label, prob_0 prob_1 ..., and attributes by their names. It scores two classes,
-or one of several against all others with --pos-label and --score-column. Its accuracies and odds are at the threshold
-of the best F1 on the test set, ours at the most likely class; its AUCs are ours, its calibration error has ten bins
-over the chances that occur.
+2024, arXiv 2407.00983) finds by itself: label, prob_0 prob_1 ..., and attributes by their names. It scores two
+classes, or one of several against all others with --pos-label and --score-column. Its accuracies and odds are at the
+threshold of the best F1 on the test set, ours at the most likely class; its AUCs are ours, its calibration error has
+ten bins over the chances that occur.
 """
 
 import csv

@@ -10,9 +10,9 @@ Demographic parity, equalized odds and average odds compare decisions, which are
 selection rate S, true positive rate T and false positive rate F of each group: the largest minus the smallest S; the
 larger of the ranges of T and F; and the mean over groups of |(F_rest - F_g) + (T_rest - T_g)| / 2, where rest are all
 other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We
-differ where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn takes 0,
-and where fewer than two groups have one of T and F, equalized odds is the range of the other.
-For more than two classes they are the mean over classes against all others.
+differ where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn
+takes 0, and where fewer than two groups have one of T and F, equalized odds is the range of the other. For more than
+two classes they are the mean over classes against all others.
 """
 
 from itertools import product

@@ -2,8 +2,7 @@
 
 The last round's model stands for the run, and its score is the interval's `value`. Clean and corrupted images are the
 same patients, so a resample of their average takes the same patients of both; where every client answers for itself, a
-resample of the mean over clients does.
-One patient alone has no interval: there is nothing to draw.
+resample of the mean over clients does. One patient alone has no interval: there is nothing to draw.
 """
 
 import numpy as np

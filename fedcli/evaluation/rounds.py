@@ -94,7 +94,7 @@ def _share_images(clients: dict[str, Client]) -> bool:
 
 
 def _among(clients: dict[str, dict[str, OverRounds]], names: tuple[str, ...]) -> dict[str, Among]:
-    """These numbers over clients, each computed in every round and then averaged, and of each round; else None."""
+    """These numbers over clients, each of every round and then averaged, and of each round; None for the others."""
     columns, out = {"mean": np.mean, "std": np.std, "worst": np.min}, {}
     for metric in HEADLINE:
         rounds = [scores[metric].per_round for scores in clients.values() if scores[metric].last is not None]

@@ -73,7 +73,7 @@ def _figure(records: dict[str, Record], found: list[tuple[str, int]]) -> "Figure
 
 
 def _bars(axes: "Axes", counts: np.ndarray, place: int, runs: int) -> Any:
-    """One run's bars, beside those of the other runs; counts [N, bins], without a row where a client was never there."""
+    """One run's bars, beside those of the others; counts [N, bins], a row of zeros of a client that never trained."""
     counts = counts[counts.sum(1) > 0]
     shares = 100 * counts / counts.sum(1, keepdims=True)  # [N, bins]
     mean, bins = shares.mean(0), shares.shape[1]

@@ -46,8 +46,8 @@ def check(records: list[Record], key: str) -> None:
 
 
 def split(records: list[Record], key: str) -> tuple[list[Record], dict[str, list[Record]]]:
-    """The runs that trained as those in which this option varies, and by name the systems that trained otherwise: longer,
-    at another rate, on other data. Where it varies in no system, nothing tells them apart."""
+    """The runs that trained as those in which this option varies, and by name the systems that trained otherwise:
+    longer, at another rate, on other data. Where it varies in no system, all are of the first kind."""
     found = labels.systems(records, key)
     swept = [group[0] for group in found.values() if len({option(record, key) for record in group}) > 1]
     ways = [labels.trained(record, key) for record in swept]

@@ -54,12 +54,12 @@ OWN = (
     "clean)."
 )
 SHOTS = (
-    "Head, medium and tail recall: the mean recall of the classes with many, some and few training images, on the clean "
-    "test set."
+    "Head, medium and tail recall: the mean recall of the classes with many, some and few training images, on the "
+    "clean test set."
 )
 VIEWS = (
-    "A row 'true group at test' is of a model that is given the group of each test image; 'group-blind' is the same model "
-    "without it, as in a clinic that does not know the group or may not use it."
+    "A row 'true group at test' is of a model that is given the group of each test image; 'group-blind' is the same "
+    "model without it, as in a clinic that does not know the group or may not use it."
 )
 BYTES = (
     "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and rounds: the trained "

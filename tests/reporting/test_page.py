@@ -214,7 +214,7 @@ def test_cells_and_commands_are_marked_up():
 
 
 def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
-    """Single-site, AFL's released rule, absent clients, one round, one system on clean images, no client corrupted."""
+    """Single-site, winner takes all, absent clients, one round, a system on clean images, a corruption of no client."""
     clean, noisy = make_chain(tmp_path), make_chain(tmp_path / "noisy", corrupted=True)
     old = manifest.read(noisy)
     manifest.write_text(noisy, replace(old, body=old.body | {"clients": []}).text)

@@ -60,7 +60,8 @@ def _tables(by: list[System], attribute: str, version: str, at: str, spread: str
         runs = [_each_run(one, attribute, version, metric) for one in by]
         unsure = [small | small_decides(one.each, attribute, version, metric, at) for one in by]
         yield from by_system(
-            f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name), doubtful=unsure,
+            f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name),
+            doubtful=unsure,
             legend=legend if version != "clean" or metric == SHOWN[0] else "",
         )  # fmt: skip
     runs = [[parity_values(known, attribute, version) for known in one.row.known] for one in by]
