@@ -157,10 +157,12 @@ def client_updates(
     theta = torch.as_tensor(theta, dtype=torch.float32)
     k = len(theta)
     return ClientUpdates(
-        round=t, rounds=rounds, seed=0, lr=lr, rows=torch.as_tensor(rows if rows is not None else range(k)), roster=roster or k,
+        round=t, rounds=rounds, seed=0, lr=lr, rows=torch.as_tensor(rows if rows is not None else range(k)),
+        roster=roster or k,
         n=torch.as_tensor(n if n is not None else [1.0] * k, dtype=torch.float64),
         steps=torch.as_tensor(steps if steps is not None else [1.0] * k, dtype=torch.float64), theta=theta,
-        columns={name: torch.as_tensor(values) for name, values in columns.items()}, layout=layout or flat_layout(theta.shape[1]),
+        columns={name: torch.as_tensor(values) for name, values in columns.items()},
+        layout=layout or flat_layout(theta.shape[1]),
     )  # fmt: skip
 
 
