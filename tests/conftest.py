@@ -32,6 +32,11 @@ torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--count", type=int, default=8, help="campaign: cases of every kind")
+    parser.addoption("--seed", type=int, default=1, help="campaign: which cases are drawn")
+
+
 @pytest.fixture(autouse=True)
 def _loud():
     """--quiet of one test is not the next one's."""
