@@ -51,14 +51,17 @@ def test_every_number_that_is_written_has_its_place(classes):
     grouped = y, of, ["f", "m"]
     sure = group_intervals([logits[1]], y, None, of, ["f", "m"])
     versions = {"clean": [[table] for table in logits], "corrupted": [[table] for table in logits]}
-    shots = shot_scores(versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70))
     body = {
         "versions": {"average": per_client["a"]}, "clients": per_client,
-        "among_clients": among({name: decode(Client, each) for name, each in per_client.items()}, personal=False),
+        "among_clients": among({name: decode(Client, body) for name, body in per_client.items()}, personal=False),
         "groups": {"sex": {"clean": {**summary_of_groups(logits, *grouped), "intervals": sure}}},
         "best_on_validation": {"validation": 1.0, "groups": {"sex": {"clean": group_scores(logits[0], *grouped)}}},
         "intervals": intervals({version: answers[-1] for version, answers in versions.items()}, y, None),
-        "shots": {"versions": shots["versions"]},
+        "shots": {
+            "versions": shot_scores(
+                versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70)
+            )["versions"]
+        },
     }  # fmt: skip
     for place in numbers(body):
         places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")

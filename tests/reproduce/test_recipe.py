@@ -41,7 +41,8 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
         "prepare toy",
         "partition --dirichlet 1.0 --clients 2",
         "corrupt gaussian --ratio 0.25",
-        "train fedism-plus --rounds 7 --batch-size 64 --set state=loss --set q=0.5 --model resnet18 --weights imagenet --seed 1",
+        "train fedism-plus --rounds 7 --batch-size 64 --set state=loss --set q=0.5 --model resnet18 --weights imagenet "
+        "--seed 1",
         "evaluate",
     ]
     assert " ".join(cells[4].chain[1].argv()) == "partition --dirichlet 1.0 --clients 2 --seed 1"
@@ -57,7 +58,9 @@ def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
 MISTAKES = {
     ("[train]", "[trian]"): "the recipe: unknown key 'trian'|did you mean 'train'?",
     ("rounds = 7", "round = 7"): "train: train has no flag 'round'|did you mean 'rounds'?",
-    ("rounds = 7", "rounds = 0"): "tiny.toml at --scale paper: row 'FedAvg': --rounds=0 is out of range: it must be >= 1",
+    ("rounds = 7", "rounds = 0"): (
+        "tiny.toml at --scale paper: row 'FedAvg': --rounds=0 is out of range: it must be >= 1"
+    ),
     ("rounds = 7", "device = 'cuda'"): "train: train takes no device in a recipe|fedcli reproduce sets it itself",
     ('dataset = "toy"', 'dataset = "toys"'): "data.plain: dataset 'toys' is unknown|did you mean 'toy'?",
     ("ratio = 0.5", "rato = 0.5"): "data.noise.corrupt: corrupt has no flag 'rato'|did you mean 'ratio'?",
@@ -74,8 +77,12 @@ MISTAKES = {
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
     ("seeds = [0, 1]", 'files = ["moco"]'): "files should be a valid table",
     ("{seed}", "{sed}"): "row 'FedAvg': '{sed}': {sed} stands for nothing|did you mean 'seed'?",
-    ("[train]", "[data.noise.set]\ntua = 1\n[train]"): "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?",
-    ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): "column 'accuracy' is a mean of others and has no data",
+    ("[train]", "[data.noise.set]\ntua = 1\n[train]"): (
+        "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?"
+    ),
+    ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): (
+        "column 'accuracy' is a mean of others and has no data"
+    ),
     ("[[column]]", '[[column]]\nname = "mean"\nmean_of = ["acuracy"]\n[[column]]'):
         "column 'mean': mean_of 'acuracy' is unknown|did you mean 'accuracy'?",
 }  # fmt: skip
@@ -128,7 +135,11 @@ KEYS = [
     ('"set.q" = [0.5, 1]', '"corrupt.kind" = ["gausian"]', "row 'FedISM+': vary: unknown corruption 'gausian'"),
     ('"set.q" = [0.5, 1]', '"set.q" = [[1]]', "row 'FedISM+': vary: 'set.q': [1] is a list, not one value"),
     (COLUMN, COLUMN + '\nlower = "no"', "column 'accuracy': lower should be a valid boolean"),
-    ('"toy"', '"digits"\nevaluate = { by = ["domian"] }', "data.plain.evaluate: digits has no attribute 'domian'|'domain'"),
+    (
+        '"toy"',
+        '"digits"\nevaluate = { by = ["domian"] }',
+        "data.plain.evaluate: digits has no attribute 'domian'|'domain'",
+    ),
     ('"toy"', '"toy"\nevaluate = { shots = "7" }', "data.plain.evaluate: --shots '7' is not two numbers"),
 ]  # fmt: skip
 
