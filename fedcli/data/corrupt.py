@@ -248,4 +248,4 @@ def _changed(piece: tuple[Path, np.ndarray, np.ndarray], **how: Any) -> np.ndarr
     path, rows, ids = piece
     with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
-    return _piece((images, ids), **how)
+    return _piece((images, ids.tolist()), **how)
