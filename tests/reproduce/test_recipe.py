@@ -88,7 +88,8 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
         "prepare toy",
         "partition --dirichlet 1.0 --clients 2",
         "corrupt gaussian --ratio 0.25",
-        "train fedism-plus --rounds 7 --batch-size 64 --set state=loss --set q=0.5 --model resnet18 --weights imagenet --seed 1",
+        "train fedism-plus --rounds 7 --batch-size 64 --set state=loss --set q=0.5 --model resnet18 --weights imagenet "
+        "--seed 1",
         "evaluate",
     ]
     assert " ".join(cells[4].chain[1].argv()) == "partition --dirichlet 1.0 --clients 2 --seed 1"
@@ -104,7 +105,9 @@ def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
 MISTAKES = {
     ("[train]", "[trian]"): "the recipe: unknown key 'trian'|did you mean 'train'?",
     ("rounds = 7", "round = 7"): "train: train has no flag 'round'|did you mean 'rounds'?",
-    ("rounds = 7", "rounds = 0"): "tiny.toml at --scale paper: row 'FedAvg': --rounds=0 is out of range: it must be >= 1",
+    ("rounds = 7", "rounds = 0"): (
+        "tiny.toml at --scale paper: row 'FedAvg': --rounds=0 is out of range: it must be >= 1"
+    ),
     ("rounds = 7", "device = 'cuda'"): "train: train takes no device in a recipe|fedcli reproduce sets it itself",
     ('dataset = "toy"', 'dataset = "toys"'): "data.plain: dataset 'toys' is unknown|did you mean 'toy'?",
     ("ratio = 0.5", "rato = 0.5"): "data.noise.corrupt: corrupt has no flag 'rato'|did you mean 'ratio'?",
@@ -121,8 +124,12 @@ MISTAKES = {
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
     ("seeds = [0, 1]", 'files = ["moco"]'): "files should be a valid table",
     ("{seed}", "{sed}"): "row 'FedAvg': '{sed}': {sed} stands for nothing|did you mean 'seed'?",
-    ("[train]", "[data.noise.set]\ntua = 1\n[train]"): "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?",
-    ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): "column 'accuracy' is a mean of others and has no data",
+    ("[train]", "[data.noise.set]\ntua = 1\n[train]"): (
+        "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?"
+    ),
+    ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): (
+        "column 'accuracy' is a mean of others and has no data"
+    ),
     ("[[column]]", '[[column]]\nname = "mean"\nmean_of = ["acuracy"]\n[[column]]'):
         "column 'mean': mean_of 'acuracy' is unknown|did you mean 'accuracy'?",
 }  # fmt: skip
@@ -176,7 +183,11 @@ KEYS = [
     ('"set.q" = [0.5, 1]', '"corrupt.kind" = ["gausian"]', "row 'FedISM+': vary: unknown corruption 'gausian'"),
     ('"set.q" = [0.5, 1]', '"set.q" = [[1]]', "row 'FedISM+': vary: 'set.q': [1] is a list, not one value"),
     (COLUMN, COLUMN + '\nlower = "no"', "column 'accuracy': lower should be a valid boolean"),
-    ('"toy"', '"digits"\nevaluate = { by = ["domian"] }', "data.plain.evaluate: digits has no attribute 'domian'|'domain'"),
+    (
+        '"toy"',
+        '"digits"\nevaluate = { by = ["domian"] }',
+        "data.plain.evaluate: digits has no attribute 'domian'|'domain'",
+    ),
     ('"toy"', '"toy"\nevaluate = { shots = "7" }', "data.plain.evaluate: --shots '7' is not two numbers"),
 ]  # fmt: skip
 
@@ -228,11 +239,16 @@ def test_every_number_that_is_written_has_its_place(classes):
     sure = group_intervals([logits[1]], y, None, of, ["f", "m"])
     versions = {"clean": [[table] for table in logits], "corrupted": [[table] for table in logits]}
     body = {
-        "versions": {"average": per_client["a"]}, "clients": per_client, "among_clients": among({name: decode(Client, client) for name, client in per_client.items()}, personal=False),
+        "versions": {"average": per_client["a"]}, "clients": per_client,
+        "among_clients": among({name: decode(Client, body) for name, body in per_client.items()}, personal=False),
         "groups": {"sex": {"clean": {**summary_of_groups(logits, *grouped), "intervals": sure}}},
         "best_on_validation": {"validation": 1.0, "groups": {"sex": {"clean": group_scores(logits[0], *grouped)}}},
         "intervals": intervals({version: answers[-1] for version, answers in versions.items()}, y, None),
-        "shots": {"versions": shot_scores(versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70))["versions"]},
+        "shots": {
+            "versions": shot_scores(
+                versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70)
+            )["versions"]
+        },
     }  # fmt: skip
     for place in numbers(body):
         places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")
