@@ -221,7 +221,7 @@ def _write(path: Path, partition: Path, clients: list[str], *, change: Any, jobs
     """Stream the changed images of the clients and of the test set into an HDF5 file."""
     pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
     train, test = _rows(partition, clients)
-    _library()  # a missing package is told before any process starts
+    _library()  # a missing package is an error before any process starts
     console.say(f"corrupting {', '.join(clients)} ({len(train)} images) and the test set ({len(test)})")
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
         for name, rows in (("train", train), ("test", test)):

@@ -11,7 +11,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +77,12 @@ def read(path: Path, *kinds: str) -> Manifest:
     hint = "give the .json that a fedcli command printed"
     try:
         raw = json.loads(read_text(path, hint))
-        manifest = Manifest(**raw)
-    except (FedcliError, ValueError, TypeError, RecursionError) as error:
-        raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
+    except (FedcliError, ValueError, RecursionError) as error:
+        raise FedcliError(f"{path} is not a fedcli manifest: {error}", hint) from None
+    keys = {part.name for part in fields(Manifest)}
+    if not isinstance(raw, dict) or raw.keys() != keys:
+        raise FedcliError(f"{path} is not a fedcli manifest, whose keys are {', '.join(sorted(keys))}", hint)
+    manifest = Manifest(**raw)
     if manifest.kind not in KINDS:
         raise FedcliError(
             f"{path} is not a fedcli manifest: its kind is {manifest.kind!r}", f"known kinds: {', '.join(KINDS)}"
