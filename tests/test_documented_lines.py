@@ -26,6 +26,7 @@ COMMANDS = typer.main.get_command(app).commands
 ONLY_PARSED = {  # what a line holds -> why it is not run here
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
+    "--download": "needs the internet",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
 }
 MORE = {"fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2": " --clients 2"}  # the sample is small

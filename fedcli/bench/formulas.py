@@ -83,7 +83,7 @@ AGGREGATOR: dict[type[Aggregator], dict[str, int]] = {  # besides the local half
 }
 UNKNOWN: dict[type[Local] | type[Aggregator], str] = {  # no formula gives their cost, for this reason
     crt.Retrained: "it continues a finished run",
-    crt.HostWeights: "it continues a finished run",
+    crt.PreviousWeights: "it continues a finished run",
     fairlora.ByGroup: "little of the network trains",
     fairlora.GroupMean: "little of the network trains",
     fedmas.Distilled: "it has a teacher",

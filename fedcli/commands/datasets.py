@@ -20,11 +20,19 @@ def datasets(
         Path | None, typer.Option(metavar="DIR", help="write a synthetic sample: a few made-up files in its layout")
     ] = None,
     make_twin: Annotated[Path | None, typer.Option(hidden=True, help="the same as --make-sample")] = None,
+    download: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="put its files there, where they are free to download")
+    ] = None,
+    file: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="with --download: only this file; may be repeated")
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
     """List the datasets fedcli can prepare, or show one: files expected, attributes, licence, where to get it.
+
+    --download goes on where it broke off, and checks every file by its published hash.
 
     Example: fedcli prepare isic2018 --raw $(fedcli datasets isic2018 --make-sample sample)
     """
@@ -32,6 +40,16 @@ def datasets(
     from ..data.sources import SOURCES, card
 
     name = name and sources.named(name)
+    o.refuse_together(make_sample=make_sample or make_twin, download=download)
+    if file and not download:
+        raise UsageError("--file says which file to download", "add --download DIR")
+    if download:
+        if not name:
+            raise UsageError("--download needs a dataset", "fedcli datasets medmnist --download DIR")
+        from ..data.download import download as fetch
+
+        print(fetch(name, card(name), download, file or []))
+        return
     if folder := make_sample or make_twin:
         if not name:
             raise UsageError("--make-sample needs a dataset", "fedcli datasets isic2018 --make-sample DIR")

@@ -21,7 +21,8 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
 
     scores = stage.run(options)
     if not quiet:
-        show_rows(rows([scores.path]), sys.stderr)
+        lines = rows([scores.path])
+        show_rows(lines, sys.stderr)
         show_groups(scores.path, sys.stderr)
-        show_tables(severities.tables([("", scores.body)]), sys.stderr)
+        show_tables(severities.tables([("", lines[0].scores)]), sys.stderr)
     o.show(scores.path, json)

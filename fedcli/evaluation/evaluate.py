@@ -17,16 +17,18 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from ..data import manifest, sources, synthetic
-from ..errors import FedcliError, UsageError, nearest
+from ..data import manifest, synthetic
+from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from . import severities
+from .answering import answers_of, of_client, predictions, who_answers
+from .existing import asked
 from .groups import CROSS, cross, group_scores
 from .intervals import group_intervals, intervals
 from .parts import Groups, GroupScores, Score
-from .predictions import answers_of, of_client, predictions, who_answers, write
+from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
 from .scores import AtSeverity, Best, Client, OwnModels, Quality, Scores, Stage, Traffic
 from .shots import shot_scores, thresholds
@@ -60,72 +62,17 @@ def evaluate(
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
-    shots: training images above which a class is head and below which it is tail, "700,70"; asked for, reports show them.
+    shots: training images above which a class is head and below which it is tail, "700,70"; reports show
+        these groups where they were asked for.
     corrupt, severity: kinds and severities under which the test images are scored too.
     Raises FedcliError, UsageError, HashError.
     """
     limits, path = thresholds(shots), manifest.find(run_path, "run")
     manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
-    options, default = _result(path, by, shots, wanted := severities.asked(corrupt, severity, path))
+    options, default = asked(path, by, shots, wanted := severities.asked(corrupt, severity, path))
     folder = out or default
     build = partial(_build, path, device, options["by"], limits, wanted)
     return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[path], build=build)
-
-
-def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
-    """Refuse attributes that a run's data do not have, and other thresholds than two numbers. Raises FedcliError."""
-    _result(manifest.find(run_path, "run"), by, shots)
-
-
-def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path | None:
-    """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
-    path = manifest.find(run_path, "run")
-    options, folder = _result(path, by, shots)
-    target = folder / "scores.json"
-    if not target.is_file():
-        return None
-    known = manifest.read(target, "scores")
-    if known.options != options or list(known.parents.values()) != [manifest.sha256(path)]:
-        return None
-    try:
-        manifest.verify(target, "scores")
-    except FedcliError:  # evaluate says what is wrong, and makes them again where only they are damaged
-        return None
-    return target
-
-
-def _result(
-    run: Path, by: list[str], shots: str | None, wanted: severities.Asked | None = None
-) -> tuple[dict[str, Any], Path]:
-    """The options of scores, and the folder they go to."""
-    options = {"by": _asked(by, run)} | ({"shots": list(thresholds(shots))} if shots else {})
-    options |= {"severities": [list(pair) for pair in wanted]} if wanted else {}
-    return options, run.parent / "scores" / manifest.identity(options, [run])
-
-
-def _asked(by: list[str], run: Path) -> list[str]:
-    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are asked for."""
-    body = manifest.read(manifest.parent(run, "corruption", "partition")).body
-    known, crossed = body["attributes"], []
-    for name in by:
-        parts = [part.strip() for part in name.split(CROSS)]
-        for part in parts:
-            if part not in known:
-                raise UsageError(f"{body['dataset']} has no attribute {part!r}", _where(part, known, body["dataset"]))
-        if len(set(parts)) < len(parts):
-            raise UsageError(f"--by {name!r} crosses an attribute with itself", "give each once, such as race*sex")
-        crossed += [CROSS.join(parts)] if len(parts) > 1 else []
-    return [name for name in known if name in by or not by] + sorted(set(crossed))
-
-
-def _where(attribute: str, known: Iterable[str], dataset: str) -> str:
-    """A hint: the attribute that was meant, else which datasets have it and how this one could."""
-    if (meant := nearest(attribute, known)).startswith("did you mean"):
-        return meant
-    having = sources.having(attribute)
-    others = f"datasets that have it: {', '.join(having)}; " if having else ""
-    own = f"to give it to {dataset}, prepare with --attributes FILE, a CSV with image or patient ids and {attribute}"
-    return f"{meant}; {others}{own}"
 
 
 def _build(
@@ -139,7 +86,7 @@ def _build(
     write(folder / "predictions.h5", run, {"": logits, **others})
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
     groupings = {name: _grouping(run, name) for name in by}
-    clients = {client: _client(run, logits, y, client, groupings) for client in run.data.roster}
+    clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
     quality = _quality(run, logits, y, groupings)
     scores = Scores(
@@ -248,6 +195,22 @@ def _stage(path: Path, kind: str) -> Stage | None:
     own = manifest.parent(path, "corruption", "partition")  # not the data of a run that this one started from
     above = own if manifest.read(own).kind == kind else manifest.parent(own, kind)
     return above and Stage(manifest.sha256(above), manifest.read(above).options)
+
+
+def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Grouping]) -> dict[str, Client]:
+    """Every client's scores; where clients are corrupted differently, each on test images corrupted as its own."""
+    each, made = severities.differing(run), {}
+    for how in (None, *dict.fromkeys(each.values())):
+        shown, answers = run, logits
+        if how is not None:
+            other = severities.test_set(run, *how)
+            tests = {"clean": run.data.test["clean"], "corrupted": other.data.test[severities.VERSION]}
+            shown = replace(run, data=replace(run.data, test=tests))
+            answers = {"corrupted": predictions(other)[severities.VERSION]}
+        for client in (client for client in run.data.roster if each.get(client) == how):
+            scored = _client(shown, answers, y, client, groupings)
+            made[client] = replace(scored, corruption=" ".join(map(str, how or ())))
+    return {client: made[client] for client in run.data.roster}
 
 
 def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: dict[str, Grouping]) -> Client:

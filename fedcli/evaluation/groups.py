@@ -9,10 +9,10 @@ everything into NaN. Images of an unknown group (-1) count in the overall scores
 Demographic parity, equalized odds and average odds compare decisions, which are the most likely class. With the
 selection rate S, true positive rate T and false positive rate F of each group: the largest minus the smallest S; the
 larger of the ranges of T and F; and the mean over groups of |(F_rest - F_g) + (T_rest - T_g)| / 2, where rest are all
-other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We differ
-where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn takes 0,
-and where fewer than two groups have one of T and F, equalized odds is the range of the other.
-For more than two classes they are the mean over classes against all others.
+other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We
+differ where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn
+takes 0, and where fewer than two groups have one of T and F, equalized odds is the range of the other. For more than
+two classes they are the mean over classes against all others.
 """
 
 from itertools import product
@@ -73,10 +73,10 @@ def cross(parts: dict[str, tuple[np.ndarray, list[str]]]) -> tuple[np.ndarray, l
     known = (columns >= 0).all(0)
     sizes = [len(values) for _, values in parts.values()]
     place = np.ravel_multi_index(tuple(columns[:, known]), sizes)
-    there, found = np.unique(place, return_inverse=True)
+    there, places = np.unique(place, return_inverse=True)
     names = [" x ".join(combination) for combination in product(*(values for _, values in parts.values()))]
     groups = np.full(columns.shape[1], -1)
-    groups[known] = found
+    groups[known] = places
     return groups, [names[at] for at in there]
 
 
@@ -116,8 +116,8 @@ def across(column: dict[str, float | None]) -> Across:
 def parity(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int) -> dict[str, float | None]:
     """Demographic parity, equalized odds and average odds differences of decisions [N], under their names.
 
-    count: of groups; groups: [N] in -1 .. count - 1. Of class 1 for two classes, else each name ends in `_ovr_macro`: the
-    mean over the classes of which it is defined. None where it is defined of none.
+    count: of groups; groups: [N] in -1 .. count - 1. Of class 1 for two classes, else each name ends in `_ovr_macro`:
+    the mean over the classes of which it is defined. None where it is defined of none.
     """
     if classes == 2:
         return dict(zip(PARITY, _parity(guess == 1, y == 1, groups, count)))
@@ -175,7 +175,7 @@ def equity_scaled(overall: float | None, column: dict[str, float | None]) -> flo
     return overall / (1 + sum(abs(overall - number) for number in known))
 
 
-def unknown_told(attribute: str, unknown: int, images: int) -> str:
+def unknown_note(attribute: str, unknown: int, images: int) -> str:
     """What a reader must know of test images whose group is not known; "" where there are none."""
     if not unknown:
         return ""
@@ -183,7 +183,7 @@ def unknown_told(attribute: str, unknown: int, images: int) -> str:
 
 
 def _reasons(part: Score, overall: Score, classes: list[str] | None) -> list[str]:
-    """Why a group is too small to tell; a class that the whole test set lacks is no reason."""
+    """Why a group is too small to be reliable; a class that the whole test set lacks is no reason."""
     if not part.count:
         return ["has no test image"]
     lacking = [c for c in part.classes_missing if c not in overall.classes_missing]

@@ -1,8 +1,8 @@
 """How sure the scores of one model are: 95 % intervals from resampled patients, for all images and for each group.
 
-The last round's model stands for the run, and its score is the interval's `value`. Clean and corrupted images are the same patients, so a resample of their
-average takes the same patients of both; where every client answers for itself, a resample of the mean over clients does.
-One patient alone has no interval: there is nothing to draw.
+The last round's model stands for the run, and its score is the interval's `value`. Clean and corrupted images are the
+same patients, so a resample of their average takes the same patients of both; where every client answers for itself, a
+resample of the mean over clients does. One patient alone has no interval: there is nothing to draw.
 """
 
 import numpy as np

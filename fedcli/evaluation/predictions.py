@@ -1,27 +1,25 @@
-"""Which model answers for which image: the logits behind every score, and their file.
+"""The logits behind every score, in their file.
 
-    logits/<version>/<round>           float32 [N, C], as the method's first view shows the images
-    logits/<version>@<view>/<round>    the same as another view shows them, which sees no image's group
-    clients/<row>/logits/...           in place of both where every client of the roster answers for itself
-    clients/<row>/test                 places of the images in a client's own test part, where it has one
-    y, id, group/<attribute>           [N]
-    unit                               [N], patient or lesion of each image, where the dataset tells it
-
-One model answers, the global one. Where clients trained alone there is none: each image is shown to the client whose
-own test part it is in, or, where images are not divided so, all of them to every client.
+logits/<version>/<round>           float32 [N, C], as the method's first view shows the images
+logits/<version>@<view>/<round>    the same as another view shows them, which sees no image's group
+clients/<row>/logits/...           in place of both where every client of the roster answers for itself
+clients/<row>/test                 places of the images in a client's own test part, where it has one
+y, id, group/<attribute>           [N]
+unit                               [N], patient or lesion of each image, where the dataset has it
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import console
 from ..data.pool import texts
 from ..hdf5 import TEXT, WHOLE, Column, below, create_hdf5, open_hdf5
-from ..runs import finished as runs
-from ..runs.finished import Run
 from .rounds import Logits
+
+if TYPE_CHECKING:
+    from ..runs.finished import Run
 
 LOGITS = Column("f", 2)
 EXPECTED = {
@@ -36,7 +34,7 @@ class Predictions:
     """A predictions.h5 in memory.
 
     Attributes:
-        unit: None where the dataset tells no patient or lesion.
+        unit: None where the dataset names no patient or lesion.
         groups: attribute -> index of its value, -1 unknown.
         logits: of the one model that answers; {} where every client answers for itself.
         clients: of each client by its row in the roster, where every client answers for itself; else {}.
@@ -78,42 +76,7 @@ def _rounds(tables: dict[str, np.ndarray]) -> Rounds:
     return rounds
 
 
-def predictions(run: Run, view: str | None = None) -> Logits:
-    """Logits on every test set in every kept round; view None takes the method's first."""
-    turns = [(version, round) for version in run.data.test for round in run.rounds]
-    logits: Logits = {version: [] for version in run.data.test}
-    label = f"evaluate ({view})" if view else "evaluate"
-    for version, round in console.progress(turns, label=label, total=len(turns)):
-        logits[version].append(answers_of(run, round, version, view))
-    return logits
-
-
-def answers_of(run: Run, round: int | str, version: str, view: str | None = None) -> list[np.ndarray]:
-    """Logits [N, C] of each model that answers, in one round."""
-    shard = run.data.test[version]
-    if not runs.trains_alone(run):
-        return [runs.predict(run, round, shard, view=view)]
-    return runs.alone_logits(
-        run.data, shard, lambda client, part: runs.predict(run, round, part, client=client, view=view)
-    )
-
-
-def of_client(run: Run, answers: list[list[np.ndarray]], client: str) -> list[np.ndarray]:
-    """One client's own answers, or those of the one model that answers for it, in each kept round."""
-    row = run.data.roster.index(client)
-    return [tables[row if len(tables) > 1 else 0] for tables in answers]
-
-
-def who_answers(run: Run) -> str:
-    """What a reader must know where there is no global model; "" where there is one."""
-    if not runs.trains_alone(run):
-        return ""
-    if runs.has_own_tests(run.data):
-        return "every test image is scored by the model of the client whose own test part it is in"
-    return "scores are means over the clients, each one's own model on the whole test set"
-
-
-def write(path: Path, run: Run, views: dict[str, Logits]) -> None:
+def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
     """Write predictions.h5. views: "" for the first, else by name."""
     test = run.data.test["clean"]
     size = sum(

@@ -89,12 +89,12 @@ def among_global(clients: dict[str, Client]) -> dict[str, Among]:
 
 
 def _share_images(clients: dict[str, Client]) -> bool:
-    tests = {(client.version, client.part) for client in clients.values()}
-    return tests in ({("clean", "whole")}, {("corrupted", "whole")})
+    tests = {(client.version, client.part, client.corruption) for client in clients.values()}
+    return len(tests) == 1 and "whole" in next(iter(tests))
 
 
 def _among(clients: dict[str, dict[str, OverRounds]], names: tuple[str, ...]) -> dict[str, Among]:
-    """These numbers over clients, each taken in every round and then averaged, and of each round; None for the others."""
+    """These numbers over clients, each of every round and then averaged, and of each round; None for the others."""
     columns, out = {"mean": np.mean, "std": np.std, "worst": np.min}, {}
     for metric in HEADLINE:
         rounds = [scores[metric].per_round for scores in clients.values() if scores[metric].last is not None]

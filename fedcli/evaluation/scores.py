@@ -40,15 +40,12 @@ WORDS = {  # keys of scores.json that are no fields
     "demographic_parity_difference": "largest minus smallest share of images predicted positive, over groups",
     "equalized_odds_difference": "the larger of the ranges over groups of true and of false positive rate",
     "average_odds_difference": "mean over groups of the absolute mean of the differences in true and in false "
-    "positive rate "
-    "between all other groups together and this one",
+    "positive rate between all other groups together and this one",
     "ovr_macro": "mean over classes, each against all others; with two classes the positive one is the second. A rate "
     "that is not defined is left out and named in undefined_rates; where that leaves nothing to compare, null",
     "calibration_error": "mean distance between predicted probability and observed share in 15 bins of equal width, "
-    "weighted "
-    "by images: of the most likely class (top_label) or of the second of two classes (positive_class); a group's "
-    "worst is "
-    "the highest",
+    "weighted by images: of the most likely class (top_label) or of the second of two classes (positive_class); a "
+    "group's worst is the highest",
 }
 
 
@@ -60,21 +57,18 @@ class Quality:
     intervals: Annotated[
         dict[str, dict[str, Interval]],
         Names("version", "resampled"),
-        "95 % percentile intervals of the last round's model, from bootstrap resamples of whole patients (or "
-        "lesions), or of "
-        "images where the dataset names no patients; in `groups`, of each group's own images; `value` is that "
-        "round's score, "
-        "and bounds are null where there is one patient only",
+        "95 % percentile intervals of the last round's model, from bootstrap resamples of whole patients (or lesions), "
+        "or of images where the dataset names no patients; in `groups`, of each group's own images; `value` is that "
+        "round's score, and bounds are null where there is one patient only",
     ] = field(default_factory=dict)
     groups: Annotated[
         ByGroup,
         Names("attribute", "model"),
         "last_round holds every group; over_rounds has worst group, gap, population std and average over groups of "
-        "each round; "
-        "each has every group over rounds; across is the average and the sample std (ddof 1) over groups of their "
-        "means over "
-        "rounds. Attributes may be crossed: race*sex; a combination without a test image is no group there. Groups in "
-        "`clients` are those of the client's own test part, by the model that the client is scored with",
+        "each round; each has every group over rounds; across is the average and the sample std (ddof 1) over groups "
+        "of their means over rounds. Attributes may be crossed: race*sex; a combination without a test image is no "
+        "group there. Groups in `clients` are those of the client's own test part, by the model that the client is "
+        "scored with",
     ] = field(default_factory=dict)
 
 
@@ -117,6 +111,9 @@ class Client:
     count: int = 0
     classes_missing: list[int] = field(default_factory=list)
     metrics: Annotated[dict[str, OverRounds], Names("metric")] = flat()
+    corruption: Annotated[
+        str, "kind and severity of a corrupted client's images and of those it is scored on, where clients differ"
+    ] = omitted(str)
     global_model: Annotated[
         Summary | None, "the global model on the images of a client that has a model of its own"
     ] = omitted()
@@ -188,12 +185,10 @@ class Scores(Quality):
     sample: bool = omitted(bool)
     single_site: Annotated[
         bool,
-        "every client trained alone, so there is no global model: `versions`, `groups` and `shots` are of the "
-        "clients' own "
-        "models, each on the images of its own test part where the parts make up the whole test set, else the mean "
-        "over clients "
-        "of each one's score on the whole test set, where a worst group's name is null if clients differ; `warning` "
-        "says which",
+        "every client trained alone, so there is no global model: `versions`, `groups` and `shots` are of the clients' "
+        "own models, each on the images of its own test part where the parts make up the whole test set, else the mean "
+        "over clients of each one's score on the whole test set, where a worst group's name is null if clients differ; "
+        "`warning` says which",
     ] = False
     view: str = ""
     bytes: Annotated[
@@ -204,9 +199,8 @@ class Scores(Quality):
     views: Annotated[
         dict[str, Quality],
         Names("any"),
-        "other ways than `view` in which the method can be shown test images; `view` uses the images' groups, here "
-        "no image's "
-        "group is used, and unknown groups are scored as all others are",
+        "other ways than `view` in which the method can be shown test images; `view` uses the images' groups, here no "
+        "image's group is used, and unknown groups are scored as all others are",
     ] = field(default_factory=dict)
     severities: Annotated[
         dict[str, dict[str, AtSeverity]],
@@ -218,48 +212,41 @@ class Scores(Quality):
     best_on_validation: Annotated[
         Best | None,
         "the global model of the round that was best on the clients' validation parts, the first of equals; test "
-        "images are "
-        "not used to choose it. null where the partition has no validation parts",
+        "images are not used to choose it. null where the partition has no validation parts",
     ] = None
     shots: Annotated[
         Shots | None,
-        "the global model's mean recall of classes by training images of all clients: head above `upper`, tail "
-        "below `lower`, "
-        "medium between; a class without a test image is skipped; all is the mean of the groups that have a score",
+        "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "
+        "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a "
+        "score",
     ] = None
     personal: Annotated[
         dict[str, OwnModels],
         Names("own"),
-        "where clients keep models of their own: `personal` is the mean over clients of each one's model on the "
-        "whole test set, "
-        "`mean_personal` the model that is their mean by image count; versions and groups are the global one's. A "
-        "client that "
-        "never took part has the global model. Their `groups` are as the global model's, without intervals; of "
-        "`personal` a "
-        "worst group's name is null if clients differ",
+        "where clients keep models of their own: `personal` is the mean over clients of each one's model on the whole "
+        "test set, `mean_personal` the model that is their mean by image count; versions and groups are the global "
+        "one's. A client that never took part has the global model. Their `groups` are as the global model's, without "
+        "intervals; of `personal` a worst group's name is null if clients differ",
     ] = field(default_factory=dict)
     clients: Annotated[
         dict[str, Client],
         Names("any"),
-        "a client's own test part where it has one, else the whole test set; corrupted images for corrupted "
-        "clients, clean for "
-        "others; by the client's own model if personal_models, else by the global one",
+        "a client's own test part where it has one, else the whole test set; corrupted images for corrupted clients, "
+        "clean for others; by the client's own model if personal_models, else by the global one",
     ] = field(default_factory=dict)
     among_clients: Annotated[
         dict[str, Among],
         Names("headline"),
         "mean, population std and minimum over clients in each round (per_round), then the mean over rounds; null "
-        "where all "
-        "clients share model and images",
+        "where all clients share model and images",
     ] = field(default_factory=dict)
     among_clients_global: Annotated[
         dict[str, Among],
         Names("headline"),
         "among_clients with global_model in place of a client's own; std and worst are null where clients share "
-        "images. The "
-        "mean of own models is what Fed-MAS calls pFL (a client's model on the client's images); its gFL is the "
-        "global model on "
-        "all test images: versions. Fed-MAS reports the best round of each, here no round is chosen",
+        "images. The mean of own models is what Fed-MAS calls pFL (a client's model on the client's images); its gFL "
+        "is the global model on all test images: versions. Fed-MAS reports the best round of each, here no round is "
+        "chosen",
     ] = field(default_factory=dict)
 
     @classmethod

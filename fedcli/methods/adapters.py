@@ -31,7 +31,7 @@ class Adapted(nn.Module):
     Args:
         base: nn.Linear, or an nn.Conv2d that is a linear layer over channels.
         singular: what S starts with: None for no S, [r], or [G, r].
-        groups: where the group shares of a forward pass are found; with S [G, r] only.
+        groups: which holds the group shares of a forward pass; with S [G, r] only.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Roles:
 
 
 def roles(layout: "Layout") -> list[Roles]:
-    """Every adapter of a network, found by the names of its factors and never by their shapes."""
+    """Every adapter of a network, by the names of its factors and never by their shapes."""
     stems = [name.removesuffix(".A") for name in layout.shapes if name.endswith(".A")]
     return [Roles(f"{k}.A", f"{k}.B", f"{k}.S" if f"{k}.S" in layout.shapes else "") for k in stems]
 

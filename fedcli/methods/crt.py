@@ -39,21 +39,21 @@ class Retrained(BalancedSampling, Local):
 
 
 @dataclass(frozen=True)
-class HostWeights(ContinuesRun, Aggregator):
+class PreviousWeights(ContinuesRun, Aggregator):
     """Average with fixed weights: those that ended the run before."""
 
-    weights: Annotated[Literal["host", "samples"], "of the run's last round, or image counts"] = "host"
+    weights: Annotated[Literal["previous", "samples"], "of the run's last round, or image counts"] = "previous"
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         weights = updates.base  # [K]
-        if self.weights == "host" and "start_weights" in memory:
-            host = memory["start_weights"][updates.rows]
-            weights = host / host.sum() if host.sum() > 0 else weights  # it may have given those here nothing
+        if self.weights == "previous" and "start_weights" in memory:
+            previous = memory["start_weights"][updates.rows]
+            weights = previous / previous.sum() if previous.sum() > 0 else weights  # these clients may have had none
         return average(updates.theta, weights), weights
 
 
 register(
-    "crt", Retrained(), HostWeights(), label="cRT",
+    "crt", Retrained(), PreviousWeights(), label="cRT",
     about="after a finished run: frozen backbone, fresh classifier, class-balanced draws",
     default_training={
         "rounds": 10, "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 5e-4, "schedule": "cosine",

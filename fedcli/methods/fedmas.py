@@ -1,4 +1,4 @@
-"""Fed-MAS: a frozen public network is the yardstick by which clients learn and by which they are weighed.
+"""Fed-MAS: clients learn from a frozen public network, and their distance from it gives their weights.
 
 Source: Elbatel, Wang, Marti, Fu and Li, "Federated model aggregation via self-supervised priors for highly
 imbalanced medical image classification", 2023, arXiv 2307.14959, Eqs. 1-5 and Algorithm 1.

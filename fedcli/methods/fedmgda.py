@@ -10,7 +10,7 @@ epsilon = 0 is FedAvg of updates of length 1. epsilon = 1 is MGDA: if d is not 0
 i, so no client's loss rises for a small enough step.
 
 Where we differ. The paper takes a server step eta_t of its own, so d has a length of at most 1 whatever clients
-did, and eta must be found anew for every network. Here length=kept (default) scales back: eta = step sum_i
+did, and eta must be tuned for every network. Here length=kept (default) scales back: eta = step sum_i
 lambda0_i ||g_i||, so that step 1 goes as far as FedAvg goes where clients agree, and one client alone gets its
 own model; length=unit is the paper's eta = step. lambda0 is n_i / n of the round. The problem is of the
 trainable numbers; batch-norm statistics are averaged with lambda* and not scaled. A client that did not move

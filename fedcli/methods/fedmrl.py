@@ -200,7 +200,7 @@ def label_entropy(counts: Tensor) -> Tensor:
 
 
 def released_entropy(counts: Tensor) -> Tensor:
-    """What the script has in its place: every class's share times the log of the commonest one's, summed."""
+    """What the script has instead: every class's share times the log of the commonest one's, summed."""
     return (counts.max().double() / counts.sum()).log()
 
 
@@ -237,7 +237,7 @@ def kept(name: str, values: Tensor, updates: ClientUpdates, memory: Tensors) -> 
 def damped(
     theta: Tensor, updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float
 ) -> tuple[Tensor, Tensor]:
-    """rule=released: the mean of the local models, each drawn back to the global one by its mu_h."""
+    """rule=released: the mean of the local models, each moved back towards the global one by its mu_h."""
     mu = released_mu(updates, memory, warmup=warmup, gamma=gamma).to(theta.device)
     memory["mean_mu"] = mu.mean()
     share, moving = (1 - mu) / len(mu), updates.layout.trainable  # [K]

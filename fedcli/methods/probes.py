@@ -2,7 +2,7 @@
 
 All are measured on its training images, or over another shard where one is given, in eval mode, on the
 fixed view: no augmentation, no logit adjustment. Losses are means of plain cross-entropy. Each leaves
-the network as it found it, but for its mode.
+the network as it was, but for its mode.
 """
 
 from typing import TYPE_CHECKING

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ..evaluation.parts import Groups
 from ..evaluation.scores import Scores
+from .table import DAGGER
 
 METRIC = "auc_ovo_macro"
-DAGGER = "†"
 
 
 @dataclass(frozen=True)

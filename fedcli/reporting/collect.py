@@ -6,7 +6,7 @@ from pathlib import Path
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
-from ..evaluation.evaluate import check, evaluate, existing
+from ..evaluation.existing import check, existing
 from ..evaluation.shots import thresholds
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
@@ -54,6 +54,8 @@ def scores_of(path: Path, by: list[str], shots: str | None, made_by: list[str]) 
         return path, False
     if made := existing(path, by=by, shots=shots):
         return made, True
+    from ..evaluation.evaluate import evaluate  # imports torch, which scores that lie there do not need
+
     return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by), False
 
 

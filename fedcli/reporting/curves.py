@@ -249,15 +249,15 @@ def _number(value: float | None) -> float:
 
 
 def _series(points: list[tuple[Key, str, int, float]]) -> dict[str, Series]:
-    found: dict[Key, dict[str, list[tuple[int, float]]]] = {}
+    by_key: dict[Key, dict[str, list[tuple[int, float]]]] = {}
     for key, client, t, value in points:
-        found.setdefault(key, {}).setdefault(client, []).append((t, value))
+        by_key.setdefault(key, {}).setdefault(client, []).append((t, value))
     named: dict[str, Series] = {}
-    for key in sorted(found, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
+    for key in sorted(by_key, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
         title, unit, scale = _words(key)
         if any(title == other.title and unit != other.unit and key[0] != "test" for other in named.values()):
             title, unit = f"{title}, {unit}", ""
-        curves = {client: np.array(pairs) * [1, scale] for client, pairs in found[key].items()}
+        curves = {client: np.array(pairs) * [1, scale] for client, pairs in by_key[key].items()}
         kind = key[0]
         named[_name(key, named)] = Series(
             title, unit, curves, shares=kind == "weights", own=kind == "loss", tested=kind == "test"

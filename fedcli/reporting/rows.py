@@ -170,11 +170,11 @@ def rows(
 ) -> list[Row]:
     """One row per system, verified first, and below it one per view; says on stderr what cannot be compared.
 
-    at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round that was best on the
-    clients' validation images. spread: "pooled" or "runs" makes the runs of a system one row whose ± is over all its
-    rounds, or over the runs' means; None keeps runs separate. minutes: also how long each run trained, by the clocks
-    beside it; they are no part of any promise of equal bytes. traffic: also the bytes that travel, where runs recorded
-    them. Raises FedcliError, HashError, UsageError.
+    at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round that was best on
+    the clients' validation images. spread: "pooled" or "runs" makes the runs of a system one row whose ± is over all
+    its rounds, or over the runs' means; None keeps runs separate. minutes: also how long each run trained, by the
+    clocks beside it; they are no part of any promise of equal bytes. traffic: also the bytes that travel, where runs
+    recorded them. Raises FedcliError, HashError, UsageError.
     """
     scored = read(paths)
     if at == BEST and not any(run.scores.best_on_validation for run in scored):
@@ -206,7 +206,7 @@ def _system(runs: list[Scored], at: str, spread: str | None, minutes: bool, traf
 
 
 def notes(lines: Sequence[Row]) -> list[str]:
-    """What a reader must know before comparing: runs that differ in more than the method, groups too small to tell."""
+    """What a reader must know before comparing: runs that differ in more than the method, small groups."""
     unlike = [stage for stage in STAGES if _differ([row.data.get(stage) for row in lines])]
     unlike += ["rounds"] if _differ([row.scores.rounds for row in lines]) else []
     unlike += ["shot groups"] if _differ([row.shot_groups for row in lines if row.shot_groups]) else []

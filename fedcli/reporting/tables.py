@@ -1,7 +1,7 @@
 """The rows of a report as tables, with their marks, and in every format.
 
 The best of a column is marked where its lead over all comparable rows is significant, or where no test of it can be
-made; the legend says which. What a group too small to tell decides is never the best.
+made; the legend says which. What a group too small to be reliable decides is never the best.
 """
 
 import json
@@ -54,12 +54,12 @@ OWN = (
     "clean)."
 )
 SHOTS = (
-    "Head, medium and tail recall: the mean recall of the classes with many, some and few training images, on the clean "
-    "test set."
+    "Head, medium and tail recall: the mean recall of the classes with many, some and few training images, on the "
+    "clean test set."
 )
 VIEWS = (
-    "A row 'true group at test' is of a model that is given the group of each test image; 'group-blind' is the same model "
-    "without it, as in a clinic that does not know the group or may not use it."
+    "A row 'true group at test' is of a model that is given the group of each test image; 'group-blind' is the same "
+    "model without it, as in a clinic that does not know the group or may not use it."
 )
 BYTES = (
     "MB (10^6 bytes) sent to (down) and by (up) each client in a round, mean over clients and rounds: the trained "

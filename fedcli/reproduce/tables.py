@@ -57,18 +57,19 @@ def _ours(results: Results, row: Row, column: Column) -> Shown:
 
 
 def on_validation(results: Results, star: str = "*") -> Table:
-    """Our numbers on validation images; the best is marked where its lead over the next exceeds the spread over seeds."""
+    """Our numbers on validation images; the best is marked where its lead over the next exceeds the seeds' spread."""
     (column,) = results.shown_columns(validation=True)
     cells = [_shown(row.cells[column.name], column) for row in results.rows]
     lead, spread = _lead(cells)
     covered = spread is not None and lead <= spread
     marked = mark(heading(column), cells, [""] * len(cells), lambda first, second: not covered)
     rows = [[Shown(row.name), cell] for row, cell in zip(results.rows, marked, strict=True)]
-    what = "Of each run's round that is best on its clients' validation images, mean ± sample standard deviation over seeds."
+    rounds = "Of each run's round that is best on its clients' validation images"
+    what = f"{rounds}, mean ± sample standard deviation over seeds."
     if covered:
         said = (
-            f"The best value is inconclusive on validation images: the best two are {lead:.2f} points apart, within the "
-            f"standard deviation over seeds, {spread:.2f}; nothing is marked."
+            f"No best is marked: the two highest values differ by {lead:.2f} points, which is within the standard "
+            f"deviation over seeds, {spread:.2f}."
         )
     elif spread is None:
         said = f"{star} marks the best; with one seed, its variation over seeds is unknown."

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..reporting.collect import runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
-from ..reporting.page import PageOptions
-from ..reporting.page import render as render_page
 from ..reporting.rows import Row, rows
 from ..reporting.tables import render
 from .call import called_with
@@ -47,7 +45,10 @@ class Report:
     def to(self, format: str) -> str:
         """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError."""
         if format == "html":
-            return render_page(list(self.scores), PageOptions(reference=self.options.against, **self._shown()))
+            from ..reporting.page import PageOptions  # matplotlib and torch, for no other format
+            from ..reporting.page import render as page
+
+            return page(list(self.scores), PageOptions(reference=self.options.against, **self._shown()))
         return render(self.rows, format)
 
     def _shown(self) -> dict[str, Any]:

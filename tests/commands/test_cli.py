@@ -134,7 +134,9 @@ def test_inspect_shows_shards_and_unfinished_runs(chain, tmp_path, monkeypatch):
     _, out, _ = fedcli("inspect", chain["dataset"].replace("dataset.json", "pool.h5"))
     assert "x: uint8 [1797, 16, 16, 1]" in out
     monkeypatch.setattr(Federation, "play", stop)
-    code, _, err = fedcli("train", "fedavg", chain["partition"], "--out", tmp_path / "run", *chain["where"])
+    code, _, err = fedcli(
+        "train", "fedavg", chain["partition"], "--rounds", "2", "--out", tmp_path / "run", *chain["where"]
+    )
     assert code == 130 and f"fedcli train --resume --out {tmp_path / 'run'}" in err
     monkeypatch.undo()
     _, out, _ = fedcli("inspect", tmp_path / "run")

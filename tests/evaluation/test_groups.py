@@ -171,7 +171,8 @@ def decided(*counts):
     return table[:, 2], table[:, 1], table[:, 0]
 
 
-# women: 10 sick of whom 8 are found, 10 healthy of whom 1 is called sick; men: 4 of 5, 6 of 15; others: 3 of 10, 1 of 10
+# women: 10 sick of whom 8 are detected, 10 healthy of whom 1 is called sick; men: 4 of 5, 6 of 15;
+# others: 3 of 10, 1 of 10
 COUNTS = [
     (0, 1, 1, 8),
     (0, 1, 0, 2),

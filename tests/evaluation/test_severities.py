@@ -41,7 +41,7 @@ def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made,
         ("gaussian-noise", "1"): (True, False), ("gaussian-noise", "3"): (True, True),
         ("contrast", "1"): (False, False), ("contrast", "3"): (False, False),
     }  # fmt: skip
-    (table,) = severities.tables([("", made.body)])
+    (table,) = severities.tables([("", Scores.read(made.path))])
     assert [[cell.text for cell in row[:3]] for row in table.rows] == [
         ["clean", "-", "-"], ["contrast", "1", "unseen"], ["contrast", "3", "unseen"],
         ["gaussian-noise", "1", "another severity"], ["gaussian-noise", "3", "this severity"],

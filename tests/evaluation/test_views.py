@@ -151,7 +151,8 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
     found = rows([path, plain], minutes=True, traffic=True)
     columns, lines = table_cells(found)
     assert [line[0] for line in lines] == [
-        "By group (true group at test)", "By group (group-blind: mostly f)", "By group (group-blind: uniform)", "FedAvg",
+        "By group (true group at test)", "By group (group-blind: mostly f)", "By group (group-blind: uniform)",
+        "FedAvg",
     ]  # fmt: skip
     body = manifest.read(path).body
     for row, view in zip(found[1:3], ("mostly-f", "uniform"), strict=True):

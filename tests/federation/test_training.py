@@ -240,6 +240,9 @@ def test_every_engine_comes_to_the_same_bits(open_engine):
 
 
 def test_a_run_with_another_loss_says_so_in_its_label():
-    planned = SimpleNamespace(plan=Plan("fedavg", {}, EVERYTHING, 3), method=resolve("fedavg"), parent_run=None)
-    assert record._label(planned) == "FedAvg, 0.1 label smoothing, balanced class weights, focal:2 loss"
-    assert record._label(SimpleNamespace(plan=Plan("fedavg", {}, SGD, 3), method=resolve("fedavg"))) == "FedAvg"
+    plain, other = (
+        SimpleNamespace(plan=Plan("fedavg", {}, training, 3), method=resolve("fedavg"), data=SimpleNamespace(body={}))
+        for training in (SGD, EVERYTHING)
+    )
+    assert record._label(plain) == "FedAvg"
+    assert record._label(other) == "FedAvg, 0.1 label smoothing, balanced class weights, focal:2 loss"

@@ -156,9 +156,9 @@ def factors(models, groups, *, inputs=6, rank=3, outputs=5, seed=0):
     return Factors(draw(models, inputs, rank), 0.5 + draw(models, groups, rank).abs(), draw(models, rank, outputs))
 
 
-def products(found, weights):
+def products(models, weights):
     """sum over models of weights[k, g] A_k diag(S_kg) B_k: [G, in, out] in float64."""
-    return np.einsum("kg,kir,kgr,kro->gio", weights, *(t.double().numpy() for t in (found.A, found.S, found.B)))
+    return np.einsum("kg,kir,kgr,kro->gio", weights, *(t.double().numpy() for t in (models.A, models.S, models.B)))
 
 
 def rebuilt(a, s, b):
@@ -167,38 +167,38 @@ def rebuilt(a, s, b):
 
 def test_one_model_comes_back_as_it_was_but_for_its_basis():
     one = factors(1, 1)
-    found, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 1).double())
-    np.testing.assert_allclose(rebuilt(*found), products(one, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
+    averaged, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 1).double())
+    np.testing.assert_allclose(rebuilt(*averaged), products(one, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
-    assert not np.allclose(found[0].numpy(), one.A[0].numpy())
+    assert not np.allclose(averaged[0].numpy(), one.A[0].numpy())
 
 
 def test_the_true_average_is_found_where_its_rank_allows():
     """Models that share B have an average of rank r; factor-wise averaging of A and S separately is another matrix."""
     models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
     models = Factors(models.A, models.S, models.B[:1].expand(3, -1, -1))
-    found, (lost, whole) = product_mean(models, weights, weights[:, None])
+    averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())
-    np.testing.assert_allclose(rebuilt(*found), true, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(rebuilt(*averaged), true, rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
-    apart = (t.double().numpy() for t in (models.A, models.S, models.B))
-    a, s, b = (np.tensordot(weights.numpy(), t, 1) for t in apart)
+    parts = (t.double().numpy() for t in (models.A, models.S, models.B))
+    a, s, b = (np.tensordot(weights.numpy(), t, 1) for t in parts)
     assert not np.allclose(a @ np.diag(s[0]) @ b, true[0], rtol=0.05)
 
 
 def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
     models, weights = factors(3, 1), torch.tensor([0.5, 0.3, 0.2]).double()
-    found, (lost, whole) = product_mean(models, weights, weights[:, None])
+    averaged, (lost, whole) = product_mean(models, weights, weights[:, None])
     true = products(models, weights[:, None].numpy())[0]
     u, sigma, v = np.linalg.svd(true)
-    np.testing.assert_allclose(rebuilt(*found)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(rebuilt(*averaged)[0], u[:, :3] * sigma[:3] @ v[:3], rtol=1e-8, atol=1e-8)
     assert float(lost) == pytest.approx((sigma[3:] ** 2).sum()) and float(whole) == pytest.approx((sigma**2).sum())
 
 
 def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
     one = factors(1, 4)
-    found, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
-    true, again = products(one, np.ones((1, 4))), rebuilt(*found)
+    averaged, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
+    true, again = products(one, np.ones((1, 4))), rebuilt(*averaged)
     np.testing.assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
     assert float(lost) == pytest.approx(((true - again) ** 2).sum()) and float(lost) > 1e-3 * float(whole)
     assert float(whole) == pytest.approx((true**2).sum())
@@ -210,8 +210,8 @@ def test_orthogonal_factors_keep_every_group():
     one.S[:, 3] *= -1
     a, b = torch.linalg.qr(one.A[0])[0], torch.linalg.qr(one.B[0].T)[0].T
     one = Factors(a[None], one.S, b[None])
-    found, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
-    np.testing.assert_allclose(rebuilt(*found), products(one, np.ones((1, 4))), atol=1e-5)
+    averaged, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
+    np.testing.assert_allclose(rebuilt(*averaged), products(one, np.ones((1, 4))), atol=1e-5)
     assert abs(lost) < 1e-9 * whole
 
 

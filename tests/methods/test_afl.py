@@ -90,12 +90,12 @@ def test_winner_takes_all_trains_the_winner_alone_and_comes_to_the_same_model(ba
     monkeypatch.setattr(afl.Agnostic, "measure_local", lambda self, net, client: trained.append(client.name))
     spec, settings = f"{base}afl", {"rule": "released"}
     sent = []
-    found = play(spec, settings, each=lambda played: sent.append((played.bytes_up, played.losses.isnan().sum().item())))
+    state = play(spec, settings, each=lambda played: sent.append((played.bytes_up, played.losses.isnan().sum().item())))
     few = len(trained) == 3
     monkeypatch.setattr(afl.Agnostic, "trains_subset", False)
     trained.clear()
-    assert torch.equal(play(spec, settings).theta, found.theta)
+    assert torch.equal(play(spec, settings).theta, state.theta)
     assert len(trained) == 12 and few == (base != "moon+")
     assert all(
-        (bytes_up < 4 * len(found.theta), empty) == ((True, 3) if few else (False, 0)) for bytes_up, empty in sent
+        (bytes_up < 4 * len(state.theta), empty) == ((True, 3) if few else (False, 0)) for bytes_up, empty in sent
     )

@@ -32,9 +32,9 @@ def autograd_gradients(f, y, head):
 
 def test_class_gradients_are_those_of_autograd_and_zero_for_an_absent_class():
     f, y, head = random(30, 5), torch.tensor([0, 3, 1] * 10), random(4, 6, seed=1)
-    found = class_gradients(f, y, head)
-    torch.testing.assert_close(found, autograd_gradients(f, y, head), atol=1e-6, rtol=1e-5)
-    assert not found[2].any()
+    gradients = class_gradients(f, y, head)
+    torch.testing.assert_close(gradients, autograd_gradients(f, y, head), atol=1e-6, rtol=1e-5)
+    assert not gradients[2].any()
 
 
 def test_the_mismatch_is_one_minus_cosine_row_by_row():
@@ -68,7 +68,7 @@ def test_a_saturated_classifier_and_dead_features_stay_finite():
 def test_the_classifier_is_what_sgd_on_the_features_gives():
     """The closed-form steps against torch.optim.SGD on the same features in the same order."""
     features, seen = random(3, 10, 5), torch.tensor([True, False, True])
-    found = resolve("creff", {"epochs": 3, "batch": 8, "head_lr": 0.5}).aggregator.retrained(features, seen, 7)
+    head = resolve("creff", {"epochs": 3, "batch": 8, "head_lr": 0.5}).aggregator.retrained(features, seen, 7)
 
     stream = torch.Generator().manual_seed(7)
     layer = nn.Linear(5, 3)
@@ -81,7 +81,7 @@ def test_the_classifier_is_what_sgd_on_the_features_gives():
             optimizer.zero_grad()
             F.cross_entropy(layer(f[at]), y[at]).backward()
             optimizer.step()
-    torch.testing.assert_close(found, torch.cat([layer.weight, layer.bias[:, None]], 1).detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(head, torch.cat([layer.weight, layer.bias[:, None]], 1).detach(), atol=1e-5, rtol=1e-5)
 
 
 def test_a_client_reports_the_gradients_of_the_classifier_it_was_told():
@@ -139,7 +139,7 @@ def test_a_class_unseen_this_round_keeps_its_features_and_stays_in_training():
 
 
 def test_each_round_draws_a_classifier_of_its_own():
-    """With features that stay where they are nothing else sets two rounds apart."""
+    """With features that stay where they are nothing else differs between two rounds."""
     layout, sent, memory, heads = head_only(), random(1, CLASSES, CLASSES, 5), {}, []
     rule = resolve("creff", QUICK | {"steps": 0}).aggregator
     for t in (1, 2):
@@ -167,8 +167,8 @@ def test_place_follows_the_head_wherever_the_layout_puts_it():
 
     net = toy_net(extend=crowd)
     layout = Layout(net)
-    found = layout.read()[head_index(layout)]
-    assert torch.equal(found, torch.cat([net.head.weight, net.head.bias[:, None]], 1))
+    classifier = layout.read()[head_index(layout)]
+    assert torch.equal(classifier, torch.cat([net.head.weight, net.head.bias[:, None]], 1))
 
 
 def test_it_is_deterministic_and_resumes_to_the_same_bits(tmp_path):
@@ -197,8 +197,8 @@ def test_the_re_trained_head_tells_the_classes_apart():
 
 
 def test_the_mismatch_is_recorded_as_a_mean():
-    found = play("creff", QUICK).server["creff_mismatch"]
-    assert found.ndim == 0 and 0 < found < 2
+    mismatch = play("creff", QUICK).server["creff_mismatch"]
+    assert mismatch.ndim == 0 and 0 < mismatch < 2
 
 
 def test_it_is_an_add_on_to_local_methods():

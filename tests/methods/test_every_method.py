@@ -140,6 +140,6 @@ def test_clients_may_run_in_any_order(spec, monkeypatch):
 
 @every
 def test_recorded_settings_build_the_same_method(spec):
-    """A run is resumed from its name and settings: halves that differ in an option of one name stay apart."""
+    """A run is resumed from its name and settings: halves that differ in an option of one name stay distinct."""
     method = resolve(spec)
     assert resolve(spec, method.settings) == method

@@ -67,8 +67,8 @@ def test_an_absent_client_keeps_its_place_and_a_new_one_starts_at_the_base():
 
 def test_when_all_present_stand_at_zero_the_base_weighs():
     memory = {"lift": torch.tensor([0.0, 0.0, 2.0], dtype=torch.float64)}
-    found = step(resolve("fairfed").aggregator, memory, 1, [0.5, 0.5], [3.0, 1.0], rows=[0, 1], roster=3)
-    assert found.tolist() == [0.75, 0.25]
+    weights = step(resolve("fairfed").aggregator, memory, 1, [0.5, 0.5], [3.0, 1.0], rows=[0, 1], roster=3)
+    assert weights.tolist() == [0.75, 0.25]
 
 
 def test_client_order_does_not_matter():
@@ -83,10 +83,10 @@ def test_balanced_accuracy_is_the_mean_recall_over_the_classes_a_client_has():
     net, shard = toy_net(), toy_shard("north", 30, absent=1)
     layout = Layout(net)
     client = ClientRound("north", 0, 1, 1, 0.1, layout.read(), {}, layout, shard, None, {})
-    found = probes.balanced_accuracy(net, client)
+    accuracy = probes.balanced_accuracy(net, client)
     predicted = net.eval()(next(shard.in_order()).x).argmax(1)
     recalls = [(predicted[shard.y == c] == c).double().mean().item() for c in (0, 2)]
-    assert found.item() == pytest.approx(sum(recalls) / 2) and 0 < found < 1
+    assert accuracy.item() == pytest.approx(sum(recalls) / 2) and 0 < accuracy < 1
 
 
 def test_the_two_rules_differ_in_training():

@@ -110,8 +110,8 @@ def averaged(settings=None, counts=COUNTS, t=1, memory=None, **rest):
     layout = Layout(Two())
     rng = torch.Generator().manual_seed(2)
     theta, sent = torch.randn(layout.size, generator=rng), torch.randn(2, layout.size, generator=rng)
-    place = layout.spans["layer.S"]
-    theta[place], sent[:, place] = OLD.flatten(), SENT.flatten(1)
+    span = layout.spans["layer.S"]
+    theta[span], sent[:, span] = OLD.flatten(), SENT.flatten(1)
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=N, group_counts=counts, **rest)
     memory = {} if memory is None else memory
     new, weights = resolve("fairlora", settings).aggregator.aggregate(theta, table, memory)
@@ -169,13 +169,13 @@ def test_exact_takes_the_vectors_of_the_mean_and_projects_each_group_on_them():
     new, old, (one, two), memory = averaged({"exact": True}, t=30)
     u, sigma, v = np.linalg.svd(0.75 * delta(one) + 0.25 * delta(two))
     true = [0.75 * delta(one, 0) + 0.25 * delta(two, 0), delta(one, 1), delta(old, 2)]
-    found = [u[:, :2] * np.diag(u[:, :2].T @ d @ v[:2].T) @ v[:2] for d in true]
+    expected = [u[:, :2] * np.diag(u[:, :2].T @ d @ v[:2].T) @ v[:2] for d in true]
     for group in range(3):
-        np.testing.assert_allclose(delta(new, group), found[group], atol=1e-4)
+        np.testing.assert_allclose(delta(new, group), expected[group], atol=1e-4)
     pool = [m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (one, two, new)]
     p, q, r = np.linalg.svd(0.75 * pool[0] + 0.25 * pool[1])
     np.testing.assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
-    lost = sum(((t - f) ** 2).sum() for t, f in zip(true, found)) + q[2] ** 2
+    lost = sum(((t - f) ** 2).sum() for t, f in zip(true, expected)) + q[2] ** 2
     whole = sum((t**2).sum() for t in true) + (q**2).sum()
     assert float(memory["exact_loss"]) == pytest.approx((lost / whole) ** 0.5, rel=1e-4)
     assert memory["exact_loss"].ndim == 0

@@ -58,9 +58,9 @@ def test_the_largest_losses_are_protected():
 def test_coefficients_give_what_the_vectors_give(seed, alpha):
     theta, local, loss = case(seed)
     rule = resolve("fedfv", {"protect": alpha}).aggregator
-    found, _ = rule.aggregate(theta, client_updates(local, loss_before=loss, n=[5, 1, 2, 3, 4]), {})
+    after, _ = rule.aggregate(theta, client_updates(local, loss_before=loss, n=[5, 1, 2, 3, 4]), {})
     uniform = torch.full((5,), 0.2, dtype=torch.float64)
-    torch.testing.assert_close(found, direct(theta, local, loss, alpha=alpha, weights=uniform), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(after, direct(theta, local, loss, alpha=alpha, weights=uniform), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -68,9 +68,9 @@ def test_the_mean_can_go_by_image_count(seed):
     theta, local, loss = case(seed)
     n = torch.tensor([5.0, 1.0, 2.0, 3.0, 4.0]).double()
     rule = resolve("fedfv", {"weights": "samples"}).aggregator
-    found, weights = rule.aggregate(theta, client_updates(local, loss_before=loss, n=n), {})
+    after, weights = rule.aggregate(theta, client_updates(local, loss_before=loss, n=n), {})
     assert torch.equal(weights, n / 15)
-    torch.testing.assert_close(found, direct(theta, local, loss, alpha=0.1, weights=n / 15), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(after, direct(theta, local, loss, alpha=0.1, weights=n / 15), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -81,10 +81,10 @@ def test_the_external_step_looks_at_clients_absent_for_up_to_lookback_rounds(see
     past = {}
     for t, rows in ((1, [0, 1]), (2, [2, 3]), (3, [4, 5]), (4, [2, 0])):
         theta, local, loss = case(100 * seed + t, k=2, size=size)
-        found, _ = rule.aggregate(theta, client_updates(local, t=t, rows=rows, roster=6, loss_before=loss), memory)
+        after, _ = rule.aggregate(theta, client_updates(local, t=t, rows=rows, roster=6, loss_before=loss), memory)
         groups = {1: [], 2: [], 3: [[0, 1], [2, 3]], 4: [[3], [4, 5]]}[t]
         expected = direct(theta, local, loss, alpha=0, weights=sixth, groups=[[past[r] for r in g] for g in groups])
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
         past.update(zip(rows, theta - local, strict=True))
     assert sorted(k for k in memory if k != "seen") == ["update_0", "update_2", "update_4", "update_5"]
 
@@ -94,20 +94,20 @@ def test_the_later_code_looks_at_the_participants_themselves(seed):
     rule, uniform = resolve("fedfv", {"rule": "released"}).aggregator, torch.full((5,), 0.2, dtype=torch.float64)
     theta, local, loss = case(seed)
     for t in (1, 2):  # tau is 1: from the first round on
-        found, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
+        after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
         expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=True)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_later_code_begins_in_round_tau():
     rule, uniform = resolve("fedfv", {"rule": "released", "lookback": 2}).aggregator, torch.full((5,), 0.2).double()
     for t, external in ((1, False), (2, True)):
         theta, local, loss = case(3)
-        found, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
+        after, _ = rule.aggregate(theta, client_updates(local, t=t, loss_before=loss), {})
         expected = direct(theta, local, loss, alpha=0.1, weights=uniform, released=external)
-        torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
         inside = direct(theta, local, loss, alpha=0.1, weights=uniform)
-        assert torch.allclose(found, inside, atol=1e-5) is not external
+        assert torch.allclose(after, inside, atol=1e-5) is not external
 
 
 def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
@@ -115,11 +115,11 @@ def test_a_round_with_fewer_clients_looks_back_on_one_with_all():
     before, everybody, losses = case(7, k=4)
     rule.aggregate(before, client_updates(everybody, loss_before=losses), memory)
     theta, local, loss = case(8, k=2)
-    found, _ = rule.aggregate(theta, client_updates(local, t=2, rows=[0, 2], roster=4, loss_before=loss), memory)
+    after, _ = rule.aggregate(theta, client_updates(local, t=2, rows=[0, 2], roster=4, loss_before=loss), memory)
     absent = [before - everybody[1], before - everybody[3]]
     expected = direct(theta, local, loss, alpha=0, weights=half, groups=[absent])
-    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
-    assert not torch.allclose(found, direct(theta, local, loss, alpha=0, weights=half), atol=1e-3)
+    torch.testing.assert_close(after, expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(after, direct(theta, local, loss, alpha=0, weights=half), atol=1e-3)
 
 
 def test_with_everybody_protected_and_nothing_external_it_is_fedavg():

@@ -28,8 +28,8 @@ def test_released_weights_are_those_of_the_released_code():
     rule, memory = resolve("fedga", {"rule": "released"}).aggregator, {}
     assert step(rule, memory, 1, [0.0] * 4).tolist() == [0.25] * 4
     for r, expected in zip(CASE["rounds"], CASE["weights"], strict=True):
-        found = step(rule, memory, r + 1, CASE["gap_raw"], rounds=CASE["T"])
-        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
+        weights = step(rule, memory, r + 1, CASE["gap_raw"], rounds=CASE["T"])
+        torch.testing.assert_close(weights, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
 
 
 def test_original_weights_by_hand():
@@ -101,15 +101,15 @@ def test_the_original_measures_on_the_validation_part_and_the_released_rule_does
     net, shard, val = toy_net(), toy_shard("north"), toy_shard("other", 12)
     layout = Layout(net)
     task = Task("north", 0, 1, 2, 1, layout.read(), {}, {})
-    found = {}
+    columns = {}
     for rule in ("original", "released"):
         report = run_client(resolve("fedga", {"rule": rule}), net, layout, shard, task, TRAINING, val=val)
         layout.load(report.theta)
         client = ClientRound("north", 0, 1, 2, 0.1, report.theta, {}, layout, shard, None, {})
         losses = {"original": probes.mean_loss(net, client, val), "released": probes.mean_loss(net, client)}
         assert report.memory["fedga_loss"] == losses[rule]
-        found[rule] = report.columns
-    assert found["original"]["validation_images"] == 12 and "validation_images" not in found["released"]
+        columns[rule] = report.columns
+    assert columns["original"]["validation_images"] == 12 and "validation_images" not in columns["released"]
 
 
 def test_an_empty_validation_part_counts_as_none():

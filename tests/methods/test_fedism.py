@@ -56,8 +56,8 @@ def test_sharpness_is_the_rise_of_the_loss_one_step_uphill():
     """Against autograd on the whole shard at once, written out from Eqs. 9-10."""
     net, shard = toy_net(), toy_shard("north")
     layout = Layout(net)
-    told = client(layout, shard, round=1, rounds=4)
-    resolve("fedism-plus").aggregator.measure_global(net, told)
+    visit = client(layout, shard, round=1, rounds=4)
+    resolve("fedism-plus").aggregator.measure_global(net, visit)
 
     other = toy_net().eval()
     batch = next(shard.in_order())
@@ -68,7 +68,7 @@ def test_sharpness_is_the_rise_of_the_loss_one_step_uphill():
         for p, d in zip(other.parameters(), g, strict=True):
             p += 0.1 * 0.25**0.5 * d / norm
         rise = F.cross_entropy(other(batch.x), batch.y) - loss
-    torch.testing.assert_close(told.report["sharpness"], rise.detach(), atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(visit.report["sharpness"], rise.detach(), atol=1e-6, rtol=1e-4)
 
 
 def test_measuring_sharpness_leaves_the_model_alone():

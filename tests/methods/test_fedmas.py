@@ -110,7 +110,7 @@ def test_a_delay_averages_by_image_count_first(t, delayed):
     assert weights == ([0.5, 0.25, 0.25] if delayed else [0.25, 0.25, 0.5])
 
 
-def apart(net, shard, x):
+def divergences(net, shard, x):
     """Equation 1 by hand, in float64: 2 - 2 cos of projected and taught features."""
     with torch.no_grad():
         y, taught = net.projector(net.features(x)).double(), net.teacher(x).double()
@@ -129,11 +129,11 @@ def test_a_client_reports_the_factor_of_its_divergences_and_nothing_else(rule):
     for _ in range(2):  # two epochs without a step: the mean of each, summed
         for batch in turn.shard.in_order(7):
             method.local.loss(net, batch, turn)
-            np.add.at(seen, batch.y.numpy(), apart(net, turn.shard, batch.x))
+            np.add.at(seen, batch.y.numpy(), divergences(net, turn.shard, batch.x))
     method.aggregator.measure_local(net, turn)
 
     whole, n = next(turn.shard.in_order()), turn.shard.class_counts.numpy()
-    values = apart(net, turn.shard, whole.x)
+    values = divergences(net, turn.shard, whole.x)
     w = np.array([values[whole.y.numpy() == k].mean() if n[k] else 0 for k in range(CLASSES)])
     what = seen / np.maximum(n, 1)
     assert n[1] == 0 and np.allclose(what, 2 * w, atol=1e-5)
@@ -149,7 +149,7 @@ def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():
     method.local.on_round_start(net.eval(), turn)
     shares = turn.shard.class_counts / len(turn.shard)
     supervised = F.cross_entropy(net(batch.x) + shares.log(), batch.y)
-    expected = supervised.item() + 0.5 * apart(net, turn.shard, batch.x).mean()
+    expected = supervised.item() + 0.5 * divergences(net, turn.shard, batch.x).mean()
     assert method.local.loss(net, batch, turn).item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -162,7 +162,7 @@ def test_the_released_loss_adds_a_classifier_on_the_projection_under_the_same_pr
     shares = turn.shard.class_counts / len(turn.shard)
     added = shares.log() if prior == "bsm" else torch.zeros(CLASSES)
     extra = F.cross_entropy(net.auxiliary(net.projector(net.features(batch.x))) + added, batch.y)
-    expected = F.cross_entropy(net(batch.x) + added, batch.y) + 3 * apart(net, turn.shard, batch.x).mean() + extra
+    expected = F.cross_entropy(net(batch.x) + added, batch.y) + 3 * divergences(net, turn.shard, batch.x).mean() + extra
     assert method.local.loss(net, batch, turn).item() == pytest.approx(expected.item(), rel=1e-5)
     assert not hasattr(grown()[1], "auxiliary")
 
@@ -201,10 +201,10 @@ def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
     def mean(theta, lambda_f):
         method, net, layout = grown(spec)
         layout.load(theta)
-        return np.mean([apart(net.eval(), s, next(s.in_order()).x).mean() for s in EQUAL.values()])
+        return np.mean([divergences(net.eval(), s, next(s.in_order()).x).mean() for s in EQUAL.values()])
 
-    pulled, free = (mean(play(spec, {"lambda_f": f}, rounds=6, shards=EQUAL).theta, f) for f in (3.0, 0.0))
-    assert pulled < 0.5 * free
+    distilled, free = (mean(play(spec, {"lambda_f": f}, rounds=6, shards=EQUAL).theta, f) for f in (3.0, 0.0))
+    assert distilled < 0.5 * free
 
 
 class Watched(nn.Module):

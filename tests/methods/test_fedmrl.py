@@ -99,13 +99,13 @@ def gradients(settings, mean_loss, offset=None):
 )
 def test_the_fairness_term_multiplies_the_gradient(fair, above, factor):
     """1 + 2 lambda (F_h - F), and 1 below the mean under the hinge."""
-    plain, found = gradients({"fair": fair, "lambda_fair": 0.5}, -above)
-    torch.testing.assert_close(found, factor * plain, atol=1e-6, rtol=1e-5)
+    plain, with_term = gradients({"fair": fair, "lambda_fair": 0.5}, -above)
+    torch.testing.assert_close(with_term, factor * plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_symmetric_term_unlearns_far_below_the_mean():
-    plain, found = gradients({"fair": "symmetric", "lambda_fair": 1.0}, 2.0)
-    torch.testing.assert_close(found, -3 * plain, atol=1e-6, rtol=1e-5)
+    plain, with_term = gradients({"fair": "symmetric", "lambda_fair": 1.0}, 2.0)
+    torch.testing.assert_close(with_term, -3 * plain, atol=1e-6, rtol=1e-5)
 
 
 def test_the_fairness_term_compares_plain_losses_under_a_prior():
@@ -123,8 +123,8 @@ def visited(spec, settings, shared, val=None, t=2, net=None, shard=None, trainin
 
 
 def test_the_pull_is_fedproxs_with_the_mu_the_server_told():
-    told = {"mu": torch.tensor([0.7, 0.1], dtype=torch.float64)}
-    report = visited("fedmrl", {"parts": "qmix"}, told)
+    shared = {"mu": torch.tensor([0.7, 0.1], dtype=torch.float64)}
+    report = visited("fedmrl", {"parts": "qmix"}, shared)
     assert torch.equal(report.theta, visited("fedprox", {"mu": 0.7}, {}).theta) and report.columns["mu"] == 0.7
     assert visited("fedmrl", {"parts": "qmix"}, {}, t=1).columns["mu"] == 1e-5
     fixed = visited("fedmrl", {"parts": "som", "mu": 0.7}, {})
@@ -204,10 +204,10 @@ def test_parts_that_are_off_leave_no_trace_on_the_server():
 
 
 def test_mu_of_the_next_round_comes_from_the_grid():
-    told = []
-    play("fedmrl", {"grid": "linear"}, rounds=4, each=lambda played: told.append(played.columns["mu"]))
-    assert told[0].tolist() == [1e-5] * 4
-    later = torch.stack(told[1:])
+    coefficients = []
+    play("fedmrl", {"grid": "linear"}, rounds=4, each=lambda played: coefficients.append(played.columns["mu"]))
+    assert coefficients[0].tolist() == [1e-5] * 4
+    later = torch.stack(coefficients[1:])
     assert torch.equal((later * 10).round() / 10, later) and len(later.unique()) > 2
     assert fedmrl.GRIDS["log"] == (0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 0.4, 1)
 
@@ -403,8 +403,8 @@ def test_released_statistics_are_the_uniform_mean_and_clients_train_plainly():
     models, start = normal(3, layout.size), layout.read()
     theta, _ = server(rule="released").aggregate(start, table(models, layout=layout, n=[1.0, 5.0, 9.0]), {})
     torch.testing.assert_close(theta[layout.trainable :], models.mean(0)[layout.trainable :])
-    told = {"mean_loss": torch.tensor(0.1), "mu": torch.ones(1)}
-    report = visited("fedmrl", {"rule": "released"}, told)
+    shared = {"mean_loss": torch.tensor(0.1), "mu": torch.ones(1)}
+    report = visited("fedmrl", {"rule": "released"}, shared)
     assert torch.equal(report.theta, visited("fedavg", {}, {}).theta) and "loss_before" not in report.columns
 
 

@@ -79,8 +79,8 @@ def test_the_loss_is_equation_7_image_by_image():
     loss = local.loss(net.eval(), batch, client(Layout(net), shard, shared))
 
     z = net.features(batch.x)
-    apart = sum((z[i] - prototypes[c]).square().mean() for i, c in enumerate(batch.y.tolist()) if c < 2)
-    torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y) + 0.5 * apart / len(batch.y))
+    distances = sum((z[i] - prototypes[c]).square().mean() for i, c in enumerate(batch.y.tolist()) if c < 2)
+    torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y) + 0.5 * distances / len(batch.y))
 
 
 def test_without_a_pull_it_is_fedavg():

@@ -41,8 +41,8 @@ def test_the_stronger_the_pull_the_less_a_model_moves():
 def test_batch_norm_statistics_are_not_pulled(optimizer):
     """After one full-batch step the statistics are those of FedAvg, however strong the pull."""
     training = Training(optimizer=optimizer, lr=0.01, weight_decay=0.0, batch_size=10_000)
-    pulled, plain = (play(spec, rounds=1, training=training).theta[95:] for spec in ("fedprox", "fedavg"))
-    assert torch.equal(pulled, plain)
+    proximal, plain = (play(spec, rounds=1, training=training).theta[95:] for spec in ("fedprox", "fedavg"))
+    assert torch.equal(proximal, plain)
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():

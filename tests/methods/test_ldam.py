@@ -23,16 +23,16 @@ def begun(settings=None, *, shard, round=1, rounds=10):
 
 
 def test_margins_are_inverse_fourth_roots_and_the_rarest_class_has_the_largest():
-    found = margins(torch.tensor([81, 16, 0, 1296]), 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
-    torch.testing.assert_close(found, torch.tensor([1 / 3, 1 / 2, 0, 1 / 6]))
+    values = margins(torch.tensor([81, 16, 0, 1296]), 0.5)  # n^-1/4: 1/3, 1/2, -, 1/6
+    torch.testing.assert_close(values, torch.tensor([1 / 3, 1 / 2, 0, 1 / 6]))
 
 
 def test_weights_are_effective_numbers_that_sum_to_the_classes_present():
     n = np.array([1000.0, 10.0, 1.0])
     raw = (1 - 0.9999) / (1 - 0.9999**n)
-    found = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.9999)
+    values = effective_weights(torch.tensor([1000, 10, 0, 1]), 0.9999)
     expected = 3 * raw / raw.sum()
-    assert found.tolist() == pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
+    assert values.tolist() == pytest.approx([expected[0], expected[1], 0, expected[2]], rel=1e-6)
     assert effective_weights(torch.tensor([1000, 10, 0, 1]), 0.0).tolist() == [1, 1, 0, 1]
 
 

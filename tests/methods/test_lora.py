@@ -9,7 +9,7 @@ from torch import nn
 import fedcli.methods.lora  # noqa: F401 - importing registers
 from fedcli import models
 from fedcli.errors import UsageError
-from fedcli.evaluation.predictions import predictions
+from fedcli.evaluation.answering import predictions
 from fedcli.federation import state as states
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -93,15 +93,15 @@ def test_what_is_frozen_stays_to_the_last_bit():
     ],
 )
 def test_rank_and_alpha_are_the_backbones_usual_unless_given(name, settings, rank, scale):
-    found = [m for m in clip(name, "lora", settings).modules() if isinstance(m, Adapted)]
-    assert {(m.A.shape[1], m.B.shape[0], m.scale) for m in found} == {(rank, rank, scale)}
+    layers = [m for m in clip(name, "lora", settings).modules() if isinstance(m, Adapted)]
+    assert {(m.A.shape[1], m.B.shape[0], m.scale) for m in layers} == {(rank, rank, scale)}
 
 
 def test_singular_values_start_from_1_down_to_a_tenth():
     net = clip("clip-tiny", "svd-lora", {"rank": 4})
     expected = torch.tensor([1.0, 0.7, 0.4, 0.1])
-    found = [m.S for m in net.modules() if isinstance(m, Adapted)]
-    assert len(found) == 4 and all(torch.allclose(s, expected) for s in found)
+    starts = [m.S for m in net.modules() if isinstance(m, Adapted)]
+    assert len(starts) == 4 and all(torch.allclose(s, expected) for s in starts)
 
 
 @BOTH
@@ -228,7 +228,7 @@ def test_a_run_opened_again_scores_as_the_network_that_trained(tmp_path):
     net = models.build(
         "clip-tiny", models.Inputs(1, CLASSES, 8, run.data.classes), seed=3, extend=run.method.local.extend
     )
-    found = predictions(run)["clean"][0][0]
+    scored = predictions(run)["clean"][0][0]
     layout = Layout(net)
     layout.load(run.layout.read())
-    np.testing.assert_allclose(found, logits(net, run.data.test["clean"], run.method.local), atol=1e-5)
+    np.testing.assert_allclose(scored, logits(net, run.data.test["clean"], run.method.local), atol=1e-5)

@@ -46,8 +46,8 @@ def test_equal_counts_change_no_probability(kind):
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_it_is_float32_and_lower_for_rarer_classes(kind):
-    found = offset(kind, torch.tensor([1_000_000, 1000, 1, 0]))
-    assert found.dtype == torch.float32 and (found.diff() < 0).all()
+    values = offset(kind, torch.tensor([1_000_000, 1000, 1, 0]))
+    assert values.dtype == torch.float32 and (values.diff() < 0).all()
 
 
 @pytest.mark.parametrize("kind", EVERY)

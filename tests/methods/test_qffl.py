@@ -20,13 +20,13 @@ def weights(settings, **table):
 @pytest.mark.parametrize(("q", "expected"), list(zip(CASE["q"], CASE["weights"], strict=True)))
 def test_released_weights_are_those_of_the_released_code(q, expected):
     loss = torch.tensor(CASE["loss"], dtype=torch.float64)
-    found = weights({"rule": "released", "q": q}, n=[9, 1, 1, 1], loss_before=loss)
-    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
+    shares = weights({"rule": "released", "q": q}, n=[9, 1, 1, 1], loss_before=loss)
+    torch.testing.assert_close(shares, torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=1e-12)
 
 
 def test_the_default_counts_images_too():
-    found = weights({"q": 1.0}, n=[1, 2, 1, 4], loss_before=[0.8, 0.5, 0.4, 1.6])
-    assert found.tolist() == pytest.approx([0.8 / 8.6, 1.0 / 8.6, 0.4 / 8.6, 6.4 / 8.6])
+    shares = weights({"q": 1.0}, n=[1, 2, 1, 4], loss_before=[0.8, 0.5, 0.4, 1.6])
+    assert shares.tolist() == pytest.approx([0.8 / 8.6, 1.0 / 8.6, 0.4 / 8.6, 6.4 / 8.6])
 
 
 def test_q_fedavg_by_hand():
@@ -35,10 +35,10 @@ def test_q_fedavg_by_hand():
         torch.tensor([1.0, 1.0]),
         client_updates([[0.0, 1.0], [1.0, 3.0]], lr=0.5, n=[9, 1], loss_before=[0.5, 2.0]),
     )
-    found, weight = resolve("qffl", {"rule": "original"}).aggregator.aggregate(theta, table, {})
+    after, weight = resolve("qffl", {"rule": "original"}).aggregator.aggregate(theta, table, {})
     # Dw = L (theta - theta_k): (2, 0) and (0, -4). Delta = F^q Dw: (1, 0) and (0, -8)
     # h = q F^(q-1) |Dw|^2 + L F^q: 4 + 1 = 5 and 16 + 4 = 20. theta - sum Delta / sum h
-    torch.testing.assert_close(found, torch.tensor([1.0 - 1 / 25, 1.0 + 8 / 25]))
+    torch.testing.assert_close(after, torch.tensor([1.0 - 1 / 25, 1.0 + 8 / 25]))
     assert weight.tolist() == pytest.approx([0.2, 0.8])
 
 
@@ -47,12 +47,12 @@ def test_the_factorised_step_is_the_literal_one(q):
     torch.manual_seed(0)
     theta, local = torch.randn(6), torch.randn(3, 6)
     loss, lr = torch.tensor([0.7, 0.2, 1.9]), 0.3
-    found, _ = resolve("qffl", {"rule": "original", "q": q}).aggregator.aggregate(
+    after, _ = resolve("qffl", {"rule": "original", "q": q}).aggregator.aggregate(
         theta, client_updates(local, lr=lr, loss_before=loss), {}
     )
     dw = (theta - local) / lr
     h = q * loss ** (q - 1) * dw.square().sum(1) + loss**q / lr
-    torch.testing.assert_close(found, theta - (loss**q) @ dw / h.sum())
+    torch.testing.assert_close(after, theta - (loss**q) @ dw / h.sum())
 
 
 def test_q_zero_is_the_base():
@@ -62,13 +62,13 @@ def test_q_zero_is_the_base():
 @pytest.mark.parametrize("rule", ["released", "original"])
 def test_q_zero_is_the_uniform_mean_for_the_other_rules(rule):
     table = client_updates([[1.0, 3.0], [2.0, -1.0], [6.0, 1.0]], n=[5, 1, 1], loss_before=[0.1, 2.0, 0.4])
-    found, _ = resolve("qffl", {"q": 0.0, "rule": rule}).aggregator.aggregate(torch.zeros(2), table, {})
-    torch.testing.assert_close(found, torch.tensor([3.0, 1.0]))
+    after, _ = resolve("qffl", {"q": 0.0, "rule": rule}).aggregator.aggregate(torch.zeros(2), table, {})
+    torch.testing.assert_close(after, torch.tensor([3.0, 1.0]))
 
 
 def test_a_huge_q_follows_the_worst_client_without_running_out_of_range():
-    found = weights({"q": 1e4}, loss_before=[1e-12, 1e-9, 3e-9, 2e-9])
-    assert found.tolist() == pytest.approx([0, 0, 1, 0], abs=1e-6)
+    shares = weights({"q": 1e4}, loss_before=[1e-12, 1e-9, 3e-9, 2e-9])
+    assert shares.tolist() == pytest.approx([0, 0, 1, 0], abs=1e-6)
     assert weights({"q": 3.0}, loss_before=[0.0, 0.0, 0.0, 0.0]).tolist() == [0.25] * 4
 
 
@@ -77,10 +77,10 @@ def test_the_literal_step_shortens_weights_and_not_statistics():
     layout = flat_layout(4)
     layout.trainable = 2
     table = client_updates([[0.0, 0.0, 4.0, 8.0], [2.0, 2.0, 0.0, 0.0]], layout=layout, loss_before=[1.0, 1.0])
-    found, _ = resolve("qffl", {"rule": "original"}).aggregator.aggregate(torch.tensor([3.0, 3.0, 0, 0]), table, {})
-    assert found[2:].tolist() == [2.0, 4.0]
+    after, _ = resolve("qffl", {"rule": "original"}).aggregator.aggregate(torch.tensor([3.0, 3.0, 0, 0]), table, {})
+    assert after[2:].tolist() == [2.0, 4.0]
     # D: (-3, -3) and (-1, -1), squares 18 and 2, s = 1 / (1 + 20 / 2 / 0.1)
-    torch.testing.assert_close(found[:2], torch.tensor([3 - 2 / 101, 3 - 2 / 101]))
+    torch.testing.assert_close(after[:2], torch.tensor([3 - 2 / 101, 3 - 2 / 101]))
 
 
 def test_a_doubled_client_counts_double_and_order_does_not_matter():

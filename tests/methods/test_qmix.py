@@ -92,13 +92,13 @@ def test_the_target_is_held_constant():
     seen, flat = some(8), weights(0).requires_grad_()
     target = TEAM.target(flat, flat, seen)
     assert not target.requires_grad
-    (found,) = torch.autograd.grad(TEAM.loss(flat, flat, seen), flat)
+    (gradient,) = torch.autograd.grad(TEAM.loss(flat, flat, seen), flat)
     q = TEAM.utilities(flat, seen.state, seen.last).gather(2, seen.action[:, :, None])[:, :, 0]
-    apart = TEAM.total(flat, q, seen.state) - target
-    far = apart.abs() > 1  # Huber's loss is half the square up to 1, and the distance less a half beyond
+    error = TEAM.total(flat, q, seen.state) - target
+    far = error.abs() > 1  # Huber's loss is half the square up to 1, and the distance less a half beyond
     assert far.any() and not far.all()
-    (expected,) = torch.autograd.grad(torch.where(far, apart.abs() - 0.5, apart.square() / 2).mean(), flat)
-    torch.testing.assert_close(found, expected)
+    (expected,) = torch.autograd.grad(torch.where(far, error.abs() - 0.5, error.square() / 2).mean(), flat)
+    torch.testing.assert_close(gradient, expected)
 
 
 def test_steps_are_those_of_adam_with_clipped_gradients():
@@ -177,16 +177,16 @@ def test_exploration_falls_in_a_line_over_the_first_half():
 
 def test_each_round_explores_as_much_as_its_own_number_says(monkeypatch):
     """Two rounds of warm-up, then ten, the first five of which bring it down."""
-    told, choose = [], Qmix.choose
+    epsilons, choose = [], Qmix.choose
 
     def watched(self, *given, epsilon, **rest):
-        told.append(epsilon)
+        epsilons.append(epsilon)
         return choose(self, *given, epsilon=epsilon, **rest)
 
     monkeypatch.setattr(Qmix, "choose", watched)
     memory = rounds(TEAM, 8, warmup=2, of=12)
-    assert told == pytest.approx([1.0, 1.0, 0.81, 0.62, 0.43, 0.24, 0.05, 0.05])
-    assert memory["epsilon"].item() == told[-1]
+    assert epsilons == pytest.approx([1.0, 1.0, 0.81, 0.62, 0.43, 0.24, 0.05, 0.05])
+    assert memory["epsilon"].item() == epsilons[-1]
 
 
 def test_two_rounds_explore_differently():

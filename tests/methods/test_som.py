@@ -44,8 +44,8 @@ def test_the_first_of_equal_neurons_row_by_row_is_the_nearest():
 
 def test_nearness_is_in_units_of_the_median_distance():
     neurons, x = numbers(25, 6), numbers(3, 6, seed=1)
-    apart = ((neurons.numpy()[None] - x.numpy()[:, None]) ** 2).sum(-1)  # [3, 25]
-    expected = np.exp(-apart / (2 * np.median(apart))).mean(1)
+    distance = ((neurons.numpy()[None] - x.numpy()[:, None]) ** 2).sum(-1)  # [3, 25]
+    expected = np.exp(-distance / (2 * np.median(distance))).mean(1)
     torch.testing.assert_close(som.nearness(neurons, x), torch.from_numpy(expected))
     torch.testing.assert_close(som.nearness(1000 * neurons, 1000 * x), som.nearness(neurons, x))
 
@@ -62,10 +62,10 @@ def test_a_short_vector_is_its_own_sketch():
 def test_inner_products_of_sketches_are_right_on_average():
     """200 sketches of two vectors of 3000 numbers: the mean lies within four of its standard errors."""
     x, y = 1 + numbers(3000), 1 + numbers(3000, seed=1)  # with a mean, which only the signs take out
-    found = torch.stack([sketched(x, seed) @ sketched(y, seed) for seed in range(200)])
-    error = found.std() / 200**0.5
-    assert (found.mean() - x @ y).abs() < 4 * error
-    assert found.std() < 0.05 * x.norm() * y.norm()  # one alone is near as well: sqrt(2 / 1024) is 0.044
+    products = torch.stack([sketched(x, seed) @ sketched(y, seed) for seed in range(200)])
+    error = products.std() / 200**0.5
+    assert (products.mean() - x @ y).abs() < 4 * error
+    assert products.std() < 0.05 * x.norm() * y.norm()  # one alone is near as well: sqrt(2 / 1024) is 0.044
 
 
 def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
@@ -78,16 +78,16 @@ def test_a_sketch_is_linear_and_depends_on_the_seed_alone():
 
 def test_similarity_is_half_of_one_plus_the_cosine_and_half_where_there_is_none():
     x = torch.tensor([3.0, 4.0])
-    found = [som.similarity(x, torch.tensor(to)) for to in ([6.0, 8.0], [-4.0, 3.0], [-3.0, -4.0], [0.0, 0.0])]
-    assert [float(s) for s in found] == pytest.approx([1, 0.5, 0, 0.5])
+    similarities = [som.similarity(x, torch.tensor(to)) for to in ([6.0, 8.0], [-4.0, 3.0], [-3.0, -4.0], [0.0, 0.0])]
+    assert [float(s) for s in similarities] == pytest.approx([1, 0.5, 0, 0.5])
 
 
 def test_the_first_map_lies_about_the_first_clients():
     x = numbers(2, 40)
     neurons = som.start(x, 0)
     assert neurons.shape == (25, 40)
-    apart = (neurons - x[torch.arange(25) % 2]).square().mean().sqrt()
-    assert apart == pytest.approx(0.1 * float(x.square().mean().sqrt()), rel=0.1)
+    noise = (neurons - x[torch.arange(25) % 2]).square().mean().sqrt()
+    assert noise == pytest.approx(0.1 * float(x.square().mean().sqrt()), rel=0.1)
 
 
 def test_the_first_map_scales_with_the_clients():

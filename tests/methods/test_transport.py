@@ -59,12 +59,12 @@ def test_it_is_what_pot_finds(mass, eps):
     rows, columns = np.full(49, 1 / 49), np.full(2, mass / 2)
     for got, c in zip(transport_plan(cost, mass, eps), cost.double().numpy(), strict=True):
         if mass == 1:
-            found = ot.sinkhorn(rows, columns, c, eps, stopThr=1e-12)
+            reference = ot.sinkhorn(rows, columns, c, eps, stopThr=1e-12)
         else:
-            found = ot.partial.entropic_partial_wasserstein(
+            reference = ot.partial.entropic_partial_wasserstein(
                 rows, columns, c, eps, m=mass, numItermax=5000, stopThr=1e-13
             )
-        np.testing.assert_allclose(got, found, atol=1e-6)
+        np.testing.assert_allclose(got, reference, atol=1e-6)
 
 
 @pytest.mark.parametrize("mass", [0.05, 0.5, 0.8, 0.99, 1.0])

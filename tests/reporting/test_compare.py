@@ -11,6 +11,7 @@ from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.metrics import score
 from fedcli.reporting.compare import compare
+from fedcli.reporting.systems import read
 from fedcli.reporting.verdicts import INCONCLUSIVE, Difference
 
 
@@ -26,7 +27,10 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
 def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_path):
     """Two seeds, two rounds, clean and corrupted: the mean of the differences under one draw of patients."""
     runs = {(s, k): (model(1 + s / 2, k), model(s, 10 + k)) for s in (0, 1) for k in (0, 1)}
-    paths = {key: (heal if key[0] else scored)(tmp_path / f"{key}", c, corrupted=d, seed=key[1]) for key, (c, d) in runs.items()}  # fmt: skip
+    paths = {
+        (s, k): (heal if s else scored)(tmp_path / f"{s}{k}", clean, corrupted=corrupted, seed=k)
+        for (s, k), (clean, corrupted) in runs.items()
+    }
     found = compare([paths[0, 0], paths[0, 1]], [paths[1, 0], paths[1, 1]], resamples=20)
     differences = []
     for weights in drawn(20):
@@ -91,7 +95,7 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
     found = compare([paths[0]], [paths[1]], resamples=300)
     gaps = {g.metric: g for g in found.groups["sex"].gaps}
     for metric in ("balanced_accuracy", "auc_ovo_macro"):
-        of = [manifest.read(path).body["groups"]["sex"]["clean"]["over_rounds"][metric]["gap"]["mean_last5"] for path in paths]  # fmt: skip
+        of = [run.scores.groups["sex"]["clean"].over_rounds.metrics[metric].gap.mean_last5 for run in read(paths)]
         assert gaps[metric].difference == pytest.approx(of[1] - of[0])
         assert gaps[metric].low > 0
     assert (

@@ -136,7 +136,8 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
     best = replace(number(70.0, 1.0), best=True)
     table = Table("Ours", [Column("row"), Column("ours", "%")], [[Cell("<A & B>"), best], [Cell("B"), Cell()]], "a & b")
     asked = page.PageOptions(
-        title="<script>alert(1)</script>", tables=[table], notes=["5 < 6"], pictures=[("a sweep", tmp_path / "one.png")],
+        title="<script>alert(1)</script>", tables=[table], notes=["5 < 6"],
+        pictures=[("a sweep", tmp_path / "one.png")],
         findings=["A against B is inconclusive."], tests=[replace(table, title="Mine")], clocks=False,
     )  # fmt: skip
     written = page.write(tmp_path / "p.html", scores[:1], asked).read_text()
@@ -213,7 +214,7 @@ def test_cells_and_commands_are_marked_up():
 
 
 def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
-    """Single-site, winner takes all, absent clients, one round, one system on clean images, a corruption of no client."""
+    """Single-site, winner takes all, absent clients, one round, a system on clean images, a corruption of no client."""
     clean, noisy = make_chain(tmp_path), make_chain(tmp_path / "noisy", corrupted=True)
     old = manifest.read(noisy)
     manifest.write_text(noisy, replace(old, body=old.body | {"clients": []}).text)

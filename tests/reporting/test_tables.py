@@ -5,61 +5,14 @@ import json
 import numpy as np
 import pytest
 import session
-from conftest import make_chain
+from made_scores import a_seed, a_stage, column, over, scores, spread_of
 from report_tables import as_text, table_cells
 
 from fedcli.data import manifest
-from fedcli.errors import FedcliError, HashError, UsageError
-from fedcli.evaluation.evaluate import evaluate
-from fedcli.federation.client import Training
-from fedcli.reporting import timing
+from fedcli.errors import UsageError
 from fedcli.reporting.columns import SHOWN
 from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render, report
-from fedcli.runs.train import Plan, train
-
-
-def over(mean, std=None):
-    return {"last": mean, "mean_last5": mean, "std_last5": std, "per_round": [mean]}
-
-
-def rounds(*values):
-    return {"last": values[-1], "mean_last5": np.mean(values), "std_last5": np.std(values), "per_round": list(values)}
-
-
-def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, small=None, **about):
-    """A scores.json with these numbers; balanced accuracy is a tenth below the AUC."""
-    both = {"clean": auc}
-    if corrupted is not None:
-        both |= {"corrupted": corrupted, "average": (auc + corrupted) / 2}
-    groups = {"groups": {"male": {"small": bool(small), "reason": small or ""}}}
-    between = {"worst": over(None if gap is None else auc - gap), "gap": over(gap)}
-    versions = {v: {SHOWN[0]: over(x - 0.1, std), SHOWN[1]: over(x, std)} for v, x in both.items()}
-    body = {
-        "method": "fedavg", "label": "FedAvg", "rule": "paper", "settings": {}, "options": {"lr": 0.1}, "rounds": 6,
-        "data": {"dataset": a_stage("d"), "partition": a_stage("p"), "corruption": None}, "dataset": "skin",
-        "roster_size": 4, "versions": versions,
-        "personal": {},
-        "among_clients": {} if among is None else spread_of(among),
-        "groups": {"sex": {"clean": {"last_round": groups, "over_rounds": {"auc_ovo_macro": between}}}},
-    }  # fmt: skip
-    return manifest.stage(
-        "scores", folder=folder, made_by=["evaluate"], options={}, parents=[], build=lambda _: body | about
-    )
-
-
-def spread_of(*rounds):
-    return {"auc_ovo_macro": {"std": np.mean(rounds), "per_round": {"std": list(rounds)}}}
-
-
-def a_stage(sha256, **options):
-    return {"sha256": sha256, "options": options}
-
-
-def column(paths, name):
-    """A column's printed cells."""
-    columns, lines = table_cells(rows(paths))
-    return [line[columns.index(name)] for line in lines]
 
 
 def test_a_line_per_run_with_percent_mean_and_spread(tmp_path):
@@ -194,51 +147,6 @@ def test_an_unknown_format_names_the_nearest(tmp_path):
     assert caught.value.hint == "did you mean 'markdown'?"
 
 
-def test_changed_scores_and_other_manifests_are_refused(tmp_path):
-    path = scores(tmp_path / "a")
-    with pytest.raises(FedcliError, match="no such manifest"):
-        rows([tmp_path / "nowhere.json"])
-    partition = make_chain(tmp_path)
-    with pytest.raises(FedcliError, match="is a partition manifest"):
-        rows([partition])
-    child = manifest.stage(
-        "scores",
-        folder=tmp_path / "b",
-        made_by=[],
-        options={},
-        parents=[partition],
-        build=lambda _: manifest.read(path).body,
-    )
-    (partition.parent / "rows.h5").write_bytes(b"")
-    with pytest.raises(HashError, match="rows.h5"):
-        rows([path, child])
-
-
-def test_two_trained_runs_are_compared(tmp_path):
-    data = make_chain(tmp_path, corrupted=True)
-    paths = []
-    for seed in (0, 1):
-        plan = Plan("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
-        run = train(data, plan, work=tmp_path, out=None)
-        paths.append(evaluate(run, by=[], out=None, device="cpu", made_by=[]))
-    found = rows(paths)
-    assert [row.name for row in found] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
-    for version in ("clean", "corrupted"):
-        stored = manifest.read(paths[1]).body["versions"][version]["auc_ovo_macro"]
-        assert found[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
-    columns, lines = table_cells(found)
-    assert columns[2:] == [
-        *(f"{v} {m} (%)" for v in ("clean", "corrupted", "average") for m in ("balanced_accuracy", "auc_ovo_macro")),
-        "std among clients auc_ovo_macro (%)", "sex ES-AUC (auc_ovo_macro) (%)", "sex worst group auc_ovo_macro (%)", "sex gap auc_ovo_macro (%)",
-    ]  # fmt: skip
-
-
-def a_seed(folder, seed, *values, **about):
-    """Scores of a run with this seed and these rounds' clean AUC."""
-    versions = {"clean": {SHOWN[0]: rounds(*values), SHOWN[1]: rounds(*values)}}
-    return scores(folder, gap=None, versions=versions, options={"lr": 0.1, "seed": seed}, **about)
-
-
 def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_path):
     paths = [a_seed(tmp_path / "b", 1, 0.6, 0.8), a_seed(tmp_path / "a", 0, 0.5, 0.7)]
     name = "clean auc_ovo_macro"
@@ -358,29 +266,6 @@ def test_what_lies_between_groups_stands_in_a_table_per_attribute(tmp_path):
     assert "Groups by sex at birth\n" in session.run(f"fedcli report {path}")
 
 
-def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
-    for seed in (0, 1):
-        plan = Plan("fedavg", {}, Training(batch_size=8), 1, seed=seed)
-        train(make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed))
-    assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
-    again = session.run(f"fedcli report --work {tmp_path}")
-    assert again.count("already made") == 1 and "the scores of 2 runs were already made\n" in again
-
-
-def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(tmp_path):
-    for name in ("a", "b"):
-        data = make_chain(tmp_path / name)
-        train(data, Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
-    path = tmp_path / "runs" / "a" / "run.json"
-    manifest.write_text(path, path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"'))
-    printed = session.run(f"fedcli report --work {tmp_path}")
-    assert f"warning: left out {path.parent}: " in printed and "of-tomorrow" in printed
-    shown = [line for line in printed.splitlines() if line.strip().startswith("FedAvg")]
-    assert len(shown) == len(("all scores", "groups by sex"))
-    (tmp_path / "runs" / "b" / "run.json").unlink()
-    assert "error: unknown method 'of-tomorrow'" in session.run(f"fedcli report --work {tmp_path}")
-
-
 def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):
     versions = {"clean": {name: over(0.3) for name in (*SHOWN, "calibration_error_top_label", "f1_macro")}}
     paths = [scores(tmp_path / "a", versions=versions), scores(tmp_path / "b", versions=versions, label="B")]
@@ -407,41 +292,3 @@ def test_latex_is_a_booktabs_table_with_escapes_and_the_best_in_bold(tmp_path):
         lines[9:11] == [r"\bottomrule", r"\end{tabular}"]
         and "Bold marks the best of a column; no test stands behind it." in lines[11]
     )
-
-
-def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tmp_path):
-    path, out = scores(tmp_path / "a", gap=None), tmp_path / "tables" / "table.tex"
-    assert session.run(f"fedcli report {path} --format latex --out {out}") == f"{out}\n"
-    assert out.read_text() == render(rows([path]), "latex")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "settings.json").write_text("{}")
-    assert "sealed" in session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
-    assert "is not one of last5, last, best" in session.run(f"fedcli report {path} --at lst5")
-
-
-def test_minutes_are_the_linesof_each_round_once(tmp_path):
-    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
-    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
-    lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
-    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    columns, (line,) = table_cells(rows([path], minutes=True))
-    assert (columns[-1], line[-1]) == ("minutes", "1.50")
-    assert "minutes" not in table_cells(rows([path]))[0]
-    assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None)
-    about = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
-    later = [line | about for line in lines] + [
-        {"round": 2, "seconds": 30} | about | {"images_per_second": 2, "peak_bytes": 9}
-    ]
-    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec')
-    assert timing.of_runs([path]) == timing.Clocks(1, 5, 1 / 3, 9)
-    assert next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"] == "1.00"
-
-
-def test_the_command_also_writes_all_numbers_in_long_form(tmp_path):
-    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
-    out = tmp_path / "long.csv"
-    assert "FedAvg" in session.run(f"fedcli report {run} --export {out}")
-    lines = list(csv.DictReader(io.StringIO(out.read_text())))
-    (gap,) = [line for line in lines if (line["metric"], line["measure"], line["version"], line["attribute"],
-              line["client"], line["statistic"]) == ("accuracy", "gap", "clean", "sex", "", "last")]  # fmt: skip
-    assert 0 <= float(gap["value"]) <= 1 and gap["method"] == "fedavg" and len(lines) > 200

@@ -1,8 +1,8 @@
 """A report as one HTML file that needs nothing beside it: no server, no network, no script.
 
 Tables, what is to be known before comparing them, curves, groups, pictures of the corruption, clients, and where every
-number comes from. Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but for
-what the clocks of their runs say, which a page can leave out.
+number comes from. Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but
+for what the clocks of their runs say, which a page can leave out.
 """
 
 import base64
@@ -14,6 +14,7 @@ from typing import Any
 from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
+from ...evaluation.scores import Scores
 from .. import severities
 from ..columns import LAST5, POOLED, SHOWN
 from ..rows import rows
@@ -34,8 +35,9 @@ class PageOptions:
     title: default: the methods and the dataset. tables: stand before the tables of all scores, which are then folded.
     findings: what the runs show, above all tables; tests: tables of tests, below the figures; both are the page's own
     where no tables are given. notes: stand before those of the scores. pictures: (what it shows, .png or .svg file).
-    at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default: the
-    first. clocks: whether to say how long training took and how much memory; without it equal scores give equal bytes.
+    at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
+    the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
+    bytes.
     """
 
     title: str = ""
@@ -124,8 +126,8 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
     ]
 
 
-def _named(compared: list[System]) -> list[tuple[str, dict[str, Any]]]:
-    return [(system.row.name, system.body) for system in compared]
+def _named(compared: list[System]) -> list[tuple[str, Scores]]:
+    return [(system.name, system.scores) for system in compared]
 
 
 def _scores(made: Report, asked: PageOptions) -> Section:

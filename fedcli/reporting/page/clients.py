@@ -45,7 +45,8 @@ def _rosters(compared: list[System]) -> Iterator[Table]:
         corrupted = {c for one in compared if one.stage("partition") == path for c in one.corrupted_clients}
         classes = body["classes"] if len(body["classes"]) <= CLASSES else []
         lines = [
-            [c["client"], "corrupted" if c["client"] in corrupted else "clean", *(f"{c[p]:,}" for p in ("train", "val", "test")),
+            [c["client"], "corrupted" if c["client"] in corrupted else "clean",
+             *(f"{c[p]:,}" for p in ("train", "val", "test")),
              *(f"{n:,}" for n in c["class_counts"][: len(classes)])]
             for c in body["roster"]
         ]  # fmt: skip

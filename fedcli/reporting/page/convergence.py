@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
+WEIGHTS = "weight of each client over rounds"
 CORRUPTED = "--"  # of a corrupted client's line
 Clients = dict[str, np.ndarray]  # name -> rounds and its weight: [T, 2]
 Curves = dict[int, np.ndarray]  # system's place -> rounds [T], mean, and its band over seeds: [4, T]
@@ -78,7 +79,7 @@ def _weights(weighed: list[System], weights: dict[int, Clients]) -> Panels:
     names = list(dict.fromkeys(client for clients in weights.values() for client in clients))
     lines = _lines(names, corrupted)
     drawn = [
-        figure(partial(_draw_weights, weights[one.place], lines, top), one.name, about="weight of each client over rounds")
+        figure(partial(_draw_weights, weights[one.place], lines, top), one.name, about=WEIGHTS)
         for one in weighed
     ]  # fmt: skip
     dashed = " A dashed line is a corrupted client's." if corrupted else ""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...evaluation.groups import unknown_told
+from ...evaluation.groups import unknown_note
 from ...evaluation.scores import Scores
 from ..columns import LAST5, POOLED, SHOWN, Value, group_values, parity_values
 from ..doubts import doubtful_decisions, small_decides, small_groups
@@ -60,7 +60,8 @@ def _tables(by: list[System], attribute: str, version: str, at: str, spread: str
         runs = [_each_run(one, attribute, version, metric) for one in by]
         unsure = [small | small_decides(one.each, attribute, version, metric, at) for one in by]
         yield from by_system(
-            f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name), doubtful=unsure,
+            f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name),
+            doubtful=unsure,
             legend=legend if version != "clean" or metric == SHOWN[0] else "",
         )  # fmt: skip
     runs = [[parity_values(known, attribute, version) for known in one.row.known] for one in by]
@@ -90,7 +91,7 @@ def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
         legend += SPREADS
     scores = by[0].scores
     unknown, images = scores.groups[attribute]["clean"].last_round.unknown, scores.versions["clean"].count
-    missing = unknown_told(attribute, unknown, images)
+    missing = unknown_note(attribute, unknown, images)
     return f"{legend} {missing[0].upper()}{missing[1:]}." if missing else legend
 
 

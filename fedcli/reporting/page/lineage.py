@@ -32,7 +32,7 @@ def what_ran(compared: list[System], clocked: bool) -> dict[str, Any]:
 
 def _methods(compared: list[System]) -> Table:
     lines = [
-        [one.name, f"{one.scores.rule}: {READINGS.get(one.scores.rule, '')}".rstrip(": "), _settings(one.scores.settings),
+        [one.name, _rule(one.scores.rule), _settings(one.scores.settings),
          ", ".join(str(seed) for seed in one.row.seeds), *_sent(one.row.bytes)]
         for one in compared
     ]  # fmt: skip
@@ -73,6 +73,10 @@ def _taken(measured: timing.Clocks | None) -> list[str]:
         ("{:.2f}", None if peak is None else peak / 1e9),
     ]
     return ["-" if value is None else form.format(value) for form, value in known]
+
+
+def _rule(rule: str) -> str:
+    return f"{rule}: {READINGS[rule]}" if rule in READINGS else rule
 
 
 def _settings(settings: dict[str, Any]) -> str:
@@ -121,7 +125,7 @@ def _above(path: Path) -> list[Path]:
 
 
 def _line(path: Path) -> list[str]:
-    found, folder = manifest.read(path), path.parent
-    inside = found.kind == "scores" and folder.parent.name == "scores"
+    stage, folder = manifest.read(path), path.parent
+    inside = stage.kind == "scores" and folder.parent.name == "scores"
     name = f"{folder.parent.parent.name}/scores/{folder.name}" if inside else folder.name
-    return [found.kind, name, shlex.join(["fedcli", *found.made_by]), manifest.sha256(path)[:DIGITS]]
+    return [stage.kind, name, shlex.join(["fedcli", *stage.made_by]), manifest.sha256(path)[:DIGITS]]

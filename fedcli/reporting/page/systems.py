@@ -14,7 +14,7 @@ from ..rows import Row
 
 @dataclass(frozen=True)
 class System:
-    """Runs that differ in the seed alone: a row of the report, at its place among the systems, which gives the colour."""
+    """Runs that differ in the seed alone: a row of the report; its place among the systems gives the colour."""
 
     place: int
     row: Row
@@ -63,7 +63,7 @@ def systems(rows: Sequence[Row]) -> list[System]:
 
 
 def without_counts(rows: Sequence[Row]) -> list[Row]:
-    """Rows whose names say of how many seeds they are only where that is not the same for all: the page says it first."""
+    """Rows whose names say how many seeds they have only where that is not the same for all: the page says it first."""
     return [replace(row, names_runs=len({other.runs for other in rows}) > 1) for row in rows]
 
 
@@ -75,8 +75,9 @@ def sentence(compared: Sequence[System]) -> str:
     seeds = sorted({one.row.runs for one in compared})
     each = " each" if several else ""
     repeated = f" with {console.counted(seeds[-1], 'seed', 'seeds')}{each}" if seeds == seeds[-1:] else ""
+    clients = _span("client", [one.scores.roster_size for one in compared])
     return (
-        f"{what} trained on {' and '.join(datasets)} by {_span('client', [one.scores.roster_size for one in compared])} "
+        f"{what} trained on {' and '.join(datasets)} by {clients} "
         f"for {_span('round', [one.scores.rounds for one in compared])}{repeated}, "
         f"{_corrupted(compared)}."
     )

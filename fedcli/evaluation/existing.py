@@ -1,0 +1,66 @@
+"""Which scores a run has already, by what evaluate is asked for; all that is possible without its models."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ..data import manifest, sources
+from ..errors import FedcliError, UsageError, nearest
+from .groups import CROSS
+from .shots import thresholds
+
+
+def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
+    """Refuse attributes that a run's data do not have, and other thresholds than two numbers. Raises FedcliError."""
+    asked(manifest.find(run_path, "run"), by, shots)
+
+
+def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path | None:
+    """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
+    path = manifest.find(run_path, "run")
+    options, folder = asked(path, by, shots)
+    target = folder / "scores.json"
+    if not target.is_file():
+        return None
+    known = manifest.read(target, "scores")
+    if known.options != options or list(known.parents.values()) != [manifest.sha256(path)]:
+        return None
+    try:
+        manifest.verify(target, "scores")
+    except FedcliError:  # evaluate says what is wrong, and makes them again where only they are damaged
+        return None
+    return target
+
+
+def asked(
+    run: Path, by: list[str], shots: str | None, severities: list[tuple[str, int]] | None = None
+) -> tuple[dict[str, Any], Path]:
+    """The options of scores, and the folder they go to. severities: kinds and severities of other test sets."""
+    options = {"by": _attributes(by, run)} | ({"shots": list(thresholds(shots))} if shots else {})
+    options |= {"severities": [list(pair) for pair in severities]} if severities else {}
+    return options, run.parent / "scores" / manifest.identity(options, [run])
+
+
+def _attributes(by: list[str], run: Path) -> list[str]:
+    """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are named."""
+    body = manifest.read(manifest.parent(run, "corruption", "partition")).body
+    known, crossed = body["attributes"], []
+    for name in by:
+        parts = [part.strip() for part in name.split(CROSS)]
+        for part in parts:
+            if part not in known:
+                raise UsageError(f"{body['dataset']} has no attribute {part!r}", _where(part, known, body["dataset"]))
+        if len(set(parts)) < len(parts):
+            raise UsageError(f"--by {name!r} crosses an attribute with itself", "give each once, such as race*sex")
+        crossed += [CROSS.join(parts)] if len(parts) > 1 else []
+    return [name for name in known if name in by or not by] + sorted(set(crossed))
+
+
+def _where(attribute: str, known: Iterable[str], dataset: str) -> str:
+    """A hint: the attribute that was meant, else which datasets have it and how this one could."""
+    if (meant := nearest(attribute, known)).startswith("did you mean"):
+        return meant
+    having = sources.having(attribute)
+    others = f"datasets that have it: {', '.join(having)}; " if having else ""
+    own = f"to give it to {dataset}, prepare with --attributes FILE, a CSV with image or patient ids and {attribute}"
+    return f"{meant}; {others}{own}"

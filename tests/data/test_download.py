@@ -1,0 +1,124 @@
+"""Files of a dataset from a server on this machine: resumed, checked, and by hand where the licence asks for it."""
+
+import hashlib
+import http.server
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fedcli.data.download import download, fetch
+from fedcli.data.sources import SOURCES, card
+from fedcli.errors import FedcliError, HashError, UsageError
+
+BODY = bytes(range(256)) * 5000
+MD5 = hashlib.md5(BODY).hexdigest()
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Serves BODY, with ranges; at /broken only a part of it, at /plain always the whole."""
+
+    asked: list[tuple[str, str | None]]
+
+    def __init__(self, asked, *args):
+        self.asked = asked
+        super().__init__(*args)
+
+    def do_GET(self):
+        given = self.headers.get("Range")
+        self.asked.append((self.path, given))
+        start = int(given.removeprefix("bytes=").removesuffix("-")) if given and self.path != "/plain" else 0
+        if self.path == "/absent":
+            self.send_error(404)
+            return
+        if start >= len(BODY):
+            self.send_error(416)
+            return
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(BODY) - start))
+        self.end_headers()
+        end = len(BODY) // 2 if self.path == "/broken" and not start else len(BODY)
+        self.wfile.write(BODY[start:end])
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def server():
+    """(address, what was asked of it)."""
+    asked: list[tuple[str, str | None]] = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, asked)) as made:
+        threading.Thread(target=made.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{made.server_port}", asked
+        made.shutdown()
+
+
+def test_a_file_is_fetched_once(server, tmp_path):
+    address, asked = server
+    for _ in range(2):
+        fetch(f"{address}/file", tmp_path / "deep" / "file", MD5)
+    assert (tmp_path / "deep" / "file").read_bytes() == BODY and asked == [("/file", None)]
+    assert list((tmp_path / "deep").iterdir()) == [tmp_path / "deep" / "file"]
+
+
+def test_a_download_that_broke_off_goes_on_from_there(server, tmp_path):
+    address, asked = server
+    with pytest.raises(FedcliError, match="cannot be downloaded") as error:
+        fetch(f"{address}/broken", tmp_path / "file", MD5)
+    assert "give the same command again" in error.value.hint and not (tmp_path / "file").exists()
+    half = (tmp_path / "file.part").stat().st_size
+    assert 0 < half < len(BODY)
+    fetch(f"{address}/broken", tmp_path / "file", MD5)
+    assert (tmp_path / "file").read_bytes() == BODY and asked[-1] == ("/broken", f"bytes={half}-")
+
+
+@pytest.mark.parametrize("kept", [BODY, BODY[:100]])
+def test_a_whole_part_and_a_server_without_ranges(server, tmp_path, kept):
+    address, _ = server
+    (tmp_path / "file.part").write_bytes(kept)
+    fetch(f"{address}/{'file' if kept == BODY else 'plain'}", tmp_path / "file", MD5)
+    assert (tmp_path / "file").read_bytes() == BODY
+
+
+def test_another_file_is_refused_and_what_was_there_stays(server, tmp_path):
+    address, _ = server
+    (tmp_path / "file").write_bytes(b"older")
+    with pytest.raises(HashError, match="its MD5 differs"):
+        fetch(f"{address}/file", tmp_path / "file", "0" * 32)
+    assert (tmp_path / "file").read_bytes() == b"older" and not (tmp_path / "file.part").exists()
+
+
+def test_an_absent_file_a_dead_server_and_another_scheme_are_sentences(server, tmp_path):
+    address, _ = server
+    for url, words in ((f"{address}/absent", "404"), ("http://127.0.0.1:9/file", "cannot be downloaded")):
+        with pytest.raises(FedcliError, match=words):
+            fetch(url, tmp_path / "file", MD5)
+    with pytest.raises(UsageError, match="is no web address"):
+        fetch("file:///etc/hosts", tmp_path / "file", MD5)
+
+
+def test_chosen_files_of_a_card_are_put_where_the_reader_looks(server, tmp_path):
+    address, asked = server
+    files = [{"path": f"raw/{name}", "url": f"{address}/{name}", "md5": MD5} for name in ("one", "two")]
+    known = card("digits") | {"download": files}
+    assert download("digits", known, tmp_path, ["raw/two"]) == tmp_path
+    assert (tmp_path / "raw" / "two").read_bytes() == BODY and asked == [("/two", None)]
+    with pytest.raises(UsageError, match="no file 'raw/tow'"):
+        download("digits", known, tmp_path, ["raw/tow"])
+
+
+def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
+    with pytest.raises(FedcliError, match="fedcli cannot download rsna-ich") as error:
+        download("rsna-ich", card("rsna-ich"), tmp_path / "new", [])
+    assert "kaggle.com" in error.value.hint and "prepare rsna-ich --raw" in error.value.hint
+    assert not (tmp_path / "new").exists()
+
+
+def test_cards_name_web_addresses_paths_inside_and_hashes():
+    listed = [file for name in SOURCES for file in card(name).get("download", [])]
+    assert len(listed) >= 19
+    for file in listed:
+        assert file["url"].startswith(("https://", "http://")) and len(file["md5"]) == 32
+        assert not Path(file["path"]).is_absolute() and ".." not in Path(file["path"]).parts

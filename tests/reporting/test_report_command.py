@@ -1,0 +1,133 @@
+"""fedcli report, on runs that were trained and on scores that lie there."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+import session
+from conftest import make_chain
+from made_scores import scores
+from report_tables import table_cells
+
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, HashError
+from fedcli.evaluation.evaluate import evaluate
+from fedcli.federation.client import Training
+from fedcli.reporting import timing
+from fedcli.reporting.rows import rows
+from fedcli.reporting.tables import render
+from fedcli.runs.train import Plan, train
+
+
+def test_changed_scores_and_other_manifests_are_refused(tmp_path):
+    path = scores(tmp_path / "a")
+    with pytest.raises(FedcliError, match="no such manifest"):
+        rows([tmp_path / "nowhere.json"])
+    partition = make_chain(tmp_path)
+    with pytest.raises(FedcliError, match="is a partition manifest"):
+        rows([partition])
+    child = manifest.stage(
+        "scores",
+        folder=tmp_path / "b",
+        made_by=[],
+        options={},
+        parents=[partition],
+        build=lambda _: manifest.read(path).body,
+    )
+    (partition.parent / "rows.h5").write_bytes(b"")
+    with pytest.raises(HashError, match="rows.h5"):
+        rows([path, child])
+
+
+def test_two_trained_runs_are_compared(tmp_path):
+    data = make_chain(tmp_path, corrupted=True)
+    paths = []
+    for seed in (0, 1):
+        plan = Plan("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
+        run = train(data, plan, work=tmp_path, out=None)
+        paths.append(evaluate(run, by=[], out=None, device="cpu", made_by=[]))
+    found = rows(paths)
+    assert [row.name for row in found] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
+    for version in ("clean", "corrupted"):
+        stored = manifest.read(paths[1]).body["versions"][version]["auc_ovo_macro"]
+        assert found[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
+    columns, lines = table_cells(found)
+    assert columns[2:] == [
+        *(f"{v} {m} (%)" for v in ("clean", "corrupted", "average") for m in ("balanced_accuracy", "auc_ovo_macro")),
+        "std among clients auc_ovo_macro (%)", "sex ES-AUC (auc_ovo_macro) (%)", "sex worst group auc_ovo_macro (%)",
+        "sex gap auc_ovo_macro (%)",
+    ]  # fmt: skip
+
+
+def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
+    for seed in (0, 1):
+        plan = Plan("fedavg", {}, Training(batch_size=8), 1, seed=seed)
+        train(make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed))
+    assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
+    again = session.run(f"fedcli report --work {tmp_path}")
+    assert again.count("already made") == 1 and "the scores of 2 runs were already made\n" in again
+
+
+def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(tmp_path):
+    for name in ("a", "b"):
+        data = make_chain(tmp_path / name)
+        train(data, Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
+    path = tmp_path / "runs" / "a" / "run.json"
+    manifest.write_text(path, path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"'))
+    printed = session.run(f"fedcli report --work {tmp_path}")
+    assert f"warning: left out {path.parent}: " in printed and "of-tomorrow" in printed
+    shown = [line for line in printed.splitlines() if line.strip().startswith("FedAvg")]
+    assert len(shown) == len(("all scores", "groups by sex"))
+    (tmp_path / "runs" / "b" / "run.json").unlink()
+    assert "error: unknown method 'of-tomorrow'" in session.run(f"fedcli report --work {tmp_path}")
+
+
+def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tmp_path):
+    path, out = scores(tmp_path / "a", gap=None), tmp_path / "tables" / "table.tex"
+    assert session.run(f"fedcli report {path} --format latex --out {out}") == f"{out}\n"
+    assert out.read_text() == render(rows([path]), "latex")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "settings.json").write_text("{}")
+    assert "sealed" in session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
+    assert "is not one of last5, last, best" in session.run(f"fedcli report {path} --at lst5")
+
+
+def test_minutes_are_the_linesof_each_round_once(tmp_path):
+    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
+    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
+    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    columns, (line,) = table_cells(rows([path], minutes=True))
+    assert (columns[-1], line[-1]) == ("minutes", "1.50")
+    assert "minutes" not in table_cells(rows([path]))[0]
+    assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None)
+    about = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
+    later = [line | about for line in lines] + [
+        {"round": 2, "seconds": 30} | about | {"images_per_second": 2, "peak_bytes": 9}
+    ]
+    (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec')
+    assert timing.of_runs([path]) == timing.Clocks(1, 5, 1 / 3, 9)
+    assert next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"] == "1.00"
+
+
+def test_the_command_also_writes_all_numbers_in_long_form(tmp_path):
+    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
+    out = tmp_path / "long.csv"
+    assert "FedAvg" in session.run(f"fedcli report {run} --export {out}")
+    lines = list(csv.DictReader(io.StringIO(out.read_text())))
+    (gap,) = [line for line in lines if (line["metric"], line["measure"], line["version"], line["attribute"],
+              line["client"], line["statistic"]) == ("accuracy", "gap", "clean", "sex", "", "last")]  # fmt: skip
+    assert 0 <= float(gap["value"]) <= 1 and gap["method"] == "fedavg" and len(lines) > 200
+
+
+def test_a_report_of_scores_that_lie_there_loads_no_network_and_draws_nothing(tmp_path):
+    paths = [scores(tmp_path / "a"), scores(tmp_path / "b", auc=0.8)]
+    words = ["fedcli", "report", *map(str, paths), "--quiet"]
+    line = f"import sys; from fedcli.commands.app import app; sys.argv = {words!r}; app(standalone_mode=False); "
+    line += "sys.exit(' '.join({'torch', 'matplotlib', 'pandas', 'jinja2'} & set(sys.modules)) or None)"
+    ended = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert "FedAvg" in ended.stdout
