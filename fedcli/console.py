@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+LONGEST = 400  # characters of a sentence
 EVERY = 10  # seconds between two lines of progress where there is no terminal
 
 _log = logging.getLogger("fedcli")
@@ -50,7 +51,7 @@ def status(message: str) -> None:
 
 def fail(sentence: str, hint: str = "") -> None:
     """Report an error and what to do about it; --quiet does not silence it."""
-    _log.error(sentence, extra={"hint": hint})
+    _log.error(shortened(sentence), extra={"hint": hint})
 
 
 @contextmanager
@@ -100,6 +101,12 @@ def muted(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
 def counted(count: int, one: str, many: str) -> str:
     """A number with the noun that fits it, such as "1 image" or "2 images"."""
     return f"{count} {one if count == 1 else many}"
+
+
+def shortened(text: str) -> str:
+    """Text of at most LONGEST characters: a name of a thousand letters would hide what is said of it."""
+    half = LONGEST // 2 - 2
+    return text if len(text) <= LONGEST else f"{text[:half]} … {text[-half:]}"
 
 
 def printable(text: str) -> str:

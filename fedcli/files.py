@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from .errors import FedcliError
 
 SETTLED = 2 * 10**9  # nanoseconds
-LARGEST_TEXT = 2**30  # bytes of a table, record or manifest; images and arrays are not read as text
+LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -53,7 +53,9 @@ def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
         with path.open("rb") as file:
             data = file.read(LARGEST_TEXT + 1)
         if len(data) > LARGEST_TEXT:
-            raise FedcliError(f"{path} has more than {LARGEST_TEXT >> 30} GiB, too much for a text file", hint)
+            raise FedcliError(f"{path} has more than {LARGEST_TEXT >> 20} MiB, too much for a text file", hint)
+        if b"\0" in data:
+            raise FedcliError(f"{path} holds zero bytes, which no text does", hint)
         return data.decode(encoding)
     except OSError as error:
         raise FedcliError(f"{path} cannot be read: {error.strerror or error}", hint) from None

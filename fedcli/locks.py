@@ -43,9 +43,7 @@ def _file_lock(path: Path) -> FileLock:
 @contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
     """A new folder beside the target, locked until it is renamed or left; those of killed processes go first."""
-    abandoned = re.compile(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{8}}\.lock")
-    for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
-        _remove_if_dead(old)
+    remove_abandoned(folder)
     path = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
     with FileLock(
         path.with_suffix(".lock"), thread_local=False
@@ -55,6 +53,13 @@ def scratch(folder: Path) -> Iterator[Path]:
             yield path
         finally:
             _clear(path)  # after a rename there is no folder left to remove
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes have left beside a target: their folders and locks."""
+    abandoned = re.compile(rf"\.{re.escape(folder.name)}(\.[0-9a-f]{{8}})?\.lock")
+    for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
+        _remove_if_dead(old)
 
 
 def _remove_if_dead(path: Path) -> None:

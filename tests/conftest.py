@@ -32,6 +32,11 @@ torch.set_num_threads(1)
 torch.use_deterministic_algorithms(True)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--count", type=int, default=8, help="campaign: cases of every kind")
+    parser.addoption("--seed", type=int, default=1, help="campaign: which cases are drawn")
+
+
 @pytest.fixture(autouse=True)
 def _loud():
     """--quiet of one test is not the next one's."""
@@ -152,10 +157,12 @@ def client_updates(
     theta = torch.as_tensor(theta, dtype=torch.float32)
     k = len(theta)
     return ClientUpdates(
-        round=t, rounds=rounds, seed=0, lr=lr, rows=torch.as_tensor(rows if rows is not None else range(k)), roster=roster or k,
+        round=t, rounds=rounds, seed=0, lr=lr, rows=torch.as_tensor(rows if rows is not None else range(k)),
+        roster=roster or k,
         n=torch.as_tensor(n if n is not None else [1.0] * k, dtype=torch.float64),
         steps=torch.as_tensor(steps if steps is not None else [1.0] * k, dtype=torch.float64), theta=theta,
-        columns={name: torch.as_tensor(values) for name, values in columns.items()}, layout=layout or flat_layout(theta.shape[1]),
+        columns={name: torch.as_tensor(values) for name, values in columns.items()},
+        layout=layout or flat_layout(theta.shape[1]),
     )  # fmt: skip
 
 

@@ -58,7 +58,7 @@ def test_every_command_of_the_page_runs(copy, tmp_path):
     script = "set -e\nPATH=.:$PATH\n" + "".join(block for kind, block in BLOCKS if kind == "sh")
     printed = run(["sh", "-c", script], copy, tmp_path)
     assert "Yin, Chen" in printed
-    assert re.search(r"partitions/dots-by-\w+/partition.json", printed)
+    assert re.search(r"partitions/dots-by-SYNTHETIC-\w+/partition.json", printed)
     assert re.search(r"runs/fedavg-\w+/run.json", printed)
 
 

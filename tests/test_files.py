@@ -86,3 +86,12 @@ def test_text_that_is_too_large_or_none_is_an_error_that_names_the_file(tmp_path
         read_text(path)
     with pytest.raises(FedcliError, match="no such file"):
         read_text(tmp_path / "absent")
+
+
+def test_a_file_of_zero_bytes_is_no_text(tmp_path):
+    """Else a sparse file of a gigabyte would be taken apart as one cell of a table, in many times its size."""
+    path = tmp_path / "labels.csv"
+    path.touch()
+    os.truncate(path, 2**20)
+    with pytest.raises(FedcliError, match=r"labels.csv holds zero bytes"):
+        read_text(path)

@@ -23,11 +23,11 @@ def table(heading: str) -> dict[str, list[str]]:
     return {row[0].strip("`"): row[1:] for row in rows[2:]}
 
 
-def test_every_method_has_a_row_with_its_name_and_rule():
+def test_every_method_has_a_row_with_its_name_rule_and_description():
     rows = table("Methods")
     assert set(rows) == set(METHODS)
     for name, method in METHODS.items():
-        assert rows[name][0] == method.label and rows[name][1] == method.rule
+        assert rows[name] == [method.label, method.rule, method.about]
 
 
 def test_every_command_has_a_row():
@@ -59,7 +59,7 @@ def test_options_named_in_the_readme_exist():
     used = {
         flag for line in README.splitlines() if "fedcli " in line for flag in re.findall(r"(?<=\s)--[a-z][a-z-]+", line)
     }
-    assert used <= known | {"--help", "--version"}
+    assert used <= known | {"--help", "--version", "--install-completion"}
 
 
 def _help(command) -> str:

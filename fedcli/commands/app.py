@@ -4,7 +4,9 @@ Exit codes: 0 done; 1 an error that names its cause; 2 wrong usage; 3 a hash tha
 130 interrupted, with everything saved.
 """
 
+import codecs
 import errno
+import io
 import os
 import signal
 import sys
@@ -143,7 +145,27 @@ def root(
         context.with_resource(console.logged(log_file))
 
 
+def _replaced(error: UnicodeError) -> tuple[bytes, int]:
+    """What stands for text that the output's encoding lacks: the bytes of a file's name that is no text, else "?"."""
+    assert isinstance(error, UnicodeEncodeError)
+    codes = [ord(c) for c in error.object[error.start : error.end]]
+    return bytes(code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else ord("?") for code in codes), error.end
+
+
+def _open_streams() -> None:
+    """Have three streams that take any text: a file would else be opened in place of one that the shell has closed."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this stream's
+            setattr(sys, name, os.fdopen(nothing, "w" if number else "r"))
+    codecs.register_error("fedcli", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="fedcli")
+
+
 def main() -> None:
+    _open_streams()
     # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is saved as Ctrl-C is

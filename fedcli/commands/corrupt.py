@@ -13,7 +13,12 @@ def corrupt(options: CorruptOptions, json: o.Json = False, quiet: o.Quiet = Fals
     speckle-noise, brightness, contrast, saturate, defocus-blur, glass-blur, motion-blur, zoom-blur, gaussian-blur,
     snow, frost, fog, spatter, elastic-transform, pixelate, jpeg-compression.
 
-    Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern
+    On a corruption manifest it adds to it, so that clients may differ in kind and severity. Then each test image is
+    corrupted as one of these clients, drawn by the seed, and each client is also scored on all test images corrupted as
+    its own.
+
+    Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
+    fedcli corrupt --client client-00=gaussian:1 --client client-01=motion-blur:4
     """
     from ..stages import corrupt as stage
 

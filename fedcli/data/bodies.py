@@ -6,7 +6,10 @@ TEXT = (str, None)
 POOLED = {"classes": [str], "attributes": {str: [str]}, "size": [int], "channels": int, "augment": str}
 CLIENT = {"client": str, "train": int, "val": int, "test": int, "class_counts": [int]}
 DATA = {**POOLED, "dataset": str, "roster": [CLIENT]}
-CORRUPTION = {"kind": str, "severity": int, "ratio": NUMBER, "clients": [str]}
+CORRUPTION = {
+    "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
+    "each?": [{"kind": str, "severity": int, "clients": [str]}],
+}  # fmt: skip
 MODEL = {
     "name": str, "channels": int, "size": int, "precision": str, "personal": [str], "frozen": [str],
     "teacher_width": (int, None), "personal_models": bool, "numbers?": int,

@@ -20,8 +20,9 @@ as it is.
 import functools
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -34,7 +35,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..hdf5 import create_hdf5, open_hdf5
 from ..processes import in_order
 from ..seeds import derive
-from . import manifest, synthetic
+from . import manifest, mixture, synthetic
 from .pool import POOL, ROWS, read_pool
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
@@ -146,42 +147,56 @@ def _library() -> ModuleType:
     return corruptions
 
 
+@dataclass(frozen=True)
+class Who:
+    """Which clients are corrupted.
+
+    Attributes:
+        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
+        on: names of the clients, instead of a ratio.
+        client: "NAME=KIND:SEVERITY", each for one client.
+    """
+
+    ratio: float = 0.2
+    on: Sequence[str] = ()
+    client: Sequence[str] = ()
+
+
 def make_corruption(
-    partition: Path,
-    kind: str,
+    source: Path,
+    kind: str | None,
     to: manifest.Destination,
+    who: Who = Who(),
     *,
     severity: int = 3,
-    ratio: float = 0.2,
-    on: Sequence[str] = (),
     seed: int = 0,
     jobs: int = 0,
 ) -> Path:
     """Corrupt some clients' images and a copy of the whole test set; returns the path of corruption.json.
 
     Args:
+        source: a partition, or a corruption, whose clients stay as they are and to which others are added.
+        kind: of the clients that `who` chooses by ratio or name; None where it says the kind of each.
         severity: 1 to 5.
-        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
-        on: names of the clients, instead of a ratio.
         jobs: processes, 0 for one per core; changes no byte.
     """
-    kind = full_kind(kind)
-    if severity not in SEVERITIES:
-        raise UsageError(f"severity is {severity}, but there are 1 to 5", "3 is what FedISM uses")
-    partition = manifest.find(partition, "partition")
-    body = manifest.verify(partition, "partition").body
-    check_images(kind, body)
-    clients = _chosen(body, ratio, on)
-    options = dict(kind=kind, severity=severity, clients=clients, seed=seed)
-    slug = synthetic.titled(f"{body['dataset']}-{kind}-{severity}", [partition])
+    source = manifest.find(source, "partition", "corruption")
+    given = manifest.verify(source, "partition", "corruption")
+    partition = source if given.kind == "partition" else manifest.above(source, "partition")
+    body = manifest.read(partition, "partition").body
+    if given.kind == "corruption" and given.options["seed"] != seed:
+        before = given.options["seed"]
+        raise UsageError(f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}")
+    each = _each(body, mixture.of_body(given.body), _wanted(body, kind, severity, who.client), who)
+    options = mixture.described(each) if each else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
+    about, options = options, options | {"seed": seed}
+    slug = synthetic.titled(f"{body['dataset']}-{about['kind']}-{about['severity']}", [partition])
     folder = manifest.place(to.work, to.out, "corruption", slug, options, [partition])
 
     def build(target: Path) -> dict[str, Any]:
-        change = partial(_changed, kind=kind, severity=severity, seed=seed)
-        _write(target / "changed.h5", partition, clients, change=change, jobs=jobs)
-        ratio = len(clients) / len(body["roster"])
-        about = dict(kind=kind, severity=severity, ratio=ratio, clients=clients)
-        return synthetic.marked({name: body[name] for name in COPIED} | about, [partition])
+        _write(target / "changed.h5", partition, each or {"": (about["kind"], severity)}, seed=seed, jobs=jobs)
+        shares = {"ratio": len(each) / len(body["roster"])}
+        return synthetic.marked({name: body[name] for name in COPIED} | about | shares, [partition])
 
     return manifest.stage(
         "corruption", folder=folder, made_by=to.made_by, options=options, parents=[partition], build=build
@@ -197,8 +212,44 @@ def check_images(kind: str, body: dict[str, Any]) -> None:
         raise FedcliError("saturate changes colours, and these images are grey", "use another kind, such as contrast")
 
 
-def _chosen(body: dict[str, Any], ratio: float, on: Sequence[str]) -> list[str]:
-    """Names of the clients to corrupt, in roster order."""
+def _wanted(
+    body: dict[str, Any], kind: str | None, severity: int, client: Sequence[str]
+) -> dict[str | None, mixture.How]:
+    """Client -> kind and severity; under None those of the clients that a ratio or names choose. Raises UsageError."""
+    roster = [client["client"] for client in body["roster"]]
+    if kind is None and not client:
+        raise UsageError("no kind of corruption is given", "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY")
+    asked: dict[str | None, tuple[str, str]] = {None: (kind, str(severity))} if kind is not None else {}
+    asked |= mixture.named(client, roster)
+    wanted = {}
+    for name, (word, strength) in asked.items():
+        if not (strength.isascii() and strength.isdigit() and int(strength) in SEVERITIES):
+            raise UsageError(f"severity is {strength}, but there are 1 to 5", "3 is what FedISM uses")
+        wanted[name] = full_kind(word), int(strength)
+        check_images(wanted[name][0], body)
+    return wanted
+
+
+def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, mixture.How], who: Who) -> mixture.Each:
+    """How each corrupted client is corrupted, in roster order: those before, those named, and those chosen."""
+    how = dict(before)
+    for name in (name for name in wanted if name is not None):
+        if name in before:
+            kind, severity = before[name]
+            raise UsageError(f"client {name} has {kind} {severity} already", "name another client")
+        how[name] = wanted[name]
+    several = bool(how)
+    if None in wanted:
+        how |= dict.fromkeys(_chosen(body, who.ratio, who.on, taken=how), wanted[None])
+    last, roster = body["corrupted_last"], [client["client"] for client in body["roster"]]
+    if last is not None and several and (odd := [name for name in how if name not in roster[-last:]]):
+        hint = "choose among them, or make another partition"
+        raise FedcliError(f"the partition was drawn to have its last {last} clients corrupted, not {odd[0]}", hint)
+    return {name: how[name] for name in roster if name in how}
+
+
+def _chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+    """Names of the clients to corrupt, in roster order; of those that are taken none."""
     roster = [client["client"] for client in body["roster"]]
     for name in on:
         if name not in roster:
@@ -207,9 +258,14 @@ def _chosen(body: dict[str, Any], ratio: float, on: Sequence[str]) -> list[str]:
         raise UsageError(f"the ratio of corrupted clients is {ratio}, not in [0, 1]", "0.2 is one client in five")
     exact = round(ratio * len(roster), 9)  # 0.29 * 50 is 14.5, not 14.499999999999998
     number = max(int(exact + 0.5), int(ratio > 0))
-    clients = [name for name in roster if name in on] if on else roster[len(roster) - number :]
+    if known := [name for name in on if name in taken]:
+        raise UsageError(f"client {known[0]} is corrupted already", "name another client")
+    free = [name for name in roster if name not in taken]
+    if not on and number > len(free):
+        raise UsageError(f"a ratio of {ratio} is {number} more clients, but {len(free)} are clean", "lower --ratio")
+    clients = [name for name in roster if name in on] if on else free[len(free) - number :]
     last = body["corrupted_last"]
-    if last is not None and clients != roster[-last:]:
+    if last is not None and not taken and clients != roster[-last:]:
         raise FedcliError(
             f"the partition was drawn to have its last {last} clients corrupted, not {', '.join(clients) or 'none'}",
             f"give --ratio {last / len(roster):g}, or make another partition",
@@ -217,35 +273,47 @@ def _chosen(body: dict[str, Any], ratio: float, on: Sequence[str]) -> list[str]:
     return clients
 
 
-def _write(path: Path, partition: Path, clients: list[str], *, change: Any, jobs: int) -> None:
-    """Stream the changed images of the clients and of the test set into an HDF5 file."""
+def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
+    """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
     pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
-    train, test = _rows(partition, clients)
+    held, test = _rows(partition, [client for client in each if client])
+    train, hows = mixture.train_hows(held, {client: how for client, how in each.items() if client})
     _library()  # a missing package is told before any process starts
-    console.say(f"corrupting {', '.join(clients)} ({len(train)} images) and the test set ({len(test)})")
+    console.say(f"corrupting {', '.join(held)} ({len(train)} images) and the test set ({len(test)})")
+    change = partial(_changed, seed=seed)
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
-        for name, rows in (("train", train), ("test", test)):
+        for name, rows, how in (("train", train, hows), ("test", test, mixture.test_hows(pool.id[test], each, seed))):
             file[f"{name}/rows"] = rows
             x = file.create_dataset(f"{name}/x", (len(rows), *pool.shape[1:]), np.uint8)
             starts = range(0, len(rows), PIECE)
-            pieces = [(pool.path, rows[i : i + PIECE], pool.id[rows[i : i + PIECE]]) for i in starts]
+            pieces = [
+                (pool.path, rows[i : i + PIECE], pool.id[rows[i : i + PIECE]], how[i : i + PIECE]) for i in starts
+            ]
             label = f"{name} images, {PIECE} at a time"
             changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)
             for i, images in zip(starts, changed, strict=True):
                 x[i : i + len(images)] = images
 
 
-def _rows(partition: Path, clients: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Rising, distinct pool rows of the clients' training and validation images, and of all test images."""
+def _rows(partition: Path, clients: list[str]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Pool rows of each client's training and validation images, and of all test images."""
     roster = [client["client"] for client in manifest.read(partition).body["roster"]]
     with open_hdf5(partition.parent / "rows.h5", ROWS, hint="partition again") as file:
-        parts = [file[f"{part}/{roster.index(name)}"][()] for name in clients for part in ("train", "val")]
-        return np.unique(np.concatenate([np.empty(0, np.int64), *parts])), file["test/all"][()]
+        parts = {
+            name: np.concatenate([file[f"{part}/{roster.index(name)}"][()] for part in ("train", "val")])
+            for name in clients
+        }
+        return parts, file["test/all"][()]
 
 
-def _changed(piece: tuple[Path, np.ndarray, np.ndarray], **how: Any) -> np.ndarray:
+def _changed(piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, seed: int) -> np.ndarray:
     """Read some rising rows of a pool and corrupt them: uint8 [n, H, W, C]."""
-    path, rows, ids = piece
+    path, rows, ids, hows = piece
     with open_hdf5(path, POOL) as file:
         images = file["x"][rows]
-    return _piece((images, ids), **how)
+    return np.stack(
+        [
+            corrupt_image(image, id, kind=kind, severity=severity, seed=seed)
+            for image, id, (kind, severity) in zip(images, ids, hows, strict=True)
+        ]
+    )

@@ -11,14 +11,14 @@ import json
 import os
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
 from ..files import read_text, sha256, sync, sync_folder, write_text
-from ..locks import scratch, waited
+from ..locks import remove_abandoned, scratch, waited
 from . import bodies
 
 MADE_BY = {
@@ -77,8 +77,12 @@ def read(path: Path, *kinds: str) -> Manifest:
     hint = "give the .json that a fedcli command printed"
     try:
         raw = json.loads(read_text(path, hint))
+        known = {f.name for f in fields(Manifest)}
+        if not isinstance(raw, dict) or raw.keys() != known:
+            raise ValueError(f"its keys are not {', '.join(sorted(known))}")
+        json.dumps(raw, ensure_ascii=False).encode()  # half of a character cannot be written again
         manifest = Manifest(**raw)
-    except (FedcliError, ValueError, TypeError, RecursionError) as error:
+    except (FedcliError, ValueError, RecursionError) as error:
         raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
     if manifest.kind not in KINDS:
         raise FedcliError(
@@ -146,7 +150,11 @@ def verify(path: Path, *kinds: str) -> Manifest:
 def inside(folder: Path, name: str) -> Path:
     """folder/name, refused if it would leave the folder (also through a link)."""
     target = folder / name
-    if Path(name).is_absolute() or not target.resolve().is_relative_to(folder.resolve()):
+    try:
+        leads_out = Path(name).is_absolute() or not target.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        raise FedcliError(f"{target} is a link to itself", "put the file back, or run the stage again") from None
+    if leads_out:
         raise FedcliError(
             f"the manifest in {folder} names a file outside its folder: {name!r}",
             "do not use a manifest from a source you do not trust",
@@ -232,7 +240,9 @@ def stage(
     """
     target = folder / f"{kind}.json"
     if folder.exists() and not damaged(target, options, parents):
-        return reuse(target, options, parents)
+        made = reuse(target, options, parents)
+        remove_abandoned(folder)
+        return made
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder) as temporary:
         body = build(temporary)

@@ -94,7 +94,7 @@ def bootstrap_p(differences: np.ndarray, units: int) -> float | None:
 
     One is added to both counts, so that B resamples give no p below 2 / (B + 1).
     units: patients that differ at all; p is no less than their sign_floor, for resamples of few patients hold the same
-        ones again and again and cannot tell how others would differ.
+        ones again and again and cannot show how others would differ.
     """
     known = differences[~np.isnan(differences)]
     if not len(known):

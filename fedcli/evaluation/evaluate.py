@@ -86,7 +86,7 @@ def _build(
     write(folder / "predictions.h5", run, {"": logits, **others})
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
     groupings = {name: _grouping(run, name) for name in by}
-    clients = {client: _client(run, logits, y, client, groupings) for client in run.data.roster}
+    clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
     quality = _quality(run, logits, y, groupings)
     scores = Scores(
@@ -195,6 +195,22 @@ def _stage(path: Path, kind: str) -> Stage | None:
     own = manifest.parent(path, "corruption", "partition")  # not the data of a run that this one started from
     above = own if manifest.read(own).kind == kind else manifest.parent(own, kind)
     return above and Stage(manifest.sha256(above), manifest.read(above).options)
+
+
+def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Grouping]) -> dict[str, Client]:
+    """Every client's scores; where clients are corrupted differently, each on test images corrupted as its own."""
+    each, made = severities.differing(run), {}
+    for how in (None, *dict.fromkeys(each.values())):
+        shown, answers = run, logits
+        if how is not None:
+            other = severities.test_set(run, *how)
+            tests = {"clean": run.data.test["clean"], "corrupted": other.data.test[severities.VERSION]}
+            shown = replace(run, data=replace(run.data, test=tests))
+            answers = {"corrupted": predictions(other)[severities.VERSION]}
+        for client in (client for client in run.data.roster if each.get(client) == how):
+            scored = _client(shown, answers, y, client, groupings)
+            made[client] = replace(scored, corruption=" ".join(map(str, how or ())))
+    return {client: made[client] for client in run.data.roster}
 
 
 def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: dict[str, Grouping]) -> Client:

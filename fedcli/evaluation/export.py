@@ -23,31 +23,31 @@ def to_csv(scores: Path) -> list[Path]:
     """Write the last round's predictions beside a scores.json: predictions.csv of the clean test set and, where there
     is one, predictions-corrupted.csv.
 
-    One row per image: id, unit (patient or lesion, where the dataset tells it), label (from 0), prob_0 prob_1 ..., and
+    One row per image: id, unit (patient or lesion, where the dataset has it), label (from 0), prob_0 prob_1 ..., and
     each attribute's value, empty where unknown. Raises FedcliError where every client answers for itself, HashError.
     """
     body = manifest.verify(scores, "scores").body
-    found = read(scores.parent / "predictions.h5")
-    if not found.logits:
+    predicted = read(scores.parent / "predictions.h5")
+    if not predicted.logits:
         raise FedcliError(
             f"{scores} has no one answer for an image: every client's own model was scored on the whole test set",
             "export a run that has a global model, or whose clients have test parts of their own",
         )
     names = {"clean": "predictions.csv", "corrupted": "predictions-corrupted.csv"}
-    targets = {version: scores.parent / name for version, name in names.items() if version in found.logits}
+    targets = {version: scores.parent / name for version, name in names.items() if version in predicted.logits}
     for version, target in targets.items():
-        last = found.logits[version][body["kept_rounds"][-1]]
-        manifest.write_text(target, _table(found, last, body["attributes"]))
+        last = predicted.logits[version][body["kept_rounds"][-1]]
+        manifest.write_text(target, _table(predicted, last, body["attributes"]))
     return list(targets.values())
 
 
-def _table(found: Predictions, logits: np.ndarray, attributes: dict[str, list[str]]) -> str:
+def _table(predicted: Predictions, logits: np.ndarray, attributes: dict[str, list[str]]) -> str:
     columns = {
-        "id": found.id,
-        **({} if found.unit is None else {"unit": found.unit}),
-        "label": found.y,
+        "id": predicted.id,
+        **({} if predicted.unit is None else {"unit": predicted.unit}),
+        "label": predicted.y,
         **{f"prob_{c}": chance.tolist() for c, chance in enumerate(probabilities(logits).T)},
-        **{name: [[*values, ""][at] for at in found.groups[name]] for name, values in attributes.items()},
+        **{name: [[*values, ""][at] for at in predicted.groups[name]] for name, values in attributes.items()},
     }
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")

@@ -73,10 +73,10 @@ def cross(parts: dict[str, tuple[np.ndarray, list[str]]]) -> tuple[np.ndarray, l
     known = (columns >= 0).all(0)
     sizes = [len(values) for _, values in parts.values()]
     place = np.ravel_multi_index(tuple(columns[:, known]), sizes)
-    there, found = np.unique(place, return_inverse=True)
+    there, places = np.unique(place, return_inverse=True)
     names = [" x ".join(combination) for combination in product(*(values for _, values in parts.values()))]
     groups = np.full(columns.shape[1], -1)
-    groups[known] = found
+    groups[known] = places
     return groups, [names[at] for at in there]
 
 
@@ -175,7 +175,7 @@ def equity_scaled(overall: float | None, column: dict[str, float | None]) -> flo
     return overall / (1 + sum(abs(overall - number) for number in known))
 
 
-def unknown_told(attribute: str, unknown: int, images: int) -> str:
+def unknown_note(attribute: str, unknown: int, images: int) -> str:
     """What a reader must know of test images whose group is not known; "" where there are none."""
     if not unknown:
         return ""
@@ -183,7 +183,7 @@ def unknown_told(attribute: str, unknown: int, images: int) -> str:
 
 
 def _reasons(part: Score, overall: Score, classes: list[str] | None) -> list[str]:
-    """Why a group is too small to tell; a class that the whole test set lacks is no reason."""
+    """Why a group is too small to be reliable; a class that the whole test set lacks is no reason."""
     if not part.count:
         return ["has no test image"]
     lacking = [c for c in part.classes_missing if c not in overall.classes_missing]

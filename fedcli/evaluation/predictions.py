@@ -5,7 +5,7 @@ logits/<version>@<view>/<round>    the same as another view shows them, which se
 clients/<row>/logits/...           in place of both where every client of the roster answers for itself
 clients/<row>/test                 places of the images in a client's own test part, where it has one
 y, id, group/<attribute>           [N]
-unit                               [N], patient or lesion of each image, where the dataset tells it
+unit                               [N], patient or lesion of each image, where the dataset has it
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Predictions:
     """A predictions.h5 in memory.
 
     Attributes:
-        unit: None where the dataset tells no patient or lesion.
+        unit: None where the dataset names no patient or lesion.
         groups: attribute -> index of its value, -1 unknown.
         logits: of the one model that answers; {} where every client answers for itself.
         clients: of each client by its row in the roster, where every client answers for itself; else {}.

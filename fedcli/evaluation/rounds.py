@@ -89,8 +89,8 @@ def among_global(clients: dict[str, Client]) -> dict[str, Among]:
 
 
 def _share_images(clients: dict[str, Client]) -> bool:
-    tests = {(client.version, client.part) for client in clients.values()}
-    return tests in ({("clean", "whole")}, {("corrupted", "whole")})
+    tests = {(client.version, client.part, client.corruption) for client in clients.values()}
+    return len(tests) == 1 and "whole" in next(iter(tests))
 
 
 def _among(clients: dict[str, dict[str, OverRounds]], names: tuple[str, ...]) -> dict[str, Among]:

@@ -111,6 +111,9 @@ class Client:
     count: int = 0
     classes_missing: list[int] = field(default_factory=list)
     metrics: Annotated[dict[str, OverRounds], Names("metric")] = flat()
+    corruption: Annotated[
+        str, "kind and severity of a corrupted client's images and of those it is scored on, where clients differ"
+    ] = omitted(str)
     global_model: Annotated[
         Summary | None, "the global model on the images of a client that has a model of its own"
     ] = omitted()

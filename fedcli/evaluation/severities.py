@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, mixture
 from ..data.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
@@ -32,9 +32,10 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     if not kinds and not severities:
         return []
     data = manifest.read(manifest.parent(run, "corruption", "partition"))
-    if not kinds and data.kind != "corruption":
+    if not kinds and not mixture.of_body(data.body):
         raise UsageError("--severity is about a corruption, and the run has none", "add --corrupt KIND")
-    named = list(dict.fromkeys(full_kind(kind) for kind in kinds)) or [data.body["kind"]]
+    own = dict.fromkeys(kind for kind, _ in mixture.of_body(data.body).values())
+    named = list(dict.fromkeys(full_kind(kind) for kind in kinds) or own)
     for kind in named:
         check_images(kind, data.body)
     wanted = sorted({severity for text in severities for severity in _severities(text)}) or list(SEVERITIES)
@@ -52,7 +53,8 @@ def _severities(text: str) -> range:
 def test_set(run: Run, kind: str, severity: int) -> Run:
     """The run with its test images under this corruption as its one test set."""
     clean = run.data.test["clean"]
-    seed = _corruption(run).get("seed", 0)
+    data = _data(run)
+    seed = data.options["seed"] if data.kind == "corruption" else 0
     images = corrupt_images(pixels(clean), clean.ids, kind=kind, severity=severity, seed=seed)
     shard = with_images(clean, torch.from_numpy(images).permute(0, 3, 1, 2), run.device)
     return replace(run, data=replace(run.data, test={VERSION: shard}))
@@ -63,19 +65,22 @@ def pixels(shard: Shard) -> Any:
     return shard.images[shard.rows.to(shard.images.device)].permute(0, 2, 3, 1).cpu().numpy()
 
 
-def _corruption(run: Run) -> dict[str, Any]:
-    """The options of the corruption of the run's data; {} where nothing is corrupted."""
-    data = manifest.read(manifest.parent(run.path, "corruption", "partition"))
-    return data.options if data.kind == "corruption" else {}
+def _data(run: Run) -> manifest.Manifest:
+    return manifest.read(manifest.parent(run.path, "corruption", "partition"))
+
+
+def differing(run: Run) -> mixture.Each:
+    """How each corrupted client is corrupted, where they do not all have the same kind and severity; else {}."""
+    each = mixture.of_body(_data(run).body)
+    return each if len(set(each.values())) > 1 else {}
 
 
 def at_severity(run: Run, kind: str, severity: int, quality: Quality) -> AtSeverity:
     """Scores of the one test set of test_set()."""
-    own = _corruption(run)
-    seen = own.get("kind") == kind and bool(own.get("clients"))
+    trained = set(mixture.of_body(_data(run).body).values())
     return AtSeverity(
-        kind_in_training=seen,
-        severity_in_training=seen and own["severity"] == severity,
+        kind_in_training=kind in {known for known, _ in trained},
+        severity_in_training=(kind, severity) in trained,
         scores=quality.versions[VERSION],
         intervals=quality.intervals.get(VERSION, {}),
         groups={name: groups[VERSION] for name, groups in quality.groups.items()},

@@ -31,27 +31,27 @@ class Answers:
 
 
 def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored], np.ndarray] | None = None) -> int:
-    """How many patients the two systems answer differently, as far as a metric can tell, over all pairs together.
+    """How many patients the two systems answer differently, as far as a metric can show, over all pairs together.
 
     images: of a run, which of its images count: bool [N]; None for all.
     """
     sets: dict[bytes, list[np.ndarray]] = {}
     units = {}
     for a, b in pairs:
-        found = answers(a.path)
+        first = answers(a.path)
         apart = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
-        key = found.id.tobytes()
+        key = first.id.tobytes()
         sets.setdefault(key, []).append(apart if images is None else apart * images(a)[:, None])
-        units[key] = found.units
+        units[key] = first.units
     moved = {key: (np.abs(np.mean(parts, axis=0)) > 1e-9).any(1) for key, parts in sets.items()}  # [N]
     return sum(len(np.unique(units[key][at])) for key, at in moved.items())
 
 
 def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
     """What a metric sees of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
-    found = answers(run.path)
-    of = list(found.tables) if version == "average" else [version]
-    return np.mean([_mark(table, found.y, metric) for v in of for table in found.tables[v]], axis=0)
+    answered = answers(run.path)
+    of = list(answered.tables) if version == "average" else [version]
+    return np.mean([_mark(table, answered.y, metric) for v in of for table in answered.tables[v]], axis=0)
 
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
@@ -66,34 +66,34 @@ def one_class(runs: Iterable[Scored], version: str) -> str:
 
     version: "average" for all that there are.
     """
-    runs, told = list(runs), []
+    runs, parts = list(runs), []
     for v in VERSIONS if version == "average" else [version]:
         stuck = [run for run in runs if _is_stuck(answers(run.path), v)]
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
-        told += [f"every {v} image{which}"] if stuck else []
-    return f"answers one class for {' and '.join(told)}" if told else ""
+        parts += [f"every {v} image{which}"] if stuck else []
+    return f"answers one class for {' and '.join(parts)}" if parts else ""
 
 
-def _is_stuck(found: Answers, version: str) -> bool:
-    tables = found.last.get(version, [])
-    return len(np.unique(found.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
+def _is_stuck(answered: Answers, version: str) -> bool:
+    tables = answered.last.get(version, [])
+    return len(np.unique(answered.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
 
 
 @lru_cache(maxsize=16)  # a pair is looked at by several tests in turn
 def answers(scores: Path) -> Answers:
     """The predictions beside a scores.json, as the method's first view shows the images."""
-    found = predictions.read(scores.parent / "predictions.h5")
-    at = np.argsort(found.id)
-    units = found.id if found.unit is None else found.unit
-    whose = [found.logits] if found.logits else list(found.clients.values())
+    kept_predictions = predictions.read(scores.parent / "predictions.h5")
+    at = np.argsort(kept_predictions.id)
+    units = kept_predictions.id if kept_predictions.unit is None else kept_predictions.unit
+    whose = [kept_predictions.logits] if kept_predictions.logits else list(kept_predictions.clients.values())
     versions = [version for version in VERSIONS if version in whose[0]]
     kept = {v: [[rounds[v][r][at] for rounds in whose] for r in whose[0][v]] for v in versions}
     return Answers(
-        found.id[at],
-        found.y[at],
+        kept_predictions.id[at],
+        kept_predictions.y[at],
         np.unique(units[at], return_inverse=True)[1],
-        found.unit is not None,
-        {name: groups[at] for name, groups in found.groups.items()},
+        kept_predictions.unit is not None,
+        {name: groups[at] for name, groups in kept_predictions.groups.items()},
         {v: [table for tables in rounds for table in tables] for v, rounds in kept.items()},
         {v: rounds[-1] for v, rounds in kept.items()},
     )

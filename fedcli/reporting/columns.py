@@ -39,13 +39,13 @@ def all_values(scores: Scores, at: str) -> dict[str, Value]:
 
 
 def _value(entry: Entry, at: str) -> Value:
-    found = entry.value
-    if not isinstance(found, OverRounds):  # groups are averaged over the rounds first: none of one round alone
-        known = found if at != LAST or not entry.measure.endswith("over groups") else None
+    number = entry.value
+    if not isinstance(number, OverRounds):  # groups are averaged over the rounds first: none of one round alone
+        known = number if at != LAST or not entry.measure.endswith("over groups") else None
         return Value(known, None, entry.lower, [known])
     if at == LAST:
-        return Value(found.last, None, entry.lower, [found.last])
-    return Value(found.mean_last5, found.std_last5, entry.lower, found.per_round)
+        return Value(number.last, None, entry.lower, [number.last])
+    return Value(number.mean_last5, number.std_last5, entry.lower, number.per_round)
 
 
 def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[str]) -> dict[str, Value]:

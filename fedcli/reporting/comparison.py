@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import console
-from ..evaluation.groups import SMALL, unknown_told
+from ..evaluation.groups import SMALL, unknown_note
 from ..evaluation.schema import encode
 from ..evaluation.statistics import OverSeeds
 from . import verdicts
@@ -153,7 +153,7 @@ class Comparison:
             few = console.counted(self.units, self.unit, UNITS[self.unit])
             notes.append(f"{few} in the test set, fewer than {SMALL}: the intervals may be too narrow")
         for attribute, part in self.groups.items():
-            notes += filter(None, [unknown_told(attribute, part.unknown, self.test_images)])
+            notes += filter(None, [unknown_note(attribute, part.unknown, self.test_images)])
             notes += [
                 f"{attribute} {value} is a small group: {reason}; its score is unreliable"
                 for value, reason in part.small.items()

@@ -173,13 +173,13 @@ def _flat(options: dict[str, Any]) -> dict[str, Any]:
 def _about(folder: Path) -> dict[str, Any]:
     """Label, dataset, rounds asked for and roster; of an unfinished run what can be found out."""
     if (folder / "run.json").is_file():
-        found = manifest.read(folder / "run.json", "run")
-        if manifest.sha256(folder / "rounds.jsonl") != found.files.get("rounds.jsonl"):
+        whole = manifest.read(folder / "run.json", "run")
+        if manifest.sha256(folder / "rounds.jsonl") != whole.files.get("rounds.jsonl"):
             raise HashError(
                 f"{folder / 'rounds.jsonl'} is not the file run.json was written for", "restore it, or train again"
             )
-        about = {key: found.body[key] for key in ("label", "dataset", "rounds", "roster")}
-        return about | {"options": found.options, "data": _stages(manifest.parent(folder / "run.json", *STAGES[1:]))}
+        about = {key: whole.body[key] for key in ("label", "dataset", "rounds", "roster")}
+        return about | {"options": whole.options, "data": _stages(manifest.parent(folder / "run.json", *STAGES[1:]))}
     try:
         settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
         options = settings["options"]
@@ -253,15 +253,15 @@ def _number(value: float | None) -> float:
 
 
 def _series(points: list[tuple[Key, str, int, float]]) -> dict[str, Series]:
-    found: dict[Key, dict[str, list[tuple[int, float]]]] = {}
+    by_key: dict[Key, dict[str, list[tuple[int, float]]]] = {}
     for key, client, t, value in points:
-        found.setdefault(key, {}).setdefault(client, []).append((t, value))
+        by_key.setdefault(key, {}).setdefault(client, []).append((t, value))
     named: dict[str, Series] = {}
-    for key in sorted(found, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
+    for key in sorted(by_key, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
         title, unit, scale = _words(key)
         if any(title == other.title and unit != other.unit and key[0] != "test" for other in named.values()):
             title, unit = f"{title}, {unit}", ""
-        curves = {client: np.array(pairs) * [1, scale] for client, pairs in found[key].items()}
+        curves = {client: np.array(pairs) * [1, scale] for client, pairs in by_key[key].items()}
         kind = key[0]
         named[_name(key, named)] = Series(
             title, unit, curves, shares=kind == "weights", own=kind == "loss", tested=kind == "test"

@@ -1,4 +1,4 @@
-"""Numbers between groups that a group too small to tell decides: they are marked and are never the best."""
+"""Numbers between groups that a group too small to be reliable decides: they are marked and are never the best."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +32,7 @@ def small_decides(qualities: Sequence[Quality], attribute: str, version: str, me
 
 
 def small_groups(quality: Quality, attribute: str) -> set[str]:
-    """The groups too small to tell, the same in every version of the images and every round; none of no attribute."""
+    """The groups too small to be reliable, the same in every version and round; none of an unknown attribute."""
     if attribute not in quality.groups:
         return set()
     groups = quality.groups[attribute]["clean"].last_round.groups

@@ -32,11 +32,11 @@ WHISKER = {"ecolor": "#222222", "elinewidth": 0.8, "capsize": 2}
 
 def plot(records: list[Record], out: Path) -> None:
     """Draw into a .png or .svg file, a panel per kind and round. Raises FedcliError where no run recorded any."""
-    found = {(name, t) for record in records for name, rounds in record.histograms.items() for t in rounds}
-    if not found:
+    kinds = {(name, t) for record in records for name, rounds in record.histograms.items() for t in rounds}
+    if not kinds:
         hint = "runs with FedHEAL's server rule record one, in rounds 10, 100 and the last"
         raise FedcliError("no run recorded a histogram", hint)
-    drawing.draw(partial(_figure, labels.labels(records), sorted(found)), out)
+    drawing.draw(partial(_figure, labels.labels(records), sorted(kinds)), out)
 
 
 def coin(rounds: int, bins: int) -> np.ndarray:
@@ -47,12 +47,12 @@ def coin(rounds: int, bins: int) -> np.ndarray:
     return out
 
 
-def _figure(records: dict[str, Record], found: list[tuple[str, int]]) -> "Figure":
+def _figure(records: dict[str, Record], kinds: list[tuple[str, int]]) -> "Figure":
     from matplotlib.lines import Line2D
 
-    figure, axes = drawing.panels(len(found), "How steadily parameters moved")
+    figure, axes = drawing.panels(len(kinds), "How steadily parameters moved")
     legend: dict[str, Any] = {}
-    for panel, (name, t) in zip(axes, found, strict=True):
+    for panel, (name, t) in zip(axes, kinds, strict=True):
         runs = {label: r.histograms[name][t] for label, r in records.items() if t in r.histograms.get(name, {})}
         for label, counts in runs.items():
             place = list(records).index(label)

@@ -1,4 +1,4 @@
-"""Names of runs in pictures: the method, with what tells a run from others of that method."""
+"""Names of runs in pictures: the method, with what distinguishes a run from others of that method."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from .curves import Record
 from .drawing import LINES, LONG
 from .systems import grouped, identity, last, settled
 
-UNTOLD = "settings", "eval_every"  # options: shown one by one, or of no effect on what is learned
+UNNAMED = "settings", "eval_every"  # options: shown one by one, or of no effect on what is learned
 TRAINING = (
     "rounds", "epochs", "lr", "schedule", "optimizer", "momentum", "weight_decay", "nesterov", "clip_norm",
     "keep_optimizer", "warmup", "loss", "class_weights", "label_smoothing", "batch_size", "augment", "participation",
@@ -24,7 +24,7 @@ def systems(records: list[Record], without: str = "") -> dict[str, list[Record]]
 
 
 def _left_out(without: str) -> tuple[str, ...]:
-    return (*UNTOLD, without)
+    return (*UNNAMED, without)
 
 
 def trained(record: Record, without: str) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def _options(record: Record, without: str | None) -> dict[str, Any]:
     if without is not None:
         options = settled(record.asked, _left_out(without))
     else:
-        options = {key: value for key, value in record.asked.items() if key not in UNTOLD}
+        options = {key: value for key, value in record.asked.items() if key not in UNNAMED}
     return {key: value for key, value in options.items() if key not in ("label", "dataset")}
 
 
@@ -54,11 +54,11 @@ def labels(records: list[Record], without: str | None = None) -> dict[str, Recor
 
 
 def _asked(record: Record, records: list[Record], without: str | None) -> str:
-    """The label, with the options that tell it from other runs of that label; the folder's name where they are long."""
+    """The label, with the options that other runs of it do not have; the folder's name where they are long."""
     asked = _options(record, without)
     alike = [_options(other, without) for other in records if other.label == record.label]
     every = [_options(other, without) for other in records]
-    common = {"seed"} if without is None else {*TRAINING, *record.data}  # told also where methods differ in it
+    common = {"seed"} if without is None else {*TRAINING, *record.data}  # named also where methods differ in it
     differ = [
         name
         for name, value in asked.items()

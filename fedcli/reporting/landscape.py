@@ -39,7 +39,7 @@ AXES = "first random direction", "second random direction"
 
 
 def picture(
-    found: list[Path],
+    paths: list[Path],
     out: Path,
     *,
     dims: int,
@@ -55,14 +55,14 @@ def picture(
     version: of the test images; "" takes corrupted where every run has such images, else clean.
     seed: of the directions.
     points: along each direction, odd so that the model itself is one; 0 takes 41 or 21.
-    names: of the runs, each its own; None for their methods and what else tells them apart.
+    names: of the runs, each its own; None for their methods and what else distinguishes them.
     Returns the losses by run, [points] or [points, points] with the second direction along the columns.
     Raises FedcliError, UsageError, HashError.
     """
     points = points or POINTS[dims]
     if points < 3 or points % 2 == 0:
         raise UsageError(f"{points} points have no middle, where the model itself is", "give an odd number, 3 or more")
-    records = [curves.read(path) for path in found]
+    records = [curves.read(path) for path in paths]
     version = version or usual(records)
     named = dict(zip(names, records, strict=True)) if names else labels.labels(records)
     losses = {
@@ -118,14 +118,14 @@ def surface(
     steps = np.linspace(-1, 1, points)
     steps[points // 2] = 0
     grid = list(product(steps, repeat=dims))
-    found = []
+    losses = []
     try:
         for place in console.progress(grid, label=label, total=len(grid)):
             _move(moved, start, ways, place)
-            found.append(loss())
+            losses.append(loss())
     finally:
         _move(moved, start, [], ())
-    return np.array(found).reshape([points] * dims)
+    return np.array(losses).reshape([points] * dims)
 
 
 def direction(weights: dict[str, Tensor], seed: int, axis: int) -> dict[str, Tensor]:
@@ -182,14 +182,14 @@ def _maps(losses: dict[str, np.ndarray], of: str) -> "Figure":
         raise FedcliError("the loss around these models is the same everywhere, so there is no map of it", "draw 1d")
     far = drawing.spread_far(every) == "log"
     levels = _levels(every.min(), every.max(), far)
-    told = levels if len(levels) < 9 else levels[::2]
+    labelled = levels if len(levels) < 9 else levels[::2]
     norm = (LogNorm if far else Normalize)(levels[0], levels[-1])
     for panel, (name, table) in zip(axes, losses.items(), strict=True):
         at = _steps(len(table))
         shown = np.ma.masked_invalid(table.T)  # rows are drawn upwards: the second direction
         filled = panel.contourf(at, at, shown, levels, norm=norm, cmap="viridis_r")
         lines = panel.contour(at, at, shown, levels, norm=norm, colors="black", linewidths=0.5, alpha=0.6)
-        for number in panel.clabel(lines, told, fmt="%g", fontsize=8, inline=False, colors="black"):
+        for number in panel.clabel(lines, labelled, fmt="%g", fontsize=8, inline=False, colors="black"):
             number.set_path_effects([withStroke(linewidth=2, foreground="white")])
             number.set_alpha(1)
             number.set_visible(max(map(abs, number.get_position())) < EDGE)
@@ -201,8 +201,8 @@ def _maps(losses: dict[str, np.ndarray], of: str) -> "Figure":
         panel.grid(False)
     for panel in drawing.lowest(axes):
         panel.set_xlabel(AXES[0])
-    bar = figure.colorbar(filled, ax=axes, label="cross-entropy", shrink=0.9, ticks=told)
-    bar.ax.set_yticklabels([f"{level:g}" for level in told])
+    bar = figure.colorbar(filled, ax=axes, label="cross-entropy", shrink=0.9, ticks=labelled)
+    bar.ax.set_yticklabels([f"{level:g}" for level in labelled])
     bar.ax.minorticks_off()
     return figure
 

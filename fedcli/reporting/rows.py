@@ -206,7 +206,7 @@ def _system(runs: list[Scored], at: str, spread: str | None, minutes: bool, traf
 
 
 def notes(lines: Sequence[Row]) -> list[str]:
-    """What a reader must know before comparing: runs that differ in more than the method, groups too small to tell."""
+    """What a reader must know before comparing: runs that differ in more than the method, small groups."""
     unlike = [stage for stage in STAGES if _differ([row.data.get(stage) for row in lines])]
     unlike += ["rounds"] if _differ([row.scores.rounds for row in lines]) else []
     unlike += ["shot groups"] if _differ([row.shot_groups for row in lines if row.shot_groups]) else []

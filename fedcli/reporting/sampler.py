@@ -33,9 +33,9 @@ class Sampler:
     def scores(self, run: Scored) -> dict[str, Columns]:
         """version -> metric -> [B], the mean over kept rounds (and over the models that answer)."""
         if run.path not in self.made:
-            found = answers(run.path)
-            needed = [v for v in found.tables if v in self.versions or "average" in self.versions]
-            made = {v: _mean([self._draws(found, table) for table in found.tables[v]]) for v in needed}
+            answered = answers(run.path)
+            needed = [v for v in answered.tables if v in self.versions or "average" in self.versions]
+            made = {v: _mean([self._draws(answered, table) for table in answered.tables[v]]) for v in needed}
             if len(made) == 2:
                 made["average"] = _mean(list(made.values()))
             self.made[run.path] = made
@@ -44,11 +44,11 @@ class Sampler:
     def groups(self, run: Scored, name: str) -> dict[str, tuple[Columns, Columns]]:
         """version -> (metric -> [B, G] of each group, metric -> [B] the gap between best and worst)."""
         if (run.path, name) not in self.by_group:
-            found = answers(run.path)
+            answered = answers(run.path)
             of, _ = grouping(run, name)
             made = {}
-            for version, tables in found.tables.items():
-                drawn = [self._draws(found, table, of) for table in tables]
+            for version, tables in answered.tables.items():
+                drawn = [self._draws(answered, table, of) for table in tables]
                 made[version] = _mean(drawn), _mean([{m: _gap(c) for m, c in columns.items()} for columns in drawn])
             self.by_group[run.path, name] = made
         return self.by_group[run.path, name]
@@ -58,9 +58,9 @@ class Sampler:
         g = grouping(run, name)[1].index(value)
         return {version: {m: c[:, g] for m, c in each.items()} for version, (each, _) in self.groups(run, name).items()}
 
-    def _draws(self, found: Answers, table: np.ndarray, groups: np.ndarray | None = None) -> Columns:
-        seed = derive("compare", self.seed, *found.id)
-        drawn = bootstrap(table, found.y, found.units, resamples=self.resamples, seed=seed, groups=groups)
+    def _draws(self, answered: Answers, table: np.ndarray, groups: np.ndarray | None = None) -> Columns:
+        seed = derive("compare", self.seed, *answered.id)
+        drawn = bootstrap(table, answered.y, answered.units, resamples=self.resamples, seed=seed, groups=groups)
         return {metric: drawn[metric] for metric in self.metrics if metric in drawn}
 
 

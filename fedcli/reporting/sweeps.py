@@ -72,17 +72,17 @@ def gather(
         at: dict[Any, list[list[float]]] = {}
         for record in group:
             at.setdefault(option(record, key), []).append(of[id(record)])
-        found = [(x, *_summary(rounds)) for x, rounds in at.items()]
+        levels = [(x, *_summary(rounds)) for x, rounds in at.items()]
         if set(at) == {None}:
-            lines[label] = found[0][1:]
+            lines[label] = levels[0][1:]
         else:
-            points[label] = _sorted([("none" if x is None else x, *level) for x, *level in found])
+            points[label] = _sorted([("none" if x is None else x, *level) for x, *level in levels])
     return points, lines
 
 
-def _sorted(found: list[Point]) -> list[Point]:
+def _sorted(points: list[Point]) -> list[Point]:
     """By value, where values have an order."""
-    return sorted(found, key=lambda point: point[0]) if _numeric([x for x, _, _ in found]) else found
+    return sorted(points, key=lambda point: point[0]) if _numeric([x for x, _, _ in points]) else points
 
 
 def _kept(run: Scores, metric: str, version: str) -> list[float] | None:
@@ -126,7 +126,7 @@ def _figure(points: dict[str, list[Point]], lines: dict[str, Level], x_title: st
 
 def _tried(points: dict[str, list[Point]]) -> list[Any]:
     """Every value once: numbers rising, words in the order given."""
-    values = list(dict.fromkeys(x for found in points.values() for x, _, _ in found))
+    values = list(dict.fromkeys(x for values_of in points.values() for x, _, _ in values_of))
     return sorted(values) if _numeric(values) else values
 
 

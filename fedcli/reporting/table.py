@@ -1,7 +1,7 @@
 """The one model of a table: what every format is written from, with its marks decided once.
 
 A cell is a number with its spread, or text. At most two marks stand on it: `best`, and DAGGER where a group too small
-to tell decides the number, which is then never the best. Writers are in writers.py; the page has its own in
+to be reliable decides the number, which is then never the best. Writers are in writers.py; the page has its own in
 page/markup.py.
 """
 
@@ -88,7 +88,7 @@ def number(value: float | None, std: float | None = None, *, digits: int = 2, si
 
 
 def percent(mean: float | None, std: float | None = None, *, doubtful: bool = False) -> Cell:
-    """A cell of a share from 0 to 1, in percent. doubtful: a group too small to tell decides it."""
+    """A cell of a share from 0 to 1, in percent. doubtful: a group too small to be reliable decides it."""
     if mean is None:
         return Cell()
     return replace(number(100 * mean, None if std is None else 100 * std), doubtful=doubtful)

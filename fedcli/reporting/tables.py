@@ -1,7 +1,7 @@
 """The rows of a report as tables, with their marks, and in every format.
 
 The best of a column is marked where its lead over all comparable rows is significant, or where no test of it can be
-made; the legend says which. What a group too small to tell decides is never the best.
+made; the legend says which. What a group too small to be reliable decides is never the best.
 """
 
 import json

@@ -135,7 +135,7 @@ def _one_of_each(runs: list[Scored]) -> list[Scored]:
 
 
 def _small(runs: list[Scored], name: str) -> dict[str, str]:
-    """Groups too small to tell, with the reason; of several test sets, in which of them."""
+    """Groups too small to be reliable, with the reason; of several test sets, in which of them."""
     parts = [(run.which, run.scores.groups[name]["clean"].last_round.groups) for run in runs]
     small, absent = {}, Group(True, "has no test image")
     for value in dict.fromkeys(value for _, part in parts for value in part):
@@ -150,7 +150,7 @@ def _small(runs: list[Scored], name: str) -> dict[str, str]:
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
     """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs."""
     one, two = answers(a.path), answers(b.path)
-    found: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
+    result: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
     for version in one.last:
         if version not in two.last or len(one.last[version]) + len(two.last[version]) > 2:
             continue  # several models answer for one image
@@ -158,5 +158,5 @@ def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
         tests = {"mcnemar": asdict(mcnemar(first.argmax(1) == one.y, second.argmax(1) == one.y))}
         if first.shape[1] == 2 and np.bincount(one.y, minlength=2).min() > 1:
             tests["delong"] = asdict(delong(probabilities(first)[:, 1], probabilities(second)[:, 1], one.y))
-        found["versions"][version] = tests
-    return found
+        result["versions"][version] = tests
+    return result

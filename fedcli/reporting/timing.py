@@ -34,14 +34,14 @@ class Clocks:
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
     """The mean over the runs behind some scores.json; None where one of them lacks the clock of a round."""
-    found = [_of_run(path) for path in scores]
-    if None in found:
+    clocks = [_of_run(path) for path in scores]
+    if None in clocks:
         return None
-    peaks = [one.peak_bytes for one in found]
+    peaks = [one.peak_bytes for one in clocks]
     return Clocks(
-        sum(one.minutes for one in found) / len(found),
-        _mean([one.images_per_second for one in found]),
-        _mean([one.evaluation for one in found]),
+        sum(one.minutes for one in clocks) / len(clocks),
+        _mean([one.images_per_second for one in clocks]),
+        _mean([one.evaluation for one in clocks]),
         None if None in peaks else max(peaks),
     )
 
@@ -69,17 +69,17 @@ def _of_run(scores: Path) -> Clocks | None:
 def _rounds(file: Path) -> dict[int, dict[str, Any]]:
     """A line for each round whose line is whole."""
     lines = file.read_bytes().splitlines() if file.is_file() else []
-    found = [line for line in map(_parsed, lines) if _known(line, "round") and _known(line, "seconds") is not None]
-    return {line["round"]: line for line in found}
+    known = [line for line in map(_parsed, lines) if _known(line, "round") and _known(line, "seconds") is not None]
+    return {line["round"]: line for line in known}
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
     """What a line says; {} of a damaged one."""
     try:
-        found = json.loads(line)
+        parsed = json.loads(line)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return parsed if isinstance(parsed, dict) else {}
 
 
 def _known(line: dict[str, Any], name: str) -> float | None:

@@ -1,4 +1,4 @@
-"""Which rows of a reproduction are the best of a column, and which numbers a group too small to tell decides."""
+"""Which rows of a reproduction are the best of a column, and which numbers a group too small to be reliable decides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -19,7 +19,7 @@ FROM_TABLES = {"isic2019": ["center"], "isic-skin-tone": ["center"]}  # attribut
 
 
 def attributes(dataset: str) -> list[str]:
-    """Those that a dataset may have; [ANY] where only its files tell."""
+    """Those that a dataset may have; [ANY] where only its files say."""
     from ..data import sources
 
     if dataset == "images":
@@ -64,11 +64,11 @@ def _fault(tree: Tree, parts: list[str], depth: int = 0) -> tuple[int, list[str]
     if not parts:
         return None if "" in tree else (depth, _names(tree))
     if parts[0] == "*":  # the mean over all; results.everywhere() knows it between two others
-        ways = [(1, below) for name, below in tree.items() if name] if depth and parts[1:] else []
+        branches = [(1, below) for name, below in tree.items() if name] if depth and parts[1:] else []
     else:  # a name may hold a slash
         heads = [(count, "/".join(parts[:count])) for count in range(1, len(parts) + 1)]
-        ways = [(n, tree.get(head, tree.get(ANY))) for n, head in heads if head and (head in tree or ANY in tree)]
-    faults = [_fault(below, parts[count:], depth + count) for count, below in ways]
+        branches = [(n, tree.get(head, tree.get(ANY))) for n, head in heads if head and (head in tree or ANY in tree)]
+    faults = [_fault(below, parts[count:], depth + count) for count, below in branches]
     if None in faults:
         return None
     return max(faults, key=lambda fault: fault[0], default=(depth, _names(tree)))

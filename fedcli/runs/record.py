@@ -20,7 +20,7 @@ from .configuration import Plan
 from .initial import ParentRun
 from .scoring import METRIC
 
-CORRUPTION = "kind", "severity", "ratio", "clients"
+CORRUPTION = "kind", "severity", "ratio", "clients", "each"
 WORDS = {"label_smoothing": "label smoothing", "class_weights": "class weights", "loss": "loss"}  # in a label
 FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
 
@@ -84,7 +84,7 @@ def body(
         "method": method.name, "label": _label(federation), "rule": method.rule, "settings": method.settings,
         "rounds": plan.rounds, "roster": federation.data.roster, "dataset": about["dataset"],
         "model": {**federation.model, "personal_models": personal},
-        "corruption": {k: about[k] for k in CORRUPTION} if federation.data.corrupted else None,
+        "corruption": {k: about[k] for k in CORRUPTION if k in about} if federation.data.corrupted else None,
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
         **_traffic(rounds), "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),

@@ -150,12 +150,22 @@ class CorruptOptions(Options):
     """The images of some clients corrupted, and a copy of the whole test set."""
 
     stage: ClassVar[str] = "corrupt"
-    partition: Annotated[Source | None, "partition manifest; default: the newest under --work, - reads stdin", INPUT]
-    kind: Annotated[str, "gaussian, motion-blur, ...: a kind of the imagecorruptions package", NAME]
+    partition: Annotated[
+        Source | None,
+        "partition manifest, or a corruption manifest to add to; default: the newest partition under --work, - reads "
+        "stdin",
+        INPUT,
+    ] = None
+    kind: Annotated[str | None, "gaussian, motion-blur, ...: a kind of the imagecorruptions package", NAME] = None
     _: KW_ONLY
     severity: Annotated[int, "strength of the corruption, in [1, 5]"] = 3
     ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]"] = 0.2
     on: On = ()
+    client: Annotated[
+        Sequence[str],
+        "corrupt this client so, whatever the others are; may be repeated; default severity: 3",
+        Flag("NAME=KIND:SEVERITY"),
+    ] = ()
     seed: Seed = 0
     work: Work = WORK
     out: Out = None

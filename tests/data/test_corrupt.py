@@ -6,7 +6,7 @@ import pytest
 from raw_folders import write_pool
 
 from fedcli.data import manifest
-from fedcli.data.corrupt import KINDS, POINTWISE, SPATIAL, corrupt_image, full_kind, make_corruption
+from fedcli.data.corrupt import KINDS, POINTWISE, SPATIAL, Who, corrupt_image, full_kind, make_corruption
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row, read_pool
 from fedcli.errors import FedcliError, UsageError
@@ -173,9 +173,9 @@ def partition(folder, *, size=4, channels=1, scheme="iid", val=0.25, **options):
 
 
 def corruption(folder, kind="gaussian", made=None, out=None, **options):
-    path = make_corruption(
-        made or partition(folder), kind, manifest.Destination(folder, out, ["corrupt", kind]), **options
-    )
+    who = Who(**{name: options.pop(name) for name in ("ratio", "on") if name in options})
+    to = manifest.Destination(folder, out, ["corrupt", kind])
+    path = make_corruption(made or partition(folder), kind, to, who, **options)
     return path, manifest.verify(path, "corruption").body
 
 

@@ -135,7 +135,8 @@ def test_a_frames_own_scale_and_window_count_and_then_the_common_ones(tmp_path):
         FrameVOILUTSequence={"WindowCenter": 50, "WindowWidth": 100},
     )
     path = write_slice(
-        tmp_path / "a.dcm", np.full((3, 4, 4), 20, np.int16), NumberOfFrames=3, RescaleSlope=None, RescaleIntercept=None,
+        tmp_path / "a.dcm", np.full((3, 4, 4), 20, np.int16), NumberOfFrames=3,
+        RescaleSlope=None, RescaleIntercept=None,
         PerFrameFunctionalGroupsSequence=Sequence(own), SharedFunctionalGroupsSequence=Sequence([common]),
     )  # fmt: skip
     assert set(hounsfield(path)) == {2 * 20 + 10}
@@ -180,9 +181,9 @@ def rewritten(path: Path, syntax: str) -> None:
 
 TILTED = np.add.outer(np.arange(64) * 40, np.arange(64) * 3) - 1500
 JPEG_2000 = (  # TILTED as int16, by OpenJPEG 2.5.2
-    "/0//UQApAAAAAABAAAAAQAAAAAAAAAAAAAAAQAAAAEAAAAAAAAAAAAABjwEB/1IADAAAAAEABQQEAAH/XAATQICIiJCIiJCIiJCIiJCIiJD/ZAAlAAFD"
-    "cmVhdGVkIGJ5IE9wZW5KUEVHIHZlcnNpb24gMi41LjL/kAAKAAAAAACCAAH/k8D+QYAGoM7PLC3AA+oDgH7AgAz6Gws8rN7AAfOEgD8wYCIYd8QDf7vM"
-    "McvAAPkDQA/AIDahhTkYDz2mNDQypAX1wAB8IsAH2hpfp8cz352sKUBGAVoBgrULSeTAADosAD6gwItiAazv4Y1ip39qWsgDCQl//9kA"
+    "/0//UQApAAAAAABAAAAAQAAAAAAAAAAAAAAAQAAAAEAAAAAAAAAAAAABjwEB/1IADAAAAAEABQQEAAH/XAATQICIiJCIiJCIiJCIiJCIiJD/ZAAl"
+    "AAFDcmVhdGVkIGJ5IE9wZW5KUEVHIHZlcnNpb24gMi41LjL/kAAKAAAAAACCAAH/k8D+QYAGoM7PLC3AA+oDgH7AgAz6Gws8rN7AAfOEgD8wYCIY"
+    "d8QDf7vMMcvAAPkDQA/AIDahhTkYDz2mNDQypAX1wAB8IsAH2hpfp8cz352sKUBGAVoBgrULSeTAADosAD6gwItiAazv4Y1ip39qWsgDCQl//9kA"
 )
 JPEG_LOSSLESS = (  # np.add.outer(8 * 400, 8 * 30) - 1500 as int16, by GDCM 3.2
     "/9j/wwALEAAIAAgBAREA/8QAFgABAQEAAAAAAAAAAAAAAAAABQkP/9oACAEBAAEAAN6JHnnnnnnrIPPPPPPPWQeeeeeeesg8888889ZB555555"

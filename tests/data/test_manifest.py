@@ -218,3 +218,19 @@ def test_a_manifest_that_was_edited_is_refused_by_its_shape(tmp_path, key, value
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
     with pytest.raises(FedcliError, match=re.escape(word)):
         manifest.verify(path)
+
+
+def test_a_kill_after_the_rename_leaves_no_lock_once_the_command_is_typed_again(tmp_path):
+    made = {
+        "folder": tmp_path / "made",
+        "made_by": [],
+        "options": {},
+        "parents": [],
+        "build": lambda folder: {"classes": []},
+    }
+    manifest.stage("scores", **made)
+    abandoned = [tmp_path / ".made.0123abcd.lock", tmp_path / ".made.lock"]
+    for lock in abandoned:
+        lock.touch()
+    manifest.stage("scores", **made)
+    assert not any(lock.exists() for lock in abandoned)

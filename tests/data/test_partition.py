@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import manifest
-from fedcli.data.corrupt import make_corruption
+from fedcli.data.corrupt import Who, make_corruption
 from fedcli.data.partition import SCHEMES, Scheme, listing, make_partition, register, resolve, scheme_from_flags
 from fedcli.data.partition.build import hold_out
 from fedcli.data.partition.dirichlet import dirichlet, dirichlet_balanced
@@ -571,7 +571,7 @@ def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp
     )
     held = [np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) for k in range(3)]
     assert body["skew"]["images_in_several"]["count"] == (np.bincount(np.concatenate(held)) > 1).sum() > 0
-    made = make_corruption(path, "gaussian", manifest.Destination(tmp_path), on=["client-02"], jobs=1)
+    made = make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["client-02"]), jobs=1)
     clean, noisy = load(path), load(made)
     for client in ("client-00", "client-01", "client-02"):
         for part in ("train", "val"):
@@ -585,7 +585,7 @@ def test_a_clean_clients_validation_image_that_a_corrupted_client_holds_too_stay
     both = [f"i{k}" for k in range(20)]
     (tmp_path / "who.json").write_text(json.dumps({"a": both, "b": both}))
     path, *_ = partition(tmp_path, units=False, scheme="file", clients_file=tmp_path / "who.json", val=0.3)
-    made = make_corruption(path, "gaussian", manifest.Destination(tmp_path), on=["b"], jobs=1)
+    made = make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1)
     clean, noisy = load(path), load(made)
     assert set(clean.val["a"].ids) & set(clean.train["b"].ids)
     for part in ("train", "val"):
@@ -600,7 +600,7 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
     for name in ("shared", "apart"):
         path, *_ = partition(tmp_path, scheme="file", clients_file=tmp_path / f"{name}.json")
         shards.append(
-            load(make_corruption(path, "gaussian", manifest.Destination(tmp_path), on=["b"], jobs=1)).train["b"]
+            load(make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1)).train["b"]
         )
     one, two = (shard.images[shard.rows] for shard in shards)
     assert one.equal(two) and len(one) == 2

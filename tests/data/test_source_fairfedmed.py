@@ -137,7 +137,11 @@ def test_a_patient_without_this_kind_of_image_is_skipped_and_has_the_other(made)
     [
         (OCT, {}, "has no oct_bscans"),
         (OCT, {"oct_bscans": np.zeros((200, 4, 4), np.uint8)}, "its oct_bscans has 200 B-scans, expected 128"),
-        (OCT, {"oct_bscans": np.zeros((128, 4), np.uint8)}, "its oct_bscans is uint8 [128, 4], expected uint8 with 3 axes"),
+        (
+            OCT,
+            {"oct_bscans": np.zeros((128, 4), np.uint8)},
+            "its oct_bscans is uint8 [128, 4], expected uint8 with 3 axes",
+        ),
         (SLO, {"slo_fundus": np.zeros((4, 4))}, "its slo_fundus is float64 [4, 4], expected uint8 with 2 axes"),
         (SLO, {"slo_fundus": np.array([None])}, "its slo_fundus is object [1], expected uint8 with 2 axes"),
         (SLO, {"race": 3}, "its race is 3, expected -1 to 2"),

@@ -1,58 +1,11 @@
 """Recipes read, checked and laid out as command lines."""
 
-import json
-
-import numpy as np
 import pytest
-from score_json import among, group_intervals, group_scores, intervals, shot_scores, summary, summary_of_groups
+from tiny_recipe import TINY, write
 
 from fedcli.commands.reproduce import read_seeds
 from fedcli.errors import UsageError
-from fedcli.evaluation.schema import decode
-from fedcli.evaluation.scores import Client
-from fedcli.reproduce import expand, places, raw, recipe
-from fedcli.runs.scoring import curve
-
-TINY = """
-title = "tiny"
-seeds = [0, 1]
-[data.plain]
-dataset = "toy"
-partition = { dirichlet = 1.0, clients = 2, seed = "{seed}" }
-[data.noise]
-title = "Noise"
-dataset = "toy"
-partition = { dirichlet = 1.0, clients = 2 }
-corrupt = { kind = "gaussian", ratio = 0.5 }
-[train]
-rounds = 7
-batch-size = 64
-model = "resnet18"
-weights = "imagenet"
-[smoke.train]
-batch_size = 128
-[[row]]
-name = "FedAvg"
-method = "fedavg"
-train = { lr = 1e-3 }
-[[row]]
-name = "FedISM+"
-method = "fedism-plus"
-set = { state = "loss" }
-data = ["noise"]
-corrupt = { ratio = 0.25 }
-vary = { "set.q" = [0.5, 1] }
-[[column]]
-name = "accuracy"
-data = "plain"
-score = "versions/clean/accuracy"
-"""
-
-
-def write(folder, text):
-    path = folder / "tiny.toml"
-    path.write_text(text)
-    return path
+from fedcli.reproduce import expand, raw, recipe
 
 
 @pytest.mark.parametrize("name", recipe.names())
@@ -88,7 +41,8 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
         "prepare toy",
         "partition --dirichlet 1.0 --clients 2",
         "corrupt gaussian --ratio 0.25",
-        "train fedism-plus --rounds 7 --batch-size 64 --set state=loss --set q=0.5 --model resnet18 --weights imagenet --seed 1",
+        "train fedism-plus --rounds 7 --batch-size 64 --set state=loss --set q=0.5 --model resnet18 --weights imagenet "
+        "--seed 1",
         "evaluate",
     ]
     assert " ".join(cells[4].chain[1].argv()) == "partition --dirichlet 1.0 --clients 2 --seed 1"
@@ -104,7 +58,9 @@ def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
 MISTAKES = {
     ("[train]", "[trian]"): "the recipe: unknown key 'trian'|did you mean 'train'?",
     ("rounds = 7", "round = 7"): "train: train has no flag 'round'|did you mean 'rounds'?",
-    ("rounds = 7", "rounds = 0"): "tiny.toml at --scale paper: row 'FedAvg': --rounds=0 is out of range: it must be >= 1",
+    ("rounds = 7", "rounds = 0"): (
+        "tiny.toml at --scale paper: row 'FedAvg': --rounds=0 is out of range: it must be >= 1"
+    ),
     ("rounds = 7", "device = 'cuda'"): "train: train takes no device in a recipe|fedcli reproduce sets it itself",
     ('dataset = "toy"', 'dataset = "toys"'): "data.plain: dataset 'toys' is unknown|did you mean 'toy'?",
     ("ratio = 0.5", "rato = 0.5"): "data.noise.corrupt: corrupt has no flag 'rato'|did you mean 'ratio'?",
@@ -121,8 +77,12 @@ MISTAKES = {
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
     ("seeds = [0, 1]", 'files = ["moco"]'): "files should be a valid table",
     ("{seed}", "{sed}"): "row 'FedAvg': '{sed}': {sed} stands for nothing|did you mean 'seed'?",
-    ("[train]", "[data.noise.set]\ntua = 1\n[train]"): "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?",
-    ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): "column 'accuracy' is a mean of others and has no data",
+    ("[train]", "[data.noise.set]\ntua = 1\n[train]"): (
+        "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?"
+    ),
+    ('"versions/clean/accuracy"', '"x"\nmean_of = ["accuracy"]'): (
+        "column 'accuracy' is a mean of others and has no data"
+    ),
     ("[[column]]", '[[column]]\nname = "mean"\nmean_of = ["acuracy"]\n[[column]]'):
         "column 'mean': mean_of 'acuracy' is unknown|did you mean 'accuracy'?",
 }  # fmt: skip
@@ -138,7 +98,6 @@ def test_a_mistake_is_told_with_its_place_and_the_nearest_word(tmp_path, was, no
 
 
 TOP, COLUMN = "seeds = [0, 1]", 'score = "versions/clean/accuracy"'
-GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
 KEYS = [
     (TOP, "notes = 5", "notes should be a valid list"),
     (TOP, 'notes = "abc"', "notes should be a valid list"),
@@ -176,7 +135,11 @@ KEYS = [
     ('"set.q" = [0.5, 1]', '"corrupt.kind" = ["gausian"]', "row 'FedISM+': vary: unknown corruption 'gausian'"),
     ('"set.q" = [0.5, 1]', '"set.q" = [[1]]', "row 'FedISM+': vary: 'set.q': [1] is a list, not one value"),
     (COLUMN, COLUMN + '\nlower = "no"', "column 'accuracy': lower should be a valid boolean"),
-    ('"toy"', '"digits"\nevaluate = { by = ["domian"] }', "data.plain.evaluate: digits has no attribute 'domian'|'domain'"),
+    (
+        '"toy"',
+        '"digits"\nevaluate = { by = ["domian"] }',
+        "data.plain.evaluate: digits has no attribute 'domian'|'domain'",
+    ),
     ('"toy"', '"toy"\nevaluate = { shots = "7" }', "data.plain.evaluate: --shots '7' is not two numbers"),
 ]  # fmt: skip
 
@@ -188,148 +151,6 @@ def test_every_key_is_of_its_kind(tmp_path, was, now, told):
         recipe.load(write(tmp_path, TINY.replace(was, now, 1)))
     assert sentence in error.value.sentence
     assert error.value.hint and hint in error.value.hint
-
-
-@pytest.mark.parametrize(
-    ("place", "hint"),
-    [
-        ("dataset", "known: among_clients, "),
-        ("version/clean/accuracy", "did you mean 'versions'?"),
-        ("versions/clean", "it goes on there with one of: accuracy, "),
-        ("versions/clean/acuracy", "did you mean 'accuracy'?"),
-        ("versions/clean/accuracy/first", "known: last, mean_last5, per_round, std_last5"),
-        ("versions/corrupted/accuracy", "its data have no corrupt stage"),
-        ("versions/average/accuracy", "its data have no corrupt stage"),
-        ("versions/*", "known: clean"),
-        ("single_site", "known: among_clients, "),
-        ("groups/domian/clean/each/accuracy/usps", "did you mean 'domain'?"),
-        ("groups/domain/clean/each/accuracy", "it goes on there with one of: a name of your data"),
-        ("clients/*/auc", "known: accuracy, "),
-        ("among_clients/accuracy", "it goes on there with one of: mean, std, worst"),
-        ("shots/versions/clean/middle", "known: all, balanced_accuracy, head, medium, tail"),
-        ("bytes/upp", "did you mean 'up'?"),
-        ("best_on_validation/validation", "write val = 0.1"),
-    ],
-)
-def test_a_column_is_a_number_of_scores_json(tmp_path, place, hint):
-    text = TINY.replace('dataset = "toy"', GROUPED, 1).replace("versions/clean/accuracy", place)
-    with pytest.raises(UsageError) as error:
-        recipe.load(write(tmp_path, text))
-    assert hint in error.value.hint
-    assert "column 'accuracy': no number stands at" in error.value.sentence or place.startswith("best")
-
-
-@pytest.mark.parametrize("classes", [2, 3])
-def test_every_number_that_is_written_has_its_place(classes):
-    y, of = np.arange(24) % classes, np.arange(24) // 6 % 2
-    logits = np.random.default_rng(0).normal(size=(2, 24, classes))
-    per_client = {name: {"version": "clean", "part": "own", **summary(logits, y)} for name in "ab"}
-    grouped = y, of, ["f", "m"]
-    sure = group_intervals([logits[1]], y, None, of, ["f", "m"])
-    versions = {"clean": [[table] for table in logits], "corrupted": [[table] for table in logits]}
-    body = {
-        "versions": {"average": per_client["a"]}, "clients": per_client, "among_clients": among({name: decode(Client, client) for name, client in per_client.items()}, personal=False),
-        "groups": {"sex": {"clean": {**summary_of_groups(logits, *grouped), "intervals": sure}}},
-        "best_on_validation": {"validation": 1.0, "groups": {"sex": {"clean": group_scores(logits[0], *grouped)}}},
-        "intervals": intervals({version: answers[-1] for version, answers in versions.items()}, y, None),
-        "shots": {"versions": shot_scores(versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70))["versions"]},
-    }  # fmt: skip
-    for place in numbers(body):
-        places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")
-
-
-def numbers(found, parts=()):
-    """Every place that holds a number."""
-    if isinstance(found, float | int) and not isinstance(found, bool):
-        yield list(parts)
-    elif isinstance(found, dict):
-        for name, one in found.items():
-            yield from numbers(one, (*parts, name))
-
-
-FIGURE_TEXT = '\n[[figure]]\ntitle = "f"\nkind = "convergence"\n'
-FIGURES = {
-    'metric = "nope"': "metric should be 'balanced_accuracy' or|",
-    'version = "nope"': "version should be '', 'clean'|",
-    'version = "corrupted"': "data.plain has no corrupted images|clean",
-    'version = "validation"': "data.plain has no validation parts|val = 0.1",
-    "rows = 3": "rows should be a valid list|",
-    'rows = "FedAvg"': "rows should be a valid list|",
-    'columns = ["accuracy"]': "a convergence has no columns|metric",
-}
-
-
-@pytest.mark.parametrize("more", FIGURES)
-def test_a_figure_asks_for_what_is_there(tmp_path, more):
-    sentence, _, hint = FIGURES[more].partition("|")
-    with pytest.raises(UsageError) as error:
-        recipe.load(write(tmp_path, TINY + FIGURE_TEXT + more))
-    assert sentence in error.value.sentence and hint in error.value.hint
-
-
-def test_curves_are_of_the_metrics_that_training_records():
-    assert tuple(curve(np.eye(2), np.arange(2))) == places.CURVES
-
-
-PUBLISHED = {
-    '{"rows": {"FedAvg": ["accuracy"]}}': "rows.FedAvg should be a valid table",
-    '{"mean": true}': "rows.FedAvg.accuracy.mean should be a valid number",
-    '{"mean": NaN}': "rows.FedAvg.accuracy.mean should be a finite number",
-    '{"mean": 1, "std": -1}': "rows.FedAvg.accuracy.std should be greater than or equal to 0",
-    '{"mean": 1, "std": "x"}': "rows.FedAvg.accuracy.std should be a valid number",
-    '{"mean": 1, "sd": 2}': "rows.FedAvg.accuracy: unknown key 'sd'",
-    '{"mean": 1}}}, "unit": {"a": {"b": 1': "unit should be a valid string",
-    '{"mean": 1}}, "x": {"accuracy": {"mean": 1}': "row 'x' is unknown",
-    "[1": "cannot be read",
-}
-
-
-@pytest.mark.parametrize("cell", PUBLISHED)
-def test_published_numbers_are_numbers(tmp_path, cell):
-    (tmp_path / "published").mkdir()
-    text = cell if cell.startswith('{"rows"') else f'{{"rows": {{"FedAvg": {{"accuracy": {cell}}}}}}}'
-    (tmp_path / "published" / "tiny.json").write_text(text)
-    with pytest.raises(UsageError) as error:
-        recipe.load(write(tmp_path, 'published = "tiny.json"\n' + TINY))
-    assert PUBLISHED[cell] in error.value.sentence
-
-
-@pytest.mark.parametrize(("unit", "of", "sound"), [
-    ("percent", "percent", True), ("percent", "points", True), ("MB", "MB", True), ("share", "percent", False),
-    ("percent", "MB", False), ("points", "percent", False),
-])  # fmt: skip
-def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, of, sound):
-    (tmp_path / "published").mkdir()
-    body = {"unit": unit, "rows": {"FedAvg": {"accuracy": {"mean": 80}}}}
-    (tmp_path / "published" / "tiny.json").write_text(json.dumps(body))
-    path = write(tmp_path, f'published = "tiny.json"\n{TINY}unit = "{of}"\n')
-    if sound:
-        assert recipe.load(path).published == body
-    else:
-        with pytest.raises(UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {of}"):
-            recipe.load(path)
-
-
-def test_published_numbers_lie_in_their_folder(tmp_path):
-    (tmp_path / "published").mkdir()
-    (tmp_path / "other.json").write_text('{"rows": {}}')
-    (tmp_path / "published" / "link.json").symlink_to(tmp_path / "other.json")
-    for file in ("../other.json", f"{tmp_path}/other.json", "link.json"):
-        with pytest.raises(UsageError, match="lies outside of"):
-            recipe.load(write(tmp_path, f'published = "{file}"\n{TINY}'))
-
-
-def test_published_rows_and_columns_are_the_recipes(tmp_path):
-    (tmp_path / "published").mkdir()
-    file = tmp_path / "published" / "tiny.json"
-    path = write(tmp_path, 'published = "tiny.json"\n' + TINY)
-    file.write_text(json.dumps({"rows": {"FedAvg": {"accuracy": {"mean": 80.0, "std": 1.0}}}}))
-    assert recipe.load(path).published["rows"]["FedAvg"]["accuracy"]["mean"] == 80.0
-    for row, column, hint in (("FedAvgs", "accuracy", "FedAvg"), ("FedAvg", "acuracy", "accuracy")):
-        file.write_text(json.dumps({"rows": {row: {column: {"mean": 80.0}}}}))
-        with pytest.raises(UsageError) as told:
-            recipe.load(path)
-        assert told.value.hint == f"did you mean {hint!r}?"
 
 
 OWN = """

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...evaluation.groups import unknown_told
+from ...evaluation.groups import unknown_note
 from ...evaluation.scores import Scores
 from ..columns import LAST5, POOLED, SHOWN, Value, group_values, parity_values
 from ..doubts import doubtful_decisions, small_decides, small_groups
@@ -91,7 +91,7 @@ def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
         legend += SPREADS
     scores = by[0].scores
     unknown, images = scores.groups[attribute]["clean"].last_round.unknown, scores.versions["clean"].count
-    missing = unknown_told(attribute, unknown, images)
+    missing = unknown_note(attribute, unknown, images)
     return f"{legend} {missing[0].upper()}{missing[1:]}." if missing else legend
 
 

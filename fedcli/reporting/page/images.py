@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ...data import manifest
+from ...data.mixture import spoken
 from ...data.pool import read_pool
 from ...data.shard import CHANGED
 from ...hdf5 import open_hdf5
@@ -33,7 +34,7 @@ def _strip(path: Path) -> Iterator[Panels]:
             return
         at = chosen(pool.y[rows])
         changed = file["test/x"][np.sort(at)][np.argsort(np.argsort(at))]  # HDF5 reads rising places only
-    kind = f"{body['kind'].replace('-', ' ')}, severity {body['severity']}"
+    kind = spoken(body)
     about = f"a test image, above as it is, below with {kind}"
     clean, names = pool.pixels(rows[at]), [body["classes"][label] for label in pool.y[rows[at]]]
     pairs = [_pasted(clean[[k]], changed[[k]]) for k in range(len(at))]

@@ -125,7 +125,7 @@ def _above(path: Path) -> list[Path]:
 
 
 def _line(path: Path) -> list[str]:
-    found, folder = manifest.read(path), path.parent
-    inside = found.kind == "scores" and folder.parent.name == "scores"
+    stage, folder = manifest.read(path), path.parent
+    inside = stage.kind == "scores" and folder.parent.name == "scores"
     name = f"{folder.parent.parent.name}/scores/{folder.name}" if inside else folder.name
-    return [found.kind, name, shlex.join(["fedcli", *found.made_by]), manifest.sha256(path)[:DIGITS]]
+    return [stage.kind, name, shlex.join(["fedcli", *stage.made_by]), manifest.sha256(path)[:DIGITS]]

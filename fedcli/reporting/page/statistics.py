@@ -94,5 +94,5 @@ def _averaged(compared: Sequence[System]) -> str:
     return ", mean over seeds of the score and of the bounds" if any(one.row.runs > 1 for one in compared) else ""
 
 
-def _text(found: tuple[float, float, float] | None) -> str:
-    return "{:.1f} ({:.1f} – {:.1f})".format(*(100 * share for share in found)) if found else "-"
+def _text(bounds: tuple[float, float, float] | None) -> str:
+    return "{:.1f} ({:.1f} – {:.1f})".format(*(100 * share for share in bounds)) if bounds else "-"

@@ -1,0 +1,38 @@
+"""Whether a command's end is an answer: a result, or one sentence with a documented exit code."""
+
+import functools
+import re
+
+from .process import Ended
+
+CODES = {0, 1, 2, 3, 130}
+LONGEST = 400  # characters of a sentence
+
+
+def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
+    """What is wrong with the end of a command, each in a few words; none where it is as it should be."""
+    if ended.hung:
+        return ["hangs"]
+    if ended.code < 0:
+        return [f"ended by signal {-ended.code}"]
+    out = []
+    if ended.code not in CODES:
+        out.append(f"exit code {ended.code}")
+    for word in ("Traceback", r"unexpected \w*(?:Error|Exception)", "Exception ignored", "Warning:", "HDF5-DIAG"):
+        if re.search(word, ended.err + ended.out):
+            out.append(f"prints {word!r}")
+    out_alone = functools.reduce(lambda text, word: text.replace(word, ""), ended.words, ended.out)
+    if re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", out_alone + ended.err):  # a path is printed as it was given
+        out.append("prints control characters")
+    sentences = re.findall(r"^(?:error|Error): (.*)$", ended.err, flags=re.M)
+    if ended.code not in (0, 130) and len(sentences) != 1:
+        out.append(f"{len(sentences)} error sentences")
+    out += [f"a sentence of {len(s)} characters" for s in sentences if len(s) > LONGEST]
+    if must_fail and ended.code == 0:
+        out.append("goes on in silence")
+    return out
+
+
+def shown(ended: Ended, wrong: list[str], note: str) -> str:
+    """A finding as a line or two, for the report of a campaign."""
+    return f"{note}\n  $ {ended.line}\n  {', '.join(wrong)} (exit code {ended.code})\n  {ended.err.strip()[-600:]}"

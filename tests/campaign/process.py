@@ -1,0 +1,140 @@
+"""A command of fedcli in a process of its own, forked from this one, so that nothing is imported twice."""
+
+import contextlib
+import io
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+SECONDS = 60  # a command on these data takes less than one; one that takes so long hangs
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended.
+
+    Attributes:
+        code: its exit code, or minus the signal that ended it.
+        hung: it had to be killed.
+    """
+
+    words: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+    hung: bool = False
+
+    @property
+    def line(self) -> str:
+        return "fedcli " + " ".join(self.words)
+
+
+def start(
+    words: Sequence[str],
+    folder: Path,
+    *,
+    before: Callable[[], None] = lambda: None,
+    env: Mapping[str, str | None] | None = None,
+    out: int | None = None,
+    err: int | None = None,
+    encoding: str = "utf-8",
+) -> int:
+    """Begin a command in a folder; returns its process. before() is called in it first; env: None removes a name."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process = os.fork()
+    if process:
+        return process
+    code = 70  # of a failure outside the command
+    try:
+        os.setsid()  # what it starts can be ended with it
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # these three as Python starts
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(nothing if out is None else out, 1)
+        os.dup2(nothing if err is None else err, 2)
+        os.chdir(folder)
+        for name, value in (env or {}).items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+        before()
+        sys.stdin, sys.stdout, sys.stderr = (_stream(k, encoding) for k in range(3))
+        code = _called(words)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _stream(number: int, encoding: str) -> io.TextIOWrapper | None:
+    """As Python opens it when it starts: None where the shell has closed it."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return None
+    return os.fdopen(number, "w" if number else "r", encoding=encoding, closefd=False)
+
+
+def _called(words: Sequence[str]) -> int:
+    from fedcli.commands.app import main
+
+    sys.argv = ["fedcli", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    return 0
+
+
+def wait(process: int, seconds: float = SECONDS) -> tuple[int, bool]:
+    """(exit code or minus the signal, whether it had to be killed)."""
+    end, pause = time.monotonic() + seconds, 0.001
+    while True:
+        done, status = os.waitpid(process, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > end:
+            _kill(process)
+            os.waitpid(process, 0)
+            return -signal.SIGKILL, True
+        time.sleep(pause)
+        pause = min(0.02, 1.5 * pause)
+    _kill(process)  # what it has left behind
+    return os.waitstatus_to_exitcode(status), False
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+
+
+def run(
+    words: Sequence[str],
+    folder: Path,
+    *,
+    before: Callable[[], None] = lambda: None,
+    env: Mapping[str, str | None] | None = None,
+    seconds: float = SECONDS,
+    encoding: str = "utf-8",
+) -> Ended:
+    """A command from its start to its end."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = start(words, folder, before=before, env=env, out=out.fileno(), err=err.fileno(), encoding=encoding)
+        code, hung = wait(process, seconds)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode("utf-8", "replace"))
+    return Ended(tuple(words), code, *texts, hung)

@@ -1,0 +1,102 @@
+"""Columns of a recipe are places in scores.json, and its figures are of what there is."""
+
+import numpy as np
+import pytest
+from score_json import among, group_intervals, group_scores, intervals, shot_scores, summary, summary_of_groups
+from tiny_recipe import TINY, write
+
+from fedcli.errors import UsageError
+from fedcli.evaluation.schema import decode
+from fedcli.evaluation.scores import Client
+from fedcli.reproduce import places, recipe
+from fedcli.runs.scoring import curve
+
+GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
+
+
+@pytest.mark.parametrize(
+    ("place", "hint"),
+    [
+        ("dataset", "known: among_clients, "),
+        ("version/clean/accuracy", "did you mean 'versions'?"),
+        ("versions/clean", "it goes on there with one of: accuracy, "),
+        ("versions/clean/acuracy", "did you mean 'accuracy'?"),
+        ("versions/clean/accuracy/first", "known: last, mean_last5, per_round, std_last5"),
+        ("versions/corrupted/accuracy", "its data have no corrupt stage"),
+        ("versions/average/accuracy", "its data have no corrupt stage"),
+        ("versions/*", "known: clean"),
+        ("single_site", "known: among_clients, "),
+        ("groups/domian/clean/each/accuracy/usps", "did you mean 'domain'?"),
+        ("groups/domain/clean/each/accuracy", "it goes on there with one of: a name of your data"),
+        ("clients/*/auc", "known: accuracy, "),
+        ("among_clients/accuracy", "it goes on there with one of: mean, std, worst"),
+        ("shots/versions/clean/middle", "known: all, balanced_accuracy, head, medium, tail"),
+        ("bytes/upp", "did you mean 'up'?"),
+        ("best_on_validation/validation", "write val = 0.1"),
+    ],
+)
+def test_a_column_is_a_number_of_scores_json(tmp_path, place, hint):
+    text = TINY.replace('dataset = "toy"', GROUPED, 1).replace("versions/clean/accuracy", place)
+    with pytest.raises(UsageError) as error:
+        recipe.load(write(tmp_path, text))
+    assert hint in error.value.hint
+    assert "column 'accuracy': no number stands at" in error.value.sentence or place.startswith("best")
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_every_number_that_is_written_has_its_place(classes):
+    y, of = np.arange(24) % classes, np.arange(24) // 6 % 2
+    logits = np.random.default_rng(0).normal(size=(2, 24, classes))
+    per_client = {name: {"version": "clean", "part": "own", **summary(logits, y)} for name in "ab"}
+    grouped = y, of, ["f", "m"]
+    sure = group_intervals([logits[1]], y, None, of, ["f", "m"])
+    versions = {"clean": [[table] for table in logits], "corrupted": [[table] for table in logits]}
+    body = {
+        "versions": {"average": per_client["a"]}, "clients": per_client,
+        "among_clients": among({name: decode(Client, body) for name, body in per_client.items()}, personal=False),
+        "groups": {"sex": {"clean": {**summary_of_groups(logits, *grouped), "intervals": sure}}},
+        "best_on_validation": {"validation": 1.0, "groups": {"sex": {"clean": group_scores(logits[0], *grouped)}}},
+        "intervals": intervals({version: answers[-1] for version, answers in versions.items()}, y, None),
+        "shots": {
+            "versions": shot_scores(
+                versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70)
+            )["versions"]
+        },
+    }  # fmt: skip
+    for place in numbers(body):
+        places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")
+
+
+def numbers(found, parts=()):
+    """Every place that holds a number."""
+    if isinstance(found, float | int) and not isinstance(found, bool):
+        yield list(parts)
+    elif isinstance(found, dict):
+        for name, one in found.items():
+            yield from numbers(one, (*parts, name))
+
+
+FIGURE_TEXT = '\n[[figure]]\ntitle = "f"\nkind = "convergence"\n'
+
+
+FIGURES = {
+    'metric = "nope"': "metric should be 'balanced_accuracy' or|",
+    'version = "nope"': "version should be '', 'clean'|",
+    'version = "corrupted"': "data.plain has no corrupted images|clean",
+    'version = "validation"': "data.plain has no validation parts|val = 0.1",
+    "rows = 3": "rows should be a valid list|",
+    'rows = "FedAvg"': "rows should be a valid list|",
+    'columns = ["accuracy"]': "a convergence has no columns|metric",
+}
+
+
+@pytest.mark.parametrize("more", FIGURES)
+def test_a_figure_asks_for_what_is_there(tmp_path, more):
+    sentence, _, hint = FIGURES[more].partition("|")
+    with pytest.raises(UsageError) as error:
+        recipe.load(write(tmp_path, TINY + FIGURE_TEXT + more))
+    assert sentence in error.value.sentence and hint in error.value.hint
+
+
+def test_curves_are_of_the_metrics_that_training_records():
+    assert tuple(curve(np.eye(2), np.arange(2))) == places.CURVES

@@ -1,0 +1,69 @@
+"""The file of published numbers beside a recipe."""
+
+import json
+
+import pytest
+from tiny_recipe import TINY, write
+
+from fedcli.errors import UsageError
+from fedcli.reproduce import recipe
+
+PUBLISHED = {
+    '{"rows": {"FedAvg": ["accuracy"]}}': "rows.FedAvg should be a valid table",
+    '{"mean": true}': "rows.FedAvg.accuracy.mean should be a valid number",
+    '{"mean": NaN}': "rows.FedAvg.accuracy.mean should be a finite number",
+    '{"mean": 1, "std": -1}': "rows.FedAvg.accuracy.std should be greater than or equal to 0",
+    '{"mean": 1, "std": "x"}': "rows.FedAvg.accuracy.std should be a valid number",
+    '{"mean": 1, "sd": 2}': "rows.FedAvg.accuracy: unknown key 'sd'",
+    '{"mean": 1}}}, "unit": {"a": {"b": 1': "unit should be a valid string",
+    '{"mean": 1}}, "x": {"accuracy": {"mean": 1}': "row 'x' is unknown",
+    "[1": "cannot be read",
+}
+
+
+@pytest.mark.parametrize("cell", PUBLISHED)
+def test_published_numbers_are_numbers(tmp_path, cell):
+    (tmp_path / "published").mkdir()
+    text = cell if cell.startswith('{"rows"') else f'{{"rows": {{"FedAvg": {{"accuracy": {cell}}}}}}}'
+    (tmp_path / "published" / "tiny.json").write_text(text)
+    with pytest.raises(UsageError) as error:
+        recipe.load(write(tmp_path, 'published = "tiny.json"\n' + TINY))
+    assert PUBLISHED[cell] in error.value.sentence
+
+
+@pytest.mark.parametrize(("unit", "of", "sound"), [
+    ("percent", "percent", True), ("percent", "points", True), ("MB", "MB", True), ("share", "percent", False),
+    ("percent", "MB", False), ("points", "percent", False),
+])  # fmt: skip
+def test_published_numbers_are_in_the_columns_unit(tmp_path, unit, of, sound):
+    (tmp_path / "published").mkdir()
+    body = {"unit": unit, "rows": {"FedAvg": {"accuracy": {"mean": 80}}}}
+    (tmp_path / "published" / "tiny.json").write_text(json.dumps(body))
+    path = write(tmp_path, f'published = "tiny.json"\n{TINY}unit = "{of}"\n')
+    if sound:
+        assert recipe.load(path).published == body
+    else:
+        with pytest.raises(UsageError, match=f"unit '{unit}' is not that of column 'accuracy', {of}"):
+            recipe.load(path)
+
+
+def test_published_numbers_lie_in_their_folder(tmp_path):
+    (tmp_path / "published").mkdir()
+    (tmp_path / "other.json").write_text('{"rows": {}}')
+    (tmp_path / "published" / "link.json").symlink_to(tmp_path / "other.json")
+    for file in ("../other.json", f"{tmp_path}/other.json", "link.json"):
+        with pytest.raises(UsageError, match="lies outside of"):
+            recipe.load(write(tmp_path, f'published = "{file}"\n{TINY}'))
+
+
+def test_published_rows_and_columns_are_the_recipes(tmp_path):
+    (tmp_path / "published").mkdir()
+    file = tmp_path / "published" / "tiny.json"
+    path = write(tmp_path, 'published = "tiny.json"\n' + TINY)
+    file.write_text(json.dumps({"rows": {"FedAvg": {"accuracy": {"mean": 80.0, "std": 1.0}}}}))
+    assert recipe.load(path).published["rows"]["FedAvg"]["accuracy"]["mean"] == 80.0
+    for row, column, hint in (("FedAvgs", "accuracy", "FedAvg"), ("FedAvg", "acuracy", "accuracy")):
+        file.write_text(json.dumps({"rows": {row: {column: {"mean": 80.0}}}}))
+        with pytest.raises(UsageError) as told:
+            recipe.load(path)
+        assert told.value.hint == f"did you mean {hint!r}?"
