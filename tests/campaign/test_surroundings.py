@@ -1,4 +1,4 @@
-"""Hostile files, links, signals, other processes, full disks, odd environments: an answer, and nothing else is harmed."""
+"""Hostile files, links, signals, other processes, full disks, odd environments: an answer, and nothing else harmed."""
 
 import os
 import resource
