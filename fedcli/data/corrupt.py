@@ -194,7 +194,7 @@ def make_corruption(
     folder = manifest.place(to.work, to.out, "corruption", slug, options, [partition])
 
     def build(target: Path) -> dict[str, Any]:
-        _write(target / "changed.h5", partition, each or {"": (about["kind"], severity)}, seed=seed, jobs=jobs)
+        _write(target / "changed.h5", partition, each or {"": (str(about["kind"]), severity)}, seed=seed, jobs=jobs)
         shares = {"ratio": len(each) / len(body["roster"])}
         return synthetic.marked({name: body[name] for name in COPIED} | about | shares, [partition])
 
@@ -220,8 +220,9 @@ def _wanted(
     if kind is None and not client:
         raise UsageError("no kind of corruption is given", "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY")
     asked: dict[str | None, tuple[str, str]] = {None: (kind, str(severity))} if kind is not None else {}
-    asked |= mixture.named(client, roster)
-    wanted = {}
+    for own, how in mixture.named(client, roster).items():
+        asked[own] = how
+    wanted: dict[str | None, mixture.How] = {}
     for name, (word, strength) in asked.items():
         if not (strength.isascii() and strength.isdigit() and int(strength) in SEVERITIES):
             raise UsageError(f"severity is {strength}, but there are 1 to 5", "3 is what FedISM uses")
@@ -278,7 +279,7 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
     pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
     held, test = _rows(partition, [client for client in each if client])
     train, hows = mixture.train_hows(held, {client: how for client, how in each.items() if client})
-    _library()  # a missing package is told before any process starts
+    _library()  # a missing package is an error before any process starts
     console.say(f"corrupting {', '.join(held)} ({len(train)} images) and the test set ({len(test)})")
     change = partial(_changed, seed=seed)
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:

@@ -75,8 +75,7 @@ def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_
 
 ODD = [
     "", " ", "-1", "0", "1e400", "nan", "inf", "9" * 30, "x" * 3000, "é", "\x1b[31m", "a\nb", "../..", "/dev/null",
-    "1,2",
-    "None", "[]", "--", "0x10", "1_000", "١", "\udcff",
+    "1,2", "None", "[]", "--", "0x10", "1_000", "١", "\udcff",
 ]  # fmt: skip
 
 

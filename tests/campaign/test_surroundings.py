@@ -1,4 +1,4 @@
-"""Hostile files, links, signals, other processes, full disks, odd environments: an answer, and nothing else harmed."""
+"""Hostile files, links, signals, other processes, full disks, odd environments: an answer, and no other harm."""
 
 import os
 import resource
