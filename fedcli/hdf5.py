@@ -5,6 +5,7 @@ numbers than it holds. Nothing that fedcli writes does, so whatever does is refu
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -179,15 +180,26 @@ def _filled(out: BinaryIO, path: Path, size: int) -> Iterator[h5py.File]:
             out.write(file.id.get_file_image())
         return
     reserve(out.fileno(), size)
-    with h5py.File(path, "w", locking=False) as file:
+    with _as_os_error(path), h5py.File(path, "w", locking=False) as file:
         yield file
+
+
+@contextmanager
+def _as_os_error(path: Path) -> Iterator[None]:
+    """HDF5's errors of writing, which are RuntimeError too, with the number and the words of the system."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        if number := re.search(r"errno = (\d+)", str(error)):
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
+        raise
 
 
 @contextmanager
 def extend_hdf5(path: Path) -> Iterator[h5py.File]:
     """An HDF5 file to which datasets are added, in memory where it is small, as create_hdf5() does."""
     if path.stat().st_size > IN_MEMORY:
-        with h5py.File(path, "r+") as file:
+        with _as_os_error(path), h5py.File(path, "r+") as file:
             yield file
         return
     with h5py.File(path, "r+", driver="core", backing_store=False) as file:

@@ -1,6 +1,7 @@
 """Bodies of manifests that lack what a test does not ask about, completed so that they can be verified."""
 
 DATA = {"classes": ["a", "b"], "attributes": {}, "size": [8, 8], "channels": 1, "augment": "none"}
+CLIENT = {"client": "a", "train": 1, "val": 0, "test": 0, "class_counts": [1, 0]}
 SPLIT = {**DATA, "dataset": "made", "roster": []}
 MODEL = {
     "name": "cnn", "channels": 1, "size": 8, "precision": "fp32", "personal": [], "frozen": [], "teacher_width": None,

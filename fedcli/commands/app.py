@@ -80,15 +80,15 @@ class Commands(TyperGroup):
         except Exception as error:
             if hasattr(error, "format_message"):  # a wrong option, which the parser tells in its own words
                 raise
-            global disk_full
-            disk_full = _full(error)
-            if isinstance(error, OSError) or _full(error):  # HDF5 raises others too on a full disk
+            global write_failed
+            write_failed = isinstance(error, OSError)
+            if write_failed:
                 _end(ctx, _sentence(error), "free some space or give --work on another disk" if _full(error) else "", 1)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
 
 
-disk_full = False
+write_failed = False
 
 
 def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
@@ -99,7 +99,7 @@ def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
 
 
 def _full(error: Exception) -> bool:
-    return getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or "errno = 28" in str(error)
+    return getattr(error, "errno", None) == errno.ENOSPC
 
 
 def _sentence(error: Exception) -> str:
@@ -172,6 +172,6 @@ def main() -> None:
     try:
         app()
     finally:
-        if disk_full:  # HDF5 would crash at exit over what it could not write
+        if write_failed:  # HDF5 would crash at exit over what it could not write
             sys.stdout.flush(), sys.stderr.flush()
             os._exit(1)

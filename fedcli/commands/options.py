@@ -39,7 +39,7 @@ DEFAULT_WORK = Path("fedcli-work")
 
 def piped() -> str:
     """A path that another command printed. Raises UsageError."""
-    if path := sys.stdin.readline().strip():
+    if sys.stdin and (path := sys.stdin.readline().strip()):
         return path
     raise UsageError("stdin holds no path", "pipe the output of another fedcli command into this one")
 

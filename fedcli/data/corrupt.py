@@ -279,7 +279,7 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
     pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
     held, test = _rows(partition, [client for client in each if client])
     train, hows = mixture.train_hows(held, {client: how for client, how in each.items() if client})
-    _library()  # a missing package is told before any process starts
+    _library()  # a missing package is an error before any process starts
     console.say(f"corrupting {', '.join(held)} ({len(train)} images) and the test set ({len(test)})")
     change = partial(_changed, seed=seed)
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:

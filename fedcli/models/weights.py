@@ -78,7 +78,17 @@ def read(path: Path) -> dict[str, Tensor]:
         isinstance(k, str) and isinstance(v, Tensor) for k, v in tensors.items()
     ):
         raise FedcliError(f"{path} holds no state dict of tensors", "save net.state_dict() and pass that file")
+    for name, tensor in tensors.items():
+        if why := _unusable(tensor):
+            raise FedcliError(f"{path}: {name} is {why}", "save the plain, finite tensors of net.state_dict()")
     return tensors
+
+
+def _unusable(tensor: Tensor) -> str:
+    """Why a tensor cannot start a network, "" where it can."""
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_complex():
+        return f"{tensor.dtype} of layout {tensor.layout} on {tensor.device}, not a plain tensor of numbers"
+    return "" if bool(torch.isfinite(tensor).all()) else "not finite: it holds NaN or infinity"
 
 
 def _readers() -> dict:

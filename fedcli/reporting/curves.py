@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..data import manifest
-from ..errors import FedcliError, HashError
+from ..errors import FedcliError
 
 STAGES = "dataset", "partition", "corruption"
 KINDS = "loss", "test", "weights", "reports", "server"  # in the order they are shown
@@ -173,13 +173,9 @@ def _flat(options: dict[str, Any]) -> dict[str, Any]:
 def _about(folder: Path) -> dict[str, Any]:
     """Label, dataset, rounds asked for and roster; of an unfinished run what can be found out."""
     if (folder / "run.json").is_file():
-        whole = manifest.read(folder / "run.json", "run")
-        if manifest.sha256(folder / "rounds.jsonl") != whole.files.get("rounds.jsonl"):
-            raise HashError(
-                f"{folder / 'rounds.jsonl'} is not the file run.json was written for", "restore it, or train again"
-            )
-        about = {key: whole.body[key] for key in ("label", "dataset", "rounds", "roster")}
-        return about | {"options": whole.options, "data": _stages(manifest.parent(folder / "run.json", *STAGES[1:]))}
+        found = manifest.verify(folder / "run.json", "run")
+        about = {key: found.body[key] for key in ("label", "dataset", "rounds", "roster")}
+        return about | {"options": found.options, "data": _stages(manifest.parent(folder / "run.json", *STAGES[1:]))}
     try:
         settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
         options = settings["options"]

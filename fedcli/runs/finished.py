@@ -49,6 +49,8 @@ def open_run(path: Path, device: str = "cpu") -> Run:
     model = found.body["model"]
     above = data_of(path)
     data = load.load(above, channels=model["channels"], augment="none", device=device)
+    if not len(data.test["clean"]):
+        raise FedcliError(f"{above} holds no test image", "prepare or partition again with a test part")
     kept = [Path(name).stem for name in found.files if name.startswith("models/")]
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
     method = resolve(found.body["method"], found.body["settings"])

@@ -90,6 +90,20 @@ def test_old_densenet_names_are_understood(tmp_path):
     assert torch.equal(net.backbone.state_dict()[key], state[key])
 
 
+@pytest.mark.parametrize(
+    ("tensor", "word"),
+    [
+        (torch.zeros(2, dtype=torch.complex64), "complex64"),
+        (torch.zeros(2, device="meta"), "on meta"),
+        (torch.tensor([0.0, torch.nan]), "NaN"),
+    ],
+)
+def test_tensors_that_cannot_start_a_network_are_refused_by_name(tmp_path, tensor, word):
+    torch.save({"fc.weight": tensor}, tmp_path / "w.pth")
+    with pytest.raises(FedcliError, match=rf"w\.pth: fc\.weight is .*{word}"):
+        read(tmp_path / "w.pth")
+
+
 class Evil:
     def __reduce__(self):
         return print, ("this pickle ran",)

@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 from run_folders import a_line, a_run
+from whole_bodies import CLIENT, whole
 
 from fedcli.commands import plot as module
 from fedcli.data import manifest
@@ -115,10 +116,11 @@ def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_n
 
     pairs = []
     for count in (1, 2):
-        body = {"ratio": count / 4, "roster": [{"client": name} for name in ROSTER]}
+        body = {"ratio": count / 4, "roster": [{**CLIENT, "client": name} for name in ROSTER]}
         options = {"clients": ROSTER[-count:], "seed": count, "severity": 3}
         folder = tmp_path / f"noise{count}"
         folder.mkdir()
+        body = whole("corruption", body, folder)
         above = manifest.seal(folder, manifest.Manifest("corruption", [], options, {}, {}, body))
         record, scores = a_system(tmp_path / str(count), q=1)
         told = json.loads((record.folder / "run.json").read_text())

@@ -101,7 +101,7 @@ class Scheme:
         raise NotImplementedError(f"{type(self).__name__} has no assign()")
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
-        """Rows of the pool for each client; a scheme that needs more than assign() is told overrides this."""
+        """Rows of the pool for each client; a scheme that needs more than assign() is given overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
         return Division(
             {name: rows[part] for name, part in self.assign(images_of(pool, rows, dataset, seed, minimum)).items()}

@@ -32,5 +32,5 @@ def _record(i: int) -> list:
     name = list(CENTERS)[(i // 2) % 4]
     target, center = 7 if CLASSES[label] == "akiec" and k > 5 else TARGETS[label], CENTERS[name]
     fold = "test" if k in (1, 9) else "train"
-    told = [TYPES[i % 4], age, sex, PLACES[i % 7]]
-    return [lesion, image, CLASSES[label], *told, name, target, center, fold, f"{fold}_{center}"]
+    columns = [TYPES[i % 4], age, sex, PLACES[i % 7]]
+    return [lesion, image, CLASSES[label], *columns, name, target, center, fold, f"{fold}_{center}"]

@@ -62,12 +62,12 @@ class Listed:
 
     Attributes:
         site: place in SITES, -1 where no table tells.
-        told: column -> text.
+        table: column -> text.
     """
 
     site: int
     test: bool
-    told: dict[str, str]
+    table: dict[str, str]
 
 
 def rows(member: str, raw: Path, choices: Choices) -> Listing:
@@ -91,7 +91,7 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
         if isinstance(row, str) or isinstance(code, str):
             skipped.append((f"{inside}/{name}", str(row)))
             continue
-        differ.update(_differing(code, listed[name].told))
+        differ.update(_differing(code, listed[name].table))
         found.append(row)
     _tell(differ)
     found = _split(_known(found, choices), choices)
@@ -138,7 +138,7 @@ def _listed(home: Path, choices: Choices) -> tuple[dict[str, Listed], list[Path]
             if path.is_file():
                 sites = _joined(sites, {name: site for name, _ in _records(path)}, path)
                 used.append(path)
-    return {name: Listed(sites.get(name, -1), False, told) for name, told in _records(home / ALL)}, used
+    return {name: Listed(sites.get(name, -1), False, table) for name, table in _records(home / ALL)}, used
 
 
 def _site_tables(home: Path, choices: Choices, ending: str) -> list[Path]:
@@ -235,19 +235,19 @@ def _scalar(data: np.lib.npyio.NpzFile, key: str) -> float:
 
 def _row(source: str, listed: Listed, code: dict[str, float]) -> Row | str:
     """A patient, or why there is no label."""
-    label = int(code["glaucoma"]) if "glaucoma" in code else _label_by_table(listed.told)
+    label = int(code["glaucoma"]) if "glaucoma" in code else _label_by_table(listed.table)
     if label < 0:
         return "its glaucoma label is unknown"
-    told = {
+    groups = {
         **dict.fromkeys(MEMBERS, -1),
-        **_by_table(listed.told),
+        **_by_table(listed.table),
         **_by_file(code),
     }  # the file counts before the table
-    return Row(Path(source).stem, label, source, listed.test, told | {"site": listed.site})
+    return Row(Path(source).stem, label, source, listed.test, groups | {"site": listed.site})
 
 
-def _label_by_table(told: dict[str, str]) -> int:
-    return place(told.get("glaucoma", "").strip().lower(), ["no", "yes"])
+def _label_by_table(table: dict[str, str]) -> int:
+    return place(table.get("glaucoma", "").strip().lower(), ["no", "yes"])
 
 
 def _by_file(code: dict[str, float]) -> dict[str, int]:
@@ -255,11 +255,11 @@ def _by_file(code: dict[str, float]) -> dict[str, int]:
     return groups | ({"age": _age(code["age"])} if "age" in code else {})
 
 
-def _by_table(told: dict[str, str]) -> dict[str, int]:
+def _by_table(table: dict[str, str]) -> dict[str, int]:
     """Attribute -> place, without those that a table does not tell or spells in a way not known here."""
     groups = {}
     for name, key in MEMBERS.items():
-        text = told.get(key, "?").strip().lower()
+        text = table.get(key, "?").strip().lower()
         text = SPELLINGS.get(text, text)
         if name == "age" and text.replace(".", "", 1).isdecimal():
             groups[name] = _age(float(text))
@@ -272,11 +272,11 @@ def _age(years: float) -> int:
     return -1 if years < 0 else place(age_band(years), AGE_BANDS)
 
 
-def _differing(code: dict[str, float], told: dict[str, str]) -> list[str]:
+def _differing(code: dict[str, float], table: dict[str, str]) -> list[str]:
     """What file and table both tell, but not alike."""
-    by_file, by_table = _by_file(code), _by_table(told)
+    by_file, by_table = _by_file(code), _by_table(table)
     differ = [name for name in MEMBERS if by_file.get(name) != by_table.get(name) and name in by_file.keys() & by_table]
-    label = _label_by_table(told)
+    label = _label_by_table(table)
     return differ + ["glaucoma"] * ("glaucoma" in code and label not in (-1, code["glaucoma"]))
 
 

@@ -3,7 +3,7 @@
 Source: Ogier du Terrail et al., FLamby, NeurIPS 2022 (arXiv 2210.04620). Its 23,247 images are those of ISIC 2019
 that name a lesion. The split "official" is theirs, drawn image by image within a hospital, so it leaks: a lesion may
 have images on both sides. Published results can be compared with no other, so it is the default, and the leak is
-told; "lesion" keeps a lesion's images together.
+said; "lesion" keeps a lesion's images together.
 
 The split "folds" is our reading of Fed-MAS's five (arXiv 2307.14959), of which only the first is public: fold 1 tests
 on the official test part, each other one on a part of the official train part, cut by class within every hospital.

@@ -275,9 +275,9 @@ def _races(path: Path) -> "Series":
     column = next((name for name in ("race", "ethnicity") if name in table), None)
     if column is None:
         raise FedcliError(f"{path} has neither 'race' nor 'ethnicity'", f"columns found: {', '.join(table.columns)}")
-    told = table.assign(race=table[column].map(_race))
-    told = told[told.race != ""].groupby("subject_id").race
-    return told.first()[told.nunique() == 1]
+    known = table.assign(race=table[column].map(_race))
+    races = known[known.race != ""].groupby("subject_id").race
+    return races.first()[races.nunique() == 1]
 
 
 def _race(text: object) -> str:

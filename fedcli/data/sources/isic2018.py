@@ -1,7 +1,7 @@
 """ISIC 2018 task 3 = HAM10000: dermoscopy of seven kinds of skin lesion, from Harvard's or the ISIC archive's files.
 
 Source: Tschandl, Rosendahl, Kittler, Scientific Data 5:180161, 2018. Many lesions were photographed several
-times, so the split keeps a lesion together unless told otherwise. The hospitals, and the official fold, come from
+times, so the split keeps a lesion together unless asked otherwise. The hospitals, and the official fold, come from
 the table that FLamby's Fed-ISIC2019 made (arXiv 2210.04620), when it lies beside.
 """
 

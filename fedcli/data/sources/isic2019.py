@@ -52,10 +52,10 @@ def read_tables(raw: Path) -> "DataFrame":
         if not (raw / name).is_file():
             raise FedcliError(f"{raw} has no {name}", "give the folder with the ISIC archive's two tables of 2019")
     columns = ["image", "age_approx", "anatom_site_general", "lesion_id", "sex"]
-    told = by_key(read_table(raw / METADATA, columns, dtype=dict.fromkeys(columns, str))[columns], METADATA)
-    told["age"] = to_numeric(told.age_approx, errors="coerce").map(age_band)
-    told = told.rename(columns={"anatom_site_general": "anatomic_site"})
-    return _labels(raw).join(told[["sex", "age", "anatomic_site", "lesion_id"]])
+    metadata = by_key(read_table(raw / METADATA, columns, dtype=dict.fromkeys(columns, str))[columns], METADATA)
+    metadata["age"] = to_numeric(metadata.age_approx, errors="coerce").map(age_band)
+    metadata = metadata.rename(columns={"anatom_site_general": "anatomic_site"})
+    return _labels(raw).join(metadata[["sex", "age", "anatomic_site", "lesion_id"]])
 
 
 def _labels(raw: Path) -> "DataFrame":

@@ -49,8 +49,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
         if isinstance(header, str):
             skipped.append((file, header))
             continue
-        told = {"sex": SEXES.get(header.sex), "age": age_band(header.age)}
-        groups = {name: place(told[name], values) for name, values in ATTRIBUTES.items()}
+        values_of = {"sex": SEXES.get(header.sex), "age": age_band(header.age)}
+        groups = {name: place(values_of[name], values) for name, values in ATTRIBUTES.items()}
         found.append(Row(id, int(label), file, groups=groups, patient=header.patient))
     if choices.split == "patient" and found and not any(row.patient for row in found):
         raise FedcliError(f"no file in {raw / folder} names its patient", "use --split image")
