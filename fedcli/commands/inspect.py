@@ -12,6 +12,8 @@ from . import options as o
 
 PARTS = "train", "val", "test"
 SPLITTING = "dataset", "partition"  # kinds that say what trains and what tests
+HOLDING = *SPLITTING, "corruption"  # kinds that say who holds what
+CLASS = "class"
 CALLED = {"scores": "scores", "unfinished run": "an unfinished run", "HDF5": "an HDF5 file"}
 
 
@@ -65,7 +67,9 @@ def _show(found: dict[str, Any], json: bool) -> None:
     if found["kind"] == "partition":
         _print_partition(found)
         return
+    counts = found.pop("counts", {})
     o.show_tree(_readable(found))
+    _print_counts(counts)
 
 
 def _instead(found: dict[str, Any]) -> str:
@@ -105,9 +109,18 @@ def _print_partition(found: dict[str, Any]) -> None:
         lines,
         title="Training images by class, and all by part",
     )
+    _print_counts({name: held for name, held in found["counts"].items() if name != CLASS})
     parts = {"skew": body.pop("skew", None), "overlap": _readable(found)["overlap"], "body": body}
     o.show_tree({name: part for name, part in parts.items() if part is not None})
     o.show_tree({key: found[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})
+
+
+def _print_counts(counts: dict[str, Any]) -> None:
+    """A table for each class or attribute: images by client and part."""
+    from ..data.holdings import lines
+
+    for name, clients in counts.items():
+        terminal.table(*lines(clients), title=f"Images by {name}, client and part")
 
 
 def _print_scores(path: Path, found: dict[str, Any]) -> None:
@@ -122,10 +135,12 @@ def _print_scores(path: Path, found: dict[str, Any]) -> None:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    from ..data import manifest, overlap
+    from ..data import holdings, manifest, overlap
 
     checked = manifest.verify(path)
-    found = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
+    found: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
+    if checked.kind in HOLDING:
+        found["counts"] = holdings.of_manifest(path)
     return {
         "path": str(path),
         "kind": checked.kind,

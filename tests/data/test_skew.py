@@ -87,7 +87,7 @@ def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_pat
     assert body["skew"] == expected
     assert body["skew"]["units_in_several"] == body["unit_overlap"] > 0
     largest = expected["total_variation"]["max"]
-    assert f" images, label distributions differ by up to {largest:.2f} (total variation)\n" in capsys.readouterr().err
+    assert f" images, label distributions differ by up to {largest:.2f} (total variation)" in capsys.readouterr().err
 
 
 def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, capsys):

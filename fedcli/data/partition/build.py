@@ -21,7 +21,7 @@ from ...console import counted
 from ...errors import FedcliError, UsageError
 from ...hdf5 import create_hdf5
 from ...seeds import derive
-from .. import manifest, skew, synthetic
+from .. import holdings, manifest, skew, synthetic
 from ..manifest import Destination
 from ..pool import TEST, TRAIN, Pool, copy_pool, read_pool
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
@@ -110,7 +110,9 @@ def _write(
         **division.body,
     }
     train, val = (np.concatenate(list(rows[part].values())) for part in ("train", "val"))
-    _report(body, dataset["unit"], len(np.intersect1d(train, val)), scheme)
+    others = {name: at for name, at in dataset["attributes"].items() if name not in getattr(scheme, "by", ())}
+    attributes = holdings.skewed(pool, parts, others)
+    _report(body, dataset["unit"], len(np.intersect1d(train, val)), scheme, attributes)
     return body
 
 
@@ -158,11 +160,14 @@ def _roster(rows: dict[str, dict[str, np.ndarray]], y: np.ndarray, classes: int)
     ]
 
 
-def _report(body: dict[str, Any], patient: str | None, shared: int, scheme: Scheme) -> None:
+def _report(
+    body: dict[str, Any], patient: str | None, shared: int, scheme: Scheme, attributes: dict[str, float]
+) -> None:
     """Say how the clients differ. shared: images that validate one client and train another."""
     images, distance = body["skew"]["images"], body["skew"]["total_variation"]["max"]
     differ = "" if distance is None else f", label distributions differ by up to {distance:.2f} (total variation)"
     clients = counted(len(body["roster"]), "client", "clients")
+    differ += "".join(f", {name} by up to {distance:.2f}" for name, distance in attributes.items()) if differ else ""
     console.say(f"{clients} with {images['min']} to {counted(images['max'], 'image', 'images')}{differ}")
     if body["dropped"]:
         one, many = scheme.left_over

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...data import manifest
+from ...data import holdings, manifest
 from ...evaluation.scores import Scores
 from ..columns import BEST, POOLED, better_low, find, joined
 from ..table import Cell, Column, Table, of_text, percent
@@ -23,6 +23,7 @@ EQUITY = (
     "small for a reliable score, so no best is marked."
 )
 BEST_OF = " Bold marks the best for a client, without a test."
+OF_ATTRIBUTE = "Images of each part; all: the whole test set."
 CLASSES = 24  # more of them make no table
 
 
@@ -53,6 +54,9 @@ def _rosters(compared: list[System]) -> Iterator[Table]:
         legend = "Images of each of the client's own parts, then its training images by class."
         title = "Who holds what" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
         yield of_text(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
+        for name, held in holdings.of_manifest(path).items():
+            if name != holdings.CLASS:
+                yield of_text(f"{title}: {name}", *holdings.lines(held), OF_ATTRIBUTE)
 
 
 def _differ(scores: Scores) -> bool:

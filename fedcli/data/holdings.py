@@ -1,0 +1,82 @@
+"""Who holds what: images of every class and of every value of every attribute, by client and part.
+
+Counted from the pool and the rows of a partition whenever they are asked for, so no manifest repeats them.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import manifest, skew
+from .pool import TEST, TRAIN, Pool, read_pool
+from .shard import read_rows
+
+CLASS, UNKNOWN = "class", "unknown"
+ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images
+PARTS = "train", "val", "test"
+SKEWED = 0.2  # total variation of an attribute between two clients from which a partition says it
+Counts = dict[str, dict[str, dict[str, dict[str, int]]]]  # class or attribute -> client -> part -> value -> images
+
+
+def of_manifest(path: Path) -> Counts:
+    """Of a dataset, partition or corruption, whose hashes the caller has verified. Parts without images are left out.
+
+    A client's `train` leaves out what is held out as `val`; `all` has the whole test part, of every hospital.
+    """
+    found = manifest.read(path, "dataset", "partition", "corruption")
+    if found.kind == "dataset":
+        pool = read_pool(path.parent / "pool.h5")
+        rows = {ALL: {"train": np.flatnonzero(pool.split == TRAIN), "test": np.flatnonzero(pool.split == TEST)}}
+        return counted(pool, rows, found.body)
+    partition = path if found.kind == "partition" else manifest.above(path, "partition")
+    pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
+    roster = [client["client"] for client in found.body["roster"]]
+    held = read_rows(partition, len(roster), len(pool.y))
+    rows = {client: {part: held[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(roster)}
+    return counted(pool, {**rows, ALL: {"test": held["test/all"]}}, found.body)
+
+
+def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]) -> Counts:
+    """rows: client -> part -> rows of the pool. body: has classes and attributes."""
+    columns = {CLASS: (pool.y, body["classes"])}
+    columns |= {name: (pool.groups[name], values) for name, values in body["attributes"].items()}
+    return {
+        name: {
+            client: {part: _values(column[at], values) for part, at in parts.items() if len(at)}
+            for client, parts in rows.items()
+        }
+        for name, (column, values) in columns.items()
+    }
+
+
+def _values(column: np.ndarray, values: list[str]) -> dict[str, int]:
+    numbers = np.bincount(np.where(column < 0, len(values), column), minlength=len(values) + 1).tolist()
+    return {value: n for value, n in zip([*values, UNKNOWN], numbers, strict=True) if n or value != UNKNOWN}
+
+
+def lines(clients: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[list[str], list[list[str]]]:
+    """The heads and rows of a table of one class or attribute: a row for each client and part."""
+    values = list(dict.fromkeys(value for parts in clients.values() for held in parts.values() for value in held))
+    rows = [
+        [client, part, *(f"{held.get(value, 0):,}" for value in values)]
+        for client, parts in clients.items()
+        for part, held in parts.items()
+    ]
+    return ["client", "part", *values], rows
+
+
+def skewed(pool: Pool, parts: list[np.ndarray], attributes: Mapping[str, list[str]]) -> dict[str, float]:
+    """Attribute -> largest distance (total variation) between two clients, where that is SKEWED or more.
+
+    parts: rows of the pool of each client. Images whose value is unknown do not count.
+    """
+    distances = {}
+    for name, values in attributes.items():
+        column = pool.groups[name]
+        counts = np.array([np.bincount(column[at][column[at] >= 0], minlength=len(values)) for at in parts])  # [K, V]
+        known = counts[counts.sum(1) > 0]
+        if len(known) > 1:
+            distances[name] = float(skew.total_variation(known / known.sum(1, keepdims=True)).max())
+    return {name: distance for name, distance in distances.items() if distance >= SKEWED}

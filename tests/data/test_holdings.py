@@ -1,0 +1,90 @@
+"""Images of every class and attribute, by client and part."""
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from session import run
+
+import fedcli
+from fedcli.data import holdings
+from fedcli.data.pool import Pool, read_pool
+from fedcli.reporting import page
+
+
+def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(tmp_path):
+    dataset = fedcli.prepare("phantom", size=16, work=tmp_path, jobs=1)
+    pool = read_pool(dataset.path.parent / "pool.h5")
+    counts = holdings.of_manifest(dataset.path)
+    assert list(counts) == ["class", *dataset.body["attributes"]]
+    for name, clients in counts.items():
+        parts = {part: sum(values.values()) for part, values in clients["all"].items()}
+        assert parts == {"train": dataset.body["split"]["train"], "test": dataset.body["split"]["test"]}, name
+    women = (pool.groups["sex"] == 0) & (pool.split == 1)
+    assert counts["sex"]["all"]["test"]["female"] == women.sum()
+
+    made = fedcli.partition(dataset, iid=True, clients=3, val=0.2, work=tmp_path)
+    counts = holdings.of_manifest(made.path)
+    for client in made.body["roster"]:
+        held = counts["class"][client["client"]]
+        assert list(held["train"].values()) == client["class_counts"]
+        assert sum(counts["sex"][client["client"]]["val"].values()) == client["val"] > 0
+    assert counts["sex"]["all"]["test"]["female"] == women.sum()
+
+
+def test_unknown_values_are_counted_as_such(tmp_path):
+    groups = {"sex": np.array([0, -1, 1, -1])}
+    pool = Pool(tmp_path, (4, 8, 8, 1), np.array([0, 1, 1, 1]), np.array(list("abcd")), np.zeros(4), None, groups)
+    body = {"classes": ["x", "y"], "attributes": {"sex": ["female", "male"]}}
+    counts = holdings.counted(pool, {"north": {"train": np.array([0, 1, 3]), "test": np.array([], int)}}, body)
+    assert counts == {
+        "class": {"north": {"train": {"x": 1, "y": 2}}},
+        "sex": {"north": {"train": {"female": 1, "male": 0, "unknown": 2}}},
+    }
+    assert holdings.lines(counts["sex"]) == (
+        ["client", "part", "female", "male", "unknown"], [["north", "train", "1", "0", "2"]]
+    )  # fmt: skip
+
+
+def test_a_skewed_attribute_stands_in_the_partitions_line_and_an_even_one_does_not(tmp_path, capsys):
+    dataset = fedcli.prepare("phantom", size=16, work=tmp_path, jobs=1)
+    capsys.readouterr()
+    fedcli.partition(dataset, by=["site"], work=tmp_path)
+    assert "site by" not in capsys.readouterr().err  # which is what divides the clients
+    women = read_pool(dataset.path.parent / "pool.h5")
+    names = {0: "north", 1: "south"}
+    lines = [f"{id},{names[sex]}" for id, sex in zip(women.id, women.groups["sex"], strict=True) if sex >= 0]
+    (tmp_path / "who.csv").write_text("image,client\n" + "\n".join(lines) + "\n")
+    fedcli.partition(dataset, clients_file=tmp_path / "who.csv", work=tmp_path)
+    assert "sex by up to 1.00" in capsys.readouterr().err
+    fedcli.partition(dataset, iid=True, clients=2, work=tmp_path)
+    assert "sex by" not in capsys.readouterr().err
+
+
+def test_inspect_and_the_page_show_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    dataset = fedcli.prepare("phantom", size=16, jobs=1)
+    partition = fedcli.partition(dataset, iid=True, clients=2)
+    for made in (dataset, partition):
+        assert "Images by sex, client and part" in run(f"fedcli inspect {made.path}")
+    assert json.loads(run(f"fedcli inspect {partition.path} --json"))["counts"] == holdings.of_manifest(partition.path)
+    scores = fedcli.evaluate(fedcli.train("fedavg", partition, rounds=1))
+    text = page.write(tmp_path / "page.html", [scores.path]).read_text(encoding="utf-8")
+    assert "Who holds what: sex" in text and "Who holds what: race" in text
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+def test_the_nevi_of_ham10000_are_counted():
+    raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
+    from fedcli.data.sources import card, isic2018
+    from fedcli.data.sources.source import Choices
+
+    rows = isic2018.rows(raw, Choices(8, "lesion")).rows
+    y, split = np.array([row.label for row in rows]), np.array([int(row.test) for row in rows])
+    pool = Pool(raw, (len(rows), 8, 8, 3), y, np.array([row.id for row in rows]), split, None, {})
+    parts = {"all": {"train": np.flatnonzero(split == 0), "test": np.flatnonzero(split == 1)}}
+    classes = card("isic2018")["classes"]
+    counts = holdings.counted(pool, parts, {"classes": classes, "attributes": {}})["class"]["all"]
+    assert counts["train"]["nv"] + counts["test"]["nv"] == 6705
