@@ -32,6 +32,7 @@ from ..methods import (
     fedmgda,
     fedmrl,
     fednova,
+    fedopt,
     fedotp,
     fedproc,
     fedproto,
@@ -78,6 +79,10 @@ AGGREGATOR: dict[type[Aggregator], dict[str, int]] = {  # besides the local half
     fedheal.Harmonized: {},
     fedism.BySharpness: {"gradient": 1, "forward": 1},
     fednova.Normalized: {},
+    fedopt.Adagrad: {},
+    fedopt.Adam: {},
+    fedopt.Momentum: {},
+    fedopt.Yogi: {},
     fedmrl.AgentsAndMap: {},
     qffl.QFair: {"forward": 1},
 }

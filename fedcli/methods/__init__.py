@@ -21,6 +21,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedmgda,
     fedmrl,
     fednova,
+    fedopt,
     fedotp,
     fedproc,
     fedproto,

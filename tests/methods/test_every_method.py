@@ -19,7 +19,7 @@ from fedcli.methods import METHODS, resolve
 from fedcli.methods.mixins import LinearHeadOnly, scored_model
 from fedcli.runs.train import Plan
 
-BASES = [name for name, m in METHODS.items() if type(m.aggregator) is type(METHODS["fedavg"].aggregator)]
+BASES = [name for name, m in METHODS.items() if isinstance(m.aggregator, type(METHODS["fedavg"].aggregator))]
 ADDONS = [name for name, m in METHODS.items() if type(m.local) is type(METHODS["fedavg"].local) and name not in BASES]
 PAIRS = [
     f"{base}+{addon}"
