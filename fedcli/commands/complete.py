@@ -44,8 +44,8 @@ def models(incomplete: str) -> list[str]:
 
 def clients(context: typer.Context, incomplete: str) -> list[str]:
     """Of the newest partition."""
-    found = sorted(_work(context).glob("partitions/*/partition.json"), key=lambda path: path.stat().st_mtime_ns)
-    roster = json.loads(found[-1].read_text(encoding="utf-8"))["body"]["roster"] if found else []
+    partitions = sorted(_work(context).glob("partitions/*/partition.json"), key=lambda path: path.stat().st_mtime_ns)
+    roster = json.loads(partitions[-1].read_text(encoding="utf-8"))["body"]["roster"] if partitions else []
     return _beginning([client["client"] for client in roster], incomplete)
 
 
@@ -53,8 +53,8 @@ def made(*kinds: str) -> Completer:
     """Manifests of these kinds under --work."""
 
     def manifests(context: typer.Context, incomplete: str) -> list[str]:
-        found = [path for kind in kinds for path in sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))]
-        return _beginning(map(str, found), incomplete)
+        paths = [path for kind in kinds for path in sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))]
+        return _beginning(map(str, paths), incomplete)
 
     return manifests
 

@@ -24,7 +24,7 @@ def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = F
     """List the corruptions that `fedcli corrupt` and `fedcli prepare --corrupt` can name."""
     from ..data.corrupt import ALIASES, POINTWISE, SMALLEST, SPATIAL
 
-    also = {kind: f"; {', '.join(a for a, of in ALIASES.items() if of == kind)} too" for kind in ALIASES.values()}
+    also = {kind: f"; {', '.join(a for a, known in ALIASES.items() if known == kind)} too" for kind in ALIASES.values()}
     about = dict.fromkeys(POINTWISE, "changes each pixel by itself")
     about |= dict.fromkeys(SPATIAL, f"moves or mixes pixels; images of {SMALLEST} pixels or more")
     _list("corruption", {kind: text + also.get(kind, "") for kind, text in about.items()}, json)

@@ -90,8 +90,8 @@ def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> N
     for known in names:
         said = {parts[name]: name for name in known if name in parts}
         if len(said) > 1:
-            (one, name), (other, again) = list(said.items())[:2]
-            raise FedcliError(f"{path}: {name} is in {one!r} and, as {again}, in {other!r}", "keep the right row")
+            (part, name), (other_part, again) = list(said.items())[:2]
+            raise FedcliError(f"{path}: {name} is in {part!r} and, as {again}, in {other_part!r}", "keep the right row")
     if strange := len(parts) - len(meant):
         console.say(f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here")
 

@@ -50,8 +50,8 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
 def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
     """What a metric sees of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
     answered = answers(run.path)
-    of = list(answered.tables) if version == "average" else [version]
-    return np.mean([_mark(table, answered.y, metric) for v in of for table in answered.tables[v]], axis=0)
+    versions = list(answered.tables) if version == "average" else [version]
+    return np.mean([_mark(table, answered.y, metric) for v in versions for table in answered.tables[v]], axis=0)
 
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
