@@ -83,7 +83,7 @@ def _names(row: Row) -> list[str]:
 
 
 def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:
-    """Refuse a name that means several images, or an image in two parts; tell of names that mean none."""
+    """Refuse a name that means several images, or an image in two parts; report names that mean none."""
     meant = Counter(name for known in names for name in known if name in parts)
     if twice := [name for name, images in meant.items() if images > 1]:
         raise FedcliError(f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path")

@@ -39,9 +39,9 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
     units = {}
     for a, b in pairs:
         first = answers(a.path)
-        apart = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
+        difference = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
         key = first.id.tobytes()
-        sets.setdefault(key, []).append(apart if images is None else apart * images(a)[:, None])
+        sets.setdefault(key, []).append(difference if images is None else difference * images(a)[:, None])
         units[key] = first.units
     moved = {key: (np.abs(np.mean(parts, axis=0)) > 1e-9).any(1) for key, parts in sets.items()}  # [N]
     return sum(len(np.unique(units[key][at])) for key, at in moved.items())

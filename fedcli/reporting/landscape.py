@@ -208,7 +208,7 @@ def _maps(losses: dict[str, np.ndarray], title: str) -> "Figure":
 
 
 def _levels(low: float, high: float, far: bool) -> np.ndarray:
-    """Round numbers from at most `low` to at least `high`, evenly apart or by factors, about LEVELS of them."""
+    """Round numbers from at most `low` to at least `high`, evenly spaced or by factors, about LEVELS of them."""
     from matplotlib.ticker import MaxNLocator
 
     if not far:

@@ -52,8 +52,8 @@ def split(records: list[Record], key: str) -> tuple[list[Record], dict[str, list
     swept = [group[0] for group in systems.values() if len({option(record, key) for record in group}) > 1]
     ways = [labels.trained(record, key) for record in swept]
     others = {name: group for name, group in systems.items() if ways and labels.trained(group[0], key) not in ways}
-    apart = {id(record) for group in others.values() for record in group}
-    return [record for record in records if id(record) not in apart], others
+    other_ids = {id(record) for group in others.values() for record in group}
+    return [record for record in records if id(record) not in other_ids], others
 
 
 def gather(

@@ -58,7 +58,7 @@ FOLDER, ALL = "all", "meta_all.csv"
 
 @dataclass(frozen=True)
 class Listed:
-    """What the tables tell of one npz file.
+    """What the tables say about one npz file.
 
     Attributes:
         site: place in SITES, -1 where no table tells.

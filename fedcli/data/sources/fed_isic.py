@@ -102,11 +102,11 @@ def _split(images: list[Row], choices: Choices) -> list[Row]:
 
 def _later_fold(images: list[Row], choices: Choices) -> list[Row]:
     """Test on one part of the official train part of every hospital, train on all else."""
-    apart = replace(choices, fold=choices.fold - 1, folds=choices.folds - 1, sample_images=None)
+    others = replace(choices, fold=choices.fold - 1, folds=choices.folds - 1, sample_images=None)
     test = set()
     for center in range(len(CENTERS)):
         rows = [row for row in images if row.groups["center"] == center and not row.test]
-        test |= {row.id for row in fold_rows(rows, apart, by_patient=False) if row.test}
+        test |= {row.id for row in fold_rows(rows, others, by_patient=False) if row.test}
     return [replace(row, test=row.id in test) for row in images]
 
 

@@ -32,7 +32,7 @@ SUFFIXES = ".jpg", ".jpeg", ".png"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
-    """Every listed image that is there, with what the tables tell of it."""
+    """Every listed image that is there, with what the tables say about it."""
     table, tables = read_ham(raw) if (raw / HAM).is_file() else read_task3(raw)
     table = _checked(table, raw / tables[0]).sort_values("image_id")
     if choices.split == "official":

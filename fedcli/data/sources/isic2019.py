@@ -35,7 +35,7 @@ SHRUNK = "_downsampled"  # ends the names of MSK's images in some tables and fol
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
-    """Every image with a known class that is there, with what the tables tell of it."""
+    """Every image with a known class that is there, with what the tables say about it."""
     listing = collect(raw, read_tables(raw))
     return replace(listing, rows=split(listing.rows, choices))
 

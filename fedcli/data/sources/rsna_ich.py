@@ -32,7 +32,7 @@ STAGES = "stage_2_train", "stage_1_train"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
-    """Single-label slices whose files are there, with what their headers tell of the patient."""
+    """Single-label slices whose files are there, with what their headers say about the patient."""
     table, folder = locate(raw)
     labels = single_labels(raw / table)
     present = {entry.name for entry in os.scandir(raw / folder)}

@@ -1,4 +1,4 @@
-"""One part of the page per attribute: how good the models are for each group, and how far the groups lie apart."""
+"""One part of the page per attribute: how good the models are for each group, and how much the groups differ."""
 
 from collections.abc import Iterator
 from typing import Any
