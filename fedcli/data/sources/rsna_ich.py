@@ -83,7 +83,7 @@ def single_labels(path: Path) -> "Series":
     """Class of every slice with exactly one subtype, indexed by slice id, sorted.
 
     The table has a row ID_<x>_<subtype> for each slice and subtype, and one for "any". Only those that are
-    positive, 3 % of Kaggle's 4.5 million, are taken apart.
+    positive, 3 % of Kaggle's 4.5 million, are split into id and subtype.
     """
     from pandas import DataFrame
 
