@@ -11,9 +11,9 @@ PANELS = {
     "Training": """rounds epochs batch_size optimizer lr momentum weight_decay schedule warmup nesterov clip_norm
         keep_optimizer label_smoothing class_weights loss augment participation seed eval_every resume force""",
     "Method": "set prior model weights teacher freeze_backbone then personal single_site bn",
-    "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold folds strict table
-        image_column label_column group site patient unknown clients val dirichlet minimum keep_units corrupt severity ratio on
-        by shots""",
+    "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold
+        folds strict table image_column label_column group site patient unknown clients val dirichlet minimum keep_units
+        corrupt severity ratio on by shots""",
     "Machine": "device precision threads engine jobs at_once checkpoint_every",
     "Output": """work out name export format metric minutes bytes materialize dry_run json quiet debug""",
 }
