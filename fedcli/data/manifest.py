@@ -239,10 +239,12 @@ def stage(
     build(folder) writes the stage's files and returns the manifest's body.
     """
     target = folder / f"{kind}.json"
-    if folder.exists() and not damaged(target, options, parents):
-        made = reuse(target, options, parents)
-        remove_abandoned(folder)
-        return made
+    if folder.exists():
+        if not (why := damaged(target, options, parents)):
+            made = reuse(target, options, parents)
+            remove_abandoned(folder)
+            return made
+        console.say(f"{why}; making it again")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder) as temporary:
         body = build(temporary)
@@ -256,16 +258,15 @@ def stage(
     return target
 
 
-def damaged(target: Path, options: dict[str, Any], parents: list[Path]) -> bool:
-    """Whether the result at target is the one asked for but a file of it was lost or changed."""
+def damaged(target: Path, options: dict[str, Any], parents: list[Path]) -> str:
+    """Which file was lost or changed, where the result at target is the one asked for; "" where none was."""
     if not target.is_file() or _other(read(target), options, parents):
-        return False
+        return ""
     try:
         verify(target)
     except FedcliError as error:
-        console.say(f"{error.sentence}; making it again")
-        return True
-    return False
+        return error.sentence
+    return ""
 
 
 def _move(made: Path, folder: Path, target: Path) -> None:

@@ -1,7 +1,8 @@
 """What a run recorded round by round, as curves: rounds.jsonl of a finished or an unfinished run.
 
 A series is named as in the record: loss, weights, what clients report (gap), what the server keeps (epsilon), and
-"clean balanced_accuracy" where --eval-every scored the test set, "validation balanced_accuracy" where clients have
+"clean balanced_accuracy" where --eval-every scored the test set, and of its groups "clean accuracy of female by sex",
+"clean average accuracy by sex" and "clean worst accuracy by sex", "validation balanced_accuracy" where clients have
 validation parts. A name that is taken already gets a word in front, a title that is taken says who reported it.
 """
 
@@ -17,8 +18,12 @@ from ..data import manifest
 from ..errors import FedcliError
 
 STAGES = "dataset", "partition", "corruption"
-KINDS = "loss", "test", "weights", "reports", "server"  # in the order they are shown
-METRICS = {"balanced_accuracy": "Balanced accuracy", "auc_ovo_macro": "AUC, one class against one"}
+KINDS = "loss", "test", "group", "weights", "reports", "server"  # in the order they are shown
+METRICS = {
+    "balanced_accuracy": "Balanced accuracy",
+    "auc_ovo_macro": "AUC, one class against one",
+    "accuracy": "Accuracy",
+}
 TITLES = {  # of what clients and server report, where its name would be read as something else
     "gap": "Generalisation gap",
     "loss_before": "Loss of the received model",
@@ -40,6 +45,7 @@ class Series:
         shares: parts of a whole, whose mean over clients says nothing.
         own: every method has a quantity of its own under this title.
         tested: a score of the global model on test or validation images.
+        of_groups: of one group, or between the groups of an attribute; shown where it is asked for by name.
     """
 
     title: str
@@ -48,6 +54,7 @@ class Series:
     shares: bool = False
     own: bool = False
     tested: bool = False
+    of_groups: bool = False
 
     @property
     def values(self) -> np.ndarray:
@@ -234,6 +241,22 @@ def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[t
         for version, scores in scored.items():
             for metric, value in scores.items():
                 yield ("test", version, metric), "", t, _number(value)
+        for version, attributes in line.get("groups", {}).items():
+            for attribute, groups in attributes.items():
+                for name, value in _between(groups):
+                    yield ("group", version, f"{name} by {attribute}"), "", t, value
+
+
+def _between(groups: dict[str, dict[str, float | None]]) -> Iterator[tuple[str, float]]:
+    """Each score of each group, "accuracy of mnist", and their mean and smallest, "average accuracy"; one that a group
+    does not have is left out of them."""
+    for metric in next(iter(groups.values()), {}):
+        values = {group: _number(scores[metric]) for group, scores in groups.items()}
+        known = [value for value in values.values() if np.isfinite(value)]
+        yield f"average {metric}", sum(known) / len(known) if known else np.nan
+        yield f"worst {metric}", min(known, default=np.nan)
+        for group, value in values.items():
+            yield f"{metric} of {group}", value
 
 
 def _histograms(lines: list[dict[str, Any]]) -> dict[str, dict[int, np.ndarray]]:
@@ -255,13 +278,16 @@ def _series(points: list[tuple[Key, str, int, float]]) -> dict[str, Series]:
     named: dict[str, Series] = {}
     for key in sorted(by_key, key=lambda key: KINDS.index(key[0])):  # stable: else as recorded
         title, unit, scale = _words(key)
-        if any(title == other.title and unit != other.unit and key[0] != "test" for other in named.values()):
+        if any(
+            title == other.title and unit != other.unit and key[0] not in ("test", "group") for other in named.values()
+        ):
             title, unit = f"{title}, {unit}", ""
         curves = {client: np.array(pairs) * [1, scale] for client, pairs in by_key[key].items()}
         kind = key[0]
         named[_name(key, named)] = Series(
-            title, unit, curves, shares=kind == "weights", own=kind == "loss", tested=kind == "test"
-        )
+            title, unit, curves, shares=kind == "weights", own=kind == "loss", tested=kind in ("test", "group"),
+            of_groups=kind == "group",
+        )  # fmt: skip
     return named
 
 
@@ -277,6 +303,8 @@ def _words(key: Key) -> tuple[str, str, float]:
         return "Training loss", "mean over local steps", 1
     if kind == "weights":
         return "Weight in the aggregation", "share", 1
+    if kind == "group":
+        return f"{name[0].upper()}{name[1:]}, {key[1]}", f"{key[1]} test images (%)", 100
     if kind == "test":
         title, on = METRICS.get(key[2]), "validation images" if key[1] == "validation" else f"{key[1]} test images"
         return (f"{title}, {key[1]}", f"{on} (%)", 100) if title else (f"{name}, {key[1]}", on, 1)

@@ -50,7 +50,8 @@ def chosen(records: list[Record], names: list[str]) -> list[str]:
             hint += "a series begins once a round has something to record, for some long after the first; known: "
             raise UsageError(f"no run has a series {name!r}", hint + ", ".join(known))
     still = constants(records)
-    return list(dict.fromkeys(names)) or [name for name in known if name not in still] or known
+    usual = [name for name in known if not any(r.series[name].of_groups for r in records if name in r.series)]
+    return list(dict.fromkeys(names)) or [name for name in usual if name not in still] or usual
 
 
 def constants(records: list[Record]) -> dict[str, float]:

@@ -38,6 +38,8 @@ class Row:
         data: names of the chains it runs on.
         at: where a varied row stands: place -> value, such as {"set.q": 0.5}.
         stem: the name of the row that was varied.
+        scores_of: whose scores its columns show: "" the global model's; or "personal" or "mean_personal", as in
+            scores.json.
     """
 
     name: str
@@ -50,6 +52,13 @@ class Row:
     train: Flags = field(default_factory=dict)
     at: Flags = field(default_factory=dict)
     stem: str = ""
+    scores_of: str = ""
+
+    def place(self, score: str) -> str:
+        """Where in scores.json a column's number of this row stands."""
+        if not self.scores_of or not score.startswith(("versions/", "groups/")):
+            return score
+        return f"personal/{self.scores_of}/{score.removeprefix('versions/')}"
 
 
 @dataclass(frozen=True)
@@ -110,4 +119,13 @@ def at_values(row: Row, at: Flags) -> Row:
         stage, _, key = place.partition(".")
         parts[stage][key if stage == "set" else key.replace("-", "_")] = value
     named = ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
-    return Row(f"{row.name}, {named}", row.method, parts.pop("set"), row.data, **parts, at=at, stem=row.name)
+    return Row(
+        f"{row.name}, {named}",
+        row.method,
+        parts.pop("set"),
+        row.data,
+        **parts,
+        at=at,
+        stem=row.name,
+        scores_of=row.scores_of,
+    )

@@ -89,7 +89,8 @@ def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path) -> tuple
     records = {name: [curves.read(run) for run in of] for name, of in runs.items()}
     firsts = [of[0] for of in records.values()]
     if figure.kind == "convergence":
-        plots.convergence(records, figure.metric, path, version=figure.version)
+        metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
+        plots.convergence(records, metric, path, version=figure.version)
     elif figure.kind == "histograms":
         histograms.plot(firsts, path)
     else:

@@ -14,7 +14,7 @@ from ..evaluation.scores import score_places
 
 __all__ = ["CURVES", "METRICS", "attributes", "check", "check_by"]
 
-CURVES = "balanced_accuracy", "auc_ovo_macro"  # what train --eval-every records
+CURVES = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # what train --eval-every records
 FROM_TABLES = {"isic2019": ["center"], "isic-skin-tone": ["center"]}  # attributes that a table in the folder may add
 
 

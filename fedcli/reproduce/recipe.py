@@ -119,7 +119,15 @@ def _rows(given: shape.Row, chains: dict[str, Chain]) -> list[Row]:
     for name in given.data:
         checks.known(f"{where}: data", name, chains)
     stages = {stage: getattr(given, stage) or {} for stage in checks.STAGES[:-1]}
-    row = Row(given.name, given.method, given.settings, given.data or tuple(chains), **stages, stem=given.name)
+    row = Row(
+        given.name,
+        given.method,
+        given.settings,
+        given.data or tuple(chains),
+        **stages,
+        stem=given.name,
+        scores_of=given.scores_of,
+    )
     rows = _varied(row, given.vary, where) if given.vary else [row]
     if rows[0].corrupt and (plain := [name for name in row.data if chains[name].corrupt is None]):
         raise UsageError(
@@ -230,6 +238,8 @@ def _check_figure(recipe: Recipe, figure: Figure) -> None:
     """A picture of corrupted images needs some, and one of validation images too."""
     chain = recipe.chains[figure.data or next(iter(recipe.chains))]
     where = f"figure {figure.title!r}"
+    if figure.by:
+        places.check_by([figure.by], chain.dataset, where)
     if figure.version == "corrupted" and chain.corrupt is None:
         raise UsageError(f"{where}: data.{chain.name} has no corrupted images", 'use version = "clean"')
     if figure.version == "validation":

@@ -86,9 +86,10 @@ def _range(counts: set[int], one: str, many: str) -> str:
 def _row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, scale: str, work: Path) -> Row:
     done = [one for one in outcomes if one.cell.row == name and one.scores]
     about = [runs[one.scores].scores for one in done]
+    row = next(row for row in recipe.rows if row.name == name)
     rounds = {
         column.name: {
-            one.cell.seed: _rounds(runs[one.scores].scores, column, recipe.at)
+            one.cell.seed: _rounds(runs[one.scores].scores, replace(column, score=row.place(column.score)), recipe.at)
             for one in done
             if one.cell.data == column.data
         }

@@ -25,7 +25,7 @@ from .flags import MARK
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that break a line, or that no one sees
 FIGURES = {  # kind -> what it may say beside title and kind
     "sweep": {"x", "columns", "lines", "rows"},
-    "convergence": {"data", "rows", "metric", "version"},
+    "convergence": {"data", "rows", "metric", "version", "by"},
     "landscape-1d": {"data", "rows", "version"},
     "landscape-2d": {"data", "rows", "version"},
     "series": {"data", "rows", "series"},
@@ -105,6 +105,7 @@ class Data(Scale):
 
 class Row(Stages):
     name: Text
+    scores_of: Literal["", "personal", "mean_personal"] = ""
     method: Word
     data: Texts = ()
     settings: Settings = Field({}, alias="set")
@@ -131,6 +132,7 @@ class Figure(Part):
     rows: Texts = ()
     series: Text = ""
     data: Text = ""
+    by: Text = ""
     metric: Literal[*places.CURVES] = places.CURVES[0]
     version: Literal["", "clean", "corrupted", "validation"] = ""
 

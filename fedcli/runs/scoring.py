@@ -19,7 +19,7 @@ from .assembly import PlannedFederation
 from .finished import PERSONAL, alone_logits, load_personal, logits, mean_own
 
 METRIC = "balanced_accuracy"  # by which the best round is found
-CURVES = METRIC, "auc_ovo_macro"  # of a test set, every --eval-every rounds
+CURVES = METRIC, "auc_ovo_macro", "accuracy"  # of a test set and of each group in it, every --eval-every rounds
 
 
 class Scoring:
@@ -39,19 +39,20 @@ class Scoring:
         """What rounds.jsonl says of the quality of a round's model."""
         line: dict[str, Any] = {}
         if self.due(state.round):
-            line["test"] = {version: self.test(state, shard) for version, shard in self.federation.data.test.items()}
+            tests = self.federation.data.test
+            tables = {version: self._answers(state, shard) for version, shard in tests.items()}
+            line["test"] = {version: _curves(tables[version], shard) for version, shard in tests.items()}
+            if attributes := self.federation.data.attributes:
+                line["groups"] = {v: _of_groups(tables[v], shard, attributes) for v, shard in tests.items()}
         if self.whole is not None:
             line["validation"] = {METRIC: self.validation(state)}
         return line
 
-    def test(self, state: RunState, shard: Shard) -> dict[str, float | None]:
-        """Scores on one test set; of clients that train alone the mean, see alone_logits()."""
-        y = shard.y.cpu().numpy()
+    def _answers(self, state: RunState, shard: Shard) -> list[np.ndarray]:
+        """Logits [N, C] on one test set, of each client's own model where clients train alone, see alone_logits()."""
         if not self.federation.plan.single_site:
-            return curve(self._together(state, shard), y)
-        by = partial(self._alone, self.federation.sites(state))
-        scores = [curve(table, y) for table in alone_logits(self.federation.data, shard, by)]
-        return {name: _mean([score[name] for score in scores]) for name in CURVES}
+            return [self._together(state, shard)]
+        return alone_logits(self.federation.data, shard, partial(self._alone, self.federation.sites(state)))
 
     def validation(self, state: RunState) -> float:
         """The METRIC on all validation parts together."""
@@ -83,6 +84,23 @@ class Scoring:
         """Logits [N, C] of the model of a client that trains alone."""
         load_personal(self.federation.layout, sites[client])
         return logits(self.federation.net, shard, self.federation.method.local)
+
+
+def _curves(tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None) -> dict[str, float | None]:
+    """The CURVES of some places of a test set, all where None; the mean over tables."""
+    y, places = shard.y.cpu().numpy(), slice(None) if at is None else at
+    scores = [curve(table[places], y[places]) for table in tables]
+    return {name: _mean([score[name] for score in scores]) for name in CURVES}
+
+
+def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, list[str]]) -> dict[str, Any]:
+    """attribute -> group -> CURVES, of the groups that have test images."""
+    found: dict[str, Any] = {}
+    for name, values in attributes.items():
+        column = shard.groups[name].cpu().numpy()
+        places = {value: np.flatnonzero(column == k) for k, value in enumerate(values)}
+        found[name] = {value: _curves(tables, shard, at) for value, at in places.items() if len(at)}
+    return found
 
 
 def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:

@@ -1,101 +1,28 @@
 import json
 
-import h5py
 import numpy as np
 import pytest
-import torch
 from conftest import make_chain
+from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, body_of, logits_of, scorer
 from score_json import group_scores
-from whole_bodies import whole
 
 from fedcli.data import manifest
-from fedcli.data.shard import Shard, Shards
-from fedcli.errors import FedcliError, HashError, UsageError
+from fedcli.errors import FedcliError
 from fedcli.evaluation import evaluate as stage
-from fedcli.evaluation.bootstrap import bootstrap, interval
 from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.predictions import read
 from fedcli.evaluation.scores import Scores
 from fedcli.federation.client import Training
 from fedcli.metrics import score
-from fedcli.runs.finished import Run, load_mean_personal, logits, open_run, predict
+from fedcli.runs.finished import load_mean_personal, logits, open_run, predict
 from fedcli.runs.train import Plan, train
-
-ROSTER = ["north", "east", "south", "west", "harbour"]
-VERSIONS = "clean", "corrupted", "average"
-ATTRIBUTES = {"sex": ["female", "male"], "age": ["young", "old", "eldest"]}
-GAUSSIAN = {"kind": "gaussian", "severity": 3, "ratio": 0.2, "clients": ["harbour"]}
-ABOUT = {
-    "method": "fedheal", "label": "FedHEAL", "rule": "released", "settings": {"tau": 0.3}, "rounds": 6,
-    "roster": ROSTER, "dataset": "skin", "model": {"name": "cnn", "personal": [], "personal_models": False},
-}  # fmt: skip
-
-
-def a_run(tmp_path, *, noise=GAUSSIAN, own=None, rounds=(4, 5, 6), bn="aggregate", classes=3, units=None, best=None):
-    """A chain of manifests and an opened run of 90 test images; its net is never asked."""
-    path = None
-    for kind in ("dataset", "partition", "corruption") if noise else ("dataset", "partition"):
-        path = a_stage(kind, tmp_path, {"seed": 7}, path, {"dataset": "skin", "attributes": ATTRIBUTES})
-    options = {"method": "fedheal", "rule": "released", "settings": {"tau": 0.3}, "lr": 0.1, "bn": bn, "eval_every": 2}
-    body = {**ABOUT, "corruption": noise} | ({"best": best} if best else {})
-    path = a_stage("run", tmp_path, options, path, body)
-    versions = ["clean", "corrupted"] if noise else ["clean"]
-    places = {client: np.array((own or {}).get(client, []), int) for client in ROSTER}
-    data = Shards(
-        ["mel", "nv", "df"], ATTRIBUTES, ROSTER, train={}, val={}, test={v: a_shard(classes) for v in versions},
-        client_test=places, corrupted=noise["clients"] if noise else [], body={}, test_patients=units,
-    )  # fmt: skip
-    return Run(path, manifest.read(path), data, list(rounds), None, None, "cpu")
-
-
-def a_stage(kind, tmp_path, options, parent, body):
-    parents = [parent] if parent else []
-    folder = tmp_path / kind
-    return manifest.stage(
-        kind,
-        folder=folder,
-        made_by=[kind],
-        options=options,
-        parents=parents,
-        build=lambda folder: whole(kind, body, folder),
-    )
-
-
-def a_shard(classes, n=90):
-    rng = np.random.default_rng(0)
-    y, sex, age = (torch.from_numpy(rng.integers(low, high, n)) for low, high in ((0, classes), (-1, 2), (0, 3)))
-    ids = np.array([f"é{i}" for i in range(n)])
-    return Shard(torch.zeros(n, 1, 8, 8, dtype=torch.uint8), torch.arange(n), y, ids, {"sex": sex, "age": age}, 3, 1)
 
 
 @pytest.fixture
 def scores_of(monkeypatch):
-    """Evaluate a made-up run; logits are random and more so on corrupted images."""
-
-    def make(run, *, by=(), out=None):
-        def predict(_, round, shard, client=None, view=None):
-            version = next(v for v, test in run.data.test.items() if test is shard)
-            return logits_of(run, round, version, client)
-
-        monkeypatch.setattr("fedcli.runs.finished.load_mean_personal", lambda *_: False)
-        monkeypatch.setattr(stage, "open_run", lambda path, device: run)
-        monkeypatch.setattr("fedcli.runs.finished.predict", predict)
-        return evaluate(run.path, by=list(by), out=out, device="cpu", made_by=["evaluate"])
-
-    return make
+    return scorer(monkeypatch)
 
 
-def logits_of(run, round, version="clean", client=None):
-    y = run.data.test["clean"].y.numpy()
-    round = 99 if round == "best" else round
-    rng = np.random.default_rng([round, version == "corrupted", ROSTER.index(client) + 1 if client else 0])
-    out = rng.normal(size=(len(y), 3))
-    out[np.arange(len(y)), y] += 0.5 if version == "corrupted" else 1.5
-    return out.astype(np.float32)
-
-
-def body_of(path):
-    return manifest.verify(path, "scores").body
+VERSIONS = "clean", "corrupted", "average"
 
 
 def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_path, scores_of):
@@ -184,87 +111,6 @@ def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, sco
     assert body["among_clients"]["accuracy"]["std"] > 0
 
 
-def test_groups_hold_the_last_round_and_worst_gap_and_es_auc_over_rounds(tmp_path, scores_of):
-    run = a_run(tmp_path)
-    sex = body_of(scores_of(run))["groups"]["sex"]
-    y, groups = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["sex"].numpy()
-    rounds = [
-        group_scores(logits_of(run, r, "corrupted"), y, groups, ["female", "male"], classes=run.data.classes)
-        for r in (4, 5, 6)
-    ]
-    assert sex["corrupted"]["last_round"] == rounds[2]
-    assert sex["corrupted"]["last_round"]["unknown"] == (groups == -1).sum() > 0
-    over = sex["corrupted"]["over_rounds"]
-    assert over["es_auc_ovo_macro"]["mean_last5"] == pytest.approx(np.mean([r["es_auc_ovo_macro"] for r in rounds]))
-    between = [r["between"]["auc_ovo_macro"] for r in rounds]
-    assert over["auc_ovo_macro"]["gap"]["per_round"] == [b["gap"] for b in between]
-    worst = np.mean([b["worst"]["score"] for b in between])
-    assert over["auc_ovo_macro"]["worst"]["mean_last5"] == pytest.approx(worst)
-
-
-def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, scores_of):
-    run = a_run(tmp_path)
-    age = body_of(scores_of(run))["groups"]["age"]["clean"]
-    y, groups = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["age"].numpy()
-    rounds = [group_scores(logits_of(run, r), y, groups, ATTRIBUTES["age"]) for r in (4, 5, 6)]
-    per_group = {v: [r["groups"][v]["auc_ovo_macro"] for r in rounds] for v in ATTRIBUTES["age"]}
-    assert {v: found["per_round"] for v, found in age["each"]["auc_ovo_macro"].items()} == per_group
-    means = [np.mean(values) for values in per_group.values()]
-    assert age["across"]["auc_ovo_macro"] == pytest.approx(
-        {"average": np.mean(means), "std_sample": np.std(means, ddof=1)}
-    )
-    over = age["over_rounds"]
-    assert over["auc_ovo_macro"]["average"]["mean_last5"] == pytest.approx(np.mean(means))
-    for name in ("demographic_parity", "equalized_odds", "average_odds"):
-        name = f"{name}_difference_ovr_macro"
-        assert over[name]["per_round"] == [r[name] for r in rounds]
-    compared = {"accuracy", "balanced_accuracy", "auc_ovo_macro", "calibration_error_top_label"}
-    assert set(age["each"]) == set(age["across"]) == compared
-
-
-def test_crossed_attributes_are_groups_of_their_own(tmp_path, scores_of):
-    run = a_run(tmp_path)
-    body = body_of(scores_of(run, by=["sex", " sex * age ", "sex*age"]))
-    assert list(body["groups"]) == ["sex", "sex*age"]
-    last = body["groups"]["sex*age"]["clean"]["last_round"]
-    sex, age = (run.data.test["clean"].groups[name].numpy() for name in ("sex", "age"))
-    assert last["groups"]["female x old"]["count"] == ((sex == 0) & (age == 1)).sum()
-    assert (len(last["groups"]), last["unknown"]) == (6, (sex < 0).sum())
-
-
-@pytest.mark.parametrize(("name", "what"), [("sex*rage", "no attribute 'rage'"), ("sex*sex", "with itself")])
-def test_a_cross_of_what_is_not_there_is_refused(tmp_path, scores_of, name, what):
-    with pytest.raises(UsageError, match=what):
-        scores_of(a_run(tmp_path), by=[name])
-
-
-def test_intervals_are_of_the_last_round_by_patient_for_all_and_for_each_group(tmp_path, scores_of):
-    units = np.array([f"p{i // 3}" for i in range(90)])
-    run = a_run(tmp_path, units=units)
-    body = body_of(scores_of(run))
-    y = run.data.test["clean"].y.numpy()
-    drawn = {v: bootstrap(logits_of(run, 6, v), y, units, seed=0)["accuracy"] for v in ("clean", "corrupted")}
-    drawn["average"] = (drawn["clean"] + drawn["corrupted"]) / 2
-    for version, values in drawn.items():
-        low, high = interval(values)
-        about = {"level": 0.95, "resamples": 1000, "unit": "patient or lesion", "units": 30}
-        last = body["versions"][version]["accuracy"]["last"]
-        assert body["intervals"][version]["accuracy"] == {"value": last, "low": low, "high": high} | about
-        assert low < last < high
-    metrics = {"accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"}
-    female = {m: v["female"] for m, v in body["groups"]["sex"]["corrupted"]["intervals"].items()}
-    assert set(female) == set(body["intervals"]["clean"]) == metrics
-    score_ = body["groups"]["sex"]["corrupted"]["last_round"]["groups"]["female"]["accuracy"]
-    assert female["accuracy"]["low"] < score_ < female["accuracy"]["high"]
-    of_women = units[run.data.test["clean"].groups["sex"].numpy() == 0]
-    assert female["accuracy"]["units"] == len(np.unique(of_women))
-
-
-def test_without_patients_the_intervals_are_by_image(tmp_path, scores_of):
-    found = body_of(scores_of(a_run(tmp_path)))["intervals"]["clean"]["auc_ovo_macro"]
-    assert (found["unit"], found["units"]) == ("image", 90)
-
-
 def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, scores_of):
     run = a_run(tmp_path, best={"round": 2, "metric": "balanced_accuracy", "score": 0.75})
     best = body_of(scores_of(run, by=["sex"]))["best_on_validation"]
@@ -281,34 +127,6 @@ def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, sco
     assert body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"] is None
 
 
-def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scores_of):
-    run = a_run(tmp_path, own={"north": range(0, 40), "harbour": range(40, 90)})
-    body = body_of(scores_of(run, by=["sex"]))
-    clients, y = body["clients"], run.data.test["clean"].y.numpy()
-    assert [name for name in ROSTER if "groups" in clients[name]] == ["north", "harbour"]
-    sex = run.data.test["clean"].groups["sex"].numpy()
-    own = group_scores(
-        logits_of(run, 6, "corrupted")[40:], y[40:], sex[40:], ["female", "male"], classes=run.data.classes
-    )
-    found = clients["harbour"]["groups"]["sex"]
-    assert found["last_round"] == own
-    assert found["over_rounds"]["es_auc_ovo_macro"]["last"] == own["es_auc_ovo_macro"]
-
-
-def test_by_names_the_attributes_in_any_order_and_none_means_all(tmp_path, scores_of):
-    run = a_run(tmp_path)
-    everything, both = scores_of(run), scores_of(run, by=["age", "sex", "age"])
-    assert both == everything
-    assert list(body_of(everything)["groups"]) == ["age", "sex"]  # sorted in the file
-    assert list(body_of(scores_of(run, by=["age"]))["groups"]) == ["age"]
-
-
-def test_an_unknown_attribute_names_the_nearest(tmp_path, scores_of):
-    with pytest.raises(UsageError, match="skin has no attribute 'sexx'") as caught:
-        scores_of(a_run(tmp_path), by=["sexx"])
-    assert caught.value.hint == "did you mean 'sex'?"
-
-
 def test_a_class_nobody_has_is_named_and_gives_no_nan(tmp_path, scores_of):
     path = scores_of(a_run(tmp_path, classes=2))
     assert body_of(path)["versions"]["average"]["classes_missing"] == [2]
@@ -320,47 +138,6 @@ def test_one_kept_round_has_no_std(tmp_path, scores_of):
     over = body_of(scores_of(a_run(tmp_path, rounds=[1])))["versions"]["clean"]["accuracy"]
     assert over["std_last5"] is None
     assert over["last"] == over["mean_last5"]
-
-
-def test_predictions_lie_beside_the_scores(tmp_path, scores_of):
-    run = a_run(tmp_path)
-    path = scores_of(run)
-    assert path.parent.parent == tmp_path / "run" / "scores"
-    with h5py.File(path.parent / "predictions.h5") as file:
-        assert sorted(file) == ["group", "id", "logits", "y"]
-        assert {version: sorted(rounds) for version, rounds in file["logits"].items()} == {
-            "clean": ["4", "5", "6"],
-            "corrupted": ["4", "5", "6"],
-        }
-        stored = file["logits/corrupted/5"]
-        assert stored.dtype == np.float32
-        assert (stored[()] == logits_of(run, 5, "corrupted")).all()
-        assert (file["y"][()] == run.data.test["clean"].y.numpy()).all()
-        assert file["id"][3].decode() == "é3"
-        assert (file["group/sex"][()] == run.data.test["clean"].groups["sex"].numpy()).all()
-        assert sorted(file["group"]) == ["age", "sex"]
-
-
-def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
-    units = np.array([f"patient ö{i // 2}" for i in range(90)])
-    run = a_run(tmp_path, units=units, own={"south": range(10, 20)})
-    found = read(scores_of(run).parent / "predictions.h5")
-    assert (found.y == run.data.test["clean"].y.numpy()).all() and found.y.dtype == np.int64
-    assert (found.unit == units).all() and found.id[3] == "é3"
-    assert (found.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
-    assert {version: list(rounds) for version, rounds in found.logits.items()} == {
-        "clean": [4, 5, 6], "corrupted": [4, 5, 6],
-    }  # fmt: skip
-    assert (found.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
-    assert (found.clients, {row: at.tolist() for row, at in found.tests.items()}) == ({}, {2: list(range(10, 20))})
-    assert read(scores_of(a_run(tmp_path / "another")).parent / "predictions.h5").unit is None
-
-
-def test_a_file_that_holds_no_predictions_is_refused(tmp_path):
-    with h5py.File(tmp_path / "pool.h5", "w") as file:
-        file["x"] = 1
-    with pytest.raises(FedcliError, match="has no dataset 'y'"):
-        read(tmp_path / "pool.h5")
 
 
 def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
@@ -407,14 +184,6 @@ def test_out_takes_the_place_of_the_default_folder(tmp_path, scores_of):
     path = scores_of(a_run(tmp_path), out=tmp_path / "elsewhere")
     assert path == tmp_path / "elsewhere" / "scores.json"
     assert list(manifest.verify(path).parents) == ["../run/run.json"]
-
-
-def test_a_changed_prediction_is_noticed(tmp_path, scores_of):
-    path = scores_of(a_run(tmp_path))
-    with (path.parent / "predictions.h5").open("ab") as file:
-        file.write(b"!")
-    with pytest.raises(HashError, match="predictions.h5"):
-        manifest.verify(path)
 
 
 def test_a_run_without_models_is_refused(tmp_path, scores_of):

@@ -80,7 +80,7 @@ FIGURE_TEXT = '\n[[figure]]\ntitle = "f"\nkind = "convergence"\n'
 
 
 FIGURES = {
-    'metric = "nope"': "metric should be 'balanced_accuracy' or|",
+    'metric = "nope"': "metric should be 'balanced_accuracy', 'auc_ovo_macro' or|",
     'version = "nope"': "version should be '', 'clean'|",
     'version = "corrupted"': "data.plain has no corrupted images|clean",
     'version = "validation"': "data.plain has no validation parts|val = 0.1",

@@ -33,8 +33,8 @@ def test_avg_and_std_are_mean_and_sample_deviation_of_the_four_domains(table):
     wrong = []
     for name, data in product(rows(table), DOMAINS):
         row = printed(table, data).get(name, {})
-        if f"{data} AVG" not in row:
-            continue  # not printed, or Ditto's mean of personal models
+        if not {f"{data} AVG", *(f"{data} {domain}" for domain in DOMAINS[data])} <= row.keys():
+            continue  # not printed, or not to be read: Ditto on two domains of Office-Caltech
         found = numbers(row, data)
         fits = np.abs([found.mean() - row[f"{data} AVG"], found.std(ddof=1) - row[f"{data} STD"]]) <= 0.0101
         wrong += [(data, name)] if not fits.all() else []

@@ -250,3 +250,11 @@ def test_lists_name_files_that_the_recipe_asks_for(tmp_path):
     text = TINY.replace("[data.plain]", f'[files]\nsplit = "a split"\n[data.plain]\n{lists}')
     with pytest.raises(UsageError, match="data.plain.lists: file 'spilt'"):
         recipe.load(write(tmp_path, text))
+
+
+def test_a_row_of_clients_own_models_reads_its_numbers_there():
+    ditto = next(row for row in recipe.load(recipe.find("fedheal-table3")).rows if row.name == "Ditto")
+    own = "personal/mean_personal"
+    assert ditto.place("groups/domain/clean/each/accuracy/mnist") == f"{own}/groups/domain/clean/each/accuracy/mnist"
+    assert ditto.place("versions/clean/accuracy") == f"{own}/clean/accuracy"
+    assert ditto.place("clients/*/accuracy") == "clients/*/accuracy"

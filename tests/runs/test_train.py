@@ -11,12 +11,15 @@ import pytest
 import torch
 from conftest import interrupt_in_round, make_chain
 
+import fedcli
 from fedcli import hdf5
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError, UsageError
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
+from fedcli.reporting.curves import read
+from fedcli.reporting.plots import chosen
 from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.folder import unfinished
@@ -190,6 +193,24 @@ def test_scores_of_the_test_set_go_into_the_record_when_asked(tmp_path):
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
     assert ["test" in line for line in lines] == [False, True, True]
     assert lines[1]["test"]["clean"].keys() == set(CURVES)
+
+
+def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
+    data = fedcli.prepare("phantom", size=16, clients=2, work=tmp_path, jobs=1)
+    run = fedcli.train("fedavg", data, rounds=2, eval_every=1, work=tmp_path)
+    last = [json.loads(line) for line in (run.path.parent / "rounds.jsonl").read_text().splitlines()][-1]
+    groups = last["groups"]["clean"]["sex"]
+    scores = fedcli.evaluate(run, by=["sex"]).body["groups"]["sex"]["clean"]["last_round"]["groups"]
+    assert {value: score["accuracy"] for value, score in groups.items()} == {
+        v: s["accuracy"] for v, s in scores.items()
+    }
+    series = read(run.path).series
+    values = [score["accuracy"] for score in groups.values()]
+    assert series["clean average accuracy by sex"].values[-1] == pytest.approx(100 * sum(values) / len(values))
+    assert series["clean worst accuracy by sex"].values[-1] == pytest.approx(100 * min(values))
+    assert series["clean accuracy of female by sex"].tested and "clean accuracy of female by sex" not in chosen(
+        [read(run.path)], []
+    )
 
 
 def fail_once(monkeypatch, target, error, after=0):

@@ -47,7 +47,7 @@ def _losses(compared: list[System]) -> list[Figure]:
 def _scored(compared: list[System]) -> list[Figure]:
     names = dict.fromkeys(
         name for one in compared for record in one.records for name, series in record.series.items()
-        if name.split(" ")[0] in SCORED and series.scalar
+        if name.split(" ")[0] in SCORED and series.scalar and not series.of_groups
     )  # fmt: skip
     drawn = {name: curves for name in names if (curves := _curves(compared, name))}
     return [_panel(curves, name, _unit(compared, name)) for name, curves in drawn.items()]

@@ -1,0 +1,91 @@
+"""A run whose models answer as a test says, and its scores."""
+
+import numpy as np
+import torch
+from whole_bodies import whole
+
+from fedcli.data import manifest
+from fedcli.data.shard import Shard, Shards
+from fedcli.evaluation import evaluate as stage
+from fedcli.evaluation.evaluate import evaluate
+from fedcli.runs.finished import Run
+
+ROSTER = ["north", "east", "south", "west", "harbour"]
+
+
+ATTRIBUTES = {"sex": ["female", "male"], "age": ["young", "old", "eldest"]}
+
+
+GAUSSIAN = {"kind": "gaussian", "severity": 3, "ratio": 0.2, "clients": ["harbour"]}
+
+
+ABOUT = {
+    "method": "fedheal", "label": "FedHEAL", "rule": "released", "settings": {"tau": 0.3}, "rounds": 6,
+    "roster": ROSTER, "dataset": "skin", "model": {"name": "cnn", "personal": [], "personal_models": False},
+}  # fmt: skip
+
+
+def a_run(tmp_path, *, noise=GAUSSIAN, own=None, rounds=(4, 5, 6), bn="aggregate", classes=3, units=None, best=None):
+    """A chain of manifests and an opened run of 90 test images; its net is never asked."""
+    path = None
+    for kind in ("dataset", "partition", "corruption") if noise else ("dataset", "partition"):
+        path = a_stage(kind, tmp_path, {"seed": 7}, path, {"dataset": "skin", "attributes": ATTRIBUTES})
+    options = {"method": "fedheal", "rule": "released", "settings": {"tau": 0.3}, "lr": 0.1, "bn": bn, "eval_every": 2}
+    body = {**ABOUT, "corruption": noise} | ({"best": best} if best else {})
+    path = a_stage("run", tmp_path, options, path, body)
+    versions = ["clean", "corrupted"] if noise else ["clean"]
+    places = {client: np.array((own or {}).get(client, []), int) for client in ROSTER}
+    data = Shards(
+        ["mel", "nv", "df"], ATTRIBUTES, ROSTER, train={}, val={}, test={v: a_shard(classes) for v in versions},
+        client_test=places, corrupted=noise["clients"] if noise else [], body={}, test_patients=units,
+    )  # fmt: skip
+    return Run(path, manifest.read(path), data, list(rounds), None, None, "cpu")
+
+
+def a_stage(kind, tmp_path, options, parent, body):
+    parents = [parent] if parent else []
+    folder = tmp_path / kind
+    return manifest.stage(
+        kind,
+        folder=folder,
+        made_by=[kind],
+        options=options,
+        parents=parents,
+        build=lambda folder: whole(kind, body, folder),
+    )
+
+
+def a_shard(classes, n=90):
+    rng = np.random.default_rng(0)
+    y, sex, age = (torch.from_numpy(rng.integers(low, high, n)) for low, high in ((0, classes), (-1, 2), (0, 3)))
+    ids = np.array([f"é{i}" for i in range(n)])
+    return Shard(torch.zeros(n, 1, 8, 8, dtype=torch.uint8), torch.arange(n), y, ids, {"sex": sex, "age": age}, 3, 1)
+
+
+def scorer(monkeypatch):
+    """Evaluate a made-up run; logits are random and more so on corrupted images."""
+
+    def make(run, *, by=(), out=None):
+        def predict(_, round, shard, client=None, view=None):
+            version = next(v for v, test in run.data.test.items() if test is shard)
+            return logits_of(run, round, version, client)
+
+        monkeypatch.setattr("fedcli.runs.finished.load_mean_personal", lambda *_: False)
+        monkeypatch.setattr(stage, "open_run", lambda path, device: run)
+        monkeypatch.setattr("fedcli.runs.finished.predict", predict)
+        return evaluate(run.path, by=list(by), out=out, device="cpu", made_by=["evaluate"])
+
+    return make
+
+
+def logits_of(run, round, version="clean", client=None):
+    y = run.data.test["clean"].y.numpy()
+    round = 99 if round == "best" else round
+    rng = np.random.default_rng([round, version == "corrupted", ROSTER.index(client) + 1 if client else 0])
+    out = rng.normal(size=(len(y), 3))
+    out[np.arange(len(y)), y] += 0.5 if version == "corrupted" else 1.5
+    return out.astype(np.float32)
+
+
+def body_of(path):
+    return manifest.verify(path, "scores").body

@@ -1,0 +1,64 @@
+"""predictions.h5 beside the scores."""
+
+import h5py
+import numpy as np
+import pytest
+from evaluated_runs import a_run, logits_of, scorer
+
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, HashError
+from fedcli.evaluation.predictions import read
+
+
+@pytest.fixture
+def scores_of(monkeypatch):
+    return scorer(monkeypatch)
+
+
+def test_predictions_lie_beside_the_scores(tmp_path, scores_of):
+    run = a_run(tmp_path)
+    path = scores_of(run)
+    assert path.parent.parent == tmp_path / "run" / "scores"
+    with h5py.File(path.parent / "predictions.h5") as file:
+        assert sorted(file) == ["group", "id", "logits", "y"]
+        assert {version: sorted(rounds) for version, rounds in file["logits"].items()} == {
+            "clean": ["4", "5", "6"],
+            "corrupted": ["4", "5", "6"],
+        }
+        stored = file["logits/corrupted/5"]
+        assert stored.dtype == np.float32
+        assert (stored[()] == logits_of(run, 5, "corrupted")).all()
+        assert (file["y"][()] == run.data.test["clean"].y.numpy()).all()
+        assert file["id"][3].decode() == "é3"
+        assert (file["group/sex"][()] == run.data.test["clean"].groups["sex"].numpy()).all()
+        assert sorted(file["group"]) == ["age", "sex"]
+
+
+def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
+    units = np.array([f"patient ö{i // 2}" for i in range(90)])
+    run = a_run(tmp_path, units=units, own={"south": range(10, 20)})
+    found = read(scores_of(run).parent / "predictions.h5")
+    assert (found.y == run.data.test["clean"].y.numpy()).all() and found.y.dtype == np.int64
+    assert (found.unit == units).all() and found.id[3] == "é3"
+    assert (found.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
+    assert {version: list(rounds) for version, rounds in found.logits.items()} == {
+        "clean": [4, 5, 6], "corrupted": [4, 5, 6],
+    }  # fmt: skip
+    assert (found.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
+    assert (found.clients, {row: at.tolist() for row, at in found.tests.items()}) == ({}, {2: list(range(10, 20))})
+    assert read(scores_of(a_run(tmp_path / "another")).parent / "predictions.h5").unit is None
+
+
+def test_a_file_that_holds_no_predictions_is_refused(tmp_path):
+    with h5py.File(tmp_path / "pool.h5", "w") as file:
+        file["x"] = 1
+    with pytest.raises(FedcliError, match="has no dataset 'y'"):
+        read(tmp_path / "pool.h5")
+
+
+def test_a_changed_prediction_is_noticed(tmp_path, scores_of):
+    path = scores_of(a_run(tmp_path))
+    with (path.parent / "predictions.h5").open("ab") as file:
+        file.write(b"!")
+    with pytest.raises(HashError, match="predictions.h5"):
+        manifest.verify(path)
