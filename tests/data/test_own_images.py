@@ -106,7 +106,10 @@ def test_no_name_leads_out_of_the_folder(tmp_path, name):
         (raw / name).symlink_to(tmp_path / "a.jpg")
     with pytest.raises(FedcliError) as error:
         listed(raw)
-    assert "leads out of" in error.value.sentence and "'..'" in error.value.hint
+    if "\0" in name:
+        assert "labels.csv holds zero bytes" in error.value.sentence
+    else:
+        assert "leads out of" in error.value.sentence and "'..'" in error.value.hint
 
 
 def test_a_repeated_row_is_fine_and_a_contradiction_is_not(tmp_path):
