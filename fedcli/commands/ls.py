@@ -10,7 +10,7 @@ from . import options as o
 
 HEADLINE = "balanced_accuracy"
 COLUMNS = {
-    "dataset": ["dataset", "images", "pixels", "clients as usual"],
+    "dataset": ["dataset", "images", "pixels", "default clients"],
     "partition": ["partition", "of", "scheme", "clients"],
     "corruption": ["corruption", "of", "kind", "severity", "clients"],
     "run": ["run", "method", "seed", "rounds", f"{HEADLINE} (%)"],

@@ -1,6 +1,6 @@
 """From manifests to shards in memory: the pool once as uint8 where the net lives, a client as an index into it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 from .. import console
 from ..errors import FedcliError
 from ..hdf5 import WHOLE, Column, open_hdf5
-from . import manifest, transforms
+from . import manifest, pipelines, transforms
 from .pool import Pool, pool_of
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
@@ -89,10 +89,30 @@ class Shard:
         """The images at these places [B], augmented where chance [B, 4] is given."""
         return Batch(self.look(self.rows[at], chance), self.y[at], at)
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether images are augmented on the CPU, one by one."""
+        return self.kind.startswith(pipelines.PREFIX)
+
+    def batches(self, turns: Iterable[tuple[Tensor, Tensor | None]]) -> Iterator[Batch]:
+        """The batches of these turns; those of an albumentations pipeline are made by threads ahead of their use."""
+        if not self.on_cpu:
+            yield from (self.batch(at, chance) for at, chance in turns)
+            return
+        for at, x in pipelines.ahead(self._piped, turns):
+            yield Batch(self._input(x.to(self.rows.device)), self.y[at], at)
+
+    def _piped(self, turn: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
+        """Places, and their images uint8 [B, C, H, W] augmented on the CPU."""
+        at, chance = turn
+        assert chance is not None
+        x = self.images[self.rows[at].to(self.images.device)]
+        return at, pipelines.augment(x, self.kind, chance)
+
     def look(self, rows: Tensor, chance: Tensor | None = None) -> Tensor:
         """Images of the pool, by row [B], as the net takes them: float32 [B, C, H, W]."""
         x = self.images[rows] if self.images.device == rows.device else self._streamed(rows)
-        return self._input(x if chance is None else transforms.augment(x, self.kind, chance))
+        return self._input(x if chance is None else transforms.augment(x, self.kind, chance).to(rows.device))
 
     def _streamed(self, rows: Tensor) -> Tensor:
         """Pixels that did not fit beside the network, gathered on the host and copied while it computes."""

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..errors import UsageError, nearest
+from . import pipelines
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 GREY_MEAN, GREY_STD = (0.449,), (0.226,)  # ImageNet's averaged over its channels
@@ -28,6 +29,9 @@ AUGMENTS = {
 
 
 def check_augment(kind: str) -> str:
+    if kind.startswith(pipelines.PREFIX):
+        pipelines.pipeline(kind)
+        return kind
     if kind not in AUGMENTS:
         raise UsageError(f"unknown augmentation {kind!r}", nearest(kind, AUGMENTS))
     return kind
@@ -78,6 +82,8 @@ def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:
     """Augment uint8 [B, C, H, W] with chance [B, 4]; returns uint8 or unit-range float of the same shape."""
     if kind == "none":
         return x
+    if kind.startswith(pipelines.PREFIX):
+        return pipelines.augment(x, kind, chance)
     if kind == "flip":
         return _flip(x, chance[:, 3])
     if kind == "crop":

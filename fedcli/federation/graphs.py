@@ -130,6 +130,8 @@ class GraphRecorder:
 
     def fits(self, client: ClientRound, batch_size: int) -> bool:
         """Whether the client has a whole batch, and its images on the device: a graph does not copy them there."""
+        if client.shard.on_cpu:
+            return False
         return client.shard.images.device == client.theta.device and len(client.shard) >= batch_size
 
     def train(self, client: ClientRound, turns: Turns, batch_size: int) -> Tensor:

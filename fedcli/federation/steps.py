@@ -58,7 +58,7 @@ class Steps:
         if self.recorder and self.recorder.fits(client, batch_size):
             return self.recorder.train(client, turns, batch_size)
         total = torch.zeros((), device=client.theta.device)
-        for at, chance in turns:
-            self.step(client, client.shard.batch(at, chance), total)
+        for batch in client.shard.batches(turns):
+            self.step(client, batch, total)
             client.steps += 1
         return total

@@ -93,13 +93,13 @@ def _clip(name: str, about: str, threads: int = 0) -> Model:
 
 
 MODELS = {
-    "cnn": _plain(small_cnn, 0, 8, "three convolutions, 24 thousand numbers: for laptops and tests", threads=1),
-    "resnet10": _plain(resnet10, 3, 8, "ResNet-10 with a CIFAR stem, 4.9 million numbers: FedHEAL"),
-    "resnet18": _plain(resnet18, 3, 32, "torchvision's ResNet-18, 11.2 million numbers: FedISM+"),
-    "resnet50": _plain(resnet50, 3, 32, "torchvision's ResNet-50, 23.5 million numbers"),
-    "densenet121": _plain(densenet121, 3, 32, "torchvision's DenseNet-121, 7 million numbers"),
-    "clip-vit-b16": _clip("clip-vit-b16", "CLIP's ViT-B/16, 86.2 million numbers and a text tower: FairLoRA"),
-    "clip-rn50": _clip("clip-rn50", "CLIP's ResNet-50, 38.3 million numbers and a text tower: FairLoRA"),
+    "cnn": _plain(small_cnn, 0, 8, "three convolutions, 24 thousand parameters: for laptops and tests", threads=1),
+    "resnet10": _plain(resnet10, 3, 8, "ResNet-10 with a CIFAR stem, 4.9 million parameters: FedHEAL"),
+    "resnet18": _plain(resnet18, 3, 32, "torchvision's ResNet-18, 11.2 million parameters: FedISM+"),
+    "resnet50": _plain(resnet50, 3, 32, "torchvision's ResNet-50, 23.5 million parameters"),
+    "densenet121": _plain(densenet121, 3, 32, "torchvision's DenseNet-121, 7 million parameters"),
+    "clip-vit-b16": _clip("clip-vit-b16", "CLIP's ViT-B/16, 86.2 million parameters and a text tower: FairLoRA"),
+    "clip-rn50": _clip("clip-rn50", "CLIP's ResNet-50, 38.3 million parameters and a text tower: FairLoRA"),
     "clip-tiny": _clip("clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1),
     "clip-tiny-rn": _clip("clip-tiny-rn", "the same ResNet, tiny and random: for laptops and tests", threads=1),
 }

@@ -4,7 +4,7 @@ Source: Radford, Kim, Hallacy, Ramesh, Goh, Agarwal, Sastry, Askell, Mishkin, Cl
 2103.00020; learned words of Zhou, Yang, Loy and Liu, "Learning to prompt for vision-language models", arXiv 2109.01134,
 Eqs. 1-2, with the class at the end and one context for all classes.
 
-Only the words of the class names are kept of the vocabulary: 25 million numbers less to keep in memory and to save.
+Only the words of the class names are kept of the vocabulary: 25 million parameters less to keep in memory and to save.
 """
 
 from functools import cache

@@ -236,7 +236,12 @@ class TrainOptions(Options):
         False
     )
     bn: Annotated[str, "batch-norm statistics: aggregate, local or freeze"] = "aggregate"
-    augment: Annotated[str | None, "none, flip, crop or affine-flip; default: the dataset's"] = None
+    augment: Annotated[
+        Source | None,
+        "none, flip, crop or affine-flip, or an albumentations pipeline as A.save() writes it, .yaml or .json; "
+        "default: the dataset's",
+        Flag("KIND|FILE"),
+    ] = None
     eval_every: Annotated[
         int, "score the test set every so many rounds, >= 0, for curves; chooses nothing; 0 never"
     ] = 0

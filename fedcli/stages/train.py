@@ -10,6 +10,7 @@ from typing import Any
 from .. import console
 from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
+from ..data import pipelines
 from ..errors import UsageError, nearest
 from ..federation.engines import named, parsed
 from ..federation.training import OPTIMIZERS, Training
@@ -87,13 +88,19 @@ def plan(options: TrainOptions) -> Plan:
         method=options.method or "", settings=_settings(options), training=training, seed=options.seed,
         rounds=options.rounds or usual.get("rounds", 20), participation=options.participation,
         model=options.model or "cnn", weights=_text(options.weights), teacher=_text(options.teacher),
-        freeze=options.freeze_backbone, augment=options.augment, precision=options.precision,
+        freeze=options.freeze_backbone, augment=_augmentation(options), precision=options.precision,
         eval_every=options.eval_every, single_site=options.single_site,
     )  # fmt: skip
     made.check()
     if options.then:
         _check_second(options, made, method)
     return made
+
+
+def _augmentation(options: TrainOptions) -> str | None:
+    """A built-in kind by its name, or the pipeline that a file holds."""
+    kind = _text(options.augment)
+    return pipelines.read(Path(kind)) if kind and pipelines.is_file(kind) else kind
 
 
 def _train(data: Path, configuration: Plan, options: TrainOptions, *, then: str | None = None) -> Run:

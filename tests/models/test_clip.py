@@ -210,7 +210,7 @@ def counts(net, part, rank=0):
 
 
 def test_the_towers_have_the_sizes_of_clip_and_adapters_those_of_fairfedmed():
-    """149.6 million numbers with ViT-B/16, of which 25.3 million are a vocabulary that is not kept."""
+    """149.6 million parameters with ViT-B/16, of which 25.3 million are a vocabulary that is not kept."""
     with torch.device("meta"):
         vit = clip.ClipNetwork("clip-vit-b16", 1, NAMES)
         resnet = clip.ClipNetwork("clip-rn50", 1, NAMES)

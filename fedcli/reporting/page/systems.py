@@ -92,7 +92,7 @@ def facts(compared: Sequence[System]) -> list[tuple[str, str]]:
         "Rounds": {one.scores.rounds for one in compared},
         "Runs": {sum(one.row.runs for one in compared)},
         "Model": {one.scores.model.get("name") for one in compared},
-        "Trained numbers": {one.scores.model.get("trainable") for one in compared},
+        "Trained parameters": {one.scores.model.get("trainable") for one in compared},
     }
     alike = {name: values.pop() for name, values in shared.items() if len(values) == 1}
     return [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in alike.items() if value]

@@ -1,0 +1,96 @@
+"""Training augmentation by an albumentations pipeline from a file."""
+
+import json
+
+import albumentations as A
+import pytest
+import torch
+
+import fedcli
+from fedcli.data import pipelines, transforms
+from fedcli.errors import FedcliError
+
+PIPELINE = A.Compose([A.HorizontalFlip(p=0.5), A.Affine(rotate=(-45, 45), p=1), A.RandomBrightnessContrast(p=1)])
+
+
+def save(folder, pipeline=PIPELINE, name="augment.yaml"):
+    path = folder / name
+    A.save(pipeline, str(path), data_format="json" if name.endswith("json") else "yaml")
+    return path
+
+
+def test_yaml_and_json_are_the_same_pipeline_and_an_image_depends_on_its_own_numbers_alone(tmp_path):
+    kind = pipelines.read(save(tmp_path))
+    assert kind == pipelines.read(save(tmp_path, name="augment.json"))
+    stream = torch.Generator().manual_seed(1)
+    x = torch.randint(0, 256, (6, 3, 24, 24), dtype=torch.uint8, generator=stream)
+    chance = torch.rand(6, 4, generator=stream)
+    whole = transforms.augment(x, kind, chance)
+    assert whole.shape == x.shape and whole.dtype == torch.uint8 and (whole != x).any()
+    alone = torch.cat([transforms.augment(x[[k]], kind, chance[[k]]) for k in range(5, -1, -1)])
+    assert torch.equal(alone.flip(0), whole)
+    assert not torch.equal(transforms.augment(x, kind, chance.flip(0)), whole)
+
+
+def test_what_is_made_ahead_comes_in_order_and_an_error_is_raised():
+    assert list(pipelines.ahead(lambda n: n * n, iter(range(20)))) == [n * n for n in range(20)]
+    with pytest.raises(ZeroDivisionError):
+        list(pipelines.ahead(lambda n: 1 // n, [1, 0]))
+
+
+def test_engines_and_a_resumed_run_train_the_same_bytes_also_without_the_file(tmp_path):
+    data = fedcli.prepare("toy", clients=3, work=tmp_path, jobs=1)
+    path = save(tmp_path)
+    runs = [
+        fedcli.train("fedavg", data, rounds=2, augment=path, engine=engine, work=tmp_path, out=tmp_path / engine[:4])
+        for engine in ("in-process", "pool:2")
+    ]
+    plain = fedcli.train("fedavg", data, rounds=2, augment="none", work=tmp_path)
+    models = [(run.path.parent / "models" / "00002.h5").read_bytes() for run in (*runs, plain)]
+    assert models[0] == models[1] != models[2]
+    assert runs[0].manifest.options["augment"].startswith("pipeline:")
+    assert str(tmp_path) not in json.dumps(runs[0].manifest.made_by)
+
+
+def lambda_file(folder):
+    body = A.to_dict(PIPELINE)
+    body["transform"]["transforms"].append({"__class_fullname__": "HorizontalFlip", "__type__": "Lambda"})
+    (folder / "x.json").write_text(json.dumps(body))
+
+
+BAD = {
+    "no such file": lambda folder: None,
+    "is no readable pipeline": lambda folder: (folder / "x.json").write_text("{"),
+    "has no transform": lambda folder: (folder / "x.json").write_text("[1]"),
+    "os.system is no transform of albumentations": lambda folder: (folder / "x.json").write_text(
+        json.dumps({"transform": {"__class_fullname__": "os.system", "command": "true"}})
+    ),
+    "cannot be built": lambda folder: (folder / "x.json").write_text(
+        json.dumps({"transform": {"__class_fullname__": "HorizontalFlip", "nonsense": {}, "p": "x"}})
+    ),
+    "a Lambda holds code": lambda_file,
+}
+
+
+@pytest.mark.parametrize("sentence", BAD)
+def test_a_file_that_is_no_pipeline_is_refused(tmp_path, sentence):
+    BAD[sentence](tmp_path)
+    with pytest.raises(FedcliError, match=sentence) as error:
+        pipelines.read(tmp_path / "x.json")
+    assert error.value.hint and len(error.value.sentence) < 400
+
+
+def test_yaml_that_would_call_python_is_refused(tmp_path):
+    (tmp_path / "x.yaml").write_text("!!python/object/apply:os.system ['true']")
+    with pytest.raises(FedcliError, match="is no readable pipeline"):
+        pipelines.read(tmp_path / "x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("transform", "words"), [(A.Resize(8, 8), "leave out transforms"), (A.Normalize(), "leave out")]
+)
+def test_a_pipeline_that_changes_size_or_kind_of_the_images_is_refused(tmp_path, transform, words):
+    kind = pipelines.read(save(tmp_path, A.Compose([transform])))
+    with pytest.raises(FedcliError) as error:
+        transforms.augment(torch.zeros(1, 3, 16, 16, dtype=torch.uint8), kind, torch.rand(1, 4))
+    assert words in error.value.hint
