@@ -89,7 +89,7 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
 
 
 def _colours(image: Any) -> np.ndarray:
-    """uint8 [H, W, 3]; of 16-bit colours Pillow keeps the upper eight bits. Raises Unreadable where these hold nothing."""
+    """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits. Raises Unreadable where these hold nothing."""
     deep = ";16" in str(image.tile)
     colours = np.asarray(image.convert("RGB"))
     if deep and colours.max() < DARK >> 8:
