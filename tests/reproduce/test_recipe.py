@@ -6,6 +6,7 @@ from tiny_recipe import TINY, write
 from fedcli.commands.reproduce import read_seeds
 from fedcli.errors import UsageError
 from fedcli.reproduce import expand, raw, recipe
+from fedcli.stages.train import plan
 
 
 @pytest.mark.parametrize("name", recipe.names())
@@ -258,3 +259,11 @@ def test_a_row_of_clients_own_models_reads_its_numbers_there():
     assert ditto.place("groups/domain/clean/each/accuracy/mnist") == f"{own}/groups/domain/clean/each/accuracy/mnist"
     assert ditto.place("versions/clean/accuracy") == f"{own}/clean/accuracy"
     assert ditto.place("clients/*/accuracy") == "clients/*/accuracy"
+
+
+def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
+    named = [name for name in recipe.names() if name.startswith("fed-mas")]
+    for name in named:
+        cells = expand.cells(recipe.load(recipe.find(name)), "paper")
+        assert {str(cell.train.augment) for cell in cells} == {str(recipe.recipes_folder() / "fed-mas-skin.json")}
+    assert "VerticalFlip" in plan(cells[0].train).augment
