@@ -15,6 +15,8 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .errors import FedcliError as FedcliError  # what a program catches: .sentence and .hint
+
 if TYPE_CHECKING:
     from .stages.corrupt import corrupt
     from .stages.evaluate import evaluate

@@ -99,8 +99,8 @@ def estimate(source: Path, plan: Plan, execution: Execution = ON_CPU, *, limit: 
     known["kept between rounds"] = costs.between_rounds(federation, visits.trained, scoring)
     missing = known["models of a round"] - table_bytes + known["kept between rounds"]
     if jobs > 1:
-        known["visits"] = visits.own_bytes or jobs * (visit_bytes + model_bytes)  # in the processes
-        missing += known["visits"] - visit_bytes  # which was measured in this one
+        known["training processes"] = visits.own_bytes or jobs * (visit_bytes + model_bytes)  # in the processes
+        missing += known["training processes"] - visit_bytes  # which was measured in this one
     return Estimate(
         seconds_per_round=(total - loading) / plan.rounds, rounds=plan.rounds, total_seconds=total,
         peak_bytes=max(loaded, resources.peak(device) + missing), free_bytes=available,

@@ -8,6 +8,7 @@ import typer
 from .. import console, terminal
 from ..errors import UsageError
 from ..stages.options import EvaluateOptions
+from . import complete
 from . import options as o
 
 
@@ -18,12 +19,15 @@ def compare(
             metavar="RUN...",
             help="runs or scores, or folders of runs, of two systems: a method in one setting, with one seed or "
             "several",
+            autocompletion=complete.made("run"),
         ),
     ],
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="a score to compare, such as f1_macro; may be repeated; default: two of them"
+            metavar="NAME",
+            help="a score to compare, such as f1_macro; may be repeated; default: two of them",
+            autocompletion=complete.metrics,
         ),
     ] = None,
     by: o.By = None,

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -13,15 +14,17 @@ Completer = Callable[..., list[str]]
 
 
 def methods(incomplete: str) -> list[str]:
-    """A method, or of a pair the second half."""
+    """A method by its name, or by its label once a letter is typed; of a pair the second half."""
+    lines = method_list.listed()
     base, plus, addon = incomplete.rpartition("+")
-    return [f"{base}{plus}{line.name}" for line in method_list.listed() if line.name.startswith(addon)]
+    names = [f"{base}{plus}{line.name}" for line in lines if line.name.startswith(addon)]
+    return [*names, *_beginning((line.label for line in lines if " " not in line.label), incomplete or "-")]
 
 
 def datasets(incomplete: str) -> list[str]:
-    from ..data.sources import SOURCES
+    from ..data.sources import ALIASES, SOURCES
 
-    return _beginning(SOURCES, incomplete)
+    return _beginning((*SOURCES, *ALIASES), incomplete) if incomplete else list(SOURCES)
 
 
 def recipes(incomplete: str) -> list[str]:
@@ -42,11 +45,24 @@ def models(incomplete: str) -> list[str]:
     return _beginning(MODELS, incomplete)
 
 
+def metrics(incomplete: str) -> list[str]:
+    from ..evaluation.parts import METRICS, PARITY
+
+    return _beginning((*METRICS, *PARITY), incomplete)
+
+
+def one_of(*words: str) -> Completer:
+    return lambda incomplete: _beginning(words, incomplete)
+
+
+def attributes(context: typer.Context, incomplete: str) -> list[str]:
+    """Of the newest dataset."""
+    return _beginning(_newest(context, "dataset").get("attributes", {}), incomplete)
+
+
 def clients(context: typer.Context, incomplete: str) -> list[str]:
     """Of the newest partition."""
-    found = sorted(_work(context).glob("partitions/*/partition.json"), key=lambda path: path.stat().st_mtime_ns)
-    roster = json.loads(found[-1].read_text(encoding="utf-8"))["body"]["roster"] if found else []
-    return _beginning([client["client"] for client in roster], incomplete)
+    return _beginning([client["client"] for client in _newest(context, "partition").get("roster", [])], incomplete)
 
 
 def made(*kinds: str) -> Completer:
@@ -57,6 +73,12 @@ def made(*kinds: str) -> Completer:
         return _beginning(map(str, found), incomplete)
 
     return manifests
+
+
+def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
+    """The body of the newest manifest of a kind, empty where there is none."""
+    paths = sorted(_work(context).glob(f"{kind}s/*/{kind}.json"), key=lambda path: path.stat().st_mtime_ns)
+    return json.loads(paths[-1].read_text(encoding="utf-8"))["body"] if paths else {}
 
 
 def _work(context: typer.Context) -> Path:
@@ -72,4 +94,8 @@ OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what complet
     ("corrupt", "kind"): corruptions, ("corrupt", "partition"): made("partition"), ("corrupt", "on"): clients,
     ("train", "method"): methods, ("train", "data"): made("corruption", "partition", "dataset"),
     ("train", "model"): models, ("evaluate", "run"): made("run"), ("report", "runs"): made("run"),
+    ("train", "prior"): one_of("none", "bsm", "fedlc", "logit-adjust"), ("train", "then"): one_of("crt"),
+    ("train", "optimizer"): one_of("adam", "sgd", "adamw"), ("evaluate", "corrupt"): corruptions,
+    ("evaluate", "by"): attributes, ("partition", "by"): attributes, ("report", "by"): attributes,
+    ("report", "metric"): metrics,
 }  # fmt: skip

@@ -47,15 +47,23 @@ def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
+def origin(name: str) -> str:
+    """Where the value of an option that was not typed comes from."""
+    return dict(_variables()).get(name, str(FILE))
+
+
+def is_default(context: typer.Context, name: str) -> bool:
+    """Whether an option was not typed but read here."""
+    return getattr(context.get_parameter_source(name), "name", "") == "DEFAULT_MAP"
+
+
 def say(context: typer.Context) -> None:
     """Name the options of this call that were not typed."""
-    variables = dict(_variables())
     for parameter in context.command.params:
-        if getattr(context.get_parameter_source(parameter.name or ""), "name", "") == "DEFAULT_MAP":
-            origin = variables.get(parameter.name or "", str(FILE))
+        if is_default(context, parameter.name or ""):
             value = context.params.get(parameter.name or "")
             value = " ".join(map(str, value)) if isinstance(value, list) else value
-            console.say(f"--{(parameter.name or '').replace('_', '-')} {value} from {origin}")
+            console.say(f"--{(parameter.name or '').replace('_', '-')} {value} from {origin(parameter.name or '')}")
 
 
 def _variables() -> Iterator[tuple[str, str]]:

@@ -3,6 +3,28 @@
 from .. import terminal
 from . import options as o
 
+CORRUPTIONS = {
+    "gaussian-noise": "normal noise added to each pixel",
+    "shot-noise": "Poisson noise, as where few photons are counted",
+    "impulse-noise": "single pixels turned black or white",
+    "speckle-noise": "normal noise in proportion to the brightness, as in ultrasound",
+    "brightness": "the whole image brighter",
+    "contrast": "pixels moved towards the image's mean",
+    "saturate": "colours paler or stronger; refused for grey images",
+    "defocus-blur": "blurred as by a lens out of focus",
+    "glass-blur": "pixels swapped with near ones, as behind frosted glass",
+    "motion-blur": "blurred along a random direction, as by a patient who moves",
+    "zoom-blur": "mean of the image at several magnifications",
+    "gaussian-blur": "blurred by a normal kernel",
+    "snow": "snowflakes over the image",
+    "frost": "ice crystals over the image",
+    "fog": "random haze over the image",
+    "spatter": "drops of water or mud over the image",
+    "elastic-transform": "small regions stretched or shrunk",
+    "pixelate": "made smaller and larger again, in coarse squares",
+    "jpeg-compression": "stored as JPEG of low quality",
+}
+
 
 def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """List the networks that `fedcli train --model` can name."""
@@ -22,12 +44,12 @@ def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False
 
 def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """List the corruptions that `fedcli corrupt` and `fedcli prepare --corrupt` can name."""
-    from ..data.corrupt import ALIASES, POINTWISE, SMALLEST, SPATIAL
+    from ..data.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
 
-    also = {kind: f"; {', '.join(a for a, of in ALIASES.items() if of == kind)} too" for kind in ALIASES.values()}
-    about = dict.fromkeys(POINTWISE, "changes each pixel by itself")
-    about |= dict.fromkeys(SPATIAL, f"moves or mixes pixels; images of {SMALLEST} pixels or more")
-    _list("corruption", {kind: text + also.get(kind, "") for kind, text in about.items()}, json)
+    also = {kind: [name for name, of in ALIASES.items() if of == kind] for kind in KINDS}
+    about = {kind: CORRUPTIONS[kind] + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL) for kind in KINDS}
+    named = {kind: text + f"; also called {' or '.join(also[kind])}" * bool(also[kind]) for kind, text in about.items()}
+    _list("corruption", named, json)
 
 
 def _list(what: str, about: dict[str, str], as_json: bool) -> None:

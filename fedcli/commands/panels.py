@@ -11,9 +11,9 @@ PANELS = {
     "Training": """rounds epochs batch_size optimizer lr momentum weight_decay schedule warmup nesterov clip_norm
         keep_optimizer label_smoothing class_weights loss augment participation seed eval_every resume force""",
     "Method": "set prior model weights teacher freeze_backbone then personal single_site bn",
-    "Data": """raw sample no_sample attributes size fit clahe window test split split_file fold folds strict table
-        image_column label_column group site patient clients val dirichlet minimum keep_units corrupt severity ratio on
-        by shots""",
+    "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold
+        folds strict table image_column label_column group site patient unknown clients val dirichlet minimum keep_units
+        corrupt severity ratio on by shots""",
     "Machine": "device precision threads engine jobs at_once checkpoint_every",
     "Output": """work out name export format metric minutes bytes materialize dry_run json quiet debug""",
 }
@@ -29,10 +29,11 @@ class Command(TyperCommand):
         records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
         arguments = [p.name for p in self.get_params(ctx) if p.param_type_name == "argument"]
         options = [name for name in records if name not in arguments and records[name]]
+        trains = "rounds" in options
         sections: dict[str, list[Any]] = {"Arguments": [records[name] for name in arguments if records[name]]}
         for panel in ("Options", *PANELS) if len(options) >= MANY else ("Options",):
             sections[panel] = [
-                records[name] for name in options if len(options) < MANY or PANEL_OF.get(name or "", "Options") == panel
+                records[name] for name in options if len(options) < MANY or _panel(name, trains) == panel
             ]
         sections[list(sections)[-1]].append(LOG)
         for title, lines in sections.items():
@@ -40,6 +41,22 @@ class Command(TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl(lines)
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        """Name where a value comes from that cannot be and was not typed."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            name = getattr(error.param, "name", None) or ""
+            if defaults.is_default(ctx, name):
+                error.message += f" (this value is from {defaults.origin(name)})"
+            raise
+
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's
         defaults.say(ctx)
         return super().invoke(ctx)
+
+
+def _panel(name: str | None, trains: bool) -> str:
+    """The heading of an option; in a command that trains nothing, its seed and --set are about the data."""
+    panel = PANEL_OF.get(name or "", "Options")
+    return "Data" if not trains and panel in ("Training", "Method") else panel

@@ -9,6 +9,7 @@ import typer
 from .. import console
 from ..errors import UsageError, nearest
 from ..stages.options import ReportOptions
+from . import complete
 from . import options as o
 from .declare import command
 from .shown import show_rows
@@ -20,7 +21,11 @@ FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 def report(
     options: ReportOptions,
     format: Annotated[
-        str, typer.Option(help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage")
+        str,
+        typer.Option(
+            help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage",
+            autocompletion=complete.one_of(*FORMATS),
+        ),
     ] = "table",
     out: Annotated[
         Path | None,

@@ -58,9 +58,10 @@ def _show(needs: "Estimate", method: str, as_json: bool) -> None:
         o.show_json({**asdict(needs), "fits": needs.fits})
         return
     parts = [(name, seconds, f"{100 * seconds / needs.total_seconds:.0f} %") for name, seconds in needs.seconds.items()]
-    parts += [("in all", needs.total_seconds, "100 %"), ("one round", needs.seconds_per_round, "")]
+    parts += [("total", needs.total_seconds, "100 %"), ("one round", needs.seconds_per_round, "")]
     lines = [[name, f"{seconds:,.2f}", share] for name, seconds, share in parts]
-    terminal.table([f"{method}, {needs.rounds} rounds", "seconds", "share"], lines)
+    rounds = console.counted(needs.rounds, "round", "rounds")
+    terminal.table([f"{method}, {rounds}", "seconds", "share"], lines)
     sizes = {**needs.bytes, "peak": needs.peak_bytes, "free": needs.free_bytes}
     lines = [[name, f"{size / 1e6:,.1f}" if size else "-"] for name, size in sizes.items()]
     terminal.table(["memory", "MB"], lines)

@@ -306,7 +306,7 @@ def reuse(target: Path, options: dict[str, Any], parents: list[Path]) -> Path:
     if differing := _other(verify(target), options, parents):
         raise FedcliError(
             f"{target.parent} already holds another result ({'; '.join(differing)})",
-            "give another --out, or remove that folder",
+            f"give another {'--name or ' * (target.name == 'run.json')}--out, or remove that folder",
         )
     console.say(f"already made: {target.parent}")
     with contextlib.suppress(OSError):  # a folder we may only read

@@ -5,6 +5,7 @@ A synthetic sample holds SYNTHETIC_SAMPLE.txt, by which prepare knows it; everyt
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from .. import console
@@ -18,16 +19,28 @@ VARIABLE = "FEDCLI_RAW"  # names a folder that holds a folder for each dataset
 
 def candidates(name: str) -> list[Path]:
     """The folders that may hold a dataset's files, the first choice first."""
+    return [place / name for place in _parents()]
+
+
+def _parents() -> list[Path]:
     folder = os.environ.get(VARIABLE)
-    return [*([Path(folder) / name] if folder else []), Path("raw") / name, Path(name)]
+    return [*([Path(folder)] if folder else []), Path("raw"), Path()]
 
 
 def search(name: str) -> Path | None:
     """The first of these folders that is there; said in a line."""
-    folder = next((path for path in candidates(name) if path.is_dir()), None)
-    if folder:
+    folders = (folder for place in _parents() for folder in _called(name, place))
+    if folder := next(folders, None):
         console.say(f"raw folder of {name}: {folder}")
     return folder
+
+
+def _called(name: str, place: Path) -> Iterator[Path]:
+    """The folders of a place that bear a dataset's name, then those with another way to write it, such as HAM10000."""
+    if (place / name).is_dir():
+        yield place / name
+    others = sorted(place.iterdir()) if place.is_dir() else []
+    yield from (path for path in others if path.is_dir() and sources.means(path.name) == name)
 
 
 def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sample: bool) -> Path | None:
@@ -93,4 +106,6 @@ def _places(name: str) -> str:
     places = [str(path) for path in candidates(name)]
     if not os.environ.get(VARIABLE):
         places.insert(0, f"${VARIABLE}/{name} ({VARIABLE} is not set)")
-    return f"looked in {', '.join(places[:-1])} and {places[-1]}"
+    others = [other for other, own in sources.ALIASES.items() if own == name]
+    also = f" (a folder called {' or '.join(others)} would do too)" if others else ""
+    return f"looked in {', '.join(places[:-1])} and {places[-1]}{also}"

@@ -185,7 +185,7 @@ def unknown_note(attribute: str, unknown: int, images: int) -> str:
 def _reasons(part: Score, overall: Score, classes: list[str] | None) -> list[str]:
     """Why a group is too small to be reliable; a class that the whole test set lacks is no reason."""
     if not part.count:
-        return ["has no test image"]
+        return ["no test image"]
     lacking = [c for c in part.classes_missing if c not in overall.classes_missing]
     reasons = [f"{part.count} image{'s' * (part.count != 1)}, fewer than {SMALL}"] if part.count < SMALL else []
     if lacking:

@@ -94,6 +94,12 @@ class ByGroup(GroupViews, LowRank):
             raise UsageError(f"the dataset has no attribute {str(name)!r}", f"known: {', '.join(net.attributes)}")
         return name
 
+    def warning(self, net: "Network", rounds: int) -> str:
+        if self.attribute or len(net.attributes) < 2:
+            return ""
+        first, *others = net.attributes
+        return f"its groups are those of {first}: --set attribute=NAME uses another of {', '.join(others)}"
+
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         groups = client.shard.groups[self.group_attribute(net)]  # [N]
         counts = groups[groups >= 0].bincount(minlength=len(net.group_prior))  # [G]

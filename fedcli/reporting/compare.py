@@ -27,7 +27,7 @@ from .answers import one_class
 from .comparison import Comparison, Side
 from .pairs import paired, sample_of
 from .sampler import Sampler
-from .systems import Scored, read, settings
+from .systems import Scored, read, refuse_mixed, settings
 from .tested import group_tests, headline, image_tests, judged, over_rounds
 from .verdicts import RESAMPLES, Against, Difference, adjusted
 
@@ -42,9 +42,7 @@ def compare(
     Raises FedcliError where the runs share no seed or no test set, UsageError for an unknown metric.
     """
     first_system, second_system = read(a), read(b)
-    if len({bool(run.scores.sample) for run in (*first_system, *second_system)}) > 1:
-        hint = "compare runs on the same data: prepare both from the real files"
-        raise UsageError("some of these runs are of a SYNTHETIC sample and others of real data", hint)
+    refuse_mixed([*first_system, *second_system])
     pairs, notes = paired(first_system, second_system)
     sampler = Sampler(_checked(metrics, pairs[0][0]), resamples, seed)
     for run in console.progress([run for pair in pairs for run in pair], label="compare", total=2 * len(pairs)):

@@ -20,7 +20,7 @@ from ..evaluation.scores import Quality, Scores
 from . import timing
 from .columns import BEST, LAST5, POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns
 from .doubts import doubtful, small_groups
-from .systems import DRAWN, Scored, brief, grouped, last, read
+from .systems import DRAWN, Scored, brief, grouped, last, read, refuse_mixed
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
@@ -177,6 +177,7 @@ def rows(
     recorded them. Raises FedcliError, HashError, UsageError.
     """
     scored = read(paths)
+    refuse_mixed(scored)
     if at == BEST and not any(run.scores.best_on_validation for run in scored):
         raise UsageError(
             "no run kept the model that was best on validation", "partition with --val 0.1, train and evaluate again"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..data import manifest
+from ..errors import UsageError
 from ..evaluation.scores import Scores
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
@@ -74,6 +75,17 @@ def read(paths: Iterable[Path]) -> list[Scored]:
 def _read(path: Path) -> Scored:
     whole = manifest.verify(path, "scores")
     return Scored(path, whole.options, Scores.of(whole.body, path))
+
+
+def refuse_mixed(runs: Iterable[Scored]) -> None:
+    """Raises UsageError where some runs are of a synthetic sample and others of real data."""
+    by_kind = {bool(run.scores.sample): run for run in runs}
+    if len(by_kind) > 1:
+        raise UsageError(
+            "some of these runs are of a SYNTHETIC sample and others of real data: "
+            f"{by_kind[True].path} and {by_kind[False].path}, for example",
+            "name runs of one kind, or keep the sample's under a --work of their own",
+        )
 
 
 def settled(asked: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:

@@ -137,7 +137,7 @@ def _one_of_each(runs: list[Scored]) -> list[Scored]:
 def _small(runs: list[Scored], name: str) -> dict[str, str]:
     """Groups too small to be reliable, with the reason; of several test sets, in which of them."""
     parts = [(run.which, run.scores.groups[name]["clean"].last_round.groups) for run in runs]
-    small, absent = {}, Group(True, "has no test image")
+    small, absent = {}, Group(True, "no test image")
     for value in dict.fromkeys(value for _, part in parts for value in part):
         groups = [(which, part.get(value, absent)) for which, part in parts]
         reasons = [

@@ -69,7 +69,7 @@ def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, cloc
     found, of = estimate(data, plan(), Execution(engine="pool:2"), limit=1.0), shared_out(images, 2)
     each = [sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)]
     assert found.seconds["clients"] == pytest.approx(6 * max(each))
-    assert found.processes == 2 and found.bytes["visits"] > 0
+    assert found.processes == 2 and found.bytes["training processes"] > 0
 
 
 def test_memory_is_counted_and_nothing_is_written(tmp_path):

@@ -111,6 +111,17 @@ def test_a_raw_folder_is_looked_for_in_this_order(tmp_path, monkeypatch):
     assert code == 0 and "raw folder of" not in said and "SYNTHETIC" in out  # known by the file in its folder
 
 
+def test_a_raw_folder_may_have_another_of_the_datasets_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDCLI_RAW", "files")
+    code, _, said = run("fedcli prepare HAM10000")
+    assert code == 2 and "looked in files/isic2018, raw/isic2018 and isic2018 (a folder called ham10000" in said
+    sources.make_sample("isic2018", tmp_path / "HAM10000")
+    for name in ("HAM10000", "isic2018"):
+        code, _, said = run(f"fedcli prepare {name} --size 8")
+        assert code == 0 and "raw folder of isic2018: HAM10000" in said
+
+
 @pytest.mark.parametrize("set_variable", [True, False])
 def test_no_sample_and_a_variable_without_the_folder_end_with_an_error(tmp_path, monkeypatch, set_variable):
     monkeypatch.chdir(tmp_path)
@@ -144,8 +155,14 @@ def test_sample_and_real_data_are_not_compared(tmp_path):
     for folder in (real, synthetic):
         data = fedcli.partition(fedcli.prepare("medmnist", raw=folder, size=8, work=tmp_path), work=tmp_path)
         runs.append(fedcli.train("fedavg", data, rounds=1, work=tmp_path))
-    code, _, said = run(f"fedcli compare {runs[0]} {runs[1]}")
-    assert code == 2 and "SYNTHETIC sample and others of real data" in said
+    for line in (
+        f"compare {runs[0]} {runs[1]}",
+        f"report {runs[0]} {runs[1]}",
+        f"report --format html --work {tmp_path}",
+    ):
+        code, out, said = run(f"fedcli {line}")
+        assert code == 2 and not out and "SYNTHETIC sample and others of real data" in said, line
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_a_recipe_does_not_mix_samples_and_real_data(tmp_path):

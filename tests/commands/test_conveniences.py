@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from fedcli.commands.app import app
 from fedcli.commands.method_list import listed
 from fedcli.data import sources
+from fedcli.data.corrupt import ALIASES, KINDS
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
 
@@ -112,6 +113,14 @@ def test_what_can_be_named_is_listed(words, named):
     assert named in json.loads(run(*words, "--json")[1])
 
 
+def test_every_corruption_is_described_with_its_other_names():
+    listed = json.loads(run("corruptions", "--json")[1])
+    assert listed.keys() == set(KINDS) and len(set(listed.values())) == len(KINDS)
+    assert all(
+        f"also called {alias}" in listed[kind] or f"or {alias}" in listed[kind] for alias, kind in ALIASES.items()
+    )
+
+
 def test_a_missing_stage_is_answered_with_the_command_to_type(tmp_path):
     for words, command in (
         (["partition"], "`fedcli prepare NAME`"),
@@ -130,6 +139,8 @@ def test_a_name_is_the_runs_folder(work):
     for name in ("a/b", "", ".hidden"):
         code, _, err = run("train", "fedavg", "--name", name, "--work", work)
         assert code == 2 and "is no name for a folder" in err
+    code, _, err = run("train", "fedavg", "--name", "first", "--work", work)
+    assert code == 1 and "already holds another result" in err and "give another --name or --out" in err
     assert "exclude each other" in run("train", "fedavg", "--name", "a", "--out", "b", "--work", work)[2]
 
 
@@ -164,6 +175,16 @@ def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, words):
     assert code == 2 and words in err and "hint:" in err
 
 
+def test_a_value_that_cannot_be_is_named_with_the_file_or_variable_it_is_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("fedcli.toml").write_text('[train]\nrounds = "one"\n', encoding="utf-8")
+    code, _, err = run("train", "fedavg")
+    assert code == 2 and "'--rounds'" in err and "this value is from fedcli.toml" in err
+    monkeypatch.setenv("FEDCLI_JOBS", "two")
+    assert "this value is from FEDCLI_JOBS" in run("train", "fedavg", "--rounds", 1)[2]
+    assert "this value is from" not in run("train", "fedavg", "--rounds", 1, "--jobs", "two")[2]
+
+
 def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
     log = tmp_path / "log.txt"
     run("partition", "--iid", "--clients", 2, "--log-file", log, "--work", work)
@@ -178,7 +199,9 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
         ("fedcli train fedis", "fedism-plus"), ("fedcli train fedprox+af", "fedprox+afl"),
         ("fedcli prepare isic", "isic2019"), ("fedcli reproduce fedheal-t", "fedheal-table2"),
         ("fedcli corrupt gauss", "gaussian-noise"), ("fedcli corrupt gaussian --work WORK --on client-", "client-01"),
-        ("fedcli train fedavg --work WORK WORK/cor", "corruption.json"),
+        ("fedcli train fedavg --work WORK WORK/cor", "corruption.json"), ("fedcli train FedI", "FedISM+"),
+        ("fedcli prepare ham", "ham10000"), ("fedcli report --metric f1", "f1_macro"),
+        ("fedcli report --format m", "markdown"), ("fedcli train fedavg --prior logit", "logit-adjust"),
     ],
 )  # fmt: skip
 def test_the_shell_completes_names_clients_and_files(work, line, found):
@@ -227,6 +250,9 @@ def test_help_of_a_large_command_has_headings():
     words = ["\nTraining:", "\n  --rounds", "\nMethod:", "\n  --set", "\nMachine:", "\n  --device", "\nOutput:"]
     places = [out.index(word) for word in words]
     assert places == sorted(places)
+    out = run("prepare", "--help")[1]  # trains nothing: its seed and --set are about the data
+    assert "\nTraining:" not in out and "\nMethod:" not in out
+    assert out.index("\nData:") < out.index("\n  --set") < out.index("\nMachine:")
     assert "--log-file" in run("ls", "--help")[1] and "\nTraining:" not in run("ls", "--help")[1]
 
 

@@ -97,7 +97,7 @@ def test_a_group_is_small_below_thirty_images_and_says_so():
 
 def test_a_group_without_images_says_that_and_no_list_of_classes():
     empty = grouped([*WOMEN, *MEN], ["female", "male", "other"])["groups"]["other"]
-    assert (empty["count"], empty["small"], empty["reason"]) == (0, True, "has no test image")
+    assert (empty["count"], empty["small"], empty["reason"]) == (0, True, "no test image")
 
 
 def test_a_class_that_a_group_lacks_is_named():

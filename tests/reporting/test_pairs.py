@@ -97,7 +97,7 @@ def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
     assert list(each) == ["old x m", "young x f", "young x m"]
     assert (each["young x f"].low, each["young x f"].high) == (0, 0)
     assert each["young x m"].low > 0.2 and each["old x m"].low > 0.2
-    assert found.small["old x f"].startswith("has no test image (fold 1, seed 0); ")
+    assert found.small["old x f"].startswith("no test image (fold 1, seed 0); ")
 
 
 def test_settings_of_one_method_are_told_one_by_one(tmp_path):

@@ -109,7 +109,7 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
 
 def test_a_report_refuses_what_it_does_not_know(made):
     work, *_, run = made
-    with pytest.raises(UsageError, match="--at='first' is not one of last5, last, best"):
+    with pytest.raises(fedcli.FedcliError, match="--at='first' is not one of last5, last, best"):
         fedcli.report(run, at="first", work=work)
     with pytest.raises(UsageError, match="unknown report format 'markdwn'"):
         fedcli.report(run, work=work).to("markdwn")

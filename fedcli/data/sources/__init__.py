@@ -61,10 +61,14 @@ ALIASES = {  # other names in use, written as folded() writes them
 
 def named(name: str) -> str:
     """The name of a dataset that may be written in other letters, such as HAM10000. Raises UsageError."""
-    known = {folded(own): own for own in SOURCES} | ALIASES
-    if folded(name) not in known:
-        raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*SOURCES, *ALIASES], SOURCES))
-    return known[folded(name)]
+    if own := means(name):
+        return own
+    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*SOURCES, *ALIASES], SOURCES))
+
+
+def means(name: str) -> str | None:
+    """The dataset that a name in any letters stands for; None where it stands for none."""
+    return ({folded(own): own for own in SOURCES} | ALIASES).get(folded(name))
 
 
 def folded(name: str) -> str:

@@ -6,7 +6,7 @@ nor its cut between light and dark are public: dark is type 4 to 6 here (ITA at 
 and fedcli partition --by skin_tone --shares makes the clients. Bevan's own label file can stand in for the
 computation. Nobody was asked or examined for these tones: they are colours of photographs.
 
-HAM10000's folder (see isic2018) is taken too, with its seven classes.
+HAM10000's folder (see isic2018) is read too, with its seven classes.
 """
 
 from collections import Counter

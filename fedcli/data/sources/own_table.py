@@ -25,6 +25,10 @@ MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
 AT = " at"  # each line's file; no column of a table can be called so, since its names are stripped
 WHOLE = re.compile(r"(-?\d+)\.0*")
 OLDEST = 120  # years
+IN_PLACE_OF = {  # a column that the table lacks and perhaps nobody named
+    "image": "name the column of files with --image-column; ",
+    "label": "name the column of classes with --label-column; ",
+}
 NO_AGE = {"group", "band", "bin", "class", "category", "cat", "range"}  # of age: no years
 ALONE = 8  # images of as many classes that may be a trial
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
@@ -107,7 +111,7 @@ def _read(path: Path, wanted: list[str]) -> "DataFrame":
     if twice := [name for name in wanted if head.count(name) > 1]:
         raise FedcliError(f"{path} has two columns {twice[0]!r}", "rename one of them")
     if missing := [name for name in wanted if name not in head]:
-        flags = _meant(missing[0], head)
+        flags = IN_PLACE_OF.get(missing[0]) or _meant(missing[0], head)
         flags += "--image-column, --label-column, --group, --site and --patient name columns"
         raise FedcliError(f"{path} has no column {missing[0]!r}, only {', '.join(head)}", flags)
     if odd := [name for name in wanted[2:] if "/" in name]:
