@@ -226,7 +226,7 @@ def _check_scores(recipe: Recipe) -> None:
 def _by(given: Any, chain: Chain) -> list[str]:
     """The attributes asked for, where only the name of the data may be left open."""
     listed = given if isinstance(given, list) else [given]
-    return [str(one).replace("{data}", chain.name) for one in listed]
+    return [str(attribute).replace("{data}", chain.name) for attribute in listed]
 
 
 def _check_validated(recipe: Recipe, chain: Chain) -> None:
