@@ -98,9 +98,9 @@ def muted(listener: Callable[[int, int], None] | None = None) -> Iterator[None]:
         _reporter.reset(token)
 
 
-def counted(count: int, one: str, many: str) -> str:
+def counted(count: int, singular: str, plural: str) -> str:
     """A number with the noun that fits it, such as "1 image" or "2 images"."""
-    return f"{count} {one if count == 1 else many}"
+    return f"{count} {singular if count == 1 else plural}"
 
 
 def shortened(text: str) -> str:

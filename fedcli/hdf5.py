@@ -108,7 +108,7 @@ def _checked(
         name for name, column in expected.items() if column.needed and "*" not in name and name not in datasets
     ]:
         raise FedcliError(f"{path} has no dataset {absent[0]!r}", hint)
-    found = {}
+    checked = {}
     for name, data in datasets.items():
         if data.external or data.is_virtual:
             raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
@@ -120,8 +120,8 @@ def _checked(
             raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
         if data.nbytes > packed * data.id.get_storage_size() or _chunk(data) > packed * data.id.get_storage_size():
             raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
-        found[name] = data
-    return found
+        checked[name] = data
+    return checked
 
 
 def _words(column: Column) -> str:

@@ -103,10 +103,10 @@ def _decisions(guess: np.ndarray, y: np.ndarray, classes: int) -> dict[str, floa
 
 
 def _calibration(chance: np.ndarray, guess: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
-    found = {CALIBRATION: calibration_error(chance[np.arange(len(y)), guess], guess == y)}
+    errors = {CALIBRATION: calibration_error(chance[np.arange(len(y)), guess], guess == y)}
     if chance.shape[1] == 2:
-        found["calibration_error_positive_class"] = calibration_error(chance[:, 1], y == 1)
-    return found
+        errors["calibration_error_positive_class"] = calibration_error(chance[:, 1], y == 1)
+    return errors
 
 
 def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:

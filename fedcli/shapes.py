@@ -28,7 +28,7 @@ def check(value: Any, shape: Any, file: object, hint: str, *, whole: bool = True
 def _misfit(value: Any, shape: Any, at: str, whole: bool) -> str:
     """What is wrong, "" where nothing is. at: where the value stands."""
     if isinstance(shape, tuple):
-        return "" if any(not _misfit(value, one, at, whole) for one in shape) else _sentence(value, shape, at)
+        return "" if any(not _misfit(value, allowed, at, whole) for allowed in shape) else _sentence(value, shape, at)
     if isinstance(shape, list):
         if not isinstance(value, list):
             return _sentence(value, list, at)
@@ -58,7 +58,10 @@ def _object(value: dict, shape: dict, at: str, whole: bool) -> str:
 
 def _sentence(value: Any, shape: Any, at: str) -> str:
     shapes = shape if isinstance(shape, tuple) else (shape,)
-    names = [NAMED.get(one, "nothing") if isinstance(one, type) or one is None else _kind(one) for one in shapes]
+    names = [
+        NAMED.get(allowed, "nothing") if isinstance(allowed, type) or allowed is None else _kind(allowed)
+        for allowed in shapes
+    ]
     return f"{at or 'it'} is {str(value)[:40]!r}, not {' or '.join(dict.fromkeys(names))}"
 
 

@@ -279,8 +279,8 @@ def run_flower(problem: Problem, measure: Callable[[Train], None]) -> None:
     def main(grid, context) -> None:
         measure(functools.partial(_flower_rounds, problem, grid))
 
-    one = {"num_cpus": problem.threads}
-    run_simulation(server, client, problem.clients, backend_config={"init_args": one, "client_resources": one})
+    cpus = {"num_cpus": problem.threads}
+    run_simulation(server, client, problem.clients, backend_config={"init_args": cpus, "client_resources": cpus})
 
 
 def _flower_rounds(problem: Problem, grid) -> Tensor:

@@ -39,11 +39,11 @@ def bench(
     names = measurable() if method == ["all"] else method or ["fedavg"]
     for name in names:
         formula(resolve(name))  # refuses a name before the first of them is timed
-    found = []
+    timings = []
     for name in names:
         for optimizer in ("sgd", "adam"):
             console.say(f"{name} against a bare loop, {optimizer}: {repeats} runs each")
-            found.append(
+            timings.append(
                 timing.engine(
                     name, model=model, size=size, clients=clients, images=images, optimizer=optimizer, repeats=repeats,
                     device=device,
@@ -51,20 +51,20 @@ def bench(
             )  # fmt: skip
     if not method:
         console.say(f"a whole small job from the shell: {repeats} runs")
-        found.append(timing.job(repeats))
+        timings.append(timing.job(repeats))
         console.say(f"prepare against bare decoding, on the same cores: {repeats} runs each")
-        found += [timing.prepare(images=400, repeats=repeats), timing.prepare_ct(images=400, repeats=repeats)]
+        timings += [timing.prepare(images=400, repeats=repeats), timing.prepare_ct(images=400, repeats=repeats)]
     if peers:
-        found += _beside_peers(model, size, images, repeats)
+        timings += _beside_peers(model, size, images, repeats)
     if json:
         o.show_json(
             [
                 {"what": t.what, "ratio": t.ratio, "seconds": t.ours, "bare_seconds": t.bare, "images": t.images}
-                for t in found
+                for t in timings
             ]
         )
         return
-    terminal.table(COLUMNS, [t.row() for t in found])
+    terminal.table(COLUMNS, [t.row() for t in timings])
 
 
 def _beside_peers(model: str, size: int, images: int, repeats: int) -> list:
@@ -77,7 +77,7 @@ def _beside_peers(model: str, size: int, images: int, repeats: int) -> list:
             console.say(f"no row for {name}: it is not installed, {peers.INSTALL}")
             continue
         console.say(f"fedcli beside {name}: {repeats} runs each")
-        found = peers.compare(name, peers.Problem(model, size, images=images), repeats)
-        console.say(f"{name} took {found.start_seconds:.1f} s to start and train once, which does not count")
-        rows.append(found.timing)
+        compared = peers.compare(name, peers.Problem(model, size, images=images), repeats)
+        console.say(f"{name} took {compared.start_seconds:.1f} s to start and train once, which does not count")
+        rows.append(compared.timing)
     return rows

@@ -52,18 +52,18 @@ def compare(
     check_names(metric or [])
     paths = [path for run in runs for path in runs_in(Path(run))]
     a, b = _two(scores_of_all(paths, by or [], None, EvaluateOptions(by=by or ()).made_by()))
-    found = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)
+    comparison = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)
     if json:
-        o.show_json(found.body())
+        o.show_json(comparison.body())
         return
-    if differing := [[row["what"], row["a"], row["b"]] for row in found.settings]:
+    if differing := [[row["what"], row["a"], row["b"]] for row in comparison.settings]:
         terminal.table(["setting", "A", "B"], differing)
         print()
-    writers.show(found.table())
-    print("", *found.sentences(), *found.image_tests(), sep="\n")
-    for note in found.notes():
+    writers.show(comparison.table())
+    print("", *comparison.sentences(), *comparison.image_tests(), sep="\n")
+    for note in comparison.notes():
         console.warn(note)
-    console.say(found.legend())
+    console.say(comparison.legend())
 
 
 def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:

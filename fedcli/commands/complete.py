@@ -69,8 +69,8 @@ def made(*kinds: str) -> Completer:
     """Manifests of these kinds under --work."""
 
     def manifests(context: typer.Context, incomplete: str) -> list[str]:
-        found = [path for kind in kinds for path in sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))]
-        return _beginning(map(str, found), incomplete)
+        paths = [path for kind in kinds for path in sorted(_work(context).glob(f"{kind}s/*/{kind}.json"))]
+        return _beginning(map(str, paths), incomplete)
 
     return manifests
 

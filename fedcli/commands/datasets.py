@@ -58,8 +58,8 @@ def datasets(
         print(made)
         return
     if name:
-        found = card(name)
-        o.show_json(found) if json else o.show_tree(_readable(found))
+        entry = card(name)
+        o.show_json(entry) if json else o.show_tree(_readable(entry))
         return
     cards = {known: card(known) for known in SOURCES}
     if json:
@@ -83,23 +83,23 @@ def _next_step(name: str, folder: Path, sites: str | None) -> str:
     return f"next: fedcli prepare {name} --raw {shlex.quote(str(folder))}; then fedcli partition {division}"
 
 
-def _takes_columns(found: dict[str, Any]) -> bool:
+def _takes_columns(entry: dict[str, Any]) -> bool:
     """Whether a dataset's attributes are columns that a person names."""
-    return "group" in found.get("options", {})
+    return "group" in entry.get("options", {})
 
 
-def _readable(found: dict[str, Any]) -> dict[str, Any]:
+def _readable(entry: dict[str, Any]) -> dict[str, Any]:
     """A card for a person: a line for each file, split and option, and the flags that set them."""
     shown = {}
-    for key, value in found.items():
+    for key, value in entry.items():
         if key == "files":
             shown[key] = {file["path"]: _file_line(file) for file in value}
         elif key == "splits":
             shown["splits (--split)"] = value
         elif key == "options":
-            lines = {name: f"{of['about']}{_default(of['default'])}" for name, of in value.items()}
+            lines = {name: f"{option['about']}{_default(option['default'])}" for name, option in value.items()}
             shown["options (--set OPTION=VALUE)"] = lines
-        elif key == "classes" or (key == "attributes" and _takes_columns(found)):
+        elif key == "classes" or (key == "attributes" and _takes_columns(entry)):
             shown[key] = value or "any"
         else:
             shown[key] = value

@@ -43,76 +43,76 @@ def inspect(
 
     target = Path(path) if path and path != "-" else None
     if target and target.suffix == ".h5":
-        found = _h5(target)
+        facts = _h5(target)
     elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():
-        found = _unfinished(target)
+        facts = _unfinished(target)
     else:
         kinds = SPLITTING if strict and path is None else manifest.KINDS
-        found = _manifest(o.source(path, work, *kinds))
-    if strict and "overlap" not in found:
-        what = CALLED.get(found["kind"], f"a {found['kind']}")
-        raise UsageError(f"--strict is for a dataset or partition, not for {what}", _instead(found))
-    _show(found, json)
+        facts = _manifest(o.source(path, work, *kinds))
+    if strict and "overlap" not in facts:
+        what = CALLED.get(facts["kind"], f"a {facts['kind']}")
+        raise UsageError(f"--strict is for a dataset or partition, not for {what}", _instead(facts))
+    _show(facts, json)
     if strict:
-        _refuse_overlap(found["overlap"])
+        _refuse_overlap(facts["overlap"])
 
 
-def _show(found: dict[str, Any], json: bool) -> None:
+def _show(facts: dict[str, Any], json: bool) -> None:
     if json:
-        o.show_json(found)
+        o.show_json(facts)
         return
-    if found["kind"] == "scores":
-        _print_scores(Path(found["path"]), found)
+    if facts["kind"] == "scores":
+        _print_scores(Path(facts["path"]), facts)
         return
-    if found["kind"] == "partition":
-        _print_partition(found)
+    if facts["kind"] == "partition":
+        _print_partition(facts)
         return
-    counts = found.pop("counts", {})
-    o.show_tree(_readable(found))
+    counts = facts.pop("counts", {})
+    o.show_tree(_readable(facts))
     _print_counts(counts)
 
 
-def _instead(found: dict[str, Any]) -> str:
+def _instead(facts: dict[str, Any]) -> str:
     """A hint that names what --strict could have been about: the data of this run, corruption or scores."""
     from ..data import manifest
 
-    above = manifest.parent(Path(found["path"]), *SPLITTING) if found["kind"] in manifest.KINDS else None
+    above = manifest.parent(Path(facts["path"]), *SPLITTING) if facts["kind"] in manifest.KINDS else None
     return f"give a dataset or partition, such as {above}" if above else "give a dataset or partition"
 
 
-def _refuse_overlap(found: dict[str, Any]) -> None:
+def _refuse_overlap(shared: dict[str, Any]) -> None:
     from ..data import overlap
 
-    if sentence := overlap.sentence(found):
+    if sentence := overlap.sentence(shared):
         raise FedcliError(sentence, "prepare again with a split that keeps them together, or correct the files")
 
 
-def _readable(found: dict[str, Any]) -> dict[str, Any]:
+def _readable(facts: dict[str, Any]) -> dict[str, Any]:
     """A manifest whose numbers about skew stand in sentences; one without them as it is."""
-    if "overlap" in found and found["overlap"]["patients"] is None:
-        found = found | {"overlap": found["overlap"] | {"patients": "this dataset has no patient or lesion ids"}}
-    if found["kind"] != "partition" or "skew" not in found["body"]:
-        return found
+    if "overlap" in facts and facts["overlap"]["patients"] is None:
+        facts = facts | {"overlap": facts["overlap"] | {"patients": "this dataset has no patient or lesion ids"}}
+    if facts["kind"] != "partition" or "skew" not in facts["body"]:
+        return facts
     from ..data.skew import readable
 
-    return found | {"body": found["body"] | {"skew": readable(found["body"]["skew"])}}
+    return facts | {"body": facts["body"] | {"skew": readable(facts["body"]["skew"])}}
 
 
-def _print_partition(found: dict[str, Any]) -> None:
+def _print_partition(facts: dict[str, Any]) -> None:
     """What a person looks for first: who holds what, how unlike they are, what train and test share."""
-    body = dict(_readable(found)["body"])
+    body = dict(_readable(facts)["body"])
     roster, classes = body.pop("roster"), body.pop("classes")
-    o.show_tree({"name": Path(found["path"]).resolve().parent.name, "made_by": found["made_by"]})
+    o.show_tree({"name": Path(facts["path"]).resolve().parent.name, "made_by": facts["made_by"]})
     lines = [[c["client"], *map(str, c["class_counts"]), *(str(c[part]) for part in PARTS)] for c in roster]
     terminal.table(
         ["client", *classes, *PARTS],
         lines,
         title="Training images by class, and all by part",
     )
-    _print_counts({name: held for name, held in found["counts"].items() if name != CLASS})
-    parts = {"skew": body.pop("skew", None), "overlap": _readable(found)["overlap"], "body": body}
+    _print_counts({name: held for name, held in facts["counts"].items() if name != CLASS})
+    parts = {"skew": body.pop("skew", None), "overlap": _readable(facts)["overlap"], "body": body}
     o.show_tree({name: part for name, part in parts.items() if part is not None})
-    o.show_tree({key: found[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})
+    o.show_tree({key: facts[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})
 
 
 def _print_counts(counts: dict[str, Any]) -> None:
@@ -123,12 +123,12 @@ def _print_counts(counts: dict[str, Any]) -> None:
         terminal.table(*lines(clients), title=f"Images by {name}, client and part")
 
 
-def _print_scores(path: Path, found: dict[str, Any]) -> None:
+def _print_scores(path: Path, facts: dict[str, Any]) -> None:
     from ..reporting import writers
     from ..reporting.rows import rows
     from ..reporting.tables import report
 
-    o.show_tree({key: found[key] for key in ("path", "kind", "made_by", "hashes", "parents", "files")})
+    o.show_tree({key: facts[key] for key in ("path", "kind", "made_by", "hashes", "parents", "files")})
     for table in report(rows([path])).tables:
         writers.show(table)
     print("Everything else, per client and per round: --json.")
@@ -138,9 +138,9 @@ def _manifest(path: Path) -> dict[str, Any]:
     from ..data import holdings, manifest, overlap
 
     checked = manifest.verify(path)
-    found: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
+    extra: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
     if checked.kind in HOLDING:
-        found["counts"] = holdings.of_manifest(path)
+        extra["counts"] = holdings.of_manifest(path)
     return {
         "path": str(path),
         "kind": checked.kind,
@@ -150,7 +150,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         "parents": checked.parents,
         "files": checked.files,
         "body": checked.body,
-        **found,
+        **extra,
     }
 
 

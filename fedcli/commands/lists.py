@@ -46,7 +46,7 @@ def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = F
     """List the corruptions that `fedcli corrupt` and `fedcli prepare --corrupt` can name."""
     from ..data.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
 
-    also = {kind: [name for name, of in ALIASES.items() if of == kind] for kind in KINDS}
+    also = {kind: [name for name, target in ALIASES.items() if target == kind] for kind in KINDS}
     about = {kind: CORRUPTIONS[kind] + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL) for kind in KINDS}
     named = {kind: text + f"; also called {' or '.join(also[kind])}" * bool(also[kind]) for kind, text in about.items()}
     _list("corruption", named, json)

@@ -23,16 +23,16 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False, quiet: o.Quiet = Fal
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
     both; - stands for a run that was not evaluated. An unfinished run shows the rounds played.
     """
-    found = {kind: [_line(kind, path) for path in _manifests(work, kind)] for kind in COLUMNS}
-    found["run"] += [_unfinished(path.parent) for path in sorted(work.glob("runs/*/settings.json")) if _begun(path)]
+    listed = {kind: [_line(kind, path) for path in _manifests(work, kind)] for kind in COLUMNS}
+    listed["run"] += [_unfinished(path.parent) for path in sorted(work.glob("runs/*/settings.json")) if _begun(path)]
     if json:
-        o.show_json({kind: [dict(zip(COLUMNS[kind], line, strict=True)) for line in found[kind]] for kind in COLUMNS})
+        o.show_json({kind: [dict(zip(COLUMNS[kind], line, strict=True)) for line in listed[kind]] for kind in COLUMNS})
         return
-    if not any(found.values()):
+    if not any(listed.values()):
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
-    shown = [kind for kind in COLUMNS if found[kind]]
+    shown = [kind for kind in COLUMNS if listed[kind]]
     for kind in shown:
-        terminal.table(COLUMNS[kind], found[kind])
+        terminal.table(COLUMNS[kind], listed[kind])
         if kind != shown[-1]:
             print()
 

@@ -86,9 +86,9 @@ def refuse_together(**flags: object) -> None:
         raise UsageError(f"{given[0]} and {given[1]} exclude each other", "give one of them")
 
 
-def show_tree(found: dict[str, Any], indent: str = "") -> None:
+def show_tree(values: dict[str, Any], indent: str = "") -> None:
     """Print nested values for a person, one line each."""
-    for key, value in found.items():
+    for key, value in values.items():
         if isinstance(value, dict) and value:
             print(f"{indent}{key}:")
             show_tree(value, indent + "  ")

@@ -144,10 +144,10 @@ def _over(
     metric = metric or METRIC
     alike, others = sweeps.split(records, key)
     if others:
-        told = f"trained otherwise than those in which {key} varies: {', '.join(others)}"
+        sentence = f"trained otherwise than those in which {key} varies: {', '.join(others)}"
         more = f"the picture compares more than {key}" if given else "to draw them too, give the folders of all runs"
         show = console.warn if given else console.say
-        show(f"{'some runs' if given else 'left out, as they'} {told}; {more}")
+        show(f"{'some runs' if given else 'left out, as they'} {sentence}; {more}")
     records = records if given else alike
     runs = [record.folder / "run.json" for record in records]
     scores = [Scores.read(path) for path in scores_of_all(runs, [], None, EvaluateOptions().made_by())]
@@ -163,9 +163,9 @@ def _over(
 def _convergence(records: list["Record"], metric: str | None, version: str | None, target: Path) -> dict[str, Any]:
     from ..reporting import labels, plots
 
-    found = labels.systems(records)
-    plots.convergence(found, metric or METRIC, target, version=version or "")
-    return {"systems": {name: [str(record.folder) for record in group] for name, group in found.items()}}
+    systems = labels.systems(records)
+    plots.convergence(systems, metric or METRIC, target, version=version or "")
+    return {"systems": {name: [str(record.folder) for record in group] for name, group in systems.items()}}
 
 
 def _landscape(
@@ -206,10 +206,10 @@ def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
         from ..reporting.collect import every_run
 
         return every_run(work)
-    found = list(work.glob("runs/*/rounds.jsonl"))
-    if not found:
+    records = list(work.glob("runs/*/rounds.jsonl"))
+    if not records:
         raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
-    newest = max(found, key=lambda path: (path.stat().st_mtime_ns, str(path))).parent
+    newest = max(records, key=lambda path: (path.stat().st_mtime_ns, str(path))).parent
     console.say(f"using {newest}")
     return [newest]
 

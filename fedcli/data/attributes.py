@@ -27,12 +27,12 @@ def joined(listing: Listing, path: Path) -> Listing:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash or star in its name, or is there twice", HINT)
     key, names_of = _key(listing.rows, head, records, path)
     lines = _by_name(records, key, path)
-    found = [next((lines[name] for name in names_of(row) if name in lines), None) for row in listing.rows]
-    console.say(f"{path.name}: joined by {head[key]}, attributes of {sum(map(bool, found))} of {len(found)} images")
+    matches = [next((lines[name] for name in names_of(row) if name in lines), None) for row in listing.rows]
+    console.say(f"{path.name}: joined by {head[key]}, attributes of {sum(map(bool, matches))} of {len(matches)} images")
     values: dict[str, list[str]] = {}
     columns: dict[str, list[int]] = {}
     for k, name in enumerate(head):
-        cells = [line[k] if line else "" for line in found]
+        cells = [line[k] if line else "" for line in matches]
         known = {cell for cell in cells if cell.lower() not in MISSING}
         if k == key:
             continue

@@ -25,17 +25,17 @@ def of_manifest(path: Path) -> Counts:
 
     A client's `train` leaves out what is held out as `val`; `all` has the whole test part, of every hospital.
     """
-    found = manifest.read(path, "dataset", "partition", "corruption")
-    if found.kind == "dataset":
+    source = manifest.read(path, "dataset", "partition", "corruption")
+    if source.kind == "dataset":
         pool = read_pool(path.parent / "pool.h5")
         rows = {ALL: {"train": np.flatnonzero(pool.split == TRAIN), "test": np.flatnonzero(pool.split == TEST)}}
-        return counted(pool, rows, found.body)
-    partition = path if found.kind == "partition" else manifest.above(path, "partition")
+        return counted(pool, rows, source.body)
+    partition = path if source.kind == "partition" else manifest.above(path, "partition")
     pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
-    roster = [client["client"] for client in found.body["roster"]]
+    roster = [client["client"] for client in source.body["roster"]]
     held = read_rows(partition, len(roster), len(pool.y))
     rows = {client: {part: held[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(roster)}
-    return counted(pool, {**rows, ALL: {"test": held["test/all"]}}, found.body)
+    return counted(pool, {**rows, ALL: {"test": held["test/all"]}}, source.body)
 
 
 def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]) -> Counts:

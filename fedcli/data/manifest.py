@@ -110,9 +110,9 @@ def find(path: Path, *kinds: str) -> Path:
             return inside[0]
         if (path / "settings.json").is_file() and not inside:
             raise FedcliError(f"{path} holds an unfinished run", f"go on with: fedcli train --resume --out {path}")
-        found = ", ".join(p.name for p in inside) or "none"
+        names = ", ".join(p.name for p in inside) or "none"
         raise FedcliError(
-            f"{path} is a folder with no single manifest in it (found: {found})", "give the path of the .json itself"
+            f"{path} is a folder with no single manifest in it (found: {names})", "give the path of the .json itself"
         )
     if not path.is_file():
         raise FedcliError(f"no such manifest: {path}", "a fedcli command prints the path of the manifest it wrote")
@@ -201,16 +201,16 @@ def above(path: Path, kind: str) -> Path:
 
 def newest(work: Path, *kinds: str) -> Path:
     """The manifest of these kinds that was made or used last under the work folder."""
-    found = [p for kind in kinds for p in work.glob(f"**/{kind}.json") if ".tmp" not in str(p.relative_to(work))]
-    if not found and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
+    paths = [p for kind in kinds for p in work.glob(f"**/{kind}.json") if ".tmp" not in str(p.relative_to(work))]
+    if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
         raise FedcliError(
             f"no run under {work} is finished", f"go on with: fedcli train --resume --out {begun[-1].parent}"
         )
-    if not found:
+    if not paths:
         raise FedcliError(
             f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
         )
-    return max(found, key=lambda p: (p.stat().st_mtime_ns, str(p)))
+    return max(paths, key=lambda p: (p.stat().st_mtime_ns, str(p)))
 
 
 def identity(options: dict[str, Any], parents: list[Path]) -> str:

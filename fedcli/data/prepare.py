@@ -216,8 +216,8 @@ def describe(
 ) -> dict[str, Any]:
     """The manifest's body, with a word to the person about what was left out."""
     if skipped:
-        of, (file, why) = len(kept) + len(skipped), skipped[0]
-        console.say(f"skipped {len(skipped)} of {of} files, listed in dataset.json; the first is {file}: {why}")
+        total, (file, why) = len(kept) + len(skipped), skipped[0]
+        console.say(f"skipped {len(skipped)} of {total} files, listed in dataset.json; the first is {file}: {why}")
     test = sum(row.test for row in kept)
     if test in (0, len(kept)):
         console.say(

@@ -191,11 +191,11 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
     def shard(rows: np.ndarray, at: np.ndarray, kind: str = "none") -> Shard:
         return _shard(pool, images, rows, at, device, kind=kind, **common)
 
-    def of(client: str, part: int, kind: str = "none") -> Shard:
+    def part_of(client: str, part: int, kind: str = "none") -> Shard:
         rows = held[client][part]
         return shard(rows, place[rows] if client in corrupted else rows, kind)
 
-    train, val = {c: of(c, 0, kind) for c in roster}, {c: of(c, 1) for c in roster}
+    train, val = {c: part_of(c, 0, kind) for c in roster}, {c: part_of(c, 1) for c in roster}
     if empty := [c for c in roster if not len(train[c])]:
         raise FedcliError(
             f"client {empty[0]} has no training images",

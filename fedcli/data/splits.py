@@ -83,15 +83,15 @@ def _names(row: Row) -> list[str]:
 
 
 def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:
-    """Refuse a name that means several images, or an image in two parts; tell of names that mean none."""
+    """Refuse a name that means several images, or an image in two parts; report names that mean none."""
     meant = Counter(name for known in names for name in known if name in parts)
     if twice := [name for name, images in meant.items() if images > 1]:
         raise FedcliError(f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path")
     for known in names:
         said = {parts[name]: name for name in known if name in parts}
         if len(said) > 1:
-            (one, name), (other, again) = list(said.items())[:2]
-            raise FedcliError(f"{path}: {name} is in {one!r} and, as {again}, in {other!r}", "keep the right row")
+            (part, name), (other_part, again) = list(said.items())[:2]
+            raise FedcliError(f"{path}: {name} is in {part!r} and, as {again}, in {other_part!r}", "keep the right row")
     if strange := len(parts) - len(meant):
         console.say(f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here")
 

@@ -71,7 +71,9 @@ def bootstrap(
         for weights in _draws(len(y) if units is None else units, resamples, seed, np.float64)
     ]
     names = rounds[0][0] if rounds else ()
-    table = {name: np.concatenate([np.stack([one[name] for one in each], 1) for each in rounds]) for name in names}
+    table = {
+        name: np.concatenate([np.stack([scores[name] for scores in each], 1) for each in rounds]) for name in names
+    }
     return {name: column if groups is not None else column[:, 0] for name, column in table.items()}
 
 

@@ -1,4 +1,4 @@
-"""Is it fair? Scores per group of patients, and how far the groups lie apart.
+"""Is it fair? Scores per group of patients, and how much the groups differ.
 
 Source of the equity-scaled AUC: FairFedMed, section "Evaluation Metrics", which takes it from Luo et
 al., IEEE TMI 43(7), 2024, doi 10.1109/TMI.2024.3377552: AUC / (1 + sum over groups of |AUC - AUC_g|),

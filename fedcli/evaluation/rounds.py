@@ -60,12 +60,14 @@ def mean(scores: list[Any]) -> Any:
     """Mean of scores of the same images, nested or not; what is no number stays where all agree, and else is None."""
     first = scores[0]
     if is_dataclass(first) and all(scores):
-        return type(first)(**{part.name: mean([getattr(one, part.name) for one in scores]) for part in fields(first)})
+        return type(first)(
+            **{part.name: mean([getattr(score, part.name) for score in scores]) for part in fields(first)}
+        )
     if isinstance(first, dict):
-        return {key: mean([one[key] for one in scores]) for key in first}
+        return {key: mean([score[key] for score in scores]) for key in first}
     if isinstance(first, float):
         return sum(scores) / len(scores)
-    return first if all(one == first for one in scores) else None
+    return first if all(score == first for score in scores) else None
 
 
 def with_average(versions: dict[str, list[Any]]) -> dict[str, list[Any]]:

@@ -55,7 +55,7 @@ def delong(score_a: np.ndarray, score_b: np.ndarray, y: np.ndarray) -> DeLong:
     if min(m, n) < 2:
         raise FedcliError(f"DeLong's test needs two images of each class; here are {n} and {m}")
     parts = [_components(np.asarray(score, np.float64), truth) for score in (score_a, score_b)]
-    tens, ones = (np.stack(found) for found in zip(*parts, strict=True))  # V10 [2, m], V01 [2, n]
+    tens, ones = (np.stack(components) for components in zip(*parts, strict=True))  # V10 [2, m], V01 [2, n]
     auc = tens.mean(1)  # [2]
     s10, s01 = np.cov(tens), np.cov(ones)  # [2, 2] each, Eq. 5 and 6 of DeLong et al.
     spread = s10 / m + s01 / n

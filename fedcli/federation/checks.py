@@ -50,15 +50,15 @@ def weights(method: Method, values: Any, clients: int) -> None:
 
 def columns(method: Method, first: tuple[str, dict[str, Tensor]], other: tuple[str, dict[str, Tensor]]) -> None:
     """What two clients reported, each with its name: the same columns, each of one shape and type."""
-    (one_client, one), (client, values) = first, other
+    (first_client, first_values), (client, values) = first, other
     hint = "every client must report the same names, each as a tensor of one shape and type"
-    for name in sorted({*one} ^ {*values}):
-        having, lacking = (one_client, client) if name in one else (client, one_client)
+    for name in sorted({*first_values} ^ {*values}):
+        having, lacking = (first_client, client) if name in first_values else (client, first_client)
         raise ContractError(f"{method.name}: client {having} reported {name!r}, client {lacking} did not", hint)
     for name, value in values.items():
-        if (value.shape, value.dtype) != (one[name].shape, one[name].dtype):
-            what = f"{name!r} as {_described(one[name])}, client {client} as {_described(value)}"
-            raise ContractError(f"{method.name}: client {one_client} reported {what}", hint)
+        if (value.shape, value.dtype) != (first_values[name].shape, first_values[name].dtype):
+            what = f"{name!r} as {_described(first_values[name])}, client {client} as {_described(value)}"
+            raise ContractError(f"{method.name}: client {first_client} reported {what}", hint)
 
 
 def selection(method: Method, selected: Any, clients: int) -> None:

@@ -39,9 +39,9 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
     units = {}
     for a, b in pairs:
         first = answers(a.path)
-        apart = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
+        difference = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
         key = first.id.tobytes()
-        sets.setdefault(key, []).append(apart if images is None else apart * images(a)[:, None])
+        sets.setdefault(key, []).append(difference if images is None else difference * images(a)[:, None])
         units[key] = first.units
     moved = {key: (np.abs(np.mean(parts, axis=0)) > 1e-9).any(1) for key, parts in sets.items()}  # [N]
     return sum(len(np.unique(units[key][at])) for key, at in moved.items())
@@ -50,8 +50,8 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
 def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
     """What a metric sees of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
     answered = answers(run.path)
-    of = list(answered.tables) if version == "average" else [version]
-    return np.mean([_mark(table, answered.y, metric) for v in of for table in answered.tables[v]], axis=0)
+    versions = list(answered.tables) if version == "average" else [version]
+    return np.mean([_mark(table, answered.y, metric) for v in versions for table in answered.tables[v]], axis=0)
 
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:

@@ -60,9 +60,9 @@ def _cells(groups: Groups, value: str, metric: str) -> list[str]:
 
 
 def _worst(versions: dict[str, Groups], metric: str) -> str:
-    found = []
+    worst = []
     for version, groups in versions.items():
         between = groups.last_round.between.get(metric)
         if between and between.worst and between.worst.group is not None and between.worst.score is not None:
-            found.append(f"{between.worst.group} on {version} images ({100 * between.worst.score:.2f} %)")
-    return f"Worst group: {', '.join(found)}." if found else "No worst group: fewer than two groups have a score."
+            worst.append(f"{between.worst.group} on {version} images ({100 * between.worst.score:.2f} %)")
+    return f"Worst group: {', '.join(worst)}." if worst else "No worst group: fewer than two groups have a score."

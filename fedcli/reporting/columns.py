@@ -88,21 +88,21 @@ def group_values(known: Values, quality: Quality, attribute: str, version: str, 
     """One metric of every group of an attribute, then what lies between the groups; {} where that is not known."""
     if version not in quality.groups.get(attribute, {}):
         return {}
-    of = {"version": version, "attribute": attribute}
+    where = {"version": version, "attribute": attribute}
     names = quality.groups[attribute][version].last_round.groups
-    each = {value: find(known, metric, **of, group=value) for value in names}
+    each = {value: find(known, metric, **where, group=value) for value in names}
     each |= {
-        name: find(known, metric, **of, measure=name) for name in (*BETWEEN, "mean over groups", "std over groups")
+        name: find(known, metric, **where, measure=name) for name in (*BETWEEN, "mean over groups", "std over groups")
     }
-    each |= {"ES-AUC": find(known, "es_auc_ovo_macro", **of)} if metric == AUC else {}
+    each |= {"ES-AUC": find(known, "es_auc_ovo_macro", **where)} if metric == AUC else {}
     return {name: value for name, value in each.items() if value}
 
 
 def parity_values(known: Values, attribute: str, version: str) -> dict[str, Value]:
     """The differences in decisions between the groups of an attribute, under their names."""
     names = [f"{name}{which}" for name in PARITY for which in ("", "_ovr_macro")]
-    found = {name: find(known, name, version, attribute) for name in names}
-    return {name: value for name, value in found.items() if value}
+    differences = {name: find(known, name, version, attribute) for name in names}
+    return {name: value for name, value in differences.items() if value}
 
 
 def find(
@@ -120,9 +120,9 @@ def joined(runs: Sequence[Values], spread: str) -> dict[str, Value]:
     return {name: _joined([values.get(name) for values in runs], spread) for name in names}
 
 
-def _joined(found: Sequence[Value | None], spread: str) -> Value:
-    known = [value for value in found if value]
-    if len(known) < len(found) or any(value.mean is None for value in known):
+def _joined(values: Sequence[Value | None], spread: str) -> Value:
+    known = [value for value in values if value]
+    if len(known) < len(values) or any(value.mean is None for value in known):
         return Value(None, None, known[0].lower)
     if len(known) == 1 and spread == POOLED:
         return known[0]
@@ -147,10 +147,10 @@ def _between(
 ) -> Iterator[tuple[str, Value]]:  # fmt: skip
     """What lies between the groups of the clean test images: of the AUC, or of the metrics asked for."""
     for attribute in quality.groups:
-        of = {"version": "clean", "attribute": attribute, "model": model}
-        named = {f"{attribute} ES-AUC ({AUC})": find(known, "es_auc_ovo_macro", **of)}
+        where = {"version": "clean", "attribute": attribute, "model": model}
+        named = {f"{attribute} ES-AUC ({AUC})": find(known, "es_auc_ovo_macro", **where)}
         for metric in [AUC] if tuple(metrics) == SHOWN else metrics:
-            named |= {f"{attribute} {what} {metric}": find(known, metric, **of, measure=what) for what in BETWEEN}
+            named |= {f"{attribute} {what} {metric}": find(known, metric, **where, measure=what) for what in BETWEEN}
         yield from ((name, value) for name, value in named.items() if value)
 
 

@@ -84,7 +84,7 @@ def order(
     for word, known, what in ((reference, systems, "system"), (version, VERSIONS, "version of the test images")):
         if word not in known:
             raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
-    runs = {name: list(of) for name, of in systems.items()}
+    runs = {name: list(scored) for name, scored in systems.items()}
     sampler = Sampler(_checked((metric,), runs[reference][0]), resamples, seed, version)
     others = [name for name in systems if name != reference]
     tests = [_against(runs[reference], runs[name], sampler) for name in others]

@@ -125,7 +125,7 @@ def over_runs(series: Sequence[Series]) -> np.ndarray:
 
     The std is NaN in a round that fewer than two runs have.
     """
-    rounds, table = aligned(mean(one.curves.values()) for one in series)
+    rounds, table = aligned(mean(run.curves.values()) for run in series)
     middle, std = mean_std(table)
     return np.stack([rounds, middle, middle - std, middle + std])
 
@@ -157,7 +157,7 @@ def read(path: Path) -> Record:
     except (KeyError, TypeError, ValueError, AttributeError):
         raise FedcliError(f"{record} is damaged", "restore it, or train the run again") from None
     series = _series(points)
-    clients = {client for found in series.values() for client in found.curves if client}
+    clients = {client for one_series in series.values() for client in one_series.curves if client}
     return Record(
         folder,
         about["label"],
@@ -180,9 +180,9 @@ def _flat(options: dict[str, Any]) -> dict[str, Any]:
 def _about(folder: Path) -> dict[str, Any]:
     """Label, dataset, rounds asked for and roster; of an unfinished run what can be found out."""
     if (folder / "run.json").is_file():
-        found = manifest.verify(folder / "run.json", "run")
-        about = {key: found.body[key] for key in ("label", "dataset", "rounds", "roster")}
-        return about | {"options": found.options, "data": _stages(manifest.parent(folder / "run.json", *STAGES[1:]))}
+        run = manifest.verify(folder / "run.json", "run")
+        about = {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")}
+        return about | {"options": run.options, "data": _stages(manifest.parent(folder / "run.json", *STAGES[1:]))}
     try:
         settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
         options = settings["options"]
@@ -204,16 +204,16 @@ def _stages(path: Path | None) -> dict[str, Any]:
     """Options of a partition or corruption and of what it was made from, each with its stage's name before it."""
     if path is None:
         return {}
-    found = manifest.read(path)
-    options, body = dict(found.options), found.body
-    if found.kind == "corruption":
+    stage = manifest.read(path)
+    options, body = dict(stage.options), stage.body
+    if stage.kind == "corruption":
         options["ratio"] = body["ratio"]
         names = [client["client"] for client in body["roster"]]
         clients = options.pop("clients", [])
         if clients != names[len(names) - len(clients) :]:  # else the ratio alone says which
             options["clients"] = clients
     above = _stages(manifest.parent(path, *STAGES))
-    return above | {f"{found.kind} {key}": value for key, value in options.items()}
+    return above | {f"{stage.kind} {key}": value for key, value in options.items()}
 
 
 def _lines(record: Path) -> list[dict[str, Any]]:
@@ -260,11 +260,11 @@ def _between(groups: dict[str, dict[str, float | None]]) -> Iterator[tuple[str, 
 
 
 def _histograms(lines: list[dict[str, Any]]) -> dict[str, dict[int, np.ndarray]]:
-    found: dict[str, dict[int, np.ndarray]] = {}
+    histograms: dict[str, dict[int, np.ndarray]] = {}
     for line in lines:
         for name, counts in line.get("histograms", {}).items():
-            found.setdefault(name, {})[int(line["round"])] = np.array(counts, int)
-    return found
+            histograms.setdefault(name, {})[int(line["round"])] = np.array(counts, int)
+    return histograms
 
 
 def _number(value: float | None) -> float:

@@ -42,7 +42,7 @@ def small_groups(quality: Quality, attribute: str) -> set[str]:
 def doubtful_decisions(quality: Quality, attribute: str, names: Sequence[str]) -> set[str]:
     """Which of these differences in decisions a small group may decide: all, where there is one.
 
-    scores.json holds no group's own rates, so which groups lie furthest apart is not known.
+    scores.json holds no group's own rates, so which groups differ most is not known.
     """
     return {name for name in names if name.startswith(PARITY)} if small_groups(quality, attribute) else set()
 

@@ -158,9 +158,9 @@ def _steps(points: int) -> np.ndarray:
     return np.linspace(-1, 1, points)
 
 
-def _curves(losses: dict[str, np.ndarray], of: str) -> "Figure":
+def _curves(losses: dict[str, np.ndarray], title: str) -> "Figure":
     figure, (axes,) = drawing.panels(1, TITLE, (5.2, 3.6))
-    axes.set_title(of, loc="left")
+    axes.set_title(title, loc="left")
     axes.set(xlabel="step along a random direction", ylabel="cross-entropy")
     drawing.stretch(axes, np.concatenate(list(losses.values())))
     legend = {
@@ -170,12 +170,12 @@ def _curves(losses: dict[str, np.ndarray], of: str) -> "Figure":
     return figure
 
 
-def _maps(losses: dict[str, np.ndarray], of: str) -> "Figure":
+def _maps(losses: dict[str, np.ndarray], title: str) -> "Figure":
     """A map per run, with lines at the same losses in all of them."""
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.patheffects import withStroke
 
-    figure, axes = drawing.panels(len(losses), f"{TITLE}\n{of}", SQUARE)
+    figure, axes = drawing.panels(len(losses), f"{TITLE}\n{title}", SQUARE)
     every = np.concatenate([table.ravel() for table in losses.values()])
     every = every[np.isfinite(every)]
     if len(np.unique(every)) < 2:
@@ -208,7 +208,7 @@ def _maps(losses: dict[str, np.ndarray], of: str) -> "Figure":
 
 
 def _levels(low: float, high: float, far: bool) -> np.ndarray:
-    """Round numbers from at most `low` to at least `high`, evenly apart or by factors, about LEVELS of them."""
+    """Round numbers from at most `low` to at least `high`, evenly spaced or by factors, about LEVELS of them."""
     from matplotlib.ticker import MaxNLocator
 
     if not far:

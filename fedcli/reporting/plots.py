@@ -56,8 +56,8 @@ def chosen(records: list[Record], names: list[str]) -> list[str]:
 
 def constants(records: list[Record]) -> dict[str, float]:
     """The series that have one value in all runs, of all clients, in all rounds, and that value."""
-    found = {name: np.unique(np.concatenate(_values(records, name))) for name in _known(records)}
-    return {name: float(values[0]) for name, values in found.items() if len(values) == 1 and np.isfinite(values[0])}
+    distinct = {name: np.unique(np.concatenate(_values(records, name))) for name in _known(records)}
+    return {name: float(values[0]) for name, values in distinct.items() if len(values) == 1 and np.isfinite(values[0])}
 
 
 def _known(records: list[Record]) -> list[str]:
@@ -81,8 +81,8 @@ def convergence(systems: dict[str, list[Record]], metric: str, out: Path, *, ver
     version: clean or corrupted; "" for all that some run recorded.
     Raises FedcliError where no run recorded it.
     """
-    series = {name: one for runs in systems.values() for record in runs for name, one in record.series.items()}
-    tested = [name for name, one in series.items() if one.tested]
+    series = {name: curves for runs in systems.values() for record in runs for name, curves in record.series.items()}
+    tested = [name for name, curves in series.items() if curves.tested]
     wanted = f"{version} {metric}".lstrip()
     names = [name for name in tested if name == wanted or (not version and name.endswith(f" {metric}"))]
     if not names:

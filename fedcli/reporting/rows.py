@@ -106,7 +106,7 @@ class Row:
     def data(self) -> dict[str, Any]:
         """Of each stage the hash, several where the runs' data were drawn anew; None where no run has the stage."""
         hashes = {kind: sorted({sha for run in self.scored if (sha := run.sha256(kind))}) for kind in self.scores.data}
-        return {kind: found if len(found) > 1 else next(iter(found), None) for kind, found in hashes.items()}
+        return {kind: shas if len(shas) > 1 else next(iter(shas), None) for kind, shas in hashes.items()}
 
     @property
     def attributes(self) -> list[str]:
@@ -135,7 +135,7 @@ class Row:
         best = [
             (run.seed, run.scores.best_on_validation) for run in self.scored if self.at == BEST and not self.is_view
         ]
-        return [Chosen(seed, one.round, one.metric, one.validation) for seed, one in best if one]
+        return [Chosen(seed, kept.round, kept.metric, kept.validation) for seed, kept in best if kept]
 
     @property
     def name(self) -> str:

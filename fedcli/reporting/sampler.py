@@ -45,10 +45,10 @@ class Sampler:
         """version -> (metric -> [B, G] of each group, metric -> [B] the gap between best and worst)."""
         if (run.path, name) not in self.by_group:
             answered = answers(run.path)
-            of, _ = grouping(run, name)
+            group_of, _ = grouping(run, name)
             made = {}
             for version, tables in answered.tables.items():
-                drawn = [self._draws(answered, table, of) for table in tables]
+                drawn = [self._draws(answered, table, group_of) for table in tables]
                 made[version] = _mean(drawn), _mean([{m: _gap(c) for m, c in columns.items()} for columns in drawn])
             self.by_group[run.path, name] = made
         return self.by_group[run.path, name]
@@ -65,7 +65,7 @@ class Sampler:
 
 
 def _mean(columns: list[Columns]) -> Columns:
-    return {metric: np.mean([one[metric] for one in columns], axis=0) for metric in columns[0]}
+    return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
 
 
 def _gap(column: np.ndarray) -> np.ndarray:
@@ -77,6 +77,6 @@ def _gap(column: np.ndarray) -> np.ndarray:
 
 def grouping(run: Scored, name: str) -> tuple[np.ndarray, list[str]]:
     """The group of each image [N], -1 for none, and the groups' names."""
-    of, values = answers(run.path).groups, run.scores.attributes
-    parts = {part: (of[part], values[part]) for part in name.split(CROSS)}
+    codes, values = answers(run.path).groups, run.scores.attributes
+    parts = {part: (codes[part], values[part]) for part in name.split(CROSS)}
     return cross(parts) if len(parts) > 1 else parts[name]

@@ -48,12 +48,12 @@ def check(records: list[Record], key: str) -> None:
 def split(records: list[Record], key: str) -> tuple[list[Record], dict[str, list[Record]]]:
     """The runs that trained as those in which this option varies, and by name the systems that trained otherwise:
     longer, at another rate, on other data. Where it varies in no system, all are of the first kind."""
-    found = labels.systems(records, key)
-    swept = [group[0] for group in found.values() if len({option(record, key) for record in group}) > 1]
+    systems = labels.systems(records, key)
+    swept = [group[0] for group in systems.values() if len({option(record, key) for record in group}) > 1]
     ways = [labels.trained(record, key) for record in swept]
-    others = {name: group for name, group in found.items() if ways and labels.trained(group[0], key) not in ways}
-    apart = {id(record) for group in others.values() for record in group}
-    return [record for record in records if id(record) not in apart], others
+    others = {name: group for name, group in systems.items() if ways and labels.trained(group[0], key) not in ways}
+    other_ids = {id(record) for group in others.values() for record in group}
+    return [record for record in records if id(record) not in other_ids], others
 
 
 def gather(
@@ -65,13 +65,13 @@ def gather(
     scores: of each run. key: an option of the runs or of their data, such as q, lr or ratio.
     Raises UsageError where there is no such score.
     """
-    of = {id(record): _kept(run, metric, version) for record, run in zip(records, scores, strict=True)}
+    kept = {id(record): _kept(run, metric, version) for record, run in zip(records, scores, strict=True)}
     points: dict[str, list[Point]] = {}
     lines: dict[str, Level] = {}
     for label, group in labels.systems(records, key).items():
         at: dict[Any, list[list[float]]] = {}
         for record in group:
-            at.setdefault(option(record, key), []).append(of[id(record)])
+            at.setdefault(option(record, key), []).append(kept[id(record)])
         levels = [(x, *_summary(rounds)) for x, rounds in at.items()]
         if set(at) == {None}:
             lines[label] = levels[0][1:]

@@ -177,7 +177,7 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
     ]
     tables = []
     for name in ("", *(name for name in names if name in attribute)):
-        part = whole.only([at for at, of in enumerate(attribute) if of == name or at < 2])
+        part = whole.only([at for at, named in enumerate(attribute) if named == name or at < 2])
         columns = [
             Column(column.title.removeprefix(f"{name} "), column.unit, "", column.lower) for column in part.columns
         ]

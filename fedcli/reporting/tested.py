@@ -119,8 +119,8 @@ def _each(pairs: Pairs, sampler: Sampler, name: str, about: dict[str, str], samp
 
 def _of_group(run: Scored, name: str, value: str) -> np.ndarray:
     """Whether each image is of a group: bool [N]."""
-    of, values = grouping(run, name)
-    return of == values.index(value)
+    group_of, values = grouping(run, name)
+    return group_of == values.index(value)
 
 
 def _patients(runs: list[Scored], name: str, value: str) -> int:
@@ -149,14 +149,14 @@ def _small(runs: list[Scored], name: str) -> dict[str, str]:
 
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
     """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs."""
-    one, two = answers(a.path), answers(b.path)
+    answers_a, answers_b = answers(a.path), answers(b.path)
     result: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
-    for version in one.last:
-        if version not in two.last or len(one.last[version]) + len(two.last[version]) > 2:
+    for version in answers_a.last:
+        if version not in answers_b.last or len(answers_a.last[version]) + len(answers_b.last[version]) > 2:
             continue  # several models answer for one image
-        first, second = one.last[version][0], two.last[version][0]
-        tests = {"mcnemar": asdict(mcnemar(first.argmax(1) == one.y, second.argmax(1) == one.y))}
-        if first.shape[1] == 2 and np.bincount(one.y, minlength=2).min() > 1:
-            tests["delong"] = asdict(delong(probabilities(first)[:, 1], probabilities(second)[:, 1], one.y))
+        first, second = answers_a.last[version][0], answers_b.last[version][0]
+        tests = {"mcnemar": asdict(mcnemar(first.argmax(1) == answers_a.y, second.argmax(1) == answers_a.y))}
+        if first.shape[1] == 2 and np.bincount(answers_a.y, minlength=2).min() > 1:
+            tests["delong"] = asdict(delong(probabilities(first)[:, 1], probabilities(second)[:, 1], answers_a.y))
         result["versions"][version] = tests
     return result

@@ -37,11 +37,11 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
     clocks = [_of_run(path) for path in scores]
     if None in clocks:
         return None
-    peaks = [one.peak_bytes for one in clocks]
+    peaks = [clock.peak_bytes for clock in clocks]
     return Clocks(
-        sum(one.minutes for one in clocks) / len(clocks),
-        _mean([one.images_per_second for one in clocks]),
-        _mean([one.evaluation for one in clocks]),
+        sum(clock.minutes for clock in clocks) / len(clocks),
+        _mean([clock.images_per_second for clock in clocks]),
+        _mean([clock.evaluation for clock in clocks]),
         None if None in peaks else max(peaks),
     )
 

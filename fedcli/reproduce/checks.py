@@ -27,10 +27,10 @@ def flags(stage: str, given: Flags) -> Flags:
             _kind(value)
             continue
         _flag(stage, name.replace("_", "-"), value)
-    found = {name.replace("-", "_"): value for name, value in given.items()}
-    if len(found) < len(given):
+    spelled = {name.replace("-", "_"): value for name, value in given.items()}
+    if len(spelled) < len(given):
         raise UsageError("a flag is there with a dash and with an underscore", "write it once")
-    return found
+    return spelled
 
 
 def options(given: Flags) -> Flags:

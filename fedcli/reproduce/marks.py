@@ -65,9 +65,9 @@ class Marks:
 
     def _scored(self, row: str, data: str) -> list[Scored]:
         return [
-            self.runs[one.scores]
-            for one in self.outcomes
-            if one.scores and (one.cell.row, one.cell.data) == (row, data)
+            self.runs[outcome.scores]
+            for outcome in self.outcomes
+            if outcome.scores and (outcome.cell.row, outcome.cell.data) == (row, data)
         ]
 
     def _cell(self, row: Row, column: Column, scored: list[Scored]) -> table.Cell:

@@ -46,7 +46,7 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
         sync(temporary)
         shutil.rmtree(folder)
         os.rename(temporary, folder)
-    scores = list(dict.fromkeys(one.scores for one in outcomes if one.scores))
+    scores = list(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))
     if not scores:
         return results
     drawn = [(title, folder / path.name) for title, path in drawn]

@@ -51,7 +51,7 @@ def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, fol
         if figure.x in row.at and row.name in cells and _asked(row, figure.rows):
             cell = cells[row.name]
             points.setdefault(_label(row, figure.x), []).append((row.at[figure.x], cell.mean, cell.std))
-    if not any(mean is not None for of in points.values() for _, mean, _ in of):
+    if not any(mean is not None for line in points.values() for _, mean, _ in line):
         raise FedcliError("none of its cells is there", "run the recipe without --only")
     lines = {name: (cells[name].mean, cells[name].std) for name in figure.lines if name in cells}
     title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
@@ -75,9 +75,9 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
     data = figure.data or next(iter(recipe.chains))
     rows = {row.name for row in recipe.rows if _asked(row, figure.rows)}
     runs: dict[str, list[Path]] = {}
-    for one in outcomes:
-        if one.scores and one.cell.data == data and one.cell.row in rows:
-            runs.setdefault(one.cell.row, []).append(manifest.parent(one.scores, "run"))
+    for outcome in outcomes:
+        if outcome.scores and outcome.cell.data == data and outcome.cell.row in rows:
+            runs.setdefault(outcome.cell.row, []).append(manifest.parent(outcome.scores, "run"))
     if not runs:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
     return runs
@@ -86,8 +86,8 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
 def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path) -> tuple[str, Path]:
     """What the records of the runs hold; of the first seed, but for a convergence."""
     path = folder / _file(figure.title)
-    records = {name: [curves.read(run) for run in of] for name, of in runs.items()}
-    firsts = [of[0] for of in records.values()]
+    records = {name: [curves.read(run) for run in paths] for name, paths in runs.items()}
+    firsts = [per_seed[0] for per_seed in records.values()]
     if figure.kind == "convergence":
         metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
         plots.convergence(records, metric, path, version=figure.version)
@@ -102,7 +102,7 @@ def _landscape(
     figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
 ) -> tuple[str, Path]:  # fmt: skip
     """The loss around the first seed's models."""
-    firsts, dims = [of[0] for of in runs.values()], int(figure.kind[-2])
+    firsts, dims = [paths[0] for paths in runs.values()], int(figure.kind[-2])
     version = figure.version or landscape.usual([curves.read(run) for run in firsts])
     name = _file(figure.title, f"-{manifest.identity({'dims': dims, 'version': version, 'names': list(runs)}, firsts)}")
     if (older / name).is_file():

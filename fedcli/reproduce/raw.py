@@ -98,14 +98,15 @@ def listed(recipe: Recipe) -> set[str]:
 def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
     """A sentence for each file that cells need and was not given. Raises UsageError if no other cell remains."""
     asking = {name: [cell for cell in cells if variable(name, "file") in cell.asks] for name in recipe.files}
-    asking = {name: of for name, of in asking.items() if of}
+    asking = {name: asked for name, asked in asking.items() if asked}
     if cells and all(cell.asks for cell in cells):
         wanted = "; ".join(f"{name}: {recipe.files[name]}" for name in asking)
         flags = " ".join(f"--file {name}=PATH" for name in asking)
         raise UsageError(f"{recipe.name} needs files ({wanted})", f"add {flags}; --scale small and smoke need none")
-    rows = {name: ", ".join(dict.fromkeys(cell.row for cell in of)) for name, of in asking.items()}
+    rows = {name: ", ".join(dict.fromkeys(cell.row for cell in asked)) for name, asked in asking.items()}
     return [
-        f"{of} left out: no --file {name}=PATH was given, which is {recipe.files[name]}." for name, of in rows.items()
+        f"{named} left out: no --file {name}=PATH was given, which is {recipe.files[name]}."
+        for name, named in rows.items()
     ]
 
 

@@ -23,12 +23,17 @@ _PACKAGE = Path(fedcli.__file__).parent
 FOLDERS = _PACKAGE / "recipes", _PACKAGE.parent / "recipes"  # installed, or in a checkout
 
 
-def names() -> dict[str, Path]:
-    """The recipes that come with fedcli."""
+def recipes_folder() -> Path:
+    """Where the recipes that come with fedcli are, and files of theirs: "{recipes}" in a flag."""
     for folder in FOLDERS:
         if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+            return folder
     raise FedcliError(f"the recipes are missing from {FOLDERS[0]}", "install fedcli again")
+
+
+def names() -> dict[str, Path]:
+    """The recipes that come with fedcli."""
+    return {path.stem: path for path in sorted(recipes_folder().glob("*.toml"))}
 
 
 def find(recipe: str) -> Path:
@@ -221,7 +226,7 @@ def _check_scores(recipe: Recipe) -> None:
 def _by(given: Any, chain: Chain) -> list[str]:
     """The attributes asked for, where only the name of the data may be left open."""
     listed = given if isinstance(given, list) else [given]
-    return [str(one).replace("{data}", chain.name) for one in listed]
+    return [str(attribute).replace("{data}", chain.name) for attribute in listed]
 
 
 def _check_validated(recipe: Recipe, chain: Chain) -> None:

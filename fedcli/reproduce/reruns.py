@@ -67,9 +67,9 @@ def _of(source: Path, stage: str) -> Path | None:
 def _unlike(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
     said = []
     for key in sorted(now.keys() | then.keys()):
-        one, other = now.get(key), then.get(key)
-        if isinstance(one, dict) and isinstance(other, dict):
-            said += _unlike(one, other)
-        elif one != other:
-            said.append(f"{key} is {one}, was {other}")
+        value, other = now.get(key), then.get(key)
+        if isinstance(value, dict) and isinstance(other, dict):
+            said += _unlike(value, other)
+        elif value != other:
+            said.append(f"{key} is {value}, was {other}")
     return said

@@ -36,9 +36,9 @@ def collect(
     left_out: a sentence for each part that is not there. made_up: datasets that are synthetic samples. Raises
     UsageError for a column that no scores.json has.
     """
-    runs = {run.path: run for run in read(dict.fromkeys(one.scores for one in outcomes if one.scores))}
+    runs = {run.path: run for run in read(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))}
     nowhere = [column.name for column in recipe.columns if not _has_place(column, outcomes, runs, recipe)]
-    names = dict.fromkeys(one.cell.row for one in outcomes)
+    names = dict.fromkeys(outcome.cell.row for outcome in outcomes)
     rows = [_row(recipe, name, outcomes, runs, scale, work) for name in names]
     marks = Marks(recipe, rows, outcomes, runs)
     results = Results(
@@ -49,11 +49,11 @@ def collect(
         at=recipe.at,
         spread=recipe.spread,
         reference=recipe.reference,
-        seeds=sorted({one.cell.seed for one in outcomes}),
+        seeds=sorted({outcome.cell.seed for outcome in outcomes}),
         columns=list(recipe.columns),
         rows=rows,
         left_out=left_out,
-        failed=[Failed(one.cell.name, one.sentence) for one in outcomes if not one.scores],
+        failed=[Failed(outcome.cell.name, outcome.sentence) for outcome in outcomes if not outcome.scores],
         statistics=list(_statistics(recipe, outcomes, runs)),
         marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
     )
@@ -66,7 +66,9 @@ def collect(
 def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
     """The recipe's, and at a reduced scale what ran: it may speak of more clients."""
     sources = {
-        manifest.parent(manifest.parent(one.scores, "run"), "corruption", "partition") for one in outcomes if one.scores
+        manifest.parent(manifest.parent(outcome.scores, "run"), "corruption", "partition")
+        for outcome in outcomes
+        if outcome.scores
     }
     if scale == "paper" or not sources:
         return recipe.title
@@ -74,24 +76,26 @@ def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
     said = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
     if any("kind" in body for body in bodies):
         said.append(_range({len(body.get("clients", [])) for body in bodies}, "corrupted", "corrupted"))
-    said.append(_range({plan(one.cell.train).rounds for one in outcomes}, "round", "rounds"))
+    said.append(_range({plan(outcome.cell.train).rounds for outcome in outcomes}, "round", "rounds"))
     return f"{recipe.title} (at {scale} scale: {', '.join(said)})"
 
 
-def _range(counts: set[int], one: str, many: str) -> str:
+def _range(counts: set[int], singular: str, plural: str) -> str:
     low, high = min(counts), max(counts)
-    return console.counted(low, one, many) if low == high else f"{low} to {high} {many}"
+    return console.counted(low, singular, plural) if low == high else f"{low} to {high} {plural}"
 
 
 def _row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, scale: str, work: Path) -> Row:
-    done = [one for one in outcomes if one.cell.row == name and one.scores]
-    about = [runs[one.scores].scores for one in done]
+    done = [outcome for outcome in outcomes if outcome.cell.row == name and outcome.scores]
+    about = [runs[outcome.scores].scores for outcome in done]
     row = next(row for row in recipe.rows if row.name == name)
     rounds = {
         column.name: {
-            one.cell.seed: _rounds(runs[one.scores].scores, replace(column, score=row.place(column.score)), recipe.at)
-            for one in done
-            if one.cell.data == column.data
+            outcome.cell.seed: _rounds(
+                runs[outcome.scores].scores, replace(column, score=row.place(column.score)), recipe.at
+            )
+            for outcome in done
+            if outcome.cell.data == column.data
         }
         for column in recipe.columns
     }
@@ -103,8 +107,8 @@ def _row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, scale: 
     published = recipe.published.get("rows", {}).get(name, {})
     over_runs = {column.name for column in recipe.columns if column.validation}
     cells = {}
-    for column, of in rounds.items():
-        ours = _summary([each for each in of.values() if each], "runs" if column in over_runs else recipe.spread)
+    for column, by_seed in rounds.items():
+        ours = _summary([each for each in by_seed.values() if each], "runs" if column in over_runs else recipe.spread)
         cells[column] = _beside(ours, Published(**published[column]) if column in published else None, scale)
     return Row(
         name=name,
@@ -114,30 +118,30 @@ def _row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, scale: 
         holes=_holes(name, outcomes, rounds),
         warnings=sorted({scores.warning for scores in about if scores.warning}),
         cells=cells,
-        scores={f"{one.cell.data}, seed {one.cell.seed}": _within(one.scores, work) for one in done},
+        scores={f"{outcome.cell.data}, seed {outcome.cell.seed}": _within(outcome.scores, work) for outcome in done},
     )
 
 
 def _holes(name: str, outcomes: list[Outcome], runs: dict[str, dict[int, Any]]) -> dict[str, int]:
     """Column -> of how many runs its number is, where some failed or have no such number."""
-    asked = {one.cell.data: 0 for one in outcomes}
-    for one in outcomes:
-        asked[one.cell.data] += one.cell.row == name
-    found = {column: sum(bool(rounds) for rounds in of.values()) for column, of in runs.items()}
+    asked = {outcome.cell.data: 0 for outcome in outcomes}
+    for outcome in outcomes:
+        asked[outcome.cell.data] += outcome.cell.row == name
+    counts = {column: sum(bool(rounds) for rounds in by_seed.values()) for column, by_seed in runs.items()}
     most = max(asked.values(), default=0)
-    return {column: count for column, count in found.items() if 0 < count < most}
+    return {column: count for column, count in counts.items() if 0 < count < most}
 
 
 def _command(recipe: Recipe, name: str, outcomes: list[Outcome]) -> str:
     """How a row is trained, where its data and seeds agree about it."""
     lines: dict[tuple[str, ...], list[str]] = {}
-    for one in outcomes:
-        if one.cell.row == name:
-            lines.setdefault(tuple(replace(one.cell.train, seed=0).argv()), []).append(one.cell.title)
+    for outcome in outcomes:
+        if outcome.cell.row == name:
+            lines.setdefault(tuple(replace(outcome.cell.train, seed=0).argv()), []).append(outcome.cell.title)
     typed = {f"fedcli {shlex.join(line)}": titles for line, titles in lines.items()}
     if len(typed) == 1:
         return next(iter(typed))
-    if len(typed) > len({one.cell.data for one in outcomes if one.cell.row == name}):
+    if len(typed) > len({outcome.cell.data for outcome in outcomes if outcome.cell.row == name}):
         return "differs by seed, see --dry-run"
     return "; ".join(f"{', '.join(dict.fromkeys(titles))}: {line}" for line, titles in typed.items())
 
@@ -150,16 +154,16 @@ def _rounds(scores: Any, column: Column, at: str) -> list[float]:
     """A run's values of a column, one per round that counts, in the column's unit; none where it has no meaning."""
     if at == "best":
         scores = scores.best_on_validation
-    values = [_values(found, at) for found in everywhere(scores, column.score)]
+    values = [_values(value, at) for value in everywhere(scores, column.score)]
     known = [rounds for rounds in values if None not in rounds]
     return [sum(each) / len(each) * TIMES[column.unit] for each in zip(*known, strict=True)]
 
 
-def _values(found: Any, at: str) -> list[Number]:
+def _values(value: Any, at: str) -> list[Number]:
     """What stands at one place, by round."""
-    if isinstance(found, OverRounds):
-        return [found.last] if at == "last" else found.per_round
-    return found if isinstance(found, list) else [found]
+    if isinstance(value, OverRounds):
+        return [value.last] if at == "last" else value.per_round
+    return value if isinstance(value, list) else [value]
 
 
 def _mean_runs(columns: list[dict[int, list[float]]]) -> dict[int, list[float]]:
@@ -180,7 +184,7 @@ def everywhere(scores: Any, place: str) -> list[Any]:
     head, star, rest = place.partition("/*/")
     if not star:
         return [look_up(scores, place)]
-    return [found for below in children(look_up(scores, head)).values() for found in everywhere(below, rest)]
+    return [value for below in children(look_up(scores, head)).values() for value in everywhere(below, rest)]
 
 
 def look_up(scores: Any, place: str) -> Any:
@@ -200,10 +204,10 @@ def _has_place(column: Column, outcomes: list[Outcome], runs: Runs, recipe: Reci
 
     Raises UsageError where none has it and all rows are there: a row that is left out might have it.
     """
-    done = [one for one in outcomes if one.scores and one.cell.data == column.data]
-    if not done or any(_exists(runs[one.scores].scores, column.score) for one in done):
+    done = [outcome for outcome in outcomes if outcome.scores and outcome.cell.data == column.data]
+    if not done or any(_exists(runs[outcome.scores].scores, column.score) for outcome in done):
         return True
-    if {row.name for row in recipe.rows if column.data in row.data} - {one.cell.row for one in done}:
+    if {row.name for row in recipe.rows if column.data in row.data} - {outcome.cell.row for outcome in done}:
         return False
     parts, at = column.score.split("/"), runs[done[0].scores].scores
     while parts and (below := children(at)) and (parts[0] in below or parts[0] == "*"):
@@ -218,7 +222,9 @@ def _has_place(column: Column, outcomes: list[Outcome], runs: Runs, recipe: Reci
 def _exists(scores: Any, place: str) -> bool:
     head, _, last = place.rpartition("/")
     above = everywhere(scores, head) if head else [scores]
-    return any(found is not None for found in everywhere(scores, place)) or any(last in children(one) for one in above)
+    return any(value is not None for value in everywhere(scores, place)) or any(
+        last in children(parent) for parent in above
+    )
 
 
 def _summary(runs: list[list[float]], spread: str) -> Cell:
@@ -258,7 +264,7 @@ def _notes(recipe: Recipe, results: Results) -> list[str]:
         word = "Seeds" if len(results.seeds) > 1 else "Seed"
         notes.append(f"{word} {', '.join(map(str, results.seeds))} of the recipe's {len(recipe.seeds)}.")
     notes += results.left_out
-    notes += [f"Not there: {one.cell}: {one.sentence}." for one in results.failed]
+    notes += [f"Not there: {failure.cell}: {failure.sentence}." for failure in results.failed]
     for row in results.rows:
         notes += [f"{row.name}: {warning}." for warning in row.warnings]
         notes += [f"{row.name}, {column}: mean over only {count} of its runs." for column, count in row.holes.items()]
@@ -268,7 +274,7 @@ def _notes(recipe: Recipe, results: Results) -> list[str]:
 def _statistics(recipe: Recipe, outcomes: list[Outcome], runs: Runs) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
     for data, version, metric in dict.fromkeys(filter(None, map(_tested_score, recipe.columns))):
-        for rows in _same_data([one for one in outcomes if one.cell.data == data and one.scores]):
+        for rows in _same_data([outcome for outcome in outcomes if outcome.cell.data == data and outcome.scores]):
             if len(rows) < 2:
                 continue
             reference = _reference(recipe, list(rows))
@@ -279,8 +285,8 @@ def _statistics(recipe: Recipe, outcomes: list[Outcome], runs: Runs) -> Iterator
 def _same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
     """Row -> scores, for each set of rows whose runs of equal seeds read the same manifest."""
     rows: dict[str, dict[int, Path]] = {}
-    for one in outcomes:
-        rows.setdefault(one.cell.row, {})[one.cell.seed] = one.scores
+    for outcome in outcomes:
+        rows.setdefault(outcome.cell.row, {})[outcome.cell.seed] = outcome.scores
     sets: list[tuple[dict[int, Path], dict[str, list[Path]]]] = []
     for row, scores in rows.items():
         read = {

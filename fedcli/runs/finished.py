@@ -45,25 +45,25 @@ class Run:
 def open_run(path: Path, device: str = "cpu") -> Run:
     """Open a run after checking every hash above it. Raises FedcliError, HashError."""
     path = manifest.find(path, "run")
-    found = manifest.verify(path, "run")
-    model = found.body["model"]
+    verified = manifest.verify(path, "run")
+    model = verified.body["model"]
     above = data_of(path)
     data = load.load(above, channels=model["channels"], augment="none", device=device)
     if not len(data.test["clean"]):
         raise FedcliError(f"{above} holds no test image", "prepare or partition again with a test part")
-    kept = [Path(name).stem for name in found.files if name.startswith("models/")]
+    kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
-    method = resolve(found.body["method"], found.body["settings"])
+    method = resolve(verified.body["method"], verified.body["settings"])
     net = models.build(
         model["name"],
         models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
         seed=0, precision=model["precision"],
         teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-        freeze=found.options.get("freeze", False), extend=method.local.extend,
+        freeze=verified.options.get("freeze", False), extend=method.local.extend,
     ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
-    return Run(path, found, data, rounds, net, Layout(net, tuple(model["personal"])), device, method)
+    return Run(path, verified, data, rounds, net, Layout(net, tuple(model["personal"])), device, method)
 
 
 def save_model(

@@ -38,15 +38,15 @@ def open_parent(weights: str | None) -> ParentRun | None:
     if path is None or not (path.is_dir() or path.name == "run.json"):
         return None
     path = manifest.find(path, "run")
-    found = manifest.verify(path, "run")
-    rounds = sorted(name for name in found.files if name.startswith("models/") and Path(name).stem.isdigit())
+    verified = manifest.verify(path, "run")
+    rounds = sorted(name for name in verified.files if name.startswith("models/") and Path(name).stem.isdigit())
     if not rounds:
         raise FedcliError(f"{path} kept no model", "train the run again")
-    if found.body["model"]["frozen"]:
+    if verified.body["model"]["frozen"]:
         raise FedcliError(
             f"{path} froze its backbone, so its models do not hold one", "start from the weights that run started from"
         )
-    return ParentRun(path, path.parent / rounds[-1], found.body)
+    return ParentRun(path, path.parent / rounds[-1], verified.body)
 
 
 def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list[str]) -> str:

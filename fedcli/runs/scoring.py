@@ -95,12 +95,12 @@ def _curves(tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None
 
 def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, list[str]]) -> dict[str, Any]:
     """attribute -> group -> CURVES, of the groups that have test images."""
-    found: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     for name, values in attributes.items():
         column = shard.groups[name].cpu().numpy()
         places = {value: np.flatnonzero(column == k) for k, value in enumerate(values)}
-        found[name] = {value: _curves(tables, shard, at) for value, at in places.items() if len(at)}
-    return found
+        groups[name] = {value: _curves(tables, shard, at) for value, at in places.items() if len(at)}
+    return groups
 
 
 def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:

@@ -170,8 +170,8 @@ def _report(
     differ += "".join(f", {name} by up to {distance:.2f}" for name, distance in attributes.items()) if differ else ""
     console.say(f"{clients} with {images['min']} to {counted(images['max'], 'image', 'images')}{differ}")
     if body["dropped"]:
-        one, many = scheme.left_over
-        dropped = counted(body["dropped"], f"training image {one} and goes", f"training images {many} and go")
+        singular, plural = scheme.left_over
+        dropped = counted(body["dropped"], f"training image {singular} and goes", f"training images {plural} and go")
         console.say(f"{dropped} to no client")
     if several := body["skew"]["images_in_several"]["count"]:
         validate = counted(shared, "validates one and trains another", "validate one and train another")

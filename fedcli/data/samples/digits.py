@@ -39,7 +39,9 @@ def _mnist(folder: Path, part: str, labels: np.ndarray) -> None:
 
 def _usps(path: Path, part: str, labels: np.ndarray) -> None:
     values = _grey("usps", part, labels, 16).reshape(len(labels), 256) / 127.5 - 1
-    lines = [f"{n + 1} " + " ".join(f"{k}:{v:.4g}" for k, v in enumerate(of, 1)) for n, of in zip(labels, values)]
+    lines = [
+        f"{n + 1} " + " ".join(f"{k}:{v:.4g}" for k, v in enumerate(pixels, 1)) for n, pixels in zip(labels, values)
+    ]
     path.write_bytes(bz2.compress(("\n".join(lines) + "\n").encode()))
 
 

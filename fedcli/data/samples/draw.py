@@ -1,4 +1,4 @@
-"""Pictures for synthetic samples: tiny images that a network can tell apart by class, equal on every machine."""
+"""Pictures for synthetic samples: tiny images whose classes a network can distinguish, equal on every machine."""
 
 import csv
 from pathlib import Path
@@ -15,7 +15,7 @@ def picture(name: str, label: int, *, height: int = 24, width: int = 32, tint: f
     """
     rng = np.random.default_rng(derive("twin", name))  # the word is part of the seed: with another, other images
     y, x = np.mgrid[:height, :width]
-    angle = 2.4 * label  # the golden angle keeps any number of classes apart
+    angle = 2.4 * label  # the golden angle keeps any number of classes distinct
     centre = height / 2 + np.sin(angle) * height / 5, width / 2 + np.cos(angle) * width / 5
     blob = np.exp(-((y - centre[0]) ** 2 + (x - centre[1]) ** 2) / (2 * (height / 7) ** 2))[..., None]
     ground = (1 - 0.6 * tint) * np.array([200.0, 160.0, 140.0])

@@ -38,8 +38,8 @@ def make(folder: Path) -> None:
         for k, attribute in enumerate(ATTRIBUTES):
             test = [line for n, line in enumerate(lines) if n % 3 == k]
             train = [line for line in lines if line not in test]
-            for part, of in ("_train", train), ("_test", test), ("", lines):
-                table(root / f"meta_{site}_{attribute}{part}.csv", head, of)
+            for part, listed in ("_train", train), ("_test", test), ("", lines):
+                table(root / f"meta_{site}_{attribute}{part}.csv", head, listed)
 
 
 def _chexpert(root: Path) -> list[list]:
@@ -66,8 +66,8 @@ def _chexpert(root: Path) -> list[list]:
         if n % 10 != 9:  # not everybody is in the demographic table
             demo.append([patient, sex if n != 4 else "Female", age, DEMO_RACES[n % 7], "Not Hispanic/Latino"])
         paper.append(_paper_line(f"CheXpert-v1.0-small/{part}/{patient}/study1/view1_frontal.jpg", n, effusion, age))
-    for part, of in lines.items():
-        table(home / f"{part}.csv", ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *LABELS], of)
+    for part, listed in lines.items():
+        table(home / f"{part}.csv", ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *LABELS], listed)
     table(root / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], demo)
     return [line for line in paper if line]
 

@@ -30,10 +30,10 @@ EACH = 5  # images of a class
 def make(folder: Path) -> None:
     labels = []
     folds: dict[int, list[list]] = {2: [], 5: []}
-    names = sorted(name for of in FOLDERS.values() for name in of)
-    for place, of in FOLDERS.items():
+    names = sorted(name for classes in FOLDERS.values() for name in classes)
+    for place, classes in FOLDERS.items():
         organ, kind = place.split("/")
-        for name in of:
+        for name in classes:
             for k in range(EACH):
                 id = str(uuid.UUID(int=derive("hyper-kvasir", name, k) << 64, version=4))
                 image = picture(id, names.index(name), tint=0.5 * (organ[0] == "u"))

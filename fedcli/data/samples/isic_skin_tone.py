@@ -18,7 +18,8 @@ def make(folder: Path) -> None:
     head = ["image_name", "target", "year", "tfrecord", "mclassd", "size", "fitzpatrick"]
     types = [-1 if i == 20 else 6 if p.tint else 2 for i, p in enumerate(photographs)]
     lines = [
-        [p.image, int(p.label == 0), 2019, -1, 0, "1024x1024", of] for p, of in zip(photographs, types, strict=True)
+        [p.image, int(p.label == 0), 2019, -1, 0, "1024x1024", skin_type]
+        for p, skin_type in zip(photographs, types, strict=True)
     ]
     table(folder / "isic_train_20-19-18-17.csv", head, lines)
 

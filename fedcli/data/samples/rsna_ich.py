@@ -27,9 +27,9 @@ def make(folder: Path, times: int = 1) -> None:
     for i in range(times * (SINGLE + SEVERAL + NONE)):
         id = f"ID_{(i + 1) * 2654435761 % 2**32:08x}{i % 16:x}"
         first, within = i % 5, i % (SINGLE + SEVERAL + NONE)
-        of = {first} if within < SINGLE else {first, (first + 2) % 5} if within < SINGLE + SEVERAL else set()
-        lines += [[f"{id}_{name}", int(k in of)] for k, name in enumerate(SUBTYPES)]
-        lines.append([f"{id}_any", int(bool(of))])
+        subtypes = {first} if within < SINGLE else {first, (first + 2) % 5} if within < SINGLE + SEVERAL else set()
+        lines += [[f"{id}_{name}", int(k in subtypes)] for k, name in enumerate(SUBTYPES)]
+        lines.append([f"{id}_any", int(bool(subtypes))])
         patient = f"ID_{1000 + i // 10 * 5 + first:08x}"
         people.setdefault(patient, _person(len(people)))
         _write(folder / "stage_2_train" / f"{id}.dcm", id, patient, _head(id, first), i)

@@ -44,7 +44,7 @@ def walk(data: bytes) -> dict[int, str] | None:
     """The fields, by tag, that a file starts with; None for one that is not plain."""
     if data[128:132] != b"DICM":
         return None
-    found: dict[int, str] = {}
+    fields: dict[int, str] = {}
     at, explicit = 132, True
     while at + 12 <= len(data):
         group, element, kind, length = struct.unpack_from("<HH2sH", data, at)
@@ -56,19 +56,19 @@ def walk(data: bytes) -> dict[int, str] | None:
         elif not kind.isalpha():
             return None
         if tag > ROWS:
-            return found
+            return fields
         if start + length > len(data):  # also where the length is unknown, 2^32 - 1
             return None
         if tag in (SYNTAX, SEX, AGE, PATIENT, STUDY):
             value = data[start : start + length].rstrip(b"\0 ")
             if not value.isascii() or b"\\" in value:
                 return None
-            found[tag] = value.decode()
+            fields[tag] = value.decode()
         if tag == SYNTAX and value in (DEFLATED, BIG_ENDIAN):
             return None
         explicit = explicit and not (tag == SYNTAX and value == IMPLICIT)
         if tag == ROWS:
-            return found | {ROWS: "there"}
+            return fields | {ROWS: "there"}
         at = start + length
     return None
 
@@ -80,8 +80,8 @@ def ask_pydicom(path: Path) -> dict[int, str]:
     with path.open("rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
         slice_ = read_partial(file, stop_when=lambda tag, *_: tag > ROWS)
-        found = {tag: str(slice_[tag].value or "") for tag in (SEX, AGE, PATIENT, STUDY) if tag in slice_}
-        return found | ({ROWS: "there"} if ROWS in slice_ else {})
+        fields = {tag: str(slice_[tag].value or "") for tag in (SEX, AGE, PATIENT, STUDY) if tag in slice_}
+        return fields | ({ROWS: "there"} if ROWS in slice_ else {})
 
 
 def years(age: str) -> float:

@@ -58,17 +58,17 @@ def rows(raw: Path, choices: Choices) -> Listing:
         raise FedcliError(f"{raw} has {there} of {', '.join(DOMAINS)}", "it takes two; see fedcli datasets digits")
     if absent := [domain for domain in DOMAINS if domain not in places]:
         console.say(f"{raw} has no {' and no '.join(absent)}: the domains are {', '.join(places)}")
-    found: list[Row] = []
+    images: list[Row] = []
     for place, (domain, files) in enumerate(places.items()):
         for part, file in zip(PARTS, files, strict=True):
             listed = _in_folders(raw, file) if domain == "syn" else _in_container(raw, domain, file, part)
             for name, label, source in listed:
-                found.append(Row(f"{domain}/{part}/{name}", label, source, part == "test", {"domain": place}))
+                images.append(Row(f"{domain}/{part}/{name}", label, source, part == "test", {"domain": place}))
     if choices.split == "image":
-        found = split_rows(found, choices, by_patient=False)
+        images = split_rows(images, choices, by_patient=False)
     tables = {_labels_of(file) for domain, files in places.items() if domain != "syn" for file in files}
     tables |= {file for domain, files in places.items() if domain != "syn" for file in files}
-    return Listing(found, {"domain": list(places)}, tables=sorted(tables))
+    return Listing(images, {"domain": list(places)}, tables=sorted(tables))
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:

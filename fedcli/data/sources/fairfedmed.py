@@ -58,7 +58,7 @@ FOLDER, ALL = "all", "meta_all.csv"
 
 @dataclass(frozen=True)
 class Listed:
-    """What the tables tell of one npz file.
+    """What the tables say about one npz file.
 
     Attributes:
         site: place in SITES, -1 where no table tells.
@@ -84,7 +84,7 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
     )
     inside = (home / FOLDER).relative_to(raw).as_posix()
     skipped = [(f"{inside}/{name}", "listed in the tables, not in the folder") for name in absent]
-    found: list[Row] = []
+    patients: list[Row] = []
     differ: Counter[str] = Counter()
     for name, code in zip(names, codes, strict=True):
         row = code if isinstance(code, str) else _row(f"{inside}/{name}", listed[name], code)
@@ -92,13 +92,13 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
             skipped.append((f"{inside}/{name}", str(row)))
             continue
         differ.update(_differing(code, listed[name].table))
-        found.append(row)
+        patients.append(row)
     _tell(differ)
-    found = _split(_known(found, choices), choices)
+    patients = _split(_known(patients, choices), choices)
     attributes = {**CODED, "age": AGE_BANDS, "site": SITES}
-    if all(row.groups["site"] < 0 for row in found):
+    if all(row.groups["site"] < 0 for row in patients):
         del attributes["site"]
-    return Listing(found, attributes, None, [table.relative_to(raw).as_posix() for table in tables], sorted(skipped))
+    return Listing(patients, attributes, None, [table.relative_to(raw).as_posix() for table in tables], sorted(skipped))
 
 
 def decode(member: str, raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -120,7 +120,7 @@ def _listed(home: Path, choices: Choices) -> tuple[dict[str, Listed], list[Path]
     """File name -> what the tables tell, and the tables."""
     parts = {part: _site_tables(home, choices, f"_{part}") for part in ("train", "test")}
     if choices.split == "official":
-        files = [path for of in parts.values() for path in of]
+        files = [path for paths in parts.values() for path in paths]
         if absent := [path for path in files if not path.is_file()]:
             raise FedcliError(f"{home} has no {absent[0].name}", f"--split image needs {ALL} alone")
         listed: dict[str, Listed] = {}
@@ -134,7 +134,7 @@ def _listed(home: Path, choices: Choices) -> tuple[dict[str, Listed], list[Path]
     used = [home / ALL]
     sites: dict[str, int] = {}
     for site in range(len(SITES)):
-        for path in [whole[site]] if whole[site].is_file() else [of[site] for of in parts.values()]:
+        for path in [whole[site]] if whole[site].is_file() else [by_site[site] for by_site in parts.values()]:
             if path.is_file():
                 sites = _joined(sites, {name: site for name, _ in _records(path)}, path)
                 used.append(path)
@@ -286,21 +286,21 @@ def _tell(differ: Counter) -> None:
         console.say(f"the tables differ from the npz files, which count: {counts}")
 
 
-def _known(found: list[Row], choices: Choices) -> list[Row]:
+def _known(patients: list[Row], choices: Choices) -> list[Row]:
     """All rows, or only those whose chosen attribute is known."""
     if choices.own["unknown"] == "keep":
-        return found
+        return patients
     attribute = choices.own["sites"]
-    kept = [row for row in found if row.groups[attribute] >= 0]
-    console.say(f"left out {len(found) - len(kept)} patients whose {attribute} is unknown")
+    kept = [row for row in patients if row.groups[attribute] >= 0]
+    console.say(f"left out {len(patients) - len(kept)} patients whose {attribute} is unknown")
     return kept
 
 
-def _split(found: list[Row], choices: Choices) -> list[Row]:
+def _split(patients: list[Row], choices: Choices) -> list[Row]:
     if choices.split == "official":
-        return found  # already in the rows
+        return patients  # already in the rows
     split = fold_rows if choices.split == "folds" else split_rows
-    return split(found, choices, by_patient=False)
+    return split(patients, choices, by_patient=False)
 
 
 SLO = Source(partial(rows, SLO_MEMBER), partial(decode, SLO_MEMBER), sample.make)

@@ -42,20 +42,20 @@ def rows(raw: Path, choices: Choices) -> Listing:
     _check_labels(table, path)
     listing = isic2019.collect(raw, table)
     official = set(table.image[table.fold == "test"])
-    found = [replace(row, test=row.id in official) for row in listing.rows]
+    images = [replace(row, test=row.id in official) for row in listing.rows]
     tables, skipped = [*listing.tables, path.name], [*skipped, *listing.skipped]
-    return replace(listing, rows=_split(found, choices), tables=tables, skipped=skipped)
+    return replace(listing, rows=_split(images, choices), tables=tables, skipped=skipped)
 
 
 def locate(raw: Path) -> Path:
     """FLamby's table, by any of its names. Raises FedcliError that names every table that is missing."""
-    found = next((raw / name for name in TABLES if (raw / name).is_file()), None)
+    path = next((raw / name for name in TABLES if (raw / name).is_file()), None)
     isics = [name for name in (isic2019.TRUTH, isic2019.METADATA) if not (raw / name).is_file()]
-    if found and not isics:
-        return found
+    if path and not isics:
+        return path
     hints = ["give the folder with the ISIC archive's two tables of 2019"] if isics else []
-    missing = isics if found else [*isics, f"{TABLES[0]}, which names the hospitals"]
-    if not found:
+    missing = isics if path else [*isics, f"{TABLES[0]}, which names the hospitals"]
+    if not path:
         hints += [f"put {TABLES[0]} of FLamby's folder datasets/fed_isic2019/dataset_creation_scripts there"]
     raise FedcliError(f"{raw} has no {' and no '.join(missing)}", ", and ".join(hints))
 
@@ -87,27 +87,27 @@ def _check_labels(table: "DataFrame", path: Path) -> None:
         raise FedcliError(said, "download both tables again")
 
 
-def _split(found: list[Row], choices: Choices) -> list[Row]:
-    """found holds the official fold."""
+def _split(images: list[Row], choices: Choices) -> list[Row]:
+    """images: split by the official fold."""
     if choices.split in ("lesion", "image"):
-        return split_rows(found, choices, by_patient=choices.split == "lesion")
+        return split_rows(images, choices, by_patient=choices.split == "lesion")
     if choices.split == "folds" and choices.fold > 1:
-        found = _later_fold(found, choices)
-    if leaks := leaking(found):
+        images = _later_fold(images, choices)
+    if leaks := leaking(images):
         lesions = console.counted(leaks, "lesion has", "lesions have")
         said = f"the split {choices.split!r} leaks: {lesions} images in both train and test"
         console.say(f"{said}; --split lesion keeps them together")
-    return found
+    return images
 
 
-def _later_fold(found: list[Row], choices: Choices) -> list[Row]:
+def _later_fold(images: list[Row], choices: Choices) -> list[Row]:
     """Test on one part of the official train part of every hospital, train on all else."""
-    apart = replace(choices, fold=choices.fold - 1, folds=choices.folds - 1, sample_images=None)
+    others = replace(choices, fold=choices.fold - 1, folds=choices.folds - 1, sample_images=None)
     test = set()
     for center in range(len(CENTERS)):
-        rows = [row for row in found if row.groups["center"] == center and not row.test]
-        test |= {row.id for row in fold_rows(rows, apart, by_patient=False) if row.test}
-    return [replace(row, test=row.id in test) for row in found]
+        rows = [row for row in images if row.groups["center"] == center and not row.test]
+        test |= {row.id for row in fold_rows(rows, others, by_patient=False) if row.test}
+    return [replace(row, test=row.id in test) for row in images]
 
 
 SOURCE = Source(rows, decode, sample.make)

@@ -79,7 +79,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     readers: list[Callable[[Path], Download]] = [read_chexpert, read_mimic]
     if choices.split == "paper":
         readers = [partial(read, site=site) for site in SITES]
-    found, skipped, tables = [], [], []
+    images, skipped, tables = [], [], []
     for site, reader in enumerate(readers):
         download = reader(root)
         table = _wanted(download.table, SITES[site], choices)
@@ -87,11 +87,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
             path = root / download.find(record["name"])
             file = path.relative_to(raw).as_posix()
             if path.is_file():
-                found.append(_row(record, file, site))
+                images.append(_row(record, file, site))
                 continue
             skipped.append((file, "listed in the tables, not there"))
         tables += [path.relative_to(raw).as_posix() for path in download.tables]
-    return Listing(_split(found, choices), ATTRIBUTES, "patient_id", sorted(set(tables)), sorted(skipped))
+    return Listing(_split(images, choices), ATTRIBUTES, "patient_id", sorted(set(tables)), sorted(skipped))
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -245,8 +245,8 @@ def _read_demo(path: Path) -> "DataFrame":
     except Exception as error:  # broken spreadsheets raise BadZipFile, KeyError, ValueError and more
         raise FedcliError(f"{path} is not a readable spreadsheet: {error}", "download it again") from None
     if missing := [column for column in columns if column not in table]:
-        found = ", ".join(map(str, table.columns))
-        raise FedcliError(f"{path} has no column {missing[0]!r}", f"columns found: {found}")
+        names = ", ".join(map(str, table.columns))
+        raise FedcliError(f"{path} has no column {missing[0]!r}", f"columns found: {names}")
     return table
 
 
@@ -293,7 +293,7 @@ def _sex(texts: "Series") -> "Series":
 def _ages(years: "Series") -> list[str]:
     from pandas import to_numeric
 
-    return [AGES[int(of >= 60)] if of >= 0 else "" for of in to_numeric(years, errors="coerce")]
+    return [AGES[int(age >= 60)] if age >= 0 else "" for age in to_numeric(years, errors="coerce")]
 
 
 def _decoded(labels: "Series | None", attribute: str) -> "list[str] | str":
@@ -325,11 +325,11 @@ def _row(record: dict, file: str, site: int) -> Row:
     return Row(record["id"], record["label"], file, bool(record["test"]), groups, f"{SITES[site]}-{record['patient']}")
 
 
-def _split(found: list[Row], choices: Choices) -> list[Row]:
+def _split(images: list[Row], choices: Choices) -> list[Row]:
     if choices.split in ("official", "paper"):
-        return found  # already in the rows
+        return images  # already in the rows
     split = fold_rows if choices.split == "folds" else split_rows
-    return split(found, choices, by_patient=choices.split != "image")
+    return split(images, choices, by_patient=choices.split != "image")
 
 
 SOURCE = Source(rows, decode, sample.make)

@@ -58,7 +58,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     table = top / TABLE if (top / TABLE).is_file() else None
     listed = read_labels(table) if table else {id: class_of(file.parent) for id, file in files.items()}
     skipped = [(file.as_posix(), f"not listed in {TABLE}") for id, file in files.items() if id not in listed]
-    found = []
+    images = []
     for id, name in sorted(listed.items()):
         if id not in files:
             skipped.append((f"{id}.jpg", f"listed in {TABLE}, in none of the folders"))
@@ -68,17 +68,17 @@ def rows(raw: Path, choices: Choices) -> Listing:
             skipped.append((file.as_posix(), f"listed in {TABLE} as {name}"))
             continue
         groups = {key: ATTRIBUTES[key].index(value) for key, value in zip(ATTRIBUTES, WHERE[name], strict=True)}
-        found.append(Row(id, CLASSES.index(name), file.as_posix(), groups=groups))
+        images.append(Row(id, CLASSES.index(name), file.as_posix(), groups=groups))
     tables = [table.relative_to(raw).as_posix()] if table else []
     if choices.split == "official":
         folds = _fold_file(raw, top, choices.folds)
-        found = official(found, folds, choices)
+        images = official(images, folds, choices)
         tables.append(folds.relative_to(raw).as_posix())
     if choices.split == "folds":
-        found = fold_rows(found, choices, by_patient=False)
+        images = fold_rows(images, choices, by_patient=False)
     if choices.split == "image":
-        found = split_rows(found, choices, by_patient=False)
-    return Listing(found, ATTRIBUTES, None, tables, sorted(skipped))
+        images = split_rows(images, choices, by_patient=False)
+    return Listing(images, ATTRIBUTES, None, tables, sorted(skipped))
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:

@@ -32,13 +32,13 @@ SUFFIXES = ".jpg", ".jpeg", ".png"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
-    """Every listed image that is there, with what the tables tell of it."""
+    """Every listed image that is there, with what the tables say about it."""
     table, tables = read_ham(raw) if (raw / HAM).is_file() else read_task3(raw)
     table = _checked(table, raw / tables[0]).sort_values("image_id")
     if choices.split == "official":
         _check_official(table, raw)
     attributes, files = _attributes(table), _files(raw)
-    found, skipped = [], []
+    images, skipped = [], []
     for values in zip(*(table[column].tolist() for column in table), strict=True):  # to_dict takes four times as long
         record = dict(zip(table, values, strict=True))
         if (id := record["image_id"]) not in files:
@@ -47,9 +47,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
         groups = {name: place(record[name], values) for name, values in attributes.items()}
         lesion = record.get("lesion_id")
         patient = lesion if isinstance(lesion, str) else ""  # NaN where the tables do not say
-        found.append(Row(id, CLASSES.index(record["dx"]), files[id], record.get("fold") == "test", groups, patient))
-    named = "lesion_id" if any(row.patient for row in found) else None
-    return Listing(_split(found, raw, choices), attributes, named, tables, skipped)
+        images.append(Row(id, CLASSES.index(record["dx"]), files[id], record.get("fold") == "test", groups, patient))
+    named = "lesion_id" if any(row.patient for row in images) else None
+    return Listing(_split(images, raw, choices), attributes, named, tables, skipped)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -112,24 +112,24 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
 def _files(raw: Path) -> dict[str, str]:
     """Image id -> path relative to raw, from all folders with images; the first wins, then the first name."""
     folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for folder in reversed(folders):
         inside = "" if folder == "." else f"{folder}/"
         names = sorted((entry.name for entry in os.scandir(raw / folder)), reverse=True)
-        found |= {name.rpartition(".")[0]: inside + name for name in names if name.lower().endswith(SUFFIXES)}
-    return found
+        paths |= {name.rpartition(".")[0]: inside + name for name in names if name.lower().endswith(SUFFIXES)}
+    return paths
 
 
-def _split(found: list[Row], raw: Path, choices: Choices) -> list[Row]:
+def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:
     if choices.split == "official":
-        return found  # already in the rows
-    if choices.split in ("lesion", "folds") and not all(row.patient for row in found):
-        bare = next(row.id for row in found if not row.patient)
+        return images  # already in the rows
+    if choices.split in ("lesion", "folds") and not all(row.patient for row in images):
+        bare = next(row.id for row in images if not row.patient)
         hint = f"put {GROUPINGS} beside the table, or use --split image"
         raise FedcliError(f"{raw} does not say which lesion {bare} shows", hint)
     if choices.split == "folds":
-        return fold_rows(found, choices, by_patient=True)
-    return split_rows(found, choices, by_patient=choices.split == "lesion")
+        return fold_rows(images, choices, by_patient=True)
+    return split_rows(images, choices, by_patient=choices.split == "lesion")
 
 
 def _check_official(table: "DataFrame", raw: Path) -> None:

@@ -35,7 +35,7 @@ SHRUNK = "_downsampled"  # ends the names of MSK's images in some tables and fol
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
-    """Every image with a known class that is there, with what the tables tell of it."""
+    """Every image with a known class that is there, with what the tables say about it."""
     listing = collect(raw, read_tables(raw))
     return replace(listing, rows=split(listing.rows, choices))
 
@@ -90,7 +90,7 @@ def key(image: str) -> str:
 def collect(raw: Path, table: "DataFrame") -> Listing:
     """The images of a table that are there, all of them in train. A column "center" becomes an attribute too."""
     table, files = table.sort_values("image"), _files(raw)
-    attributes, found, skipped = _attributes(table), [], []
+    attributes, images, skipped = _attributes(table), [], []
     for id, record in table.to_dict("index").items():
         if record["label"] < 0:
             skipped.append((f"{record['image']}.jpg", f"{TRUTH} says {UNKNOWN}, which is no class"))
@@ -101,9 +101,9 @@ def collect(raw: Path, table: "DataFrame") -> Listing:
         groups = {name: place(record[name], values) for name, values in attributes.items()}
         lesion = record["lesion_id"]
         patient = lesion if isinstance(lesion, str) else ""  # NaN where the table does not say
-        found.append(Row(record["image"], record["label"], files[id], groups=groups, patient=patient))
-    named = "lesion_id" if any(row.patient for row in found) else None
-    return Listing(found, attributes, named, [TRUTH, METADATA], skipped)
+        images.append(Row(record["image"], record["label"], files[id], groups=groups, patient=patient))
+    named = "lesion_id" if any(row.patient for row in images) else None
+    return Listing(images, attributes, named, [TRUTH, METADATA], skipped)
 
 
 def _attributes(table: "DataFrame") -> dict[str, list[str]]:
@@ -124,15 +124,15 @@ def _files(raw: Path) -> dict[str, str]:
     return {key(name.stem): name.as_posix() for name in names if name.suffix.lower() in (".jpg", ".jpeg", ".png")}
 
 
-def split(found: list[Row], choices: Choices) -> list[Row]:
+def split(images: list[Row], choices: Choices) -> list[Row]:
     """The splits "lesion", "image" and "folds"; says how many images name no lesion where that matters."""
     if choices.split == "image":
-        return split_rows(found, choices, by_patient=False)
-    if bare := sum(not row.patient for row in found):
-        console.say(f"{bare} of {len(found)} images name no lesion; each of them stands alone in the split")
+        return split_rows(images, choices, by_patient=False)
+    if bare := sum(not row.patient for row in images):
+        console.say(f"{bare} of {len(images)} images name no lesion; each of them stands alone in the split")
     if choices.split == "folds":
-        return fold_rows(found, choices, by_patient=True)
-    return split_rows(found, choices, by_patient=True)
+        return fold_rows(images, choices, by_patient=True)
+    return split_rows(images, choices, by_patient=True)
 
 
 SOURCE = Source(rows, decode, sample.make, partial(sample.make, times=6))

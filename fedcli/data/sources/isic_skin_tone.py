@@ -35,14 +35,14 @@ def rows(raw: Path, choices: Choices) -> Listing:
     listing = _listing(raw, choices)
     file = choices.own["tone-file"]
     types = _read_types(raw, file, listing.rows) if file else _compute_types(raw, listing.rows, choices)
-    tones = [-1 if of < 0 else int(of >= FIRST_DARK[choices.own["ita-cut"]]) for of in types]
-    found = [
+    tones = [-1 if skin_type < 0 else int(skin_type >= FIRST_DARK[choices.own["ita-cut"]]) for skin_type in types]
+    images = [
         replace(row, groups={**row.groups, "skin_tone": tone}) for row, tone in zip(listing.rows, tones, strict=True)
     ]
     counts = Counter(tones)
     console.say(f"skin tone: {counts[0]} light, {counts[1]} dark, {counts[-1]} unknown")
     attributes, tables = {**listing.attributes, "skin_tone": TONES}, [*listing.tables, *([file] if file else [])]
-    return replace(listing, rows=found, attributes=attributes, tables=tables)
+    return replace(listing, rows=images, attributes=attributes, tables=tables)
 
 
 def _check(choices: Choices) -> None:
@@ -84,10 +84,10 @@ def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
         said = f"{path}: {wrong.image} has the skin type {wrong.fitzpatrick}"
         raise FedcliError(said, f"expected {TYPES[0]} to {TYPES[-1]}, or -1 for unknown")
     types = isic2019.by_key(table, name).fitzpatrick.astype(int).to_dict()
-    found = [types.get(isic2019.key(row.id)) for row in rows]
-    if not any(found):
+    listed = [types.get(isic2019.key(row.id)) for row in rows]
+    if not any(listed):
         raise FedcliError(f"{path} names none of the {len(rows)} images", "it has ISIC's names in image_name")
-    return [-1 if of is None else of for of in found]
+    return [-1 if skin_type is None else skin_type for skin_type in listed]
 
 
 SOURCE = Source(rows, decode, sample.make)

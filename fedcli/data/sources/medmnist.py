@@ -76,22 +76,22 @@ def rows(raw: Path, choices: Choices) -> Listing:
     path = locate(raw, choices.own["file"])
     parts = [part for part in PARTS if part != "val" or choices.own["val"] == "train"]
     labels = {part: read_labels(path, part) for part in PARTS}  # the dropped ones too: the classes depend on no option
-    classes = _classes(path, max(int(of.max(initial=0)) for of in labels.values()))
+    classes = _classes(path, max(int(codes.max(initial=0)) for codes in labels.values()))
     shapes = {part: _check_images(path, part, len(labels[part])) for part in PARTS}
     if len({shape[1:] for shape in shapes.values()}) > 1:
         raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
     name = path.relative_to(raw).as_posix()
-    found = [
+    images = [
         Row(f"{part}-{i:06d}", int(label), f"{name}#{part}-{i}", part == "test")
         for part in parts
         for i, label in enumerate(labels[part])
     ]
     if choices.split == "folds":
-        found = fold_rows(found, choices, by_patient=False)
+        images = fold_rows(images, choices, by_patient=False)
     if choices.split == "image":
-        found = split_rows(found, choices, by_patient=False)
+        images = split_rows(images, choices, by_patient=False)
     channels = 3 if len(shapes["train"]) == 4 else 1
-    return Listing(found, tables=[name], classes=classes, channels=channels)
+    return Listing(images, tables=[name], classes=classes, channels=channels)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -116,13 +116,13 @@ def locate(raw: Path, file: str) -> Path:
         if not path.is_file():
             raise FedcliError(f"no such file: {path}", "name a .npz of that folder: --set file=pathmnist.npz")
         return path
-    found = sorted(raw.glob("[!.]*.npz"))  # macOS puts a ._ file beside each
-    if not found:
+    archives = sorted(raw.glob("[!.]*.npz"))  # macOS puts a ._ file beside each
+    if not archives:
         raise FedcliError(f"{raw} has no .npz file", "give the folder of a MedMNIST file, such as pathmnist.npz")
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
-        raise UsageError(f"{raw} has {len(found)} .npz files: {names}", f"choose one: --set file={found[0].name}")
-    return found[0]
+    if len(archives) > 1:
+        names = ", ".join(path.name for path in archives)
+        raise UsageError(f"{raw} has {len(archives)} .npz files: {names}", f"choose one: --set file={archives[0].name}")
+    return archives[0]
 
 
 def read_labels(path: Path, part: str) -> np.ndarray:

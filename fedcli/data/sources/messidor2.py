@@ -45,7 +45,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
         raise UsageError(f"unknown target {target!r}", nearest(target, TARGETS))
     column, classes = TARGETS[target]
     files, patients = _files(raw), _patients(raw / PAIRS)
-    found, skipped = [], []
+    images, skipped = [], []
     for record in read_grades(raw).to_dict("records"):
         name = record["id_code"]
         file = files.get(_key(name))
@@ -53,10 +53,10 @@ def rows(raw: Path, choices: Choices) -> Listing:
             skipped.append((file or name, why))
             continue
         label = _grade(raw / TABLE, name, record[column], classes)
-        found.append(Row(Path(name).stem, label, file, patient=patients.get(_key(name), "")))
-    patient = "patient" if any(row.patient for row in found) else None
+        images.append(Row(Path(name).stem, label, file, patient=patients.get(_key(name), "")))
+    patient = "patient" if any(row.patient for row in images) else None
     tables = [name for name in (TABLE, PAIRS) if (raw / name).is_file()]
-    return Listing(_split(found, raw, choices), {}, patient, tables, sorted(skipped), classes=classes)
+    return Listing(_split(images, raw, choices), {}, patient, tables, sorted(skipped), classes=classes)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -121,13 +121,13 @@ def _patients(path: Path) -> dict[str, str]:
     return {_key(name): Path(eyes[0] or eyes[1]).stem for eyes in names for name in eyes if name}
 
 
-def _split(found: list[Row], raw: Path, choices: Choices) -> list[Row]:
+def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:
     if choices.split == "folds":
-        return fold_rows(found, choices, by_patient=True)
-    if choices.split == "patient" and (bare := next((row.id for row in found if not row.patient), None)):
+        return fold_rows(images, choices, by_patient=True)
+    if choices.split == "patient" and (bare := next((row.id for row in images if not row.patient), None)):
         hint = f"put ADCIS' {PAIRS} beside the table, or use --split image"
         raise FedcliError(f"{raw} does not say whose eye {bare} shows", hint)
-    return split_rows(found, choices, by_patient=choices.split == "patient")
+    return split_rows(images, choices, by_patient=choices.split == "patient")
 
 
 SOURCE = Source(rows, decode, sample.make)

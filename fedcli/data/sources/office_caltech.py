@@ -29,19 +29,19 @@ TEN_TRAIN = 7  # of every ten images, places 0 to 7 train
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image of every domain folder that is there."""
     folders = {domain: [raw / name for name in names if (raw / name).is_dir()] for domain, names in DOMAINS.items()}
-    if absent := [domain for domain, found in folders.items() if not found]:
+    if absent := [domain for domain, present in folders.items() if not present]:
         raise FedcliError(f"{raw} has no folder {absent[0]!r}", f"it needs one for each of {', '.join(DOMAINS)}")
-    found: list[Row] = []
+    images: list[Row] = []
     for place, (domain, (folder, *_)) in enumerate(folders.items()):
         # macOS puts a ._ file beside each image
         files = sorted(p for p in folder.glob("[!.]*/[!.]*") if p.suffix.lower() in SUFFIXES)
         for i, file in enumerate(files):
             id, test = f"{domain}/{file.parent.name}/{file.stem}", i % 10 > TEN_TRAIN
             label = CLASSES.index(_class(file.parent))
-            found.append(Row(id, label, file.relative_to(raw).as_posix(), test, {"domain": place}))
+            images.append(Row(id, label, file.relative_to(raw).as_posix(), test, {"domain": place}))
     if choices.split == "image":
-        found = split_rows(found, choices, by_patient=False)
-    return Listing(found, {"domain": list(DOMAINS)})
+        images = split_rows(images, choices, by_patient=False)
+    return Listing(images, {"domain": list(DOMAINS)})
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:

@@ -54,12 +54,12 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     _check_once(raw / name, table, own["label-column"])
     if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
-    found, values, classes = _rows(table.sort_values(AT), raw / name, attributes, own)
-    patient = own["patient"] if any(row.patient for row in found) else None
-    if patient and choices.split != "image" and (alone := sum(not row.patient for row in found)):
-        console.say(f"{alone} of {len(found)} images name no patient; each of them stands alone in the split")
+    rows, values, classes = _rows(table.sort_values(AT), raw / name, attributes, own)
+    patient = own["patient"] if any(row.patient for row in rows) else None
+    if patient and choices.split != "image" and (alone := sum(not row.patient for row in rows)):
+        console.say(f"{alone} of {len(rows)} images name no patient; each of them stands alone in the split")
     site = own["site"] or None
-    return Listing(split_own(found, choices), values, patient, [name], sorted(set(skipped)), classes, sites=site)
+    return Listing(split_own(rows, choices), values, patient, [name], sorted(set(skipped)), classes, sites=site)
 
 
 def _rows(
@@ -75,10 +75,10 @@ def _rows(
         column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
         values[name], columns[name] = attribute(column, name, path)
     patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
-    found = []
+    images = []
     for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
         groups = {name: columns[name][i] for name in attributes}
-        found.append(
+        images.append(
             Row(
                 file,
                 classes.index(label),
@@ -88,7 +88,7 @@ def _rows(
                 "" if patient.lower() in MISSING or patient in unknown else patient,
             )
         )
-    return found, values, classes
+    return images, values, classes
 
 
 def table_name(raw: Path, asked: str) -> str | None:
@@ -97,10 +97,10 @@ def table_name(raw: Path, asked: str) -> str | None:
         if not within(raw, asked).is_file():
             raise FedcliError(f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it")
         return Path(asked).as_posix()
-    found = sorted(p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith("."))
-    if len(found) > 1:
-        raise UsageError(f"{raw} has {len(found)} CSV files: {', '.join(found)}", "name one with --table")
-    return found[0] if found else None
+    tables = sorted(p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith("."))
+    if len(tables) > 1:
+        raise UsageError(f"{raw} has {len(tables)} CSV files: {', '.join(tables)}", "name one with --table")
+    return tables[0] if tables else None
 
 
 def _read(path: Path, wanted: list[str]) -> "DataFrame":
@@ -164,9 +164,9 @@ def _places(files: list[str]) -> dict[str, set[str]]:
 def _check_once(path: Path, table: "DataFrame", label: str) -> None:
     if (twice := table[AT].duplicated()).any():
         file = table[AT][twice].iloc[0]
-        of = table[table[AT] == file]
-        differing = next(name for name in [label, *of.columns] if of[name].nunique() > 1)
-        both = " and ".join(repr(value) for value in of[differing].unique()[:2])
+        lines = table[table[AT] == file]
+        differing = next(name for name in [label, *lines.columns] if lines[name].nunique() > 1)
+        both = " and ".join(repr(value) for value in lines[differing].unique()[:2])
         raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
 
 
@@ -309,9 +309,9 @@ def _number(text: str) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def split_own(found: list[Row], choices: Choices) -> list[Row]:
+def split_own(images: list[Row], choices: Choices) -> list[Row]:
     if choices.split == "folder":
-        return found  # already in the rows
+        return images  # already in the rows
     if choices.split == "folds":
-        return fold_rows(found, choices, by_patient=True)
-    return split_rows(found, choices, by_patient=choices.split == "unit")
+        return fold_rows(images, choices, by_patient=True)
+    return split_rows(images, choices, by_patient=choices.split == "unit")

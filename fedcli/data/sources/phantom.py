@@ -38,13 +38,13 @@ def rows(raw: Path | None, choices: Choices) -> Listing:
     """Patients in equal numbers per class, two slices of each."""
     labels = np.arange(PATIENTS) % len(CLASSES)
     groups = {name: _deal(name, labels, choices.seed) for name in SHARES}
-    found = []
+    images = []
     for p in range(PATIENTS):
-        of = {name: int(values[p]) for name, values in groups.items()}
+        codes = {name: int(values[p]) for name, values in groups.items()}
         ids = [f"phantom-{p:04d}-{s}" for s in range(SLICES)]
-        found += [Row(id, int(labels[p]), None, groups=of, patient=f"patient-{p:04d}") for id in ids]
+        images += [Row(id, int(labels[p]), None, groups=codes, patient=f"patient-{p:04d}") for id in ids]
     attributes = {name: list(shares) for name, shares in SHARES.items()}
-    return Listing(split_rows(found, choices, by_patient=choices.split == "patient"), attributes, "patient_id")
+    return Listing(split_rows(images, choices, by_patient=choices.split == "patient"), attributes, "patient_id")
 
 
 def _deal(attribute: str, labels: np.ndarray, seed: int) -> np.ndarray:

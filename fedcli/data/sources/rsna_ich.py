@@ -32,7 +32,7 @@ STAGES = "stage_2_train", "stage_1_train"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
-    """Single-label slices whose files are there, with what their headers tell of the patient."""
+    """Single-label slices whose files are there, with what their headers say about the patient."""
     table, folder = locate(raw)
     labels = single_labels(raw / table)
     present = {entry.name for entry in os.scandir(raw / folder)}
@@ -44,21 +44,21 @@ def rows(raw: Path, choices: Choices) -> Listing:
     headers: Iterator[Header | str] = processes.in_order(
         partial(_header, raw), files, label="reading headers", jobs=jobs
     )
-    found = []
+    slices = []
     for id, label, file, header in zip(labels.index, labels, files, headers, strict=True):
         if isinstance(header, str):
             skipped.append((file, header))
             continue
         values_of = {"sex": SEXES.get(header.sex), "age": age_band(header.age)}
         groups = {name: place(values_of[name], values) for name, values in ATTRIBUTES.items()}
-        found.append(Row(id, int(label), file, groups=groups, patient=header.patient))
-    if choices.split == "patient" and found and not any(row.patient for row in found):
+        slices.append(Row(id, int(label), file, groups=groups, patient=header.patient))
+    if choices.split == "patient" and slices and not any(row.patient for row in slices):
         raise FedcliError(f"no file in {raw / folder} names its patient", "use --split image")
-    known = {name: values for name, values in ATTRIBUTES.items() if any(row.groups[name] >= 0 for row in found)}
-    patient = "patient_id" if any(row.patient for row in found) else None
-    found = split_rows(found, choices, by_patient=choices.split == "patient")
+    known = {name: values for name, values in ATTRIBUTES.items() if any(row.groups[name] >= 0 for row in slices)}
+    patient = "patient_id" if any(row.patient for row in slices) else None
+    slices = split_rows(slices, choices, by_patient=choices.split == "patient")
     channels = len(windows(choices))
-    return Listing(found, known, patient, [table], sorted(skipped), channels=channels)
+    return Listing(slices, known, patient, [table], sorted(skipped), channels=channels)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -83,7 +83,7 @@ def single_labels(path: Path) -> "Series":
     """Class of every slice with exactly one subtype, indexed by slice id, sorted.
 
     The table has a row ID_<x>_<subtype> for each slice and subtype, and one for "any". Only those that are
-    positive, 3 % of Kaggle's 4.5 million, are taken apart.
+    positive, 3 % of Kaggle's 4.5 million, are split into id and subtype.
     """
     from pandas import DataFrame
 

@@ -12,8 +12,8 @@ from .tables import split_rows
 
 def rows(raw: Path | None, choices: Choices) -> Listing:
     _, labels = digits()
-    found = [Row(f"digit-{i:04d}", int(label), i) for i, label in enumerate(labels)]
-    return Listing(split_rows(found, choices, by_patient=False))
+    images = [Row(f"digit-{i:04d}", int(label), i) for i, label in enumerate(labels)]
+    return Listing(split_rows(images, choices, by_patient=False))
 
 
 def decode(raw: Path | None, row: Row, choices: Choices) -> np.ndarray:

@@ -30,20 +30,20 @@ CLASSES = 24  # more of them make no table
 def part(compared: list[System], at: str, spread: str | None, metrics: Sequence[str]) -> dict[str, Any]:
     """Tables and words for a section."""
     tables = list(_rosters(compared))
-    scored = [one for one in compared if one.scores.clients]
+    scored = [system for system in compared if system.scores.clients]
     if not scored or at == BEST:
         return {"tables": tables}
-    if not any(_differ(one.scores) for one in scored):
+    if not any(_differ(system.scores) for system in scored):
         return {"tables": tables, "text": [SHARED]}
     return {"tables": [*tables, *_scores(scored, spread or POOLED, metrics)]}
 
 
 def _rosters(compared: list[System]) -> Iterator[Table]:
     """One table per partition: training images of each client by class, and its parts."""
-    partitions = dict.fromkeys(path for one in compared if (path := one.stage("partition")))
+    partitions = dict.fromkeys(path for system in compared if (path := system.stage("partition")))
     for path in partitions:
         body = manifest.read(path).body
-        corrupted = {c for one in compared if one.stage("partition") == path for c in one.corrupted_clients}
+        corrupted = {c for system in compared if system.stage("partition") == path for c in system.corrupted_clients}
         classes = body["classes"] if len(body["classes"]) <= CLASSES else []
         lines = [
             [c["client"], "corrupted" if c["client"] in corrupted else "clean",
@@ -67,7 +67,7 @@ def _scores(scored: list[System], spread: str, metrics: Sequence[str]) -> Iterat
     """A table per metric: a row per client, a column per system."""
     for metric in metrics:
         yield from _table(scored, f"{metric} of each client", OWN, metric, "", spread, best=True)
-    attributes = (name for one in scored for client in one.scores.clients.values() for name in client.groups)
+    attributes = (name for system in scored for client in system.scores.clients.values() for name in client.groups)
     for name in dict.fromkeys(attributes):
         title = f"ES-AUC by {name} of each client"
         yield from _table(scored, title, EQUITY, "es_auc_ovo_macro", name, spread, best=False)
@@ -77,14 +77,14 @@ def _table(
     scored: list[System], title: str, legend: str, metric: str, attribute: str, spread: str, *, best: bool
 ) -> Iterator[Table]:
     """best: whether the best for each client is marked."""
-    columns = [_column(one, metric, attribute, spread) for one in scored]
+    columns = [_column(system, metric, attribute, spread) for system in scored]
     clients = list(dict.fromkeys(client for column in columns for client in column))
     rows = []
     for client in clients:
         cells = [column.get(client, Cell()) for column in columns]
         rows.append([Cell(client), *(best_of(scored, cells, better_low(metric)) if best else cells)])
     if any(cell.number is not None for row in rows for cell in row):
-        heads = [Column("client"), *(Column(one.name) for one in scored)]
+        heads = [Column("client"), *(Column(system.name) for system in scored)]
         yield Table(title, heads, rows, legend + (BEST_OF if best and len(scored) > 1 else ""))
 
 

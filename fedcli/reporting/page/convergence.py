@@ -24,29 +24,29 @@ Curves = dict[int, np.ndarray]  # system's place -> rounds [T], mean, and its ba
 
 def panels(compared: list[System]) -> Iterator[Panels]:
     """What the runs recorded; nothing where no run is there."""
-    compared = [one for one in compared if one.runs]
+    compared = [system for system in compared if system.runs]
     if not compared:
         return
-    banded = BANDED if any(len(one.runs) > 1 for one in compared) else ""
+    banded = BANDED if any(len(system.runs) > 1 for system in compared) else ""
     tests = " Test curves are for looking at: they choose nothing." if _scored(compared) else ""
     if drawn := [*_losses(compared), *_scored(compared)]:
         yield Panels("Convergence", drawn, keys(compared), banded + tests)
-    weighed = {one.place: _clients(one.records) for one in compared}
+    weighed = {system.place: _clients(system.records) for system in compared}
     if any(weighed.values()):
-        yield _weights([one for one in compared if weighed[one.place]], weighed)
+        yield _weights([system for system in compared if weighed[system.place]], weighed)
 
 
 def _losses(compared: list[System]) -> list[Figure]:
     curves = _curves(compared, "loss")
     if not curves:
         return []
-    own = " (each method's own)" if len({one.scores.method for one in compared}) > 1 else ""
+    own = " (each method's own)" if len({system.scores.method for system in compared}) > 1 else ""
     return [_panel(curves, f"Training loss{own}", "mean over clients and local steps")]
 
 
 def _scored(compared: list[System]) -> list[Figure]:
     names = dict.fromkeys(
-        name for one in compared for record in one.records for name, series in record.series.items()
+        name for system in compared for record in system.records for name, series in record.series.items()
         if name.split(" ")[0] in SCORED and series.scalar and not series.of_groups
     )  # fmt: skip
     drawn = {name: curves for name in names if (curves := _curves(compared, name))}
@@ -54,11 +54,13 @@ def _scored(compared: list[System]) -> list[Figure]:
 
 
 def _unit(compared: list[System], name: str) -> str:
-    return next(record.series[name].unit for one in compared for record in one.records if name in record.series)
+    return next(record.series[name].unit for system in compared for record in system.records if name in record.series)
 
 
 def _curves(compared: list[System], name: str) -> Curves:
-    series = {one.place: [record.series[name] for record in one.records if name in record.series] for one in compared}
+    series = {
+        system.place: [record.series[name] for record in system.records if name in record.series] for system in compared
+    }
     means = {place: over_runs(runs) for place, runs in series.items() if runs}
     return {place: curve for place, curve in means.items() if np.isfinite(curve[1]).any()}
 
@@ -75,12 +77,12 @@ def _panel(curves: Curves, caption: str, unit: str) -> Figure:
 def _weights(weighed: list[System], weights: dict[int, Clients]) -> Panels:
     """A panel per system on one scale; each client has its colour, or, of many, clean and corrupted ones have one."""
     top = max(np.nanmax(curve[:, 1]) for clients in weights.values() for curve in clients.values())
-    corrupted = {client for one in weighed for client in one.corrupted_clients}
+    corrupted = {client for system in weighed for client in system.corrupted_clients}
     names = list(dict.fromkeys(client for clients in weights.values() for client in clients))
     lines = _lines(names, corrupted)
     drawn = [
-        figure(partial(_draw_weights, weights[one.place], lines, top), one.name, about=WEIGHTS)
-        for one in weighed
+        figure(partial(_draw_weights, weights[system.place], lines, top), system.name, about=WEIGHTS)
+        for system in weighed
     ]  # fmt: skip
     dashed = " A dashed line is a corrupted client's." if corrupted else ""
     legend = f"The share that the server gives each client's model, round by round; of several seeds the mean.{dashed}"

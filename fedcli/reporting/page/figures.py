@@ -72,7 +72,7 @@ class Panels:
 
 def keys(compared: list[System]) -> list[Key]:
     """Whose colour is which; a single system needs no legend."""
-    return [key(one.name, one.place) for one in compared] if len(compared) > 1 else []
+    return [key(system.name, system.place) for system in compared] if len(compared) > 1 else []
 
 
 def key(name: str, place: int) -> Key:
@@ -142,7 +142,7 @@ def _inline(svg: str, alternative: str) -> Markup:
     svg = f'<svg role="img" {head} xmlns="http://www.w3.org/2000/svg">' + svg[svg.index(">") + 1 :]
     svg = svg.replace("xlink:href", "href")
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))
-    svg = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", svg)
+    svg = re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", svg)
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{mark}-", svg)
     svg = re.sub(r"font: (?:\d+ )?([\d.]+px) [^;\"]*", r"font-size: \1", re.sub(r" font-family: [^;\"]*;?", "", svg))
     for placeholder, name in NAMED.items():

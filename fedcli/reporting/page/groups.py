@@ -1,4 +1,4 @@
-"""One part of the page per attribute: how good the models are for each group, and how far the groups lie apart."""
+"""One part of the page per attribute: how good the models are for each group, and how much the groups differ."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -39,8 +39,8 @@ LAST_ROUND = (
 
 def parts(compared: list[System], at: str, spread: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """(attribute, tables and figures) of all that some system was scored by."""
-    for attribute in dict.fromkeys(name for one in compared for name in one.scores.groups):
-        by = [one for one in compared if all(attribute in run.groups for run in one.each)]
+    for attribute in dict.fromkeys(name for system in compared for name in system.scores.groups):
+        by = [system for system in compared if all(attribute in run.groups for run in system.each)]
         tables, folded = [], []
         for version in _versions(by, attribute):
             target = tables if version == "clean" else folded
@@ -50,22 +50,24 @@ def parts(compared: list[System], at: str, spread: str | None) -> Iterator[tuple
 
 def _versions(by: list[System], attribute: str) -> list[str]:
     """All test images that some system was scored on; one that was trained on clean images knows no corrupted ones."""
-    return list(dict.fromkeys(version for one in by for version in one.scores.groups[attribute]))
+    return list(dict.fromkeys(version for system in by for version in system.scores.groups[attribute]))
 
 
 def _tables(by: list[System], attribute: str, version: str, at: str, spread: str) -> Iterator[Table]:
     sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
     legend = _legend(by, attribute, at, spread)
     for metric in reversed(SHOWN):
-        runs = [_each_run(one, attribute, version, metric) for one in by]
-        unsure = [small | small_decides(one.each, attribute, version, metric, at) for one in by]
+        runs = [_each_run(system, attribute, version, metric) for system in by]
+        unsure = [small | small_decides(system.each, attribute, version, metric, at) for system in by]
         yield from by_system(
             f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name),
             doubtful=unsure,
             legend=legend if version != "clean" or metric == SHOWN[0] else "",
         )  # fmt: skip
-    runs = [[parity_values(known, attribute, version) for known in one.row.known] for one in by]
-    unsure = [doubtful_decisions(one.scores, attribute, list(values[0])) for one, values in zip(by, runs, strict=True)]
+    runs = [[parity_values(known, attribute, version) for known in system.row.known] for system in by]
+    unsure = [
+        doubtful_decisions(system.scores, attribute, list(values[0])) for system, values in zip(by, runs, strict=True)
+    ]
     yield from by_system(
         f"Decisions, {version} test images",
         by,
@@ -87,7 +89,7 @@ def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
     """What the numbers are, and how many images belong to no group."""
     averaged = at == LAST5
     legend = LEGEND.format(rounds=ROUNDS if averaged else "", some=" in some round" if averaged else "")
-    if averaged and spread == POOLED and any(one.row.runs > 1 for one in by):
+    if averaged and spread == POOLED and any(system.row.runs > 1 for system in by):
         legend += SPREADS
     scores = by[0].scores
     unknown, images = scores.groups[attribute]["clean"].last_round.unknown, scores.versions["clean"].count
@@ -102,7 +104,7 @@ def _sizes(scores: Scores, attribute: str) -> dict[str, str]:
 
 
 def _undefined(by: list[System], attribute: str, version: str) -> str:
-    groups = next(found for one in by if (found := one.scores.groups[attribute].get(version)))
+    groups = next(scores for system in by if (scores := system.scores.groups[attribute].get(version)))
     missing = groups.last_round.undefined_rates
     left_out = f" Left out, as no image defines them: {', '.join(missing)}." if missing else ""
     return (
@@ -115,7 +117,7 @@ def _panels(by: list[System], attribute: str) -> list[figures.Panels]:
     drawn = []
     for version in _versions(by, attribute):
         for metric in reversed(SHOWN):
-            points = {one.place: _points(one, attribute, version, metric) for one in by}
+            points = {system.place: _points(system, attribute, version, metric) for system in by}
             points = {place: values for place, values in points.items() if values}
             if points:
                 drawn.append(figures.dots(points, f"{metric}, {version} test images, last round", f"by {attribute}"))

@@ -22,7 +22,7 @@ SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole s
 
 def panels(compared: list[System]) -> list[Panels]:
     """One strip of images per corruption that some system was trained with."""
-    paths = dict.fromkeys(path for one in compared if (path := one.stage("corruption")))
+    paths = dict.fromkeys(path for system in compared if (path := system.stage("corruption")))
     return [strip for path in paths for strip in _strip(path)]
 
 

@@ -32,9 +32,9 @@ def what_ran(compared: list[System], clocked: bool) -> dict[str, Any]:
 
 def _methods(compared: list[System]) -> Table:
     lines = [
-        [one.name, _rule(one.scores.rule), _settings(one.scores.settings),
-         ", ".join(str(seed) for seed in one.row.seeds), *_sent(one.row.bytes)]
-        for one in compared
+        [system.name, _rule(system.scores.rule), _settings(system.scores.settings),
+         ", ".join(str(seed) for seed in system.row.seeds), *_sent(system.row.bytes)]
+        for system in compared
     ]  # fmt: skip
     heads = ["method", "rule", "its options", "seeds", DOWN, UP]
     legend = (
@@ -50,10 +50,10 @@ def _sent(traffic: dict[str, float] | None) -> list[str]:
 
 def _times(compared: list[System]) -> list[Table]:
     """What training took; none where no run has its clocks."""
-    clocks = {one.name: timing.of_runs(one.row.paths) for one in compared}
+    clocks = {system.name: timing.of_runs(system.row.paths) for system in compared}
     lines = [[name, *_taken(measured)] for name, measured in clocks.items()]
     heads = ["method", "minutes", "images per second", "scoring (%)", "peak memory (GB)"]
-    several = ", mean over seeds" if any(one.row.runs > 1 for one in compared) else ""
+    several = ", mean over seeds" if any(system.row.runs > 1 for system in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
         "time spent on test curves and validation. Peak memory: of the process, or on the GPU (10^9 bytes). Times vary "
@@ -85,13 +85,15 @@ def _settings(settings: dict[str, Any]) -> str:
 
 def _options(compared: list[System]) -> tuple[list[Table], list[tuple[str, str]]]:
     """Options of training: a table of those in which the systems differ, and those that all share."""
-    names = dict.fromkeys(name for one in compared for name in one.scores.options if name != "seed")
-    found = {"rounds": [str(one.scores.rounds) for one in compared]}
-    found |= {name.replace("_", " "): [_value(one.scores.options.get(name)) for one in compared] for name in names}
-    alike = {name: values[0] for name, values in found.items() if len(set(values)) == 1}
-    lines = [[name, *values] for name, values in found.items() if name not in alike]
+    names = dict.fromkeys(name for system in compared for name in system.scores.options if name != "seed")
+    options = {"rounds": [str(system.scores.rounds) for system in compared]}
+    options |= {
+        name.replace("_", " "): [_value(system.scores.options.get(name)) for system in compared] for name in names
+    }
+    alike = {name: values[0] for name, values in options.items() if len(set(values)) == 1}
+    lines = [[name, *values] for name, values in options.items() if name not in alike]
     differ = (
-        [of_text("Options of training that differ", ["option", *(one.name for one in compared)], lines)]
+        [of_text("Options of training that differ", ["option", *(system.name for system in compared)], lines)]
         if lines
         else []
     )
@@ -106,7 +108,7 @@ def _value(value: Any) -> str:
 
 def chain(compared: list[System]) -> Table:
     """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
-    stages = dict.fromkeys(stage for one in compared for path in one.row.paths for stage in _above(path))
+    stages = dict.fromkeys(stage for system in compared for path in system.row.paths for stage in _above(path))
     lines = sorted(map(_line, stages), key=lambda line: manifest.KINDS.index(line[0]))
     legend = (
         "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "
@@ -117,11 +119,11 @@ def chain(compared: list[System]) -> Table:
 
 def _above(path: Path) -> list[Path]:
     """A scores.json and all that it was made from, the first first; a run may have begun with another."""
-    found, run = [path], manifest.parent(path, "run")
+    paths, run = [path], manifest.parent(path, "run")
     while run:
-        found, run = [run, *found], manifest.parent(run, "run")
+        paths, run = [run, *paths], manifest.parent(run, "run")
     stages = [manifest.parent(path, kind) for kind in STAGES]
-    return [*(stage for stage in stages if stage), *found]
+    return [*(stage for stage in stages if stage), *paths]
 
 
 def _line(path: Path) -> list[str]:

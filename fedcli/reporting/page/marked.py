@@ -27,10 +27,12 @@ def by_system(
     lower = {name: value.lower for row in values for name, value in row.items()}
     columns = [Column(head(name), "", "", lower[name]) for name in names]
     marked = [best_of(compared, [row.get(name, Cell()) for row in cells], lower[name]) for name in names]
-    rows = [[Cell(one.name), *row] for one, row in zip(compared, zip(*marked, strict=True), strict=True)]
+    rows = [[Cell(system.name), *row] for system, row in zip(compared, zip(*marked, strict=True), strict=True)]
     return [Table(title, [Column("method"), *columns], rows, legend)]
 
 
 def best_of(compared: Sequence[System], cells: Sequence[Cell], lower: bool) -> list[Cell]:
     """The systems' cells with the best marked; these scores have no test."""
-    return mark(Column("", lower=lower), cells, [one.row.comparable for one in compared], lambda first, second: True)
+    return mark(
+        Column("", lower=lower), cells, [system.row.comparable for system in compared], lambda first, second: True
+    )

@@ -23,7 +23,7 @@ def shown_cell(cell: Cell) -> Markup:
 
 
 def _command(text: str) -> Markup:
-    """A command in which no option is torn apart."""
+    """A command whose line breaks never split an option."""
     words = (
         Markup('<span class="nb">{}</span>').format(w) if w.startswith("-") else escape(w) for w in text.split(" ")
     )

@@ -27,8 +27,8 @@ def tests(
     if len(compared) < 2:
         return [], [], []
     base = _reference(compared, reference) if reference else compared[0]
-    systems = {one.name: one.row.scored for one in compared}
-    version = "average" if all("corrupted" in one.scores.versions for one in compared) else "clean"
+    systems = {system.name: system.row.scored for system in compared}
+    version = "average" if all("corrupted" in system.scores.versions for system in compared) else "clean"
     sentences, tables, warnings, inconclusive = [], [], [], False
     for metric in (metric for metric in metrics if metric in METRICS):
         console.say(f"testing {version} {metric} against {base.name}")
@@ -43,7 +43,11 @@ def tests(
 
 
 def _reference(compared: Sequence[System], word: str) -> System:
-    names = {text: one for one in reversed(compared) for text in (one.scores.method, one.scores.label, one.name)}
+    names = {
+        text: system
+        for system in reversed(compared)
+        for text in (system.scores.method, system.scores.label, system.name)
+    }
     if word not in names:
         raise UsageError(f"no row of the report is named {word!r}", nearest(word, names))
     return names[word]
@@ -51,12 +55,12 @@ def _reference(compared: Sequence[System], word: str) -> System:
 
 def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
     """Each system's last model and the bootstrap interval of its score; none where the scores have no intervals."""
-    names = [(v, m) for v in VERSIONS for m in metrics if any(bounds(one, v, m) for one in compared)]
+    names = [(v, m) for v in VERSIONS for m in metrics if any(bounds(system, v, m) for system in compared)]
     if not names:
         return []
     columns = [Column("method"), *(Column(metric, "%", version) for version, metric in names)]
-    rows = [[Cell(one.name), *(Cell(_text(bounds(one, v, m))) for v, m in names)] for one in compared]
-    first = next(found for one in compared for v, m in names if (found := interval(one.scores, v, m)))
+    rows = [[Cell(system.name), *(Cell(_text(bounds(system, v, m))) for v, m in names)] for system in compared]
+    first = next(estimate for system in compared for v, m in names if (estimate := interval(system.scores, v, m)))
     unit, units = ("patient", "patients or lesions") if first.unit.startswith("patient") else ("image", "images")
     level = f"{100 * first.level:g} %"
     legend = (
@@ -72,26 +76,28 @@ def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
 
 def interval(scores: Scores, version: str, metric: str) -> Interval | None:
     """The interval of a score; None where it has no bounds."""
-    found = scores.intervals.get(version, {}).get(metric)
-    return found if found and found.low is not None else None
+    estimate = scores.intervals.get(version, {}).get(metric)
+    return estimate if estimate and estimate.low is not None else None
 
 
 def bounds(system: System, version: str, metric: str) -> tuple[float, float, float] | None:
     """The last round's score, low and high, each the mean over the system's runs."""
     each = [interval(scores, version, metric) for scores in system.each]
     ends = mean_bounds(each)
-    return ends and (float(np.mean([one.value for one in each])), *ends)
+    return ends and (float(np.mean([estimate.value for estimate in each])), *ends)
 
 
 def mean_bounds(intervals: Sequence[Interval | None]) -> tuple[float, float] | None:
     """Low and high of several intervals, averaged; None where one has no number."""
-    if any(one is None or one.low is None for one in intervals):
+    if any(estimate is None or estimate.low is None for estimate in intervals):
         return None
-    return float(np.mean([one.low for one in intervals])), float(np.mean([one.high for one in intervals]))
+    low = np.mean([estimate.low for estimate in intervals])
+    high = np.mean([estimate.high for estimate in intervals])
+    return float(low), float(high)
 
 
 def _averaged(compared: Sequence[System]) -> str:
-    return ", mean over seeds of the score and of the bounds" if any(one.row.runs > 1 for one in compared) else ""
+    return ", mean over seeds of the score and of the bounds" if any(system.row.runs > 1 for system in compared) else ""
 
 
 def _text(bounds: tuple[float, float, float] | None) -> str:

@@ -71,14 +71,14 @@ def sentence(compared: Sequence[System]) -> str:
     """What was compared, in one sentence."""
     several = len(compared) > 1
     what = f"{len(compared)} systems" if several else compared[0].scores.label
-    datasets = list(dict.fromkeys(one.scores.dataset for one in compared))
-    seeds = sorted({one.row.runs for one in compared})
+    datasets = list(dict.fromkeys(system.scores.dataset for system in compared))
+    seeds = sorted({system.row.runs for system in compared})
     each = " each" if several else ""
     repeated = f" with {console.counted(seeds[-1], 'seed', 'seeds')}{each}" if seeds == seeds[-1:] else ""
-    clients = _span("client", [one.scores.roster_size for one in compared])
+    clients = _span("client", [system.scores.roster_size for system in compared])
     return (
         f"{what} trained on {' and '.join(datasets)} by {clients} "
-        f"for {_span('round', [one.scores.rounds for one in compared])}{repeated}, "
+        f"for {_span('round', [system.scores.rounds for system in compared])}{repeated}, "
         f"{_corrupted(compared)}."
     )
 
@@ -86,13 +86,13 @@ def sentence(compared: Sequence[System]) -> str:
 def facts(compared: Sequence[System]) -> list[tuple[str, str]]:
     """The numbers a reader looks for first; of data and model those that all systems share."""
     shared = {
-        "Classes": {len(one.scores.classes) for one in compared},
-        "Test images": {one.scores.versions["clean"].count for one in compared},
-        "Clients": {one.scores.roster_size for one in compared},
-        "Rounds": {one.scores.rounds for one in compared},
-        "Runs": {sum(one.row.runs for one in compared)},
-        "Model": {one.scores.model.get("name") for one in compared},
-        "Trained parameters": {one.scores.model.get("trainable") for one in compared},
+        "Classes": {len(system.scores.classes) for system in compared},
+        "Test images": {system.scores.versions["clean"].count for system in compared},
+        "Clients": {system.scores.roster_size for system in compared},
+        "Rounds": {system.scores.rounds for system in compared},
+        "Runs": {sum(system.row.runs for system in compared)},
+        "Model": {system.scores.model.get("name") for system in compared},
+        "Trained parameters": {system.scores.model.get("trainable") for system in compared},
     }
     alike = {name: values.pop() for name, values in shared.items() if len(values) == 1}
     return [(name, f"{value:,}" if isinstance(value, int) else value) for name, value in alike.items() if value]
@@ -105,7 +105,7 @@ def _span(noun: str, numbers: list[int]) -> str:
 
 
 def _corrupted(compared: Sequence[System]) -> str:
-    kinds = [one.scores.corruption for one in compared]
+    kinds = [system.scores.corruption for system in compared]
     about = kinds[0]
     if not any(kinds):
         return "on images as they are"
