@@ -17,7 +17,7 @@ from ..stages.options import STAGES, EvaluateOptions, TrainOptions
 from ..stages.train import plan
 from .flags import ASKED, asked, files_in, filled, variable
 from .model import Flags
-from .recipe import SCALES, Chain, Recipe, Row, load
+from .recipe import SCALES, Chain, Recipe, Row, load, recipes_folder
 
 BUILT_IN: dict[str, dict[str, Flags]] = {
     "paper": {},
@@ -143,7 +143,7 @@ def _cell(
     stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
     stages["train"] |= {"method": row.method, "set": _settings(chain, row, scale), "seed": seed}
     stages["prepare"] |= {"name": chain.dataset, "raw": folder or False}
-    fills = {"seed": str(seed), "raw": folder, "data": chain.name, **paths}
+    fills = {"seed": str(seed), "raw": folder, "data": chain.name, "recipes": str(recipes_folder()), **paths}
     try:
         options = {
             stage: STAGES[stage].from_flags(filled(given, fills))

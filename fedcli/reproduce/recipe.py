@@ -23,12 +23,17 @@ _PACKAGE = Path(fedcli.__file__).parent
 FOLDERS = _PACKAGE / "recipes", _PACKAGE.parent / "recipes"  # installed, or in a checkout
 
 
-def names() -> dict[str, Path]:
-    """The recipes that come with fedcli."""
+def recipes_folder() -> Path:
+    """Where the recipes that come with fedcli are, and files of theirs: "{recipes}" in a flag."""
     for folder in FOLDERS:
         if folder.is_dir():
-            return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+            return folder
     raise FedcliError(f"the recipes are missing from {FOLDERS[0]}", "install fedcli again")
+
+
+def names() -> dict[str, Path]:
+    """The recipes that come with fedcli."""
+    return {path.stem: path for path in sorted(recipes_folder().glob("*.toml"))}
 
 
 def find(recipe: str) -> Path:

@@ -6,6 +6,7 @@ from tiny_recipe import TINY, write
 from fedcli.commands.reproduce import read_seeds
 from fedcli.errors import UsageError
 from fedcli.reproduce import expand, raw, recipe
+from fedcli.stages.train import plan
 
 
 @pytest.mark.parametrize("name", recipe.names())
@@ -258,3 +259,13 @@ def test_a_row_of_clients_own_models_reads_its_numbers_there():
     assert ditto.place("groups/domain/clean/each/accuracy/mnist") == f"{own}/groups/domain/clean/each/accuracy/mnist"
     assert ditto.place("versions/clean/accuracy") == f"{own}/clean/accuracy"
     assert ditto.place("clients/*/accuracy") == "clients/*/accuracy"
+
+
+def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
+    named = [name for name in recipe.names() if name.startswith("fed-mas")]
+    for name in named:
+        cells = expand.cells(recipe.load(recipe.find(name)), "paper")
+        for cell in cells:
+            file = "fed-mas-flamby.json" if cell.chain[0].name == "fed-isic" else "fed-mas-skin.json"
+            assert str(cell.train.augment) == str(recipe.recipes_folder() / file)
+    assert "VerticalFlip" in plan(cells[0].train).augment
