@@ -45,7 +45,7 @@ TWO_CLIENTS = [*SKIN, "fedcli partition --dirichlet 1.0 --clients 2"]
 SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
-    "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
+    "Rare classes": SKIN, "corrupt": [*SKIN, "fedcli partition --dirichlet 1.0 --clients 2"], "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],

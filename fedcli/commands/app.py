@@ -44,6 +44,7 @@ from . import (
 from .panels import Command
 
 LOG_FILE = "--log-file"
+LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
 
@@ -77,6 +78,8 @@ class Commands(TyperGroup):
             raise typer.Exit(0) from None  # the reader of our output has seen enough
         except (typer.Exit, typer.Abort):
             raise
+        except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
+            _end(ctx, f"too little memory, or a damaged package: {error or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
             if hasattr(error, "format_message"):  # a wrong option, which the parser tells in its own words
                 raise

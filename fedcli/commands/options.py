@@ -90,17 +90,22 @@ def show_tree(values: dict[str, Any], indent: str = "") -> None:
     """Print nested values for a person, one line each."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
-            print(f"{indent}{key}:")
+            print(f"{indent}{_line(key)}:")
             show_tree(value, indent + "  ")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            print(f"{indent}{key}:")
+            print(f"{indent}{_line(key)}:")
             for item in value:
-                print(f"{indent}  " + ", ".join(f"{k} {_short(v)}" for k, v in item.items()))
+                print(f"{indent}  " + ", ".join(f"{_line(k)} {_short(v)}" for k, v in item.items()))
         else:
-            print(f"{indent}{key}: {_short(value)}")
+            print(f"{indent}{_line(key)}: {_short(value)}")
 
 
 def _short(value: Any) -> str:
     if isinstance(value, list):
-        return " ".join(map(str, value)) or "none"
-    return "none" if value is None or value == {} else str(value)
+        return " ".join(_line(str(item)) for item in value) or "none"
+    return "none" if value is None or value == {} else _line(str(value))
+
+
+def _line(text: str) -> str:
+    """Text on one line that cannot drive a terminal: names come from files of others."""
+    return console.printable(text.replace("\n", "\\n"))

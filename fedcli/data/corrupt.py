@@ -36,7 +36,7 @@ from ..hdf5 import create_hdf5, open_hdf5
 from ..processes import in_order
 from ..seeds import derive
 from . import manifest, mixture, synthetic
-from .pool import POOL, ROWS, read_pool
+from .pool import POOL, ROWS, pool_of
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
 SPATIAL = (
@@ -276,7 +276,7 @@ def _chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collec
 
 def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
-    pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
+    pool = pool_of(manifest.above(partition, "dataset"))
     held, test = _rows(partition, [client for client in each if client])
     train, hows = mixture.train_hows(held, {client: how for client, how in each.items() if client})
     _library()  # a missing package is an error before any process starts

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import manifest, skew
-from .pool import TEST, TRAIN, Pool, read_pool
+from .pool import TEST, TRAIN, Pool, pool_of
 from .shard import read_rows
 
 CLASS, UNKNOWN = "class", "unknown"
@@ -27,11 +27,11 @@ def of_manifest(path: Path) -> Counts:
     """
     source = manifest.read(path, "dataset", "partition", "corruption")
     if source.kind == "dataset":
-        pool = read_pool(path.parent / "pool.h5")
+        pool = pool_of(path)
         rows = {ALL: {"train": np.flatnonzero(pool.split == TRAIN), "test": np.flatnonzero(pool.split == TEST)}}
         return counted(pool, rows, source.body)
     partition = path if source.kind == "partition" else manifest.above(path, "partition")
-    pool = read_pool(manifest.above(partition, "dataset").parent / "pool.h5")
+    pool = pool_of(manifest.above(partition, "dataset"))
     roster = [client["client"] for client in source.body["roster"]]
     held = read_rows(partition, len(roster), len(pool.y))
     rows = {client: {part: held[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(roster)}

@@ -14,7 +14,7 @@ from ..console import counted
 from ..errors import FedcliError
 from ..hdf5 import below, open_hdf5
 from . import manifest
-from .pool import ROWS, TEST, TRAIN, Pool, iterate, read_pool
+from .pool import ROWS, TEST, TRAIN, Pool, iterate, pool_of
 
 EXAMPLES = 3
 
@@ -26,7 +26,7 @@ def find(path: Path) -> dict[str, Any]:
     """
     made = manifest.read(path, "dataset", "partition")
     dataset = path if made.kind == "dataset" else manifest.above(path, "dataset")
-    pool = read_pool(dataset.parent / "pool.h5")
+    pool = pool_of(dataset)
     train, test = _sides(path, pool) if made.kind == "partition" else _parts(pool)
     patients = _patients(pool.patient, train, test, manifest.read(dataset).body.get("unit"))
     return {"patients": patients, "pixels": _pixels(pool, train, test)}

@@ -25,8 +25,10 @@ import numpy as np
 
 from ..errors import FedcliError
 from ..hdf5 import AGAIN, TEXT, WHOLE, Column, below, create_hdf5, extend_hdf5, open_hdf5
+from . import manifest
 
 TRAIN, TEST = 0, 1
+HINT = "make the pool again with fedcli prepare"
 POOL = {
     "x": Column("u", 4, size=1), "y": Column(WHOLE), "id": Column(TEXT), "split": Column("u"),
     "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
@@ -81,14 +83,14 @@ class Pool:
 
 def read_pool(path: Path) -> Pool:
     """Read a pool's columns. Raises FedcliError where a dataset is missing or has another shape."""
-    with open_hdf5(path, POOL, hint="make the pool again with fedcli prepare") as file:
+    with open_hdf5(path, POOL, hint=HINT) as file:
         x = file["x"]
         columns = {name: data[()] for name, data in file.items() if name != "x"}
         for name, column in columns.items():
             if len(column) != len(x):
                 raise FedcliError(
                     f"{path}: {name} has {len(column)} values for {len(x)} images",
-                    "make the pool again with fedcli prepare",
+                    HINT,
                 )
         return Pool(
             path,
@@ -99,6 +101,28 @@ def read_pool(path: Path) -> Pool:
             texts(path, columns["unit"]) if "unit" in columns else None,
             {name: column.astype(np.int64) for name, column in below(columns, "group").items()},
         )
+
+
+def pool_of(dataset: Path) -> Pool:
+    """The pool of a dataset's manifest. Raises FedcliError where it is not what the manifest describes."""
+    pool, body = read_pool(dataset.parent / "pool.h5"), manifest.read(dataset, "dataset").body
+    in_range = [
+        ("y", pool.y, 0, len(body["classes"]) - 1),
+        ("split", pool.split, TRAIN, TEST),
+        *((f"group/{name}", pool.groups.get(name), -1, len(known) - 1) for name, known in body["attributes"].items()),
+    ]
+    for name, values, least, most in in_range:
+        if values is None:
+            raise FedcliError(f"{pool.path} has no dataset {name!r}", HINT)
+        if len(values) and not least <= values.min() <= values.max() <= most:
+            there = f"{values.min()} to {values.max()}"
+            raise FedcliError(f"{pool.path}: {name} holds {there}, where {dataset.name} has {least} to {most}", HINT)
+    if pool.shape[1:] != (*body["size"], body["channels"]):
+        expected = [*body["size"], body["channels"]]
+        raise FedcliError(f"{pool.path}: images are {list(pool.shape[1:])}, in {dataset.name} {expected}", HINT)
+    if len(set(pool.id.tolist())) < len(pool.id):
+        raise FedcliError(f"{pool.path}: two images have the same id", HINT)
+    return pool
 
 
 def texts(path: Path, column: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from .. import console
 from ..errors import FedcliError
 from ..hdf5 import WHOLE, Column, open_hdf5
 from . import manifest, pipelines, transforms
-from .pool import Pool, read_pool
+from .pool import Pool, pool_of
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
 CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
@@ -171,7 +171,7 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
     """
     body = manifest.read(path, "partition", "corruption").body
     partition = path if manifest.read(path).kind == "partition" else manifest.above(path, "partition")
-    pool = read_pool(manifest.above(path, "dataset").parent / "pool.h5")
+    pool = pool_of(manifest.above(path, "dataset"))
     images = torch.from_numpy(pool.pixels()).permute(0, 3, 1, 2)  # [N, C, H, W], channels last in memory
     kind = transforms.check_augment(augment or body["augment"])
     roster = [client["client"] for client in body["roster"]]

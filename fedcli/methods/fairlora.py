@@ -98,7 +98,7 @@ class ByGroup(GroupViews, LowRank):
         if self.attribute or len(net.attributes) < 2:
             return ""
         first, *others = net.attributes
-        return f"its groups are those of {first}: --set attribute=NAME uses another of {', '.join(others)}"
+        return f"the groups are those of {first}; --set attribute=NAME uses another ({', '.join(others)})"
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         groups = client.shard.groups[self.group_attribute(net)]  # [N]

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from .. import console
 from ..bench.estimate import Estimate, estimate, span
 from ..data import manifest
 from ..errors import FedcliError
+from ..runs import record
 from ..runs.configuration import Execution, Plan
 from ..stages.train import plan
 from .expand import Cell
@@ -96,8 +98,11 @@ def begun(work: Path) -> list[manifest.Manifest]:
 
 def is_done(plan: Plan, source: Path, runs: list[manifest.Manifest]) -> bool:
     """Whether a finished run has these very options and data; starting weights and teachers are not looked at."""
-    method = plan.check()
-    asked = {**vars(plan), **vars(plan.training), "method": method.name, "settings": plan.acting(method)}
-    kept = [key for key in asked if key not in ("training", "weights", "teacher")]
-    data = manifest.sha256(source)
-    return any(data in run.parents.values() and all(run.options.get(key) == asked[key] for key in kept) for run in runs)
+    asked, data = settled(plan), manifest.sha256(source)
+    return any(data in run.parents.values() and settled(run.options) == asked for run in runs)
+
+
+def settled(asked: Plan | dict[str, Any]) -> dict[str, Any]:
+    """The options of a run as they are recorded, of a plan or of a run's manifest, without files."""
+    options = record.options(asked, asked.check(), None) if isinstance(asked, Plan) else asked
+    return {name: value for name, value in options.items() if name not in ("weights", "teacher")}

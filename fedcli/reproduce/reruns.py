@@ -10,7 +10,7 @@ from ..errors import FedcliError
 from ..evaluation.schema import decode
 from ..stages.train import plan
 from .expand import Cell
-from .forecast import begun, is_done
+from .forecast import begun, is_done, settled
 from .jobs import Outcome, Place
 from .record import Results
 
@@ -46,11 +46,7 @@ def _changed(cell: Cell, source: Path, scores: Path) -> str:
     """What differs, such as "lr is 0.001, was 0.003"; "" where that cannot be seen."""
     try:
         run = manifest.parent(scores, "run")
-        asked = plan(cell.train)
-        method = asked.check()
-        now = {**vars(asked), **vars(asked.training), "method": method.name, "settings": asked.acting(method)}
-        then = manifest.read(run).options
-        said = _unlike({key: now[key] for key in now.keys() & then.keys() - {"weights", "teacher"}}, then)
+        said = _unlike(settled(plan(cell.train)), settled(manifest.read(run).options))
         for stage in STAGES:
             mine, other = _of(source, stage), manifest.parent(run, stage)
             if mine and other:

@@ -7,7 +7,7 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..data.partition import make_partition, scheme_from_flags
-from ..data.pool import TRAIN, read_pool
+from ..data.pool import TRAIN, pool_of
 from .call import called_with, path_of, source
 from .options import PartitionOptions
 from .results import Partition
@@ -55,7 +55,7 @@ def by_default(
 def _fitting(options: PartitionOptions, body: dict[str, Any]) -> PartitionOptions:
     """The same with fewer clients where some of the usual number would get no image, which is said."""
     usual = options.clients or 1
-    pool = read_pool(Path(options.dataset or "").parent / "pool.h5")
+    pool = pool_of(Path(options.dataset or ""))
     for clients in range(min(usual, int((pool.split == TRAIN).sum())), 1, -1):
         flags = {"dirichlet": options.dirichlet, "clients": clients, "keep_units": options.keep_units}
         division = scheme_from_flags(flags, body).divide(pool, body, options.seed, options.minimum)

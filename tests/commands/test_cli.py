@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import make_chain
 
+from fedcli.commands import ls, options
 from fedcli.commands.app import app
 from fedcli.federation.server import Federation
 
@@ -128,6 +129,22 @@ def test_report_evaluates_a_run_that_has_no_scores(tmp_path):
     run = path_of(fedcli("train", "fedavg", make_chain(tmp_path), "--rounds", "1", "--work", tmp_path, "--quiet"))
     code, out, _ = fedcli("report", run.rpartition("/")[0], "--by", "sex", "--work", tmp_path, "--quiet")
     assert code == 0 and "sex" in out
+
+
+def test_a_tree_prints_names_of_others_on_one_line_and_without_control_characters(capsys):
+    options.show_tree({"a\x1b[31m": {"b": "c\nd\x07"}, "list": [{"x\x1b": "y\x1b"}], "words": ["z\x1b]0;t\x07", 1]})
+    lines = ["a\\x1b[31m:", "  b: c\\nd\\x07", "list:", "  x\\x1b y\\x1b", "words: z\\x1b]0;t\\x07 1"]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize("error", [ImportError("libtorch_cpu.so: failed to map segment"), MemoryError()])
+def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(ls, "_manifests", fail)
+    code, out, err = fedcli("ls", "--work", tmp_path)
+    assert code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
 
 
 def test_inspect_shows_shards_and_unfinished_runs(chain, tmp_path, monkeypatch):

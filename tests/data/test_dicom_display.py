@@ -107,3 +107,16 @@ def test_a_table_that_ends_early_is_a_reason_to_skip_the_file(tmp_path):
     short[0].LUTDescriptor = [400, 0, 8]
     with pytest.raises(Unreadable, match="lookup table of 10 entries"):
         dicom.read_picture(write_slice(tmp_path / "a.dcm", RAMP, VOILUTSequence=short, **BARE))
+
+
+@pytest.mark.parametrize(("slope", "intercept"), [("0", "0"), ("1e300", "0"), ("1", "-1e12")])
+def test_a_scale_that_leaves_no_picture_is_refused(tmp_path, slope, intercept):
+    write_slice(tmp_path / "a.dcm", RAMP, **BARE | {"RescaleSlope": slope, "RescaleIntercept": intercept})
+    with pytest.raises(Unreadable, match="cannot be scaled by RescaleSlope"):
+        picture(tmp_path / "a.dcm")
+
+
+def test_a_window_beyond_all_values_is_none(tmp_path):
+    write_slice(tmp_path / "a.dcm", RAMP, **BARE)
+    write_slice(tmp_path / "b.dcm", RAMP, **BARE | {"WindowCenter": "1e300", "WindowWidth": "1e300"})
+    assert np.array_equal(picture(tmp_path / "b.dcm"), picture(tmp_path / "a.dcm"))

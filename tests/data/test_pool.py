@@ -5,9 +5,9 @@ import torch
 from conftest import make_chain
 from raw_folders import write_pool
 
+from fedcli.data import manifest, transforms
 from fedcli.data import shard as load
-from fedcli.data import transforms
-from fedcli.data.pool import BlankPool, Row, contents, copy_pool, read_pool
+from fedcli.data.pool import BlankPool, Row, contents, copy_pool, pool_of, read_pool
 from fedcli.errors import FedcliError, UsageError
 
 
@@ -72,6 +72,27 @@ def test_a_pool_of_other_shapes_is_refused(tmp_path, name, value):
         file[name] = value
     with pytest.raises(FedcliError, match=name.removeprefix("group/")):
         read_pool(tmp_path / "pool.h5")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("y", 99, "y holds 0 to 99, where dataset.json has 0 to 1"), ("y", -3, "y holds -3 to 1"),
+        ("split", 7, "split holds 0 to 7"), ("group/sex", 2, "group/sex holds -1 to 2"),
+        ("id", "ä1".encode(), "two images have the same id"),
+    ],
+)  # fmt: skip
+def test_a_pool_that_its_manifest_does_not_describe_is_refused(tmp_path, name, value, why):
+    pool(tmp_path / "pool.h5")
+    body = {"classes": ["a", "b"], "attributes": {"sex": ["f", "m"]}, "size": [4, 5], "channels": 3, "augment": "none"}
+    body |= {"name": "mine", "unit": None, "sites": None}
+    made = manifest.Manifest("dataset", ["prepare"], {}, {}, {"pool.h5": "0"}, body)
+    (tmp_path / "dataset.json").write_text(made.text, encoding="utf-8")
+    assert pool_of(tmp_path / "dataset.json").shape == (6, 4, 5, 3)
+    with h5py.File(tmp_path / "pool.h5", "a") as file:
+        file[name][0] = value
+    with pytest.raises(FedcliError, match=why):
+        pool_of(tmp_path / "dataset.json")
 
 
 def test_contents_names_every_dataset(tmp_path):

@@ -91,7 +91,7 @@ def test_a_stop_while_the_best_model_is_written_costs_nothing(tmp_path, data, mo
         from fedcli.runs.finished import save_model
 
         if path.name == "best.h5":
-            path.with_name("best.h5.tmp").write_bytes(b"half")
+            path.with_name(".best.h5.0123abcd.tmp").write_bytes(b"half")
             raise OSError(28, "No space left on device")
         save_model(path, *rest)
 

@@ -84,7 +84,7 @@ def test_changed_settings_are_refused(cut, name):
 @pytest.mark.parametrize("text", ["{}", "[]", "7", '{"options": 3}', "\x00"])
 def test_settings_of_another_shape_are_refused_with_a_sentence(cut, text):
     (cut[0] / "settings.json").write_text(text)
-    with pytest.raises(FedcliError, match=r"settings.json is damaged"):
+    with pytest.raises(FedcliError, match=r"settings.json (is damaged|holds zero bytes)"):
         folder.asked(cut[0])
 
 

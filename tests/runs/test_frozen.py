@@ -125,7 +125,7 @@ def test_personal_models_are_those_that_training_leaves(tmp_path):
 def test_a_cosine_schedule_falls_from_the_first_round_to_near_nothing():
     rates = [replace(TRAINING, schedule="cosine").at(t, 4).lr for t in range(1, 5)]
     np.testing.assert_allclose(rates, 0.05 * (1 + np.cos(np.pi * np.arange(4) / 4)) / 2)
-    assert TRAINING.at(3, 4) is TRAINING
+    assert TRAINING.at(3, 4) == TRAINING
 
 
 def test_balanced_sampling_draws_present_classes_alike():

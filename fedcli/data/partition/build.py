@@ -23,7 +23,7 @@ from ...hdf5 import create_hdf5
 from ...seeds import derive
 from .. import holdings, manifest, skew, synthetic
 from ..manifest import Destination
-from ..pool import TEST, TRAIN, Pool, copy_pool, read_pool
+from ..pool import TEST, TRAIN, Pool, copy_pool, pool_of
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
 
 COPIED = "classes", "attributes", "size", "channels", "augment"  # from the dataset's manifest
@@ -58,7 +58,7 @@ def make_partition(
     options |= dict(val=val, minimum=minimum, seed=seed, materialize=materialize)
 
     def build(folder: Path) -> dict[str, Any]:
-        pool = read_pool(dataset.parent / "pool.h5")
+        pool = pool_of(dataset)
         division = scheme.divide(pool, body, seed, minimum)
         _check_sizes(division, minimum, scheme)
         return synthetic.marked(_write(folder, pool, body, scheme, division, options), [dataset])

@@ -221,6 +221,8 @@ def _pixels(path: Path, slice_: "Dataset") -> np.ndarray:
     stored = _frame(path, slice_)
     if stored.ndim != 2:
         raise Unreadable(f"holds an array of shape {stored.shape}, not one grey slice")
+    if stored.dtype.kind == "f" and not (abs(stored) < dicom_display.LARGEST**2).all():
+        raise Unreadable("holds values that are not finite, or beyond all measured ones")
     return stored
 
 
@@ -292,6 +294,8 @@ def _is_shifted(slice_: "Dataset") -> bool:
 def scale_of(slice_: "Dataset") -> Scale:
     group = _group_of(slice_)
     slope, intercept = _first(group("RescaleSlope"), 1.0), _first(group("RescaleIntercept"), 0.0)
+    if not (0 < abs(slope) < dicom_display.LARGEST and abs(intercept) < dicom_display.LARGEST):
+        raise Unreadable(f"its values cannot be scaled by RescaleSlope {slope:g} and RescaleIntercept {intercept:g}")
     signed = slice_.get("PixelRepresentation", 0) == 1
     return Scale(slope, intercept, int(slice_.get("BitsStored", 0)), signed)
 

@@ -10,6 +10,7 @@ from .source import Unreadable
 if TYPE_CHECKING:
     from pydicom import Dataset
 
+LARGEST = 1e9  # of a window, slope or intercept; no device measures such values, and float32 holds their products
 Field = Callable[[str], Any]  # name of a field -> its value, None where it is absent
 
 
@@ -38,9 +39,9 @@ def is_linear(field: Field) -> bool:
 
 
 def window(field: Field) -> tuple[float, float] | None:
-    """(centre, width) of the first window that the file gives; None where it has no width."""
+    """(centre, width) of the first window that the file gives; None where it has no width, or beyond all values."""
     centre, width = first(field("WindowCenter"), np.nan), first(field("WindowWidth"), np.nan)
-    return (centre, width) if np.isfinite(centre) and width >= 1 else None
+    return (centre, width) if abs(centre) < LARGEST and 1 <= width < LARGEST else None
 
 
 def linear(values: np.ndarray, centre: float, width: float) -> np.ndarray:

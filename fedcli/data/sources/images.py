@@ -1,6 +1,7 @@
 """Photographs from files, and any image brought to the pool's size, by Pillow, OpenCV and albumentations."""
 
 import os
+import warnings
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -75,21 +76,34 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
     if getattr(image, "n_frames", 1) > 1:
         raise Unreadable(f"holds {image.n_frames} pages, not one image")
     if image.mode not in GREY:
-        return np.asarray(image.convert("RGB"))
+        return _colours(image)
     if image.mode in ("1", "L", "LA"):
         return np.asarray(image.convert("L"))[..., None]
     values = np.asarray(image, np.float32)
     if not np.isfinite(values).all():
         raise Unreadable("holds values that are not finite")
+    if values.min() < 0:
+        raise Unreadable(f"holds values below 0, down to {values.min():g}, and black is 0: store it from 0 up")
     grey = values * np.float32(255 / (white or _white(image.mode, values)))  # Pillow's own way cuts off at 255
     return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
+
+
+def _colours(image: Any) -> np.ndarray:
+    """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits. Raises Unreadable where these hold nothing."""
+    deep = ";16" in str(image.tile)
+    colours = np.asarray(image.convert("RGB"))
+    if deep and colours.max() < DARK >> 8:
+        raise Unreadable(f"its 16-bit colours stay below {DARK} of {WHITE}: store them in 8 bits")
+    return colours
 
 
 def _white(mode: str, values: np.ndarray) -> float:
     """The value that is white where nobody says so. Raises Unreadable where that would leave the image nearly black."""
     brightest = float(values.max())
-    if mode == "F" and 0 <= values.min() and brightest <= 1:
+    if mode == "F" and brightest <= 1:
         return 1.0
+    if brightest > WHITE:
+        raise Unreadable(f"its brightest value is {brightest:g}, above the {WHITE} of 16 bits: store it in 16 bits")
     if 0 < brightest < DARK:
         raise Unreadable(
             f"its brightest value is {brightest:g} of {WHITE}: give --set white=N, such as 4095 of 12 bits"
@@ -104,8 +118,10 @@ def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
     if not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be, for every image
         raise Unreadable("no such file" if not path.exists() else "not a regular file")
     try:
-        with Image.open(name) as image:
-            return read(image)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
+            with Image.open(name) as image:
+                return read(image)
     except Unreadable:
         raise
     except OSError as error:
