@@ -18,7 +18,7 @@ def corrupt(options: CorruptOptions, json: o.Json = False, quiet: o.Quiet = Fals
     its own.
 
     Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
-    fedcli corrupt --client rosendahl=gaussian:1 --client vidir_modern=motion-blur:4
+    fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4
     """
     from ..stages import corrupt as stage
 
