@@ -37,6 +37,14 @@ def pytest_addoption(parser):
     parser.addoption("--seed", type=int, default=1, help="campaign: which cases are drawn")
 
 
+LONG = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}
+
+
+def pytest_collection_modifyitems(items):
+    """The longest first: one that begins last would be waited for alone."""
+    items.sort(key=lambda item: item.path.name not in LONG)
+
+
 @pytest.fixture(autouse=True)
 def _loud():
     """--quiet of one test is not the next one's."""

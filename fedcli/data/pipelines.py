@@ -29,7 +29,8 @@ HINT = "write it with albumentations: A.save(A.Compose([...]), 'augment.yaml', d
 NAME = "__class_fullname__"
 
 _local = threading.local()
-Item, Made = TypeVar("Item"), TypeVar("Made")
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def is_file(kind: str) -> bool:
