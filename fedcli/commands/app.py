@@ -174,6 +174,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is saved as Ctrl-C is
     try:
         app()
+    except KeyboardInterrupt:  # before a command has begun
+        with console.shown():
+            console.fail("interrupted before anything was begun", "run the same command again")
+        sys.exit(130)
     finally:
         if write_failed:  # HDF5 would crash at exit over what it could not write
             sys.stdout.flush(), sys.stderr.flush()

@@ -67,7 +67,8 @@ def operations(words: list[str], folder: Path) -> int:
         leave = os._exit
 
         def counted_and_left(code: int) -> None:
-            os.write(writer, str(watched.count).encode())
+            if os.getpid() == watched.process:  # not one that it has forked
+                os.write(writer, str(watched.count).encode())
             leave(code)
 
         os._exit = counted_and_left

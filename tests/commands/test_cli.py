@@ -12,7 +12,7 @@ import pytest
 from conftest import make_chain
 
 from fedcli.commands import ls, options
-from fedcli.commands.app import app
+from fedcli.commands.app import app, main
 from fedcli.federation.server import Federation
 
 
@@ -389,3 +389,15 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
     ):
         code, _, err = fedcli("partition", chain["dataset"], *words, *chain["where"])
         assert code == (2 if told else 1) and (told or "does not say which patient") in err
+
+
+def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedcli.commands.app.app", interrupted)
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # those of the tests stay
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("error: interrupted before anything was begun\n")
