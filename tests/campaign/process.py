@@ -53,10 +53,9 @@ def start(
     code = 70  # of a failure outside the command
     try:
         os.setsid()  # what it starts can be ended with it
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # these three as Python starts
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python starts
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
         os.dup2(nothing if out is None else out, 1)
@@ -91,10 +90,13 @@ def _called(words: Sequence[str]) -> int:
     from fedcli.commands.app import main
 
     sys.argv = ["fedcli", *words]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python starts, for as long as the command lasts
     try:
         main()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     return 0
 
 
