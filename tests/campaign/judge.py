@@ -31,8 +31,3 @@ def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
     if must_fail and ended.code == 0:
         out.append("goes on in silence")
     return out
-
-
-def shown(ended: Ended, wrong: list[str], note: str) -> str:
-    """A finding as a line or two, for the report of a campaign."""
-    return f"{note}\n  $ {ended.line}\n  {', '.join(wrong)} (exit code {ended.code})\n  {ended.err.strip()[-600:]}"
