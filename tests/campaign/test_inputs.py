@@ -12,7 +12,7 @@ from raw_folders import write_csv
 from fedcli.models import Inputs, build
 
 from .chain import PREPARE, Chain, copied, files
-from .judge import faults
+from .judge import faults, leftovers
 from .mutations import mutate
 from .process import run
 
@@ -104,8 +104,8 @@ def test_a_changed_file_of_ones_own_ends_in_a_sentence(name, brought, chain, pla
         standing = set(files(folder))
         ended = run(lines[int(draw.integers(len(lines)))], folder)
         wrong = faults(ended)
-        if ended.code and (left := set(files(folder)) - standing):
-            wrong.append(f"leaves {', '.join(sorted(left)[:3])}")
+        if ended.code:
+            wrong += leftovers(standing, files(folder))
         play.judge(ended, wrong, note)
 
 
@@ -129,6 +129,7 @@ def test_a_changed_file_of_a_public_layout_ends_in_a_sentence(layout, layouts, p
         path = paths[int(draw.integers(len(paths)))]
         note = f"{path.relative_to(folder)}: {_changed(path, draw)}"
         shutil.rmtree(folder / "fedcli-work", ignore_errors=True)
+        standing = set(files(folder))
         strict = ["--strict"] if draw.random() < 0.3 else []
         ended = run(["prepare", layout, "--raw", layout, "--size", "8", "--jobs", "1", *strict], folder)
         wrong = faults(ended)
@@ -136,8 +137,8 @@ def test_a_changed_file_of_a_public_layout_ends_in_a_sentence(layout, layouts, p
             for words in (["partition", "--dirichlet", "1", "--clients", "2"], ["inspect"]):
                 ended = run(words, folder)
                 wrong += faults(ended)
-        if ended.code and (left := [name for name in files(folder) if name.startswith("fedcli-work")]) and not wrong:
-            wrong += [f"leaves {left[:3]}"] if "datasets" not in left[0] else []
+        if ended.code:
+            wrong += leftovers(standing, files(folder))
         play.judge(ended, wrong, note)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from .chain import STAGES, copied, differing, expanded, files
-from .judge import faults
+from .judge import faults, leftovers
 from .mutations import damage, mutate, reseal
 from .process import run
 from .test_surroundings import stops_in_round_3
@@ -60,8 +60,8 @@ def test_a_changed_file_ends_in_a_sentence(pattern, chain, play, tmp_path):
         standing = set(files(folder))
         ended = run(STAGES[stage], folder)
         wrong = faults(ended, must_fail=covered)
-        if ended.code and (left := set(files(folder)) - standing):
-            wrong.append(f"leaves {', '.join(sorted(left)[:3])}")
+        if ended.code:
+            wrong += leftovers(standing, files(folder))
         play.judge(ended, wrong, note)
 
 

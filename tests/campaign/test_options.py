@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from .chain import LATER, copied, expanded, files, words_of
-from .judge import faults
+from .judge import faults, leftovers
 from .process import run
 
 ODD = [
@@ -69,8 +69,8 @@ def test_an_odd_value_of_an_option_ends_in_a_sentence(command, chain, play, tmp_
         ended = run(expanded(words, folder), folder, seconds=40)
         wrong = faults(ended)
         now = files(folder)
-        if ended.code and (left := set(now) - set(standing)):
-            wrong.append(f"leaves {', '.join(sorted(left)[:3])}")
+        if ended.code:
+            wrong += leftovers(standing, now)
         if lost := {name for name in standing if now.get(name) != standing[name] and name.startswith(("raw/", "own."))}:
             wrong.append(f"changes {', '.join(sorted(lost)[:3])}")
         play.judge(ended, wrong, command)
