@@ -158,6 +158,7 @@ def _append(url: str, part: Path) -> None:
     try:
         answer: HTTPResponse = urlopen(Request(url, headers=asked), timeout=PATIENCE)  # noqa: S310 - http alone
     except HTTPError as error:
+        error.close()
         if error.code == RANGE_REFUSED and start:
             return
         raise
