@@ -1,7 +1,7 @@
 """Files of a dataset from where its card says they are: resumed where a download broke off, and checked by their hash.
 
-A file is written beside its name and renamed when it is whole; an archive is unpacked beside the folder that it becomes,
-and removed. download.json in the folder says what was received. A card's hash is the one that its source publishes, or,
+A file is written beside its name and renamed when it is whole; an archive is unpacked beside the folder that it becomes
+and removed; download.json in the folder says what was received. A card's hash is the one that its source publishes, or,
 where the card says so, that of copies which others received.
 """
 
