@@ -35,7 +35,7 @@ def bench(
     from ..bench import engine as timing
     from ..bench.formulas import formula, measurable
     from ..methods import resolve
-    from ..runs.assembly import check_device
+    from ..runs.resources import check_device
 
     names = measurable() if method == ["all"] else method or ["fedavg"]
     check_device(device)

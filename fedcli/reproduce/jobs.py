@@ -19,7 +19,7 @@ from ..bench.estimate import span
 from ..errors import FedcliError
 from ..locks import Busy
 from ..processes import Ended, one_each
-from ..runs.assembly import check_device
+from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.options import TrainOptions
 from .expand import Cell

@@ -130,8 +130,10 @@ ELEMENTS: list[tuple[str, list[Any]]] = [
     ("Rows", [0, 1, 65535]), ("Columns", [0, 3]), ("BitsAllocated", [1, 8, 32, 64]), ("BitsStored", [0, 1, 12, 40]),
     ("HighBit", [0, 7, 31]), ("PixelRepresentation", [1, 7]), ("SamplesPerPixel", [0, 3, 4]),
     ("PhotometricInterpretation", ["MONOCHROME1", "RGB", "YBR_FULL", "PALETTE COLOR", "", "x"]),
-    ("RescaleSlope", ["0", "-1", "1e30", ""]), ("RescaleIntercept", ["1e30", ""]), ("WindowWidth", ["0", "-5", ["1", "2"], ""]),
-    ("WindowCenter", ["1e30", ["1", "2", "3"], ""]), ("NumberOfFrames", ["0", "2", "-1"]), ("PlanarConfiguration", [1, 9]),
+    ("RescaleSlope", ["0", "-1", "1e30", ""]), ("RescaleIntercept", ["1e30", ""]), ("WindowWidth", ["0", "-5",
+    ["1", "2"], ""]),
+    ("WindowCenter", ["1e30", ["1", "2", "3"], ""]), ("NumberOfFrames", ["0", "2", "-1"]), ("PlanarConfiguration",
+    [1, 9]),
     ("VOILUTFunction", ["SIGMOID", "x"]), ("PixelPaddingValue", [0, 65535]), ("PatientAge", ["", "9Y", "x", "411Y"]),
 ]  # fmt: skip
 
@@ -180,7 +182,8 @@ def _dicom(path: Path, draw: Draw) -> str:
 def _picture(path: Path, draw: Draw) -> str:
     """The same picture in another mode, format or size."""
     kinds = [
-        "mode", "mode", "pixel", "line", "format", "rotated", "animated", "empty palette", "fractions", "deep", "cut", "chunk",
+        "mode", "mode", "pixel", "line", "format", "rotated", "animated", "empty palette", "fractions", "deep",
+        "cut", "chunk",
         "transparent", "large",
     ]  # fmt: skip
     kind = str(draw.choice(kinds))
@@ -238,12 +241,16 @@ def _tensors(path: Path, draw: Draw) -> str:
     name = list(tensors)[int(draw.integers(len(tensors)))]
     value = tensors[name]
     kinds: dict[str, Callable[[], Any]] = {
-        "meta": lambda: value.to("meta"), "sparse": lambda: torch.sparse_coo_tensor(value.shape), "nan": lambda: value * torch.nan,
-        "complex": lambda: value.to(torch.complex64), "rank": lambda: value[None], "int": lambda: value.to(torch.int8),
+        "meta": lambda: value.to("meta"), "sparse": lambda: torch.sparse_coo_tensor(value.shape),
+        "nan": lambda: value * torch.nan,
+        "complex": lambda: value.to(torch.complex64), "rank": lambda: value[None],
+        "int": lambda: value.to(torch.int8),
         "half": lambda: value.to(torch.bfloat16), "double": lambda: value.double(), "list": lambda: value.tolist(),
         "text": lambda: "x", "none": lambda: None, "expanded": lambda: torch.zeros(1).expand(2**40),
-        "inf": lambda: value + torch.inf, "bool": lambda: value.bool(), "float8": lambda: value.to(torch.float8_e4m3fn),
-        "strided": lambda: torch.zeros([2 * n for n in value.shape])[tuple(slice(None, None, 2) for _ in value.shape)],
+        "inf": lambda: value + torch.inf, "bool": lambda: value.bool(),
+        "float8": lambda: value.to(torch.float8_e4m3fn),
+        "strided": lambda: torch.zeros([2 * n for n in value.shape])[tuple(slice(None, None,
+        2) for _ in value.shape)],
         "grad": lambda: value.float().requires_grad_(),
     }  # fmt: skip
     kind = str(draw.choice([*kinds, "drop", "another", "nested", "alone", "number keys", "list of"]))
@@ -268,8 +275,10 @@ def _tensors(path: Path, draw: Draw) -> str:
 
 
 WORDS = [
-    '"x"', "-1", "0", "1e400", "nan", "inf", "true", "[]", "{}", "[1, 2]", '""', '"é"', "1979-05-27", '"../x"', '"\\u001b[31m"',
-    "[[]]", '{ a = 1 }', '[{}]', '"{seed}"', '"{files.x}"', '"{x"', '[""]', '"a\\nb"', "99999999999999999999", "0x10", '"0"',
+    '"x"', "-1", "0", "1e400", "nan", "inf", "true", "[]", "{}", "[1, 2]", '""', '"é"', "1979-05-27",
+    '"../x"', '"\\u001b[31m"',
+    "[[]]", '{ a = 1 }', '[{}]', '"{seed}"', '"{files.x}"', '"{x"', '[""]', '"a\\nb"', "99999999999999999999",
+    "0x10", '"0"',
 ]  # fmt: skip
 
 
@@ -300,6 +309,7 @@ def _toml(path: Path, draw: Draw) -> str:
 
 
 MUTATIONS: dict[str, Callable[[Path, Draw], str]] = {
-    ".npz": _npz, ".npy": _npy, ".gz": _packed(gzip), ".bz2": _packed(bz2), ".mat": _mat, ".dcm": _dicom, ".png": _picture,
+    ".npz": _npz, ".npy": _npy, ".gz": _packed(gzip), ".bz2": _packed(bz2), ".mat": _mat, ".dcm": _dicom,
+    ".png": _picture,
     ".jpg": _picture, ".jpeg": _picture, ".bmp": _picture, ".tif": _picture, ".pt": _tensors, ".toml": _toml,
 }  # fmt: skip

@@ -41,7 +41,7 @@ MANIFESTS = {
 
 
 def leftovers(before: Iterable[str], after: Iterable[str]) -> list[str]:
-    """What a command that failed has left: one fault, or none. Results that it made on its way are whole and may stay."""
+    """What a command that failed has left: one fault, or none. Whole results that it made on its way may stay."""
     new = set(after) - set(before)
     whole = {str(Path(name).parent) for name in after if Path(name).name in MANIFESTS}
     left = [name for name in new if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp"]

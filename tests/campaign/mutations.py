@@ -230,7 +230,8 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
         kinds = [
             "drop", "type", "rank", "long", "short", "negative", "huge", "nan", "words", "group", "external link",
             "soft link", "loop", "virtual", "external data", "nested", "another", "object", "chunks", "big-endian",
-            "packed", "compound", "floats", "enum", "reference", "bool", "attribute", "f2", "shuffled", "zeros", "twice",
+            "packed", "compound", "floats", "enum", "reference", "bool", "attribute", "f2", "shuffled", "zeros",
+            "twice",
         ]  # fmt: skip
         kind = str(draw.choice(kinds))
         if kind not in ("another", "nested", "attribute", "twice"):

@@ -1,4 +1,4 @@
-"""Files that people bring: tables, pictures, archives, weights, experiments. A changed one ends in a sentence, or does no harm."""
+"""Files that people bring: tables, pictures, archives, weights, experiments. What is changed does no harm."""
 
 import shutil
 from pathlib import Path
@@ -17,7 +17,8 @@ from .mutations import mutate
 from .process import run
 
 LAYOUTS = [
-    "digits", "fairfedmed-oct", "fairfedmed-slo", "fed-isic", "fedchexmimic", "hyper-kvasir", "images", "isic-skin-tone",
+    "digits", "fairfedmed-oct", "fairfedmed-slo", "fed-isic", "fedchexmimic", "hyper-kvasir", "images",
+    "isic-skin-tone",
     "isic2018", "isic2019", "medmnist", "messidor2", "office-caltech", "rsna-ich",
 ]  # fmt: skip
 BROUGHT = {  # a file -> (what stands before, lines that read it)
@@ -29,7 +30,8 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "clients.csv": ("partition", [["partition", "--clients-file", "clients.csv"]]),
     "clients.json": ("partition", [["partition", "--clients-file", "clients.json"]]),
     "clients.npy": ("partition", [["partition", "--clients-file", "clients.npy"]]),
-    "order.csv": ("partition", [["partition", "--fedism", "1", "--clients", "4", "--dirichlet", "1", "--order-file", "order.csv"]]),
+    "order.csv": ("partition", [["partition", "--fedism", "1", "--clients", "4", "--dirichlet", "1",
+    "--order-file", "order.csv"]]),
     "augment.json": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.json"]]),
     "augment.yaml": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.yaml"]]),
     "weights.pt": ("train", [["train", "fedavg", "--rounds", "1", "--weights", "weights.pt"]]),

@@ -26,17 +26,21 @@ SHOWN = {  # a file of the finished chain -> lines that show it
     "datasets/*/pool.h5": [["inspect", "{}"], ["partition", "--iid", "--materialize"], ["inspect"]],
     "partitions/*/rows.h5": [["inspect", "{}"], ["inspect"], ["evaluate"]],
     "runs/*/run.json": [
-        ["plot", "{}"], ["ls"], ["report"], ["inspect", "{}"], ["compare", "fedcli-work/runs/*"], ["train", "--resume"],
+        ["plot", "{}"], ["ls"], ["report"], ["inspect", "{}"], ["compare", "fedcli-work/runs/*"], ["train",
+        "--resume"],
         ["train", "fedavg", "--weights", "{}"], ["train", "crt", "--weights", "{}"], ["plot", "--over", "lr"],
     ],
-    "runs/*/rounds.jsonl": [["plot"], ["report", "--format", "html"], ["plot", "--convergence"], ["plot", "{}"], ["ls"]],
+    "runs/*/rounds.jsonl": [["plot"], ["report", "--format", "html"], ["plot", "--convergence"], ["plot", "{}"],
+    ["ls"]],
     "runs/*/timing.jsonl": [["report", "--minutes"], ["report", "--format", "html"], ["ls"]],
     "runs/*/models/*.h5": [["inspect", "{}"], ["train", "fedavg", "--weights", "{}"], ["plot", "--landscape", "1d"]],
     "runs/*/scores/*/scores.json": [
         ["report"], ["report", "--format", "html"], ["compare", "fedcli-work/runs/*"], ["ls"], ["inspect", "{}"],
-        ["report", "{}", "--format", "latex"], ["report", "--export", "-"], ["plot", "--over", "lr"], ["report", "--bytes"],
+        ["report", "{}", "--format", "latex"], ["report", "--export", "-"], ["plot", "--over", "lr"], ["report",
+        "--bytes"],
     ],
-    "runs/*/scores/*/predictions.h5": [["compare", "fedcli-work/runs/*"], ["report"], ["inspect", "{}"], ["evaluate"]],
+    "runs/*/scores/*/predictions.h5": [["compare", "fedcli-work/runs/*"], ["report"], ["inspect", "{}"],
+    ["evaluate"]],
 }  # fmt: skip
 
 

@@ -11,13 +11,20 @@ from .judge import faults, leftovers
 from .process import run
 
 ODD = [
-    "", " ", "-1", "0", "1", "0.5", "1e400", "-1e-400", "nan", "inf", "9" * 30, "x" * 3000, "é", "\x1b[31m", "a\nb", "../..",
-    "/dev/null", "1,2", "1,2,", ",", "None", "[]", "{}", "--", "-", "0x10", "1_000", "١", "½", "\udcff", "true", "a=b", "=",
-    "a=", "=b", "a=b=c", "*", "%s", "{0}", "$HOME", "~", ".", "raw", "raw/labels.csv", "raw/im00.png", "nowhere/at/all",
-    "own.toml", "fedcli-work", "/", "/proc/self/mem", "/dev/stdin", "client-00", "sex", "label", "sex*site", "a*", "last",
-    "gaussian:9", "gaussian:", ":1", "1:2:3", "step:1:2", "cosine:", "focal:", "focal:nan", "effective:1", "pool:0", "pool:-1",
-    "streams:2", "cuda", "cuda:99", "cpu:7", "meta", "imagenet", "fedavg", "fedavg+", "+fedavg", "fedavg+fedavg", "toy", "images",
-    "paper", "1..5", "5..1", "1..", "2,1", "700,700", "e\u0301", "\u202eabc", "\ufeff1", " 1", "1 ", "1\t", "+1", "1e3", "1.0",
+    "", " ", "-1", "0", "1", "0.5", "1e400", "-1e-400", "nan", "inf", "9" * 30, "x" * 3000, "é", "\x1b[31m",
+    "a\nb", "../..",
+    "/dev/null", "1,2", "1,2,", ",", "None", "[]", "{}", "--", "-", "0x10", "1_000", "١", "½", "\udcff", "true",
+    "a=b", "=",
+    "a=", "=b", "a=b=c", "*", "%s", "{0}", "$HOME", "~", ".", "raw", "raw/labels.csv", "raw/im00.png",
+    "nowhere/at/all",
+    "own.toml", "fedcli-work", "/", "/proc/self/mem", "/dev/stdin", "client-00", "sex", "label", "sex*site", "a*",
+    "last",
+    "gaussian:9", "gaussian:", ":1", "1:2:3", "step:1:2", "cosine:", "focal:", "focal:nan", "effective:1",
+    "pool:0", "pool:-1",
+    "streams:2", "cuda", "cuda:99", "cpu:7", "meta", "imagenet", "fedavg", "fedavg+", "+fedavg", "fedavg+fedavg",
+    "toy", "images",
+    "paper", "1..5", "5..1", "1..", "2,1", "700,700", "e\u0301", "\u202eabc", "\ufeff1", " 1", "1 ", "1\t", "+1",
+    "1e3", "1.0",
 ]  # fmt: skip
 LONG = {"--rounds", "--epochs", "--clients", "--resamples", "--points", "--images", "--repeats", "--size", "--folds"}
 COMMANDS = {  # command -> a line of it that does little
@@ -77,9 +84,12 @@ def test_an_odd_value_of_an_option_ends_in_a_sentence(command, chain, play, tmp_
 
 
 VARIABLES = [
-    "FEDCLI_WORK", "FEDCLI_DEVICE", "FEDCLI_JOBS", "FEDCLI_RAW", "COLUMNS", "LINES", "TERM", "NO_COLOR", "FORCE_COLOR", "TMPDIR",
-    "HOME", "LC_ALL", "LANG", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "MPLBACKEND", "TORCH_HOME", "USER",
-    "TTY_COMPATIBLE", "TTY_INTERACTIVE", "HDF5_USE_FILE_LOCKING", "CUDA_VISIBLE_DEVICES", "PWD", "PATH", "SOURCE_DATE_EPOCH",
+    "FEDCLI_WORK", "FEDCLI_DEVICE", "FEDCLI_JOBS", "FEDCLI_RAW", "COLUMNS", "LINES", "TERM", "NO_COLOR",
+    "FORCE_COLOR", "TMPDIR",
+    "HOME", "LC_ALL", "LANG", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "MPLBACKEND",
+    "TORCH_HOME", "USER",
+    "TTY_COMPATIBLE", "TTY_INTERACTIVE", "HDF5_USE_FILE_LOCKING", "CUDA_VISIBLE_DEVICES", "PWD", "PATH",
+    "SOURCE_DATE_EPOCH",
 ]  # fmt: skip
 
 
