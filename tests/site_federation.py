@@ -46,7 +46,7 @@ class Carried:
             yield client, answer if isinstance(answer, str) else through_bytes(answer)
 
 
-def train_at(sites, data, configuration, work, *, change=None, opened=Sites, **rest):
+def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **rest):
     """train() with an engine that asks these sites."""
     transport = Carried(sites, change) if change else Carried(sites)
 
@@ -55,9 +55,10 @@ def train_at(sites, data, configuration, work, *, change=None, opened=Sites, **r
             self.federation = federation
 
         def __enter__(self):
-            return opened(self.federation, transport)
+            return Sites(self.federation, transport)
 
         def __exit__(self, *_):
             pass
 
-    return train(data, configuration, work=work, execution=Execution(open_with=Opened), **rest)
+    execution = Execution(open_with=Opened, min_clients=min_clients)
+    return train(data, configuration, work=work, execution=execution, **rest)

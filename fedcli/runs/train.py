@@ -27,7 +27,7 @@ from .. import console, models
 from ..data import manifest, synthetic
 from ..errors import FedcliError, UsageError
 from ..federation import state as states
-from ..federation.client import Report, Task, Training
+from ..federation.client import Absent, Report, Task, Training
 from ..federation.engines import Engine, open_engine, parsed, remote
 from ..federation.server import Played
 from ..federation.state import RunState
@@ -67,7 +67,7 @@ def train(
     if execution.engine:
         parsed(execution.engine, device)
     remotely = bool(execution.open_with or remote(execution.engine))
-    _check_sites(plan, kind, remotely)
+    _check_sites(plan, kind, remotely, execution.min_clients)
     be_deterministic(device, execution.threads or models.describe(plan.model).threads)
     resources.restart(device)
     parent_run = open_parent(plan, method)
@@ -96,6 +96,7 @@ def train(
         "environment": record.environment(device),
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
+    federation = replace(federation, min_clients=execution.min_clients)
     with _opened(execution, federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
@@ -121,8 +122,12 @@ def _opened(execution: Execution, federation: PlannedFederation) -> AbstractCont
     return open_engine(execution.engine, federation.clients, federation.cohort_size)
 
 
-def _check_sites(plan: Plan, kind: str, remotely: bool) -> None:
+def _check_sites(plan: Plan, kind: str, remotely: bool, min_clients: int) -> None:
     """Refuse what images at sites and this engine do not allow. Raises UsageError."""
+    if min_clients and not remotely:
+        raise UsageError("--min-clients is about sites that may be absent", "leave it out, or add --engine socket:DIR")
+    if min_clients and (method := plan.check()).aggregator.full_participation:
+        raise UsageError(f"{method.name} needs every client in every round", "leave --min-clients out")
     if kind == SITES and not remotely:
         raise UsageError("the images are at their sites, which this engine does not reach", "add --engine socket:DIR")
     if kind == SITES and plan.eval_every:
@@ -221,6 +226,8 @@ class _Training:
         """Play the next round and keep what it leaves; returns its clocks."""
         start = time.perf_counter()
         played = self.federation.play(self.state, engine=self._watched)
+        for client, why in played.absent.items():
+            console.warn(f"round {played.state.round} without {client}: {why}")
         line = self._line(played)
         before = time.perf_counter()
         line |= self.scoring.line(played.state)
@@ -241,7 +248,7 @@ class _Training:
             "peak_bytes": resources.peak(self.federation.device),
         }
 
-    def _watched(self, tasks: list[Task]) -> Iterator[Report]:
+    def _watched(self, tasks: list[Task]) -> Iterator[Report | Absent]:
         """The engine's reports; in a long round, a word every half minute on how far it is."""
         for done, report in enumerate(self.engine(tasks), 1):
             yield report
@@ -300,8 +307,10 @@ class _Training:
             "bytes_down": played.bytes_down,
             "bytes_up": played.bytes_up,
         }
-        if self.plan.participation < 1:
+        if self.plan.participation < 1 or played.absent:
             line["clients"] = played.clients
+        if played.absent:
+            line["absent"] = played.absent
         line["reports"] = {name: _numbers(column) for name, column in played.columns.items() if column.ndim == 1}
         server = {k: v.reshape(1) for k, v in played.state.server.items() if v.ndim == 0 and v.is_floating_point()}
         if server:

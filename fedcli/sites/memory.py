@@ -14,12 +14,16 @@ from ..methods.contract import Tensors
 KEPT = 3  # a coordinator that is killed while it writes a state goes on from the one before, two rounds back
 
 
-def save(folder: Path, round: int, memory: Tensors) -> None:
-    """Keep what a client has after this round, and drop what is older than the last KEPT."""
+def save(folder: Path, round: int, memory: Tensors, after: int = 0) -> None:
+    """Keep what a client has after this round, and drop what is older than the last KEPT.
+
+    after: the round that the coordinator meant, which it will mean again if this answer comes too late.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     states.write_tensors(folder / f"{round:05d}.h5", memory)
     for path in states.saved(folder)[:-KEPT]:
-        path.unlink()
+        if int(path.stem) != after:
+            path.unlink()
 
 
 def load(folder: Path, round: int, device: str) -> Tensors:

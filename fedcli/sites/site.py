@@ -134,7 +134,7 @@ class Site:
         report = begun.clients.run_one(task)
         self.policy.check_report(report, begun.clients.layout.trainable)
         if task.part != "measure" and report.memory:
-            memory.save(folder, task.round, report.memory)
+            memory.save(folder, task.round, report.memory, after)
         if self.policy.privacy and task.part != "measure":
             report = self._noised(report, task, frames.digest((scalars, arrays)))
         answer, content = pack(report)

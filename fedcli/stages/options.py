@@ -272,6 +272,9 @@ class TrainOptions(Options):
     ] = 0.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", LOCAL] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", LOCAL] = None
+    min_clients: Annotated[
+        int, "sites that must answer in a round, >= 0; who did not is recorded and left out; 0: all", LOCAL
+    ] = 0
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
     work: Work = WORK
     out: Out = None
