@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from .. import shapes
 from ..errors import FedcliError
@@ -19,7 +20,8 @@ from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays,
 from ..runs.assembly import PlannedFederation
 from .description import SAME, SHAPE, SiteError, check_against, versions
 from .frames import digest
-from .site import BEGIN, START, TRAIN
+from .scoring import Tallies, keys, of_arrays
+from .site import BEGIN, SCORE, START, TRAIN
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
 NOTHING = "it did not answer"
@@ -93,6 +95,23 @@ class Sites:
                     "start the site with the data that it described, or describe it again",
                 )
         return failed
+
+    def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> tuple[dict[str, Tallies], int]:
+        """What each site says of a round's model [P] on its own test images, and how many images they leave out.
+
+        Raises SiteError for one that does not answer, or not with counts.
+        """
+        question = {"ask": SCORE, "run": self.run, "round": round}
+        arrays = to_arrays({"theta": theta})
+        answers = dict(self.transport([(c, ({**question, "client": c}, arrays)) for c in clients], self.timeout))
+        body, made, left_out = self.federation.data.body, {}, 0
+        for client in clients:
+            scalars, counts = _answered(client, answers.get(client, NOTHING))
+            if (scalars.get("run"), scalars.get("round")) != (self.run, round):
+                raise SiteError(f"site {client} answered another question than that of round {round}")
+            made[client] = of_arrays(client, counts, keys(body["attributes"]), len(body["classes"]))
+            left_out += int(scalars.get("left_out", 0))
+        return made, left_out
 
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
         """What came back, by client."""

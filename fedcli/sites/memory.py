@@ -38,3 +38,13 @@ def load(folder: Path, round: int, device: str) -> Tensors:
             "start the run again without --resume",
         )
     return states.read_tensors(path, device)
+
+
+def newest(folder: Path, round: int, device: str) -> Tensors:
+    """What it kept when a round was over, whether it took part in it or not; nothing where it keeps nothing.
+
+    Raises FedcliError where only later rounds are here.
+    """
+    known = states.saved(folder)
+    before = [path for path in known if int(path.stem) <= round]
+    return load(folder, int(before[-1].stem) if before else round if known else 0, device)

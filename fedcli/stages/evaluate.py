@@ -4,6 +4,7 @@ from .. import console
 from ..errors import UsageError
 from ..evaluation.evaluate import evaluate as score_run
 from ..evaluation.export import to_csv
+from . import at_sites
 from .call import called_with, path_of, source
 from .options import EvaluateOptions
 from .results import Scores
@@ -13,6 +14,8 @@ def run(options: EvaluateOptions) -> Scores:
     """Score a run on the clean and the corrupted test set, per client and per group. Raises FedcliError, UsageError."""
     if options.export not in (None, "csv"):
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
+    if options.engine:
+        return Scores(at_sites.evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
     path = score_run(
         source(options.run, options.work, "run"), by=list(options.by), shots=options.shots, out=path_of(options.out),
         device=options.device, made_by=options.made_by(), corrupt=options.corrupt, severity=options.severity,

@@ -309,6 +309,12 @@ class EvaluateOptions(Options):
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",
         Flag("csv", local=True),
     ] = None
+    engine: Annotated[
+        str | None, "have sites count answers on their own test images: socket:DIR", Flag("NAME:WHERE", local=True)
+    ] = None
+    timeout: Annotated[
+        float, "seconds to wait for the answers of sites to a model, >= 0; 0 waits as long as it takes", LOCAL
+    ] = 0.0
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None
