@@ -98,7 +98,8 @@ def _refuse(ctx: typer.Context, error: Exception) -> None:
     """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
     if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
         sentence = error.format_message().rstrip(".")
-        line = getattr(getattr(error, "ctx", None), "command_path", None) or ctx.command_path
+        command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
+        line = getattr(getattr(error, "ctx", None), "command_path", None) or command
         with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
             _end(ctx, f"{sentence[:1].lower()}{sentence[1:]}", f"`{line} --help` lists what can be given", 2)
 

@@ -9,7 +9,7 @@ from .answers import one_class
 from .systems import Scored
 
 METRIC = "balanced_accuracy"
-ADVICE = "train for more rounds, or with another --lr; where classes are rare, --prior logit-adjust may help"
+ADVICE = "train for more rounds or with another --lr"
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
@@ -31,7 +31,7 @@ def _of_version(runs: Sequence[Scored], version: str) -> str:
     which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
     why = f", as it {answers}" if answers else ""
     return (
-        f"its decisions{which} on {version} images are no better than chance ({METRIC} {100 * (score or 0):.2f} %, "
+        f"decisions{which} on {version} images are no better than chance ({METRIC} {100 * (score or 0):.2f} %, "
         f"chance {100 * chance:.2f} %{why})"
     )
 

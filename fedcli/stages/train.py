@@ -92,10 +92,8 @@ def fitted(options: TrainOptions, data: Path) -> TrainOptions:
     rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
     if rounds > ROUNDS:
         each = console.counted(steps, "local step", "local steps")
-        console.say(
-            f"{rounds} rounds instead of the usual {ROUNDS}: {images} images, which the median client has, are {each} a "
-            "round"
-        )
+        sizes = f"the client of median size has {console.counted(images, 'image', 'images')}, {each} a round"
+        console.say(f"{rounds} rounds instead of the usual {ROUNDS}: {sizes}")
     return replace(options, rounds=rounds)
 
 
