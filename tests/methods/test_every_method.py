@@ -35,9 +35,8 @@ most = pytest.mark.parametrize("spec", MOST)
 OTHERS = [pair for pair in PAIRS if pair not in MOST]
 
 ROUNDS = 3
-SHARDS = {
-    client: toy_shard(client, 9 + 4 * k) for k, client in enumerate(ROSTER)
-}  # two or three steps, as FedNova tells
+# two or three steps: where all take equally many, FedNova is FedAvg
+SHARDS = {client: toy_shard(client, 9 + 4 * k) for k, client in enumerate(ROSTER)}
 SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}}  # of the server's own training
 
 
