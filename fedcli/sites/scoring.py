@@ -1,7 +1,7 @@
 """What a site says of a model on its own test images: tallies of all, and of each group, without small cells.
 
-The images of a class with fewer than `smallest` of them are left out of all tallies, and those of a class in a group out
-of that attribute's tallies; see description.hidden() for what is left out beside them.
+The images of a class with fewer than `smallest` of them are left out of all tallies, and those of a class in a group
+out of that attribute's tallies; see description.hidden() for what is left out beside them.
 """
 
 import numpy as np

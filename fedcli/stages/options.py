@@ -19,6 +19,7 @@ Out = Annotated[Source | None, "folder of this result; default: a name under --w
 Seed = Annotated[int, "seed of every random number of this stage"]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", LOCAL]
 Device = Annotated[str, "cpu, cuda or cuda:N", LOCAL]
+Timeout = Annotated[float, "seconds to wait for the sites' answers in a round, >= 0; 0: as long as it takes", LOCAL]
 Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
@@ -184,7 +185,11 @@ class TrainOptions(Options):
         INPUT,
     ] = None
     _: KW_ONLY
-    rounds: Annotated[int | None, "rounds of federated training, >= 1; default: 20"] = None
+    rounds: Annotated[
+        int | None,
+        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few images that 20 are "
+        "under 100 local steps",
+    ] = None
     epochs: Annotated[int, "passes over a client's images per round, >= 1"] = 1
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[
@@ -267,14 +272,10 @@ class TrainOptions(Options):
         "description of a site, or a folder of them, in place of DATA: the images stay there; may be repeated",
         Flag("FILE", local=True),
     ] = ()
-    timeout: Annotated[
-        float, "seconds to wait for the answers of sites in a round, >= 0; 0 waits as long as it takes", LOCAL
-    ] = 0.0
+    timeout: Timeout = 0.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", LOCAL] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", LOCAL] = None
-    min_clients: Annotated[
-        int, "sites that must answer in a round, >= 0; who did not is recorded and left out; 0: all", LOCAL
-    ] = 0
+    min_clients: Annotated[int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", LOCAL] = 0
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
     work: Work = WORK
     out: Out = None
@@ -309,12 +310,8 @@ class EvaluateOptions(Options):
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",
         Flag("csv", local=True),
     ] = None
-    engine: Annotated[
-        str | None, "have sites count answers on their own test images: socket:DIR", Flag("NAME:WHERE", local=True)
-    ] = None
-    timeout: Annotated[
-        float, "seconds to wait for the answers of sites to a model, >= 0; 0 waits as long as it takes", LOCAL
-    ] = 0.0
+    engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
+    timeout: Timeout = 0.0
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None
