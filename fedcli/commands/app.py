@@ -17,10 +17,11 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__, console
+from .. import __version__, console, extensions
 from ..errors import FedcliError
 from . import (
     bench,
+    check,
     compare,
     corrupt,
     datasets,
@@ -79,10 +80,14 @@ class Commands(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
+            if fault := extensions.fault(error):
+                _end(ctx, fault.sentence, fault.hint, fault.code)
             _end(ctx, f"too little memory, or a damaged package: {error or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
             if hasattr(error, "format_message"):  # a wrong option, which the parser tells in its own words
                 raise
+            if fault := extensions.fault(error):
+                _end(ctx, fault.sentence, fault.hint, fault.code)
             global write_failed
             write_failed = isinstance(error, OSError)
             if write_failed:
@@ -122,7 +127,7 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
     compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, methods.methods,
-    datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
+    check.check, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 

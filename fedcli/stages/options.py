@@ -297,6 +297,11 @@ class EvaluateOptions(Options):
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",
         Flag("csv", local=True),
     ] = None
+    code: Annotated[
+        Sequence[Source],
+        "the file of the run's method or network, where it is one of your own that builds the network; may be repeated",
+        Flag("FILE", local=True),
+    ] = ()
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None
