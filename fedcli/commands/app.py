@@ -32,6 +32,7 @@ from . import (
     lists,
     ls,
     methods,
+    new,
     options,
     partition,
     plot,
@@ -120,7 +121,7 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
     compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, methods.methods,
-    check.check, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
+    check.check, new.new, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 

@@ -221,7 +221,10 @@ class TrainOptions(Options):
         default_factory=dict, hash=False
     )
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
-    model: Annotated[str | None, "cnn, the default, resnet10, resnet18, resnet50 or densenet121"] = None
+    model: Annotated[
+        str | None,
+        "cnn, the default, another that `fedcli models` lists, torchvision:NAME, timm:NAME or ./net.py:build",
+    ] = None
     weights: Annotated[Source | None, "starting weights: imagenet, a file, or a finished run's folder"] = None
     teacher: Annotated[
         Source | None,
