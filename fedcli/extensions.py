@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -253,14 +254,27 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
         package = entry.dist
         code = Code(package.name if package else entry.module, _digest(entry), package.version if package else "")
         try:
-            with _collecting(code) as tables:
-                made = entry.load()
+            tables, made = _registered_by(entry.module, code), entry.load()
         except Exception as error:
             console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {_said(error)}")
             continue
         registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})
         offered |= {name: (made, code) for name, made in registered.items()}
     return offered
+
+
+@cache
+def _registered_by(module: str, code: Code) -> dict[str, dict[str, Any]]:
+    """What a package's module registers when it is imported, which happens once, of any kind."""
+    with _collecting(code) as tables:
+        import_module(module)
+    return tables
+
+
+def first_line(documented: Any) -> str:
+    """What somebody's function or class says of itself."""
+    lines = (inspect.getdoc(documented) or "").strip().splitlines()
+    return lines[0].rstrip(".") if lines else "it says nothing of itself"
 
 
 def _digest(entry: EntryPoint) -> str:
@@ -280,17 +294,19 @@ def of_source(*made: Any) -> Code | None:
     classes = [
         cls for each in made for cls in type(each).__mro__ if not f"{cls.__module__}.".startswith((ours, "builtins."))
     ]
-    if not classes:
-        return None
+    return of_functions(*classes) if classes else None
+
+
+def of_functions(*made: Any) -> Code:
+    """The same of functions or classes themselves."""
     texts = []
-    for cls in classes:
+    for each in made:
         try:
-            texts.append(inspect.getsource(cls))
+            texts.append(inspect.getsource(each))
         except (OSError, TypeError):  # typed into a session that keeps no source
-            texts.append(
-                repr({key: value.__code__.co_code for key, value in vars(cls).items() if inspect.isfunction(value)})
-            )
-    return Code(classes[0].__module__, hashlib.sha256("\n".join(texts).encode()).hexdigest())
+            inside = [each, *vars(each).values()] if hasattr(each, "__dict__") else []
+            texts.append(repr([value.__code__.co_code for value in inside if inspect.isfunction(value)]))
+    return Code(made[0].__module__, hashlib.sha256("\n".join(texts).encode()).hexdigest())
 
 
 def fault(error: BaseException) -> OwnCodeError | None:

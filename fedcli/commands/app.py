@@ -32,6 +32,7 @@ from . import (
     lists,
     ls,
     methods,
+    new,
     options,
     partition,
     plot,
@@ -121,7 +122,8 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
     compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    methods.methods, check.check, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
+    methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics, lists.corruptions,
+    bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 

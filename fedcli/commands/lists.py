@@ -28,9 +28,17 @@ CORRUPTIONS = {
 
 def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """List the networks that `fedcli train --model` can name."""
+    from .. import extensions
     from ..models import MODELS
 
     about = {name: f"{model.about}; images of {model.smallest} pixels or more" for name, model in MODELS.items()}
+    for name, (build, code) in extensions.installed("models").items():
+        about[name] = f"{extensions.first_line(build)}; from {code}"
+    about |= {
+        "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny",
+        "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224",
+        "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see docs/extend.md",
+    }
     _list("model", about, json)
 
 

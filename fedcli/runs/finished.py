@@ -18,7 +18,7 @@ from ..methods.contract import Local
 from ..methods.mixins import GroupViews, views_of
 from ..models.layout import Layout
 from .initial import data_of
-from .own_code import method_of
+from .own_code import method_of, model_of
 from .resources import check_device
 
 PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
@@ -58,7 +58,7 @@ def open_run(path: Path, device: str = "cpu") -> Run:
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
     method = method_of(verified)
     net = models.build(
-        model["name"],
+        model_of(verified),
         models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
         seed=0, precision=model["precision"],
         teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,

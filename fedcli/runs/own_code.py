@@ -5,6 +5,7 @@ A file is run only where a command line names it. So an unfinished run is not re
 """
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..errors import HashError, UsageError
 from ..methods import Method, resolve
 from ..methods.contract import Local
 from ..methods.mixins import GroupViews
+from ..models import outside
 
 Recorded = dict[str, dict[str, str]]  # half of a method, or network -> what Code.recorded says
 DIGITS = 12  # of a sha256 in a sentence
@@ -28,11 +30,27 @@ def typed(name: str, code: Recorded) -> str:
     return "+".join(f"{file}:{half}" if file else half for file, half in zip(files, halves, strict=True))
 
 
-def needed(method: Method) -> list[str]:
-    """The halves of a method without whose code the network of its run cannot be built or shown an image."""
+def recorded(method: Method, model: str) -> Recorded:
+    """Of every half of a method and of the network that are not fedcli's own."""
+    code = dict(method.code)
+    if own := outside.code_of(model):
+        code |= dict([own])
+    return {what: code[what].recorded for what in code}
+
+
+def needed(method: Method, model: str) -> list[str]:
+    """Without whose code the network of a run cannot be built or shown an image: a half of its method, its network."""
     base, local = method.name.split("+")[0], method.local
     builds = type(local).extend is not Local.extend or isinstance(local, GroupViews)
-    return [base] if base in method.code and builds else []
+    own = outside.code_of(model)
+    return [base] * (base in method.code and builds) + ([own[0]] if own and own[1].path else [])
+
+
+def model_of(run: Manifest) -> str:
+    """The network of a finished run, by the name under which it is built here. Raises UsageError, HashError."""
+    name = run.body["model"]["name"]
+    recorded = run.options.get("code", {}).get(name, {})
+    return f"{file_of(name, recorded)}:{name.rpartition(':')[2]}" if "file" in recorded else name
 
 
 def method_of(run: Manifest) -> Method:
@@ -71,6 +89,11 @@ def file_of(what: str, recorded: dict[str, str]) -> Path:
     if files:
         raise HashError(f"{files[0]} is not the {name} that this run was trained with", hint)
     raise UsageError(f"the network of this run is built by {what} of {name}", hint)
+
+
+def opens_files(method: str, model: str) -> bool:
+    """Whether a plan names a file of code, or a network whose description would be fetched."""
+    return any(re.search(r"\.py($|[:+])|(^|:)(hf[-_]hub|local-dir):", name) for name in (method, model))
 
 
 def refuse_bare_resume(folder: Path, begun: dict[str, Any], command: list[str]) -> None:

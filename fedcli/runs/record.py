@@ -14,6 +14,7 @@ from ..federation.state import Best
 from ..federation.training import LOSS_OPTIONS, OPTIONAL
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
+from ..models import outside
 from . import own_code, resources
 from .assembly import PlannedFederation
 from .configuration import Plan
@@ -46,8 +47,9 @@ def options(plan: Plan, method: Method, parent_run: ParentRun | None) -> dict[st
     for name, path in (("weights", weights), ("teacher", plan.teacher)):
         if path and path != "imagenet":
             flat[name] = manifest.sha256(Path(path)) if Path(path).is_file() else path
-    if method.code:
-        flat["code"] = {half: code.recorded for half, code in method.code.items()}
+    flat["model"] = outside.titled(plan.model)
+    if code := own_code.recorded(method, plan.model):
+        flat["code"] = code
     return flat
 
 
@@ -86,7 +88,7 @@ def body(
         "method": method.name, "label": _label(federation), "rule": method.rule, "settings": method.settings,
         "rounds": plan.rounds, "roster": federation.data.roster, "dataset": about["dataset"],
         "model": {**federation.model, "personal_models": personal},
-        **({"needs_code": needs} if (needs := own_code.needed(method)) else {}),
+        **({"needs_code": needs} if (needs := own_code.needed(method, plan.model)) else {}),
         "corruption": {k: about[k] for k in CORRUPTION if k in about} if federation.data.corrupted else None,
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
         **_traffic(rounds), "start": parent_run and parent_run.about,

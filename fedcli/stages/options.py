@@ -23,6 +23,7 @@ Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
 On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
+CODE = Flag("FILE", local=True)
 Groups = Annotated[
     Sequence[str], "an attribute, or several crossed: 'race*sex'; may be repeated; default: each attribute", ATTRIBUTE
 ]
@@ -221,7 +222,10 @@ class TrainOptions(Options):
         default_factory=dict, hash=False
     )
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
-    model: Annotated[str | None, "cnn, the default, resnet10, resnet18, resnet50 or densenet121"] = None
+    model: Annotated[
+        str | None,
+        "cnn, the default, another that `fedcli models` lists, torchvision:NAME, timm:NAME or ./net.py:build",
+    ] = None
     weights: Annotated[Source | None, "starting weights: imagenet, a file, or a finished run's folder"] = None
     teacher: Annotated[
         Source | None,
@@ -306,11 +310,7 @@ class EvaluateOptions(Options):
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",
         Flag("csv", local=True),
     ] = None
-    code: Annotated[
-        Sequence[Source],
-        "the file of the run's method or network, where it is one of your own that builds the network; may be repeated",
-        Flag("FILE", local=True),
-    ] = ()
+    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None

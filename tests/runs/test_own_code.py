@@ -149,8 +149,8 @@ def test_a_mistake_in_training_is_named_with_its_line_on_every_engine(execution,
 
 def test_needed_code_is_that_of_the_half_that_builds(tmp_path):
     deeper, mine = written(tmp_path, DEEPER, "deeper.py"), written(tmp_path, RULE)
-    assert own_code.needed(resolve(str(deeper))) == ["part-way"]
-    assert own_code.needed(resolve(f"moon+{mine}")) == own_code.needed(resolve(str(mine))) == []
+    assert own_code.needed(resolve(str(deeper)), "cnn") == ["part-way"]
+    assert own_code.needed(resolve(f"moon+{mine}"), "cnn") == own_code.needed(resolve(str(mine)), "cnn") == []
 
 
 def test_a_damaged_settings_file_of_another_run_is_passed_over(data, mine, tmp_path):
