@@ -1,6 +1,7 @@
 """A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm and dropout."""
 
 import os
+import sys
 from pathlib import Path
 
 import h5py
@@ -21,8 +22,10 @@ from fedcli.methods.contract import ClientUpdates
 from fedcli.models.layout import Layout
 
 os.environ["NO_COLOR"] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
+sys.dont_write_bytecode = False
 torch.set_num_threads(1)
-torch.use_deterministic_algorithms(True)
+torch.set_deterministic_debug_mode("error")  # as in training
 
 
 def pytest_addoption(parser):

@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 README = Path(__file__).parent.parent / "README.md"
@@ -39,6 +40,26 @@ def run(command: str) -> str:
     return "".join(line for line in lines if not _half_way(line))
 
 
+def output(line: str, as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:]) -> str:
+    """What a line prints on stdout, with what stands in $(...) run before it; it must end with exit code 0.
+
+    as_run: the words of the command that is run for the line.
+    """
+    from fedcli.commands.app import app
+
+    while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
+        line = line.replace(inner[0], output(inner[1], as_run).strip())
+    out, err = io.StringIO(), io.StringIO()
+    code = None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            app(as_run(line), prog_name="fedcli")
+        except SystemExit as end:
+            code = end.code
+    assert not code, f"{line}\n{err.getvalue()}"
+    return out.getvalue()
+
+
 def _half_way(line: str) -> bool:
     """Progress that only a slow machine prints."""
     if re.fullmatch(r"round \d+ of \d+: \d+ of \d+ clients\n?", line):
@@ -54,7 +75,7 @@ def comparable(text: str) -> tuple[str, list[float]]:
     group decides a gap, and the last digits of what was measured, differ from processor to processor.
     """
     text = re.sub(r"† marks [^.]*\. ", "", text)  # stands where a small group decides a number
-    text = re.sub(r"Each group by .*?the best group\.", _of_one_model, text, flags=re.S)
+    text = re.sub(r"Each group by .*?below the best group\.", _of_one_model, text, flags=re.S)
     text = re.sub(r"-[0-9a-f]{8}\b|/[0-9a-f]{8}/", "-DIGEST/", text)
     text = re.sub(r"\(\d+ s\)", "(SECONDS)", text)
     numbers = [float(n) for n in re.findall(r"\d+\.\d\d", text)]

@@ -30,7 +30,6 @@ from ..runs.configuration import Plan
 from .toy import ROSTER, toy_federation, toy_shard
 
 ROUNDS = 3
-FEW = {client: 9 + k for k, client in enumerate(ROSTER)}  # images where the network is a large one
 
 
 class Failed(Exception):
@@ -50,9 +49,8 @@ class Subject:
 
     @cached_property
     def shards(self) -> dict[str, Shard]:
-        """The toy clients' images; of a transformer a batch, and a smaller one."""
-        counts = FEW if self.method.local.model == "clip" else dict.fromkeys(ROSTER)
-        return {client: toy_shard(client, count) for client, count in counts.items()}
+        """Few images for each toy client, of two or three steps: of equally many, FedNova would be FedAvg."""
+        return {client: toy_shard(client, 9 + 4 * k) for k, client in enumerate(ROSTER)}
 
     @cached_property
     def rounds(self) -> list[Played]:
