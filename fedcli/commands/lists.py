@@ -1,6 +1,6 @@
 """fedcli models, metrics and corruptions: what can be named in other commands."""
 
-from .. import terminal
+from .. import extensions, terminal
 from . import options as o
 
 CORRUPTIONS = {
@@ -28,7 +28,6 @@ CORRUPTIONS = {
 
 def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """List the networks that `fedcli train --model` can name."""
-    from .. import extensions
     from ..models import MODELS
 
     about = {name: f"{model.about}; images of {model.smallest} pixels or more" for name, model in MODELS.items()}
@@ -47,7 +46,10 @@ def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False
     from ..evaluation.parts import PARITY
     from ..reporting.page.terms import METRICS, TERMS
 
-    _list("metric", METRICS | {name: TERMS[name] for name in PARITY}, json)
+    own = extensions.installed("metrics").items()
+    packages = {name: f"{extensions.first_line(function)}; from {code}" for name, (function, code) in own}
+    about = METRICS | {name: TERMS[name] for name in PARITY} | packages
+    _list("metric", about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}, json)
 
 
 def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:

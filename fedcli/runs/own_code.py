@@ -88,7 +88,8 @@ def file_of(what: str, recorded: dict[str, str]) -> Path:
     hint = f"give the file as it was (sha256 {digest[:DIGITS]}...): fedcli evaluate RUN --code {name}"
     if files:
         raise HashError(f"{files[0]} is not the {name} that this run was trained with", hint)
-    raise UsageError(f"the network of this run is built by {what} of {name}", hint)
+    whose = what if ":" in what else f"{what} of {name}"
+    raise UsageError(f"the network of this run is built by {whose}", hint)
 
 
 def opens_files(method: str, model: str) -> bool:

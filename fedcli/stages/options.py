@@ -315,6 +315,7 @@ class EvaluateOptions(Options):
         Flag("csv", local=True),
     ] = None
     code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
+    metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None
