@@ -216,10 +216,9 @@ def newest(work: Path, *kinds: str) -> Path:
 
 
 def age(path: Path) -> tuple[int, str]:
-    """What sorts results by when they were made or used last.
+    """What sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
 
-    Of a link, its own time, since it may lead anywhere; one that another process has just removed comes first, and a
-    time in the future, which a wrong clock left, before all others too.
+    What another process has just removed comes first, and so does a time in the future, which a wrong clock left.
     """
     try:
         changed = path.lstat().st_mtime_ns

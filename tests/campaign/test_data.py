@@ -124,6 +124,7 @@ def lines(attributes: list[str], draw: Draw) -> list[list[str]]:
     return [
         ["inspect"],
         ["partition", *scheme, *clients, *[["--val", "0.3"], ["--materialize"], [], []][draw.integers(4)]],
+        ["partition", "--iid", "--clients", "2"] if draw.random() < 0.3 else ["ls"],
         *([["corrupt", kind, "--ratio", str(draw.choice([0, 0.5, 1])), "--jobs", "1"]] if draw.random() < 0.5 else []),
         ["train", method, "--rounds", "2", "--batch-size", str(draw.choice([1, 4, 64])), "--engine", "in-process",
          *[["--eval-every", "1"], ["--participation", "0.5"], ["--personal"], [], []][draw.integers(5)]],
@@ -158,5 +159,5 @@ def test_odd_data_go_through_every_stage_or_end_in_a_sentence(part, chain, play:
             if line[0] == "partition" and not ended.code and "--fedmrl" not in line:
                 wrong += counted(folder)
             play.judge(ended, wrong, f"{folder}: {'; '.join(typed)}")
-            if ended.code:
-                break
+            if ended.code and line is first:
+                break  # else it goes on with what there is
