@@ -16,7 +16,6 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,19 @@ from torch import Tensor
 
 from .. import console, models
 from ..data import manifest, synthetic
-from ..errors import FedcliError, UsageError
+from ..errors import FedcliError
 from ..federation import state as states
 from ..federation.client import Absent, Report, Task, Training
-from ..federation.engines import Engine, open_engine, parsed, remote
+from ..federation.engines import Engine, parsed, remote
 from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
-from . import checkpoint, precision, record, resources
+from . import checkpoint, own_code, precision, record, resources
 from . import folder as folders
-from .assembly import SITES, PlannedFederation, assemble, be_deterministic, open_parent, probe
+from .assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
+from .chosen_engine import check_sites, opened
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .scoring import METRIC, Scoring
@@ -67,7 +67,7 @@ def train(
     if execution.engine:
         parsed(execution.engine, device)
     remotely = bool(execution.open_with or remote(execution.engine))
-    _check_sites(plan, kind, remotely, execution.min_clients)
+    check_sites(plan, kind, remotely, execution.min_clients)
     be_deterministic(device, execution.threads or models.describe(plan.model).threads)
     resources.restart(device)
     parent_run = open_parent(plan, method)
@@ -86,6 +86,8 @@ def train(
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
         return _finished(folder, options, parents)
+    if resume and not out and "code" in options and not (folder / "settings.json").exists():
+        own_code.refuse_changed(folder.parent, options)
     settings = {
         "options": options,
         "data": manifest.sha256(data),
@@ -97,7 +99,7 @@ def train(
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
     federation = replace(federation, min_clients=execution.min_clients)
-    with _opened(execution, federation) as engine, folders.claimed(folder):
+    with opened(execution, federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         # a site keeps the memory of its last rounds only, so the state must never be far behind
@@ -110,34 +112,6 @@ def train(
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
-
-
-def _opened(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
-    """The engine that is given or named, as a context."""
-    if execution.open_with:
-        return execution.open_with(federation)
-    if reached := remote(execution.engine):
-        kind, where = reached
-        return kind.open(federation, where, execution)
-    return open_engine(execution.engine, federation.clients, federation.cohort_size)
-
-
-def _check_sites(plan: Plan, kind: str, remotely: bool, min_clients: int) -> None:
-    """Refuse what images at sites and this engine do not allow. Raises UsageError."""
-    if min_clients and not remotely:
-        raise UsageError("--min-clients is about sites that may be absent", "leave it out, or add --engine socket:DIR")
-    if min_clients and (method := plan.check()).aggregator.full_participation:
-        raise UsageError(f"{method.name} needs every client in every round", "leave --min-clients out")
-    if kind == SITES and not remotely:
-        raise UsageError("the images are at their sites, which this engine does not reach", "add --engine socket:DIR")
-    if kind == SITES and plan.eval_every:
-        raise UsageError("--eval-every scores test images, which are at their sites", "leave --eval-every out")
-    if remotely and plan.single_site:
-        raise UsageError("clients that train alone need no engine that reaches sites", "leave --engine out")
-    if remotely and plan.teacher:
-        raise UsageError(
-            "a teacher from a file is not sent to sites", "leave --teacher out: --weights may be its start"
-        )
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
@@ -162,6 +136,7 @@ def _measured(data: Path, plan: Plan, folder_of: Callable[[Plan], Path], device:
 def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
     """What an unfinished run was begun with: its plan, its data, and the device, threads and stage to follow."""
     asked = folders.asked(folder)
+    own_code.refuse_bare_resume(folder, asked["options"], record.command(asked["options"]))
     given = {name: folders.seen_back(folder, asked[name]) for name in ("weights", "teacher")}
     if given["teacher"] and not Path(given["teacher"]).is_file():
         raise FedcliError(
@@ -216,7 +191,9 @@ class _Training:
             checkpoint.save(self.folder, self.state, self.data.roster)
             raise Interrupted(
                 f"interrupted after round {self.state.round} of {plan.rounds}, which is saved",
-                f"go on with: fedcli train --resume --out {self.folder}",
+                "go on with the same command and --resume"
+                if self.method.code
+                else f"go on with: fedcli train --resume --out {self.folder}",
             ) from None
         if best := self.state.best:
             self._save(model_file(self.folder, BEST), best.theta, best.clients)

@@ -24,7 +24,7 @@ def evaluate(run: Path, options: EvaluateOptions, out: Path | None) -> Path:
     reached = remote(options.engine)
     if reached is None:
         raise UsageError(f"--engine {options.engine!r} reaches no sites", "write for example --engine socket:DIR")
-    if given := [name for name in ("shots", "corrupt", "severity", "export") if getattr(options, name)]:
+    if given := [name for name in ("shots", "corrupt", "severity", "export", "metric") if getattr(options, name)]:
         raise UsageError(f"--{given[0]} needs the test images, which are at their sites", f"leave --{given[0]} out")
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
