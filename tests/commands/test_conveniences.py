@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
@@ -133,6 +134,18 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     assert (found["run"][0]["rounds"], found["run"][0]["data"]) == ("3 of 1", "-")
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
+
+
+def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
+    begun = work / "runs" / "second-try"
+    begun.mkdir()
+    (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
+    try:
+        code, out, err = run("evaluate", "--work", work)
+    finally:
+        shutil.rmtree(begun)
+    assert code == 0 and "runs/first" in out
+    assert f"warning: {begun} has not finished and is left out; fedcli train --resume --out {begun}" in err
 
 
 @pytest.mark.parametrize(
