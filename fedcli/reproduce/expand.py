@@ -75,7 +75,8 @@ def check(path: Path | str) -> Recipe:
             tried = {cell.train: cell for cell in cells(recipe, scale)}
         except UsageError as error:
             raise UsageError(f"{where}: {error.sentence}", error.hint) from None
-        cells(recipe, scale, files={name: name for name in recipe.files})
+        if recipe.files:
+            cells(recipe, scale, files={name: name for name in recipe.files})
         for cell in tried.values():
             try_training(cell, where)
     return recipe
@@ -143,7 +144,7 @@ def _cell(
     stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
     stages["train"] |= {"method": row.method, "set": _settings(chain, row, scale), "seed": seed}
     stages["prepare"] |= {"name": chain.dataset, "raw": folder or False}
-    if not stages["train"].get("rounds"):  # a recipe says the same whatever its data
+    if stages["train"].get("rounds") is None:  # a recipe says the same whatever its data
         stages["train"]["rounds"] = resolve(row.method).default_training.get("rounds", ROUNDS)
     fills = {"seed": str(seed), "raw": folder, "data": chain.name, "recipes": str(recipes_folder()), **paths}
     try:
