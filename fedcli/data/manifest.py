@@ -212,7 +212,7 @@ def newest(work: Path, *kinds: str) -> Path:
             f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
         )
     path = max(paths, key=lambda p: (p.stat().st_mtime_ns, str(p)))
-    begun = work.glob("runs/*/settings.json") if "run" in kinds else ()
+    begun = list(work.glob("runs/*/settings.json")) if "run" in kinds else []
     left = [p.parent for p in begun if p.stat().st_mtime_ns > path.stat().st_mtime_ns]
     if left := sorted(folder for folder in left if not (folder / "run.json").exists()):
         console.warn(f"{left[-1]} has not finished and is left out; fedcli train --resume --out {left[-1]} goes on")
