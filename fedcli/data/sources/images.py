@@ -14,6 +14,7 @@ from ...errors import FedcliError
 from .source import Unreadable, unreadable
 
 WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
+ORIENTATION = 0x0112  # of EXIF
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
 
 
@@ -38,11 +39,15 @@ def import_cv2() -> ModuleType:
     return cv2
 
 
-def within(raw: Path, name: str) -> Path:
-    """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link."""
+def within(raw: Path, name: str, by: Path | str = "") -> Path:
+    """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link.
+
+    by: the table or flag that names it, if any.
+    """
     path = Path(name)
     if "\0" in name or path.is_absolute() or ".." in path.parts or _leads_out(raw, path):
-        raise FedcliError(f"{name!r} leads out of {raw}", "name files relative to it, without '..' and links")
+        named = f"{by}: {name!r}" if by else repr(name)
+        raise FedcliError(f"{named} leads out of {raw}", "name files relative to it, without '..' and links")
     return raw / path
 
 
@@ -55,7 +60,7 @@ def _leads_out(raw: Path, path: Path) -> bool:
 
 def read_rgb(path: Path) -> np.ndarray:
     """uint8 [H, W, 3]. Raises Unreadable."""
-    return _opened(path, lambda image: np.asarray(image if image.mode == "RGB" else image.convert("RGB")))
+    return _opened(path, lambda image: np.asarray(_upright(image).convert("RGB")))
 
 
 def is_coloured(path: Path) -> bool:
@@ -69,7 +74,17 @@ def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
     white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else, where a file that stays
     nearly black is unreadable.
     """
-    return _opened(path, lambda image: _pixels(image, white))
+    return _opened(path, lambda image: _pixels(_upright(image), white))
+
+
+def _upright(image: Any) -> Any:
+    """The picture as every viewer shows it: turned or mirrored where its EXIF data say so."""
+    image.load()  # Pillow turns a TIFF itself, and then forgets how it lay
+    if image.getexif().get(ORIENTATION, 1) == 1:
+        return image
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
 
 
 def _pixels(image: Any, white: float | None) -> np.ndarray:
