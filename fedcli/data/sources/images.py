@@ -79,8 +79,7 @@ def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
 
 def _upright(image: Any) -> Any:
     """The picture as every viewer shows it: turned or mirrored where its EXIF data say so."""
-    image.load()  # Pillow turns a TIFF itself, and then forgets how it lay
-    if image.getexif().get(ORIENTATION, 1) == 1:
+    if image.format == "TIFF" or image.getexif().get(ORIENTATION, 1) == 1:  # Pillow turns a TIFF itself
         return image
     from PIL import ImageOps
 
@@ -135,7 +134,8 @@ def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
-            with Image.open(name) as image:
+            # not by its name: Pillow 13 maps such a file, and scrambles a TIFF that it has to turn
+            with open(name, "rb") as file, Image.open(file) as image:  # noqa: PTH123
                 return read(image)
     except Unreadable:
         raise
