@@ -74,7 +74,7 @@ def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
     white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else, where a file that stays
     nearly black is unreadable.
     """
-    return _opened(path, lambda image: _pixels(_upright(image), white))
+    return _opened(path, lambda image: _pixels(image, white))
 
 
 def _upright(image: Any) -> Any:
@@ -89,8 +89,10 @@ def _upright(image: Any) -> Any:
 def _pixels(image: Any, white: float | None) -> np.ndarray:
     if getattr(image, "n_frames", 1) > 1:
         raise Unreadable(f"holds {image.n_frames} pages, not one image")
+    deep = ";16" in str(image.tile)  # which is gone once the picture is loaded
+    image = _upright(image)
     if image.mode not in GREY:
-        return _colours(image)
+        return _colours(image, deep)
     if image.mode in ("1", "L", "LA"):
         return np.asarray(image.convert("L"))[..., None]
     values = np.asarray(image, np.float32)
@@ -102,9 +104,8 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
     return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
 
 
-def _colours(image: Any) -> np.ndarray:
+def _colours(image: Any, deep: bool) -> np.ndarray:
     """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits. Raises Unreadable where these hold nothing."""
-    deep = ";16" in str(image.tile)
     colours = np.asarray(image.convert("RGB"))
     if deep and colours.max() < DARK >> 8:
         raise Unreadable(f"its 16-bit colours stay below {DARK} of {WHITE}: store them in 8 bits")
