@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -28,6 +29,7 @@ MADE_BY = {
 }  # fmt: skip
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
 AGAIN = "run the stage again that wrote it"
+HOUR = 3600 * 10**9  # nanoseconds
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
 
@@ -201,7 +203,7 @@ def above(path: Path, kind: str) -> Path:
 
 
 def newest(work: Path, *kinds: str) -> Path:
-    """The manifest of these kinds that was made or used last under the work folder."""
+    """The manifest of these kinds that was made or used last under the work folder; a date to come is a wrong one."""
     paths = [p for kind in kinds for p in work.glob(f"**/{kind}.json") if ".tmp" not in str(p.relative_to(work))]
     if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
         raise FedcliError(
@@ -211,7 +213,8 @@ def newest(work: Path, *kinds: str) -> Path:
         raise FedcliError(
             f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
         )
-    return max(paths, key=lambda p: (p.stat().st_mtime_ns, str(p)))
+    latest = time.time_ns() + HOUR  # clocks of two machines differ a little
+    return max(paths, key=lambda p: ((at := p.stat().st_mtime_ns) <= latest, at, str(p)))
 
 
 def identity(options: dict[str, Any], parents: list[Path]) -> str:

@@ -91,6 +91,7 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
     assert out.read_text() == render(rows([path]), "latex")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "settings.json").write_text("{}")
+    assert "- is no file" in session.run(f"fedcli report {path} --format csv --out -")
     assert "sealed" in session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
     assert "is not one of last5, last, best" in session.run(f"fedcli report {path} --at lst5")
 
