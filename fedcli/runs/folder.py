@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import shapes
+from ..data import manifest
 from ..errors import FedcliError, HashError
 from ..federation import state as states
 from ..files import read_text, write_text
@@ -30,7 +31,7 @@ def unfinished(work: Path, out: Path | None) -> Path:
             f"no unfinished run in {out or work}",
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",
         )
-    return max(folders, key=lambda folder: (folder / "settings.json").stat().st_mtime_ns)
+    return max(folders, key=lambda folder: manifest.age(folder / "settings.json"))
 
 
 def seen_from(folder: Path, path: str | None) -> str | None:

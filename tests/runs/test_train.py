@@ -296,6 +296,11 @@ def test_numbers_no_optimizer_can_use_are_refused(change, word):
         Training(**change).check()
 
 
+def test_more_threads_than_any_processor_has_are_refused_before_torch_starts_them(tmp_path):
+    with pytest.raises(UsageError, match="--threads 1000000 is out of range"):
+        train(make_chain(tmp_path), plan(), work=tmp_path, out=None, execution=Execution(threads=10**6))
+
+
 @pytest.mark.parametrize("name", [".lock", "state", "models", "settings.json", "rounds.jsonl", "timing.jsonl"])
 def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_through(tmp_path, monkeypatch, name):
     data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
