@@ -29,11 +29,7 @@ MADE_BY = {
 }  # fmt: skip
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
 AGAIN = "run the stage again that wrote it"
-<<<<<<< HEAD
-HOUR = 3600 * 10**9  # nanoseconds
-=======
 SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahead
->>>>>>> main
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
 
@@ -206,7 +202,7 @@ def above(path: Path, kind: str) -> Path:
 
 
 def newest(work: Path, *kinds: str) -> Path:
-    """The manifest of these kinds that was made or used last under the work folder; a date to come is a wrong one."""
+    """The manifest of these kinds that was made or used last under the work folder."""
     paths = [p for kind in kinds for p in work.glob(f"**/{kind}.json") if ".tmp" not in str(p.relative_to(work))]
     if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
         raise FedcliError(
@@ -216,10 +212,6 @@ def newest(work: Path, *kinds: str) -> Path:
         raise FedcliError(
             f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
         )
-<<<<<<< HEAD
-    latest = time.time_ns() + HOUR  # clocks of two machines differ a little
-    return max(paths, key=lambda p: ((at := p.stat().st_mtime_ns) <= latest, at, str(p)))
-=======
     return max(paths, key=age)
 
 
@@ -233,7 +225,6 @@ def age(path: Path) -> tuple[int, str]:
     except FileNotFoundError:
         changed = -1
     return (changed if changed <= time.time_ns() + SLACK else 0, str(path))
->>>>>>> main
 
 
 def identity(options: dict[str, Any], parents: list[Path]) -> str:

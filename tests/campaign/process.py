@@ -16,12 +16,7 @@ from pathlib import Path
 
 import fedcli
 
-<<<<<<< HEAD
 LATE = ("pandas", "torchvision", "scipy.stats", "sklearn.metrics", "skimage.filters", "matplotlib.pyplot", "PIL.Image")
-PATIENCE = 1 if os.nice(0) < 10 else 8  # in the background it has only what others leave of the processor
-=======
-LATE = ("pandas", "torchvision", "scipy.stats", "sklearn.metrics", "imagecorruptions", "matplotlib.pyplot", "PIL.Image")
->>>>>>> main
 SECONDS = 60  # a command on these data takes less than one; one that takes so long hangs
 
 

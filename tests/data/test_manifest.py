@@ -143,8 +143,6 @@ def test_the_newest_is_the_one_made_or_used_last(tmp_path):
     assert manifest.newest(tmp_path, "dataset") == two
     made(tmp_path, "one")
     assert manifest.newest(tmp_path, "dataset") == one
-    os.utime(two, (2**32, 2**32))  # in the year 2106, by a clock that was wrong
-    assert manifest.newest(tmp_path, "dataset") == one
     with pytest.raises(FedcliError, match="no run manifest"):
         manifest.newest(tmp_path, "run")
 
