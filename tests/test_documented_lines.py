@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import typer
@@ -51,11 +52,11 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
-    "Reports, statistics and published tables": [
+    "Reports and statistics": [
         *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
         *SWEPT,
     ],
-    "Methods": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
+    "Choose a method": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
 }  # fmt: skip
 
 
@@ -70,10 +71,10 @@ def lines_of(text: str) -> list[str]:
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
     found = {}
-    for name in ("README.md", "recipes/README.md"):
-        for part in re.split(r"^#+ ", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)[1:]:
+    for page in (ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted(ROOT.glob("docs/*.md"))):
+        for part in re.split(r"^#+ ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
             if lines := lines_of(part):
-                found[part.splitlines()[0]] = lines
+                found.setdefault(part.splitlines()[0], []).extend(lines)
     for name, command in COMMANDS.items():
         examples = re.findall(r"Examples?: (.*)", " ".join((command.help or "").split()))
         if examples:
@@ -125,13 +126,19 @@ def matching(word: str) -> list[str]:
     return sorted(map(str, Path().glob(word))) if "*" in word else []
 
 
-def run(line: str, raw: dict[str, Path]) -> str:
-    """What a line prints on stdout, with what stands in $(...) run before it; it must end with exit code 0."""
+def run(line: str, raw: dict[str, Path], given: str = "") -> str:
+    """What a line prints on stdout, with what stands in $(...) run before it; it must end with exit code 0.
+
+    given: what it reads from stdin, from the command before a |.
+    """
+    *before, line = line.split(" | ")
+    for earlier in before:
+        given = run(earlier, raw, given)
     while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
         line = line.replace(inner[0], run(inner[1], raw).strip())
     out, err = io.StringIO(), io.StringIO()
     code = 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", io.StringIO(given)):
         try:
             app(as_run(line, raw), prog_name="fedcli")
         except SystemExit as end:
