@@ -1,6 +1,7 @@
 """A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm and dropout."""
 
 import os
+import sys
 from pathlib import Path
 
 import h5py
@@ -28,13 +29,16 @@ ROSTER = ["north", "south", "east", "west"]
 CLASSES = 3
 
 os.environ["NO_COLOR"] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
+sys.dont_write_bytecode = False
 torch.set_num_threads(1)
-torch.use_deterministic_algorithms(True)
+torch.set_deterministic_debug_mode("error")  # as in training
 
 
 def pytest_addoption(parser):
     parser.addoption("--count", type=int, default=8, help="campaign: cases of every kind")
     parser.addoption("--seed", type=int, default=1, help="campaign: which cases are drawn")
+    parser.addoption("--tally", help="campaign: a file to which findings and counts are added as JSON lines")
 
 
 LONG = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}

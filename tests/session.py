@@ -11,7 +11,9 @@ import re
 import shlex
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 ROOT = Path(__file__).parent.parent
 EMBEDDED, SKIN, REAL = "session", "session on skin images", "session on real images"
@@ -41,6 +43,30 @@ def run(command: str) -> str:
         app(shlex.split(command)[1:], prog_name="fedcli")
     lines = [line.rstrip() + "\n" for line in out.getvalue().splitlines()]
     return "".join(line for line in lines if not _half_way(line))
+
+
+def output(line: str, as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:], given: str = "") -> str:
+    """What a line prints on stdout, with what stands in $(...) and before | or && run before it; its exit code is 0.
+
+    as_run: the words of the command that is run for the line; given: what it reads from stdin.
+    """
+    from fedcli.commands.app import app
+
+    if before := re.match(r"(.*) (\||&&) ", line):
+        printed = output(before[1], as_run, given)
+        return output(line[before.end() :], as_run, printed if before[2] == "|" else "")
+    while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
+        line = line.replace(inner[0], output(inner[1], as_run).strip())
+    out, err = io.StringIO(), io.StringIO()
+    code = None
+    read = mock.patch("sys.stdin", io.StringIO(given))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), read:
+        try:
+            app(as_run(line), prog_name="fedcli")
+        except SystemExit as end:
+            code = end.code
+    assert not code, f"{line}\n{err.getvalue()}"
+    return out.getvalue()
 
 
 def _half_way(line: str) -> bool:

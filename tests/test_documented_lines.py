@@ -4,17 +4,15 @@ Lines of one heading, or of one help text, run one after another in a folder of 
 a line that stands in several places runs in the first.
 """
 
-import contextlib
-import io
 import json
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from unittest import mock
 
 import pytest
+import session
 import typer
 from PIL import Image
 from raw_folders import write_csv
@@ -28,6 +26,8 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
     "--download": "needs the internet",
+    "--socket ": "answers until it is stopped; tests/sites runs it",
+    "--sites described": "needs sites that run",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
 }
 MORE = {"fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2": " --clients 2"}  # the sample is small
@@ -48,6 +48,7 @@ SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
     "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
+    "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
@@ -126,27 +127,6 @@ def matching(word: str) -> list[str]:
     return sorted(map(str, Path().glob(word))) if "*" in word else []
 
 
-def run(line: str, raw: dict[str, Path], given: str = "") -> str:
-    """What a line prints on stdout, with what stands in $(...) run before it; it must end with exit code 0.
-
-    given: what it reads from stdin, from the command before a |.
-    """
-    *before, line = line.split(" | ")
-    for earlier in before:
-        given = run(earlier, raw, given)
-    while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
-        line = line.replace(inner[0], run(inner[1], raw).strip())
-    out, err = io.StringIO(), io.StringIO()
-    code = 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), mock.patch("sys.stdin", io.StringIO(given)):
-        try:
-            app(as_run(line, raw), prog_name="fedcli")
-        except SystemExit as end:
-            code = end.code or 0
-    assert code == 0, f"{line}\n{err.getvalue()}"
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("heading", GUIDES)
 def test_the_lines_of_a_guide_run(heading, raw, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -159,7 +139,7 @@ def test_the_lines_of_a_guide_run(heading, raw, tmp_path, monkeypatch):
             if name in COMMANDS:
                 COMMANDS[name].make_context(name, rest)
         else:
-            run(line, raw)
+            session.output(line, lambda shown: as_run(shown, raw))
 
 
 def test_stages_compose_in_a_real_shell(tmp_path):
