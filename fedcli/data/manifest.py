@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import console, shapes
-from ..errors import FedcliError, HashError, UsageError
-from ..files import read_text, sha256, sync, sync_folder, write_text
+from ..errors import FedcliError, HashError
+from ..files import on_one_line, read_text, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
 from . import bodies
 
@@ -235,13 +235,8 @@ def identity(options: dict[str, Any], parents: list[Path]) -> str:
 
 def place(work: Path, out: Path | None, kind: str, slug: str, options: dict[str, Any], parents: list[Path]) -> Path:
     """The folder of a stage's result: --out, or a name under --work that its options and parents give."""
-    if re.search(r"[\r\n]", str(out or work)):
-        raise UsageError(
-            f"--{'out' if out else 'work'} {str(out or work)!r} has a line break",
-            "give another: a result is printed as a line",
-        )
     slug = re.sub(r"[^\w+-]+", "_", slug)  # it may come from a manifest: no path in it
-    return out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}"
+    return on_one_line(out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}")
 
 
 def stage(
