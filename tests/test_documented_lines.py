@@ -47,6 +47,7 @@ SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
     "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
+    "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],

@@ -16,7 +16,9 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +26,17 @@ from torch import Tensor
 
 from .. import console, models
 from ..data import manifest, synthetic
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from ..federation import state as states
 from ..federation.client import Report, Task, Training
-from ..federation.engines import Engine, open_engine, parsed
+from ..federation.engines import Engine, open_engine, parsed, remote
 from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
 from . import checkpoint, precision, record, resources
 from . import folder as folders
-from .assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
+from .assembly import SITES, PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
@@ -42,6 +44,7 @@ from .scoring import METRIC, Scoring
 
 STATE_SHARE = 0.02  # of the time may go into writing states
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
+Opening = Callable[[PlannedFederation], AbstractContextManager[Engine]]
 WORD_EVERY = 30  # seconds without a word, while a round lasts
 
 
@@ -53,18 +56,21 @@ class Interrupted(FedcliError):
 
 def train(
     data: Path, plan: Plan, *, work: Path, out: Path | None = None, execution: Execution = ON_CPU,
-    resume: bool = False, force: bool = False, then: str | None = None,
+    resume: bool = False, force: bool = False, then: str | None = None, open_with: Opening | None = None,
 ) -> Path:  # fmt: skip
     """Train and return the path of run.json.
 
-    data: a partition or corruption manifest.
+    data: a partition or corruption manifest, or one of sites.
     then: the method that is to follow, noted for a later resume.
+    open_with: opens the engine in place of the one that execution names.
     Raises FedcliError, HashError, Interrupted.
     """
-    manifest.verify(data, "partition", "corruption")
+    kind = manifest.verify(data, "partition", "corruption", "sites").kind
     method, device = plan.check(), execution.device
     if execution.engine:
         parsed(execution.engine, device)
+    remotely = bool(open_with or remote(execution.engine))
+    _check_sites(plan, kind, remotely)
     be_deterministic(device, execution.threads or models.describe(plan.model).threads)
     resources.restart(device)
     parent_run = open_parent(plan, method)
@@ -93,13 +99,11 @@ def train(
         "environment": record.environment(device),
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
-    with (
-        open_engine(execution.engine, federation.clients, federation.cohort_size) as engine,
-        folders.claimed(folder),
-    ):
+    with (open_with or partial(_open, execution))(federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
-        run = _Training(folder, federation, engine, execution.checkpoint_every)
+        # a site keeps the memory of its last rounds only, so the state must never be far behind
+        run = _Training(folder, federation, engine, execution.checkpoint_every or int(remotely))
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
@@ -108,6 +112,28 @@ def train(
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
+
+
+def _open(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
+    """The engine that is named, as a context."""
+    if reached := remote(execution.engine):
+        kind, where = reached
+        return kind.open(federation, where, execution)
+    return open_engine(execution.engine, federation.clients, federation.cohort_size)
+
+
+def _check_sites(plan: Plan, kind: str, remotely: bool) -> None:
+    """Refuse what images at sites and this engine do not allow. Raises UsageError."""
+    if kind == SITES and not remotely:
+        raise UsageError("the images are at their sites, which this engine does not reach", "add --engine socket:DIR")
+    if kind == SITES and plan.eval_every:
+        raise UsageError("--eval-every scores test images, which are at their sites", "leave --eval-every out")
+    if remotely and plan.single_site:
+        raise UsageError("clients that train alone need no engine that reaches sites", "leave --engine out")
+    if remotely and plan.teacher:
+        raise UsageError(
+            "a teacher from a file is not sent to sites", "leave --teacher out: --weights may be its start"
+        )
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
