@@ -17,8 +17,8 @@ from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
-from fedcli.sites.frames import decoded, encoded
 from fedcli.sites.site import Site
+from fedcli.transport.frames import decoded, encoded
 
 FORK = multiprocessing.get_context("fork")
 
