@@ -100,8 +100,8 @@ def open_sockets(federation: PlannedFederation, where: str, execution: Execution
 
 
 def serve(site: Site, path: Path) -> None:
-    """Answer whoever connects, one after another, until the process is stopped. Raises FedcliError, UsageError."""
-    with sockets.listening(path) as listener:
+    """Answer whoever connects, one after another, until the process is interrupted. Raises FedcliError, UsageError."""
+    with suppress(KeyboardInterrupt), sockets.listening(path) as listener:
         console.say(f"site {site.name} listens at {path}")
         while True:
             connection, _ = listener.accept()
