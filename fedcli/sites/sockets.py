@@ -5,6 +5,7 @@ authenticates both sides has to carry the messages.
 """
 
 import socket
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,11 +17,13 @@ from ..errors import FedcliError
 from ..federation.engines.wire import Message
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
-from ..transport import sockets
+from ..transport import nvflare, sockets
+from .description import SiteError
 from .engine import Sites
 from .site import Site
 
 WAIT = 30.0  # seconds for sites to begin listening
+JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their place
 
 
 class Connections:
@@ -99,6 +102,19 @@ def open_sockets(federation: PlannedFederation, where: str, execution: Execution
         yield Sites(federation, connections, execution.timeout or None)
 
 
+@contextmanager
+def open_job(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
+    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site."""
+    with Connections(Path(where)) as connections:
+        connections.wait_for(federation.data.roster, JOB_WAIT)
+        if absent := [client for client in federation.data.roster if client not in connections.open]:
+            raise SiteError(
+                f"no job listens at {connections.folder / absent[0]}.sock",
+                "start the job that `fedcli export` wrote, on this machine and with the same --sockets",
+            )
+        yield Sites(federation, connections, execution.timeout or None)
+
+
 def serve(site: Site, path: Path) -> None:
     """Answer whoever connects, one after another, until the process is interrupted. Raises FedcliError, UsageError."""
     with suppress(KeyboardInterrupt), sockets.listening(path) as listener:
@@ -107,3 +123,14 @@ def serve(site: Site, path: Path) -> None:
             connection, _ = listener.accept()
             with connection:
                 sockets.talk(site, connection)
+
+
+def serve_nvflare(site: Site, profile: Path) -> None:
+    """Answer what NVFlare brings, job after job, until the process is interrupted. Raises FedcliError.
+
+    profile: the JSON file that says where NVFlare's client of this hospital publishes its jobs.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "site.sock"
+        with nvflare.Attached(profile, path):
+            serve(site, path)

@@ -5,6 +5,7 @@ own process, `fedcli site --socket PATH`, has the images, the network and the me
 """
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,12 @@ from ..errors import FedcliError
 from .frames import Message
 from .relay import Question, Relay, answered
 
-try:
+INSTALLED = find_spec("flwr") is not None
+if INSTALLED:
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
     from flwr.app import Message as Sent
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
-except ImportError:  # the module can still be read; check() says what is missing
-    ClientApp = None
 
 WHO, ANSWER = "query.fedcli", "train.fedcli"
 PATIENCE = 60.0  # seconds for a node to say whose it is
@@ -29,11 +29,11 @@ LOST = "start the site's SuperNode and its process again, then go on with --resu
 
 def check() -> None:
     """Raises FedcliError where Flower is not installed."""
-    if ClientApp is None:
+    if not INSTALLED:
         raise FedcliError("Flower is not installed here", "pip install 'fedcli[flower]'")
 
 
-def record_of(message: Message) -> "RecordDict":
+def record_of(message: Message) -> Any:
     """A message as Flower carries it; a record of numbers is flat, so the scalars are one JSON text."""
     scalars, arrays = message
     return RecordDict(
@@ -44,12 +44,12 @@ def record_of(message: Message) -> "RecordDict":
     )
 
 
-def message_of(record: "RecordDict") -> Message:
+def message_of(record: Any) -> Message:
     """The message in what Flower carried."""
     return json.loads(record["scalars"]["json"]), {name: array.numpy() for name, array in record["arrays"].items()}
 
 
-def client() -> "ClientApp":
+def client() -> Any:
     """The app of a site. Its SuperNode's --node-config has `client`, the site's name, and `socket`, the path."""
     check()
     app = ClientApp()
@@ -67,7 +67,7 @@ def client() -> "ClientApp":
     return app
 
 
-def server() -> "ServerApp":
+def server() -> Any:
     """The app of the server; `folder`, `clients` and `idle` are in the run's configuration."""
     check()
     app = ServerApp()

@@ -9,16 +9,21 @@ import os
 import subprocess
 import sys
 import threading
+from _thread import interrupt_main
+from importlib.util import find_spec
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-from .. import console, shapes
+from .. import shapes
 from ..errors import FedcliError
 from ..files import read_text
 from .frames import Message
 from .relay import Question, Relay, answered
 
-try:
+INSTALLED = find_spec("nvflare") is not None
+Base: Any = object
+if INSTALLED:
     import nvflare.client as flare
     from nvflare.apis.controller_spec import Task
     from nvflare.apis.fl_constant import ReturnCode
@@ -26,8 +31,6 @@ try:
     from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
     from nvflare.app_common.utils.fl_model_utils import FLModelUtils
     from nvflare.client.api_context import APIContext
-except ImportError:  # the module can still be read; check() says what is missing
-    flare, Base = None, object
 
 TASK = "train"  # the one task of the job; what is asked stands in the message
 SCALARS = "fedcli"  # in the meta data of a model: our scalars as one JSON text
@@ -37,17 +40,17 @@ LOST = "start the site's process again, then go on with --resume"
 
 def check() -> None:
     """Raises FedcliError where NVFlare is not installed."""
-    if flare is None:
+    if not INSTALLED:
         raise FedcliError("NVFlare is not installed here", "pip install 'fedcli[nvflare]'")
 
 
-def model_of(message: Message) -> "FLModel":
+def model_of(message: Message) -> Any:
     """A message as NVFlare carries it."""
     scalars, arrays = message
     return FLModel(params=dict(arrays), params_type=ParamsType.FULL, meta={SCALARS: json.dumps(scalars)})
 
 
-def message_of(model: "FLModel") -> Message:
+def message_of(model: Any) -> Message:
     """The message in what NVFlare carried."""
     return json.loads(model.meta[SCALARS]), dict(model.params or {})
 
@@ -107,21 +110,52 @@ class Controller(Base):
         """An answer whose question is gone is dropped."""
 
 
-def serve(profile: Path, socket: Path) -> None:
-    """Keep a process attached to NVFlare's client of this hospital, which asks whoever listens at the socket.
+class Attached:
+    """Keeps a process attached to NVFlare's client of this hospital, which asks whoever listens at a socket.
 
-    A process for each job, as NVFlare attaches one only once; it ends with this one. Raises FedcliError.
-
-    profile: the JSON file that says where NVFlare's client publishes its jobs.
+    A process for each job, as NVFlare attaches one only once. A context manager: it owns the process.
     """
-    check()
-    shapes.check(_read(profile), PROFILE, profile, "see docs/consortium.md, or `fedcli export nvflare`")
-    while True:
-        command = [sys.executable, "-m", __name__, str(profile), str(socket)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE) as attached:
-            code = attached.wait()
-        if code:
-            raise FedcliError(f"the process that is attached to NVFlare ended with {code}", "its own words are above")
+
+    def __init__(self, profile: Path, socket: Path):
+        """profile: the JSON file that says where NVFlare's client publishes its jobs. Raises FedcliError."""
+        check()
+        shapes.check(_read(profile), PROFILE, profile, "see docs/consortium.md, or `fedcli export nvflare`")
+        self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
+        self.process = self._start()
+        self.failed = 0
+        self._lock = threading.Lock()
+        self._ended = False
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+
+    def _start(self) -> subprocess.Popen:
+        return subprocess.Popen(self.command, stdin=subprocess.PIPE)
+
+    def _keep(self) -> None:
+        """Start another process after each job."""
+        while True:
+            code = self.process.wait()
+            with self._lock:
+                if self._ended:
+                    return
+                if code > 0:
+                    self.failed = code
+                    interrupt_main()
+                    return
+                self.process = self._start()
+
+    def __enter__(self) -> "Attached":
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._lock:
+            self._ended = True
+            self.process.terminate()
+        self._thread.join()
+        if self.failed:
+            raise FedcliError(
+                f"the process that attaches to NVFlare ended with exit code {self.failed}", "its own words are above"
+            )
 
 
 def _read(profile: Path) -> Any:
@@ -134,15 +168,16 @@ def _read(profile: Path) -> Any:
 def attach(profile: Path, socket: Path) -> None:
     """Wait for a job, and pass its questions to the process that listens at the socket until the job ends."""
     with APIContext(config_file=str(profile)) as context:
-        console.say("attached to a job of NVFlare")
+        site = context.api.get_site_name()
+        print(f"{site}: attached to a job of NVFlare", file=sys.stderr, flush=True)
         try:
             while flare.is_running(ctx=context):
                 model = flare.receive(ctx=context)
                 if model is None:
                     break
-                flare.send(model_of(answered(context.api.get_site_name(), socket, message_of(model))), ctx=context)
+                flare.send(model_of(answered(site, socket, message_of(model))), ctx=context)
         except RuntimeError as error:  # of a job that was stopped while the site was at work
-            console.warn(f"a job of NVFlare ended: {error}"[:300])
+            print(f"{site}: the job of NVFlare ended: {error}"[:300], file=sys.stderr, flush=True)
 
 
 def _end_with_parent() -> None:
