@@ -60,4 +60,4 @@ def train_at(sites, data, configuration, work, *, change=None, opened=Sites, **r
         def __exit__(self, *_):
             pass
 
-    return train(data, configuration, work=work, execution=Execution(), open_with=Opened, **rest)
+    return train(data, configuration, work=work, execution=Execution(open_with=Opened), **rest)

@@ -90,7 +90,7 @@ def _check(site: "Site") -> None:
         f"site {site.name}: {about['images']['train']} training images of {about['dataset']}, which stay here",
         f"once: the table above, the form of the images and versions; counts below {policy.smallest_cell} are hidden",
         "each round: the model, its mean loss, the numbers of images and of steps, and columns that its method names",
-        f"methods: {', '.join(policy.methods) or 'all'}; columns: {'all' if columns is None else ', '.join(columns) or 'none'}",
+        f"methods: {', '.join(policy.methods) or 'all'}; columns: {_listed(columns)}",
         f"at least {policy.minimum_images} images, at most {policy.maximum_rounds or 'any number of'} rounds; "
         f"updates of a single step {'may' if policy.gradients else 'must not'} leave",
         "updates leave as they are"
@@ -101,3 +101,7 @@ def _check(site: "Site") -> None:
     ]
     for line in lines:
         console.say(line)
+
+
+def _listed(columns: tuple[str, ...] | None) -> str:
+    return "all" if columns is None else ", ".join(columns) or "none"

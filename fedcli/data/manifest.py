@@ -23,7 +23,8 @@ from . import bodies
 
 MADE_BY = {
     "dataset": "`fedcli prepare NAME`", "partition": "`fedcli prepare NAME` and then `fedcli partition`",
-    "corruption": "`fedcli corrupt gaussian`", "sites": "`fedcli train METHOD --sites FILE`", "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
+    "corruption": "`fedcli corrupt gaussian`", "sites": "`fedcli train METHOD --sites FILE`",
+    "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
 }  # fmt: skip
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
 AGAIN = "run the stage again that wrote it"

@@ -1,5 +1,7 @@
 """What to train: every option that decides the bytes of a run."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -8,6 +10,7 @@ from .. import models
 from .. import options as settings_of
 from ..data.transforms import check_augment
 from ..errors import UsageError
+from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
 from ..methods.mixins import LearnsFromTeacher
 from ..methods.registry import Method, resolve
@@ -22,10 +25,11 @@ class Execution:
     Attributes:
         device: "cpu", "cuda" or "cuda:N". Equal bits are promised for one device and number of threads.
         threads: of the CPU; 0 for one where the network is small, and torch's choice for others.
-        engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what suits.
-            It changes no bit.
+        engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what
+            suits. It changes no bit.
         checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
         timeout: seconds that an engine waits for the sites' answers in a round; 0 waits for as long as it takes.
+        open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
     """
 
     device: str = "cpu"
@@ -33,6 +37,7 @@ class Execution:
     engine: str | None = "in-process"
     checkpoint_every: int = 0
     timeout: float = 0
+    open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
 
 
 ON_CPU = Execution()  # one client after another
@@ -59,7 +64,7 @@ class Plan:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Plan":
-        """The plan that asdict() made this of. Raises UsageError where a value is missing, unknown or of another type."""
+        """The plan that asdict() made these of. Raises UsageError where one is missing, unknown or of another type."""
         given = dict(values)
         training = given.pop("training", None)
         if not isinstance(training, dict):

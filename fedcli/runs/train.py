@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +43,6 @@ from .scoring import METRIC, Scoring
 
 STATE_SHARE = 0.02  # of the time may go into writing states
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
-Opening = Callable[[PlannedFederation], AbstractContextManager[Engine]]
 WORD_EVERY = 30  # seconds without a word, while a round lasts
 
 
@@ -56,20 +54,19 @@ class Interrupted(FedcliError):
 
 def train(
     data: Path, plan: Plan, *, work: Path, out: Path | None = None, execution: Execution = ON_CPU,
-    resume: bool = False, force: bool = False, then: str | None = None, open_with: Opening | None = None,
+    resume: bool = False, force: bool = False, then: str | None = None,
 ) -> Path:  # fmt: skip
     """Train and return the path of run.json.
 
     data: a partition or corruption manifest, or one of sites.
     then: the method that is to follow, noted for a later resume.
-    open_with: opens the engine in place of the one that execution names.
     Raises FedcliError, HashError, Interrupted.
     """
     kind = manifest.verify(data, "partition", "corruption", "sites").kind
     method, device = plan.check(), execution.device
     if execution.engine:
         parsed(execution.engine, device)
-    remotely = bool(open_with or remote(execution.engine))
+    remotely = bool(execution.open_with or remote(execution.engine))
     _check_sites(plan, kind, remotely)
     be_deterministic(device, execution.threads or models.describe(plan.model).threads)
     resources.restart(device)
@@ -99,7 +96,7 @@ def train(
         "environment": record.environment(device),
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
-    with (open_with or partial(_open, execution))(federation) as engine, folders.claimed(folder):
+    with _opened(execution, federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         # a site keeps the memory of its last rounds only, so the state must never be far behind
@@ -114,8 +111,10 @@ def train(
         return path
 
 
-def _open(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
-    """The engine that is named, as a context."""
+def _opened(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
+    """The engine that is given or named, as a context."""
+    if execution.open_with:
+        return execution.open_with(federation)
     if reached := remote(execution.engine):
         kind, where = reached
         return kind.open(federation, where, execution)
