@@ -27,6 +27,7 @@ from . import (
     defaults,
     demo,
     evaluate,
+    export,
     inspect,
     lists,
     ls,
@@ -123,7 +124,7 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
     compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    methods.methods, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
+    export.export, methods.methods, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 

@@ -27,10 +27,12 @@ if INSTALLED:
     import nvflare.client as flare
     from nvflare.apis.controller_spec import Task
     from nvflare.apis.fl_constant import ReturnCode
-    from nvflare.apis.impl.controller import Controller as Base
+    from nvflare.apis.impl.controller import Controller as NvflareController
     from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
     from nvflare.app_common.utils.fl_model_utils import FLModelUtils
     from nvflare.client.api_context import APIContext
+
+    Base = NvflareController
 
 TASK = "train"  # the one task of the job; what is asked stands in the message
 SCALARS = "fedcli"  # in the meta data of a model: our scalars as one JSON text
