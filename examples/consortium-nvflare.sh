@@ -36,17 +36,16 @@ kits=$(echo kits/consortium/prod_*)
 # The job, and what server and hospitals allow: no code travels with it.
 fedcli export nvflare described -o export --sockets "$place/s" --idle 60 --attach "$place/attach" --quiet > /dev/null
 mkdir -m 770 attach
-python - "$kits" << 'PYTHON'
+python - "$kits" localhost $SITES << 'PYTHON'
 import json, sys
 from pathlib import Path
 
 allowed = json.loads(Path("export/allow-list.json").read_text())
-for kit in Path(sys.argv[1]).iterdir():
-    default = kit / "local" / "resources.json.default"
-    if default.exists():
-        resources = json.loads(default.read_text())
-        resources["class_allow_list"] += allowed["server" if kit.name == "localhost" else "sites"]
-        (kit / "local" / "resources.json").write_text(json.dumps(resources))
+for name in sys.argv[2:]:
+    local = Path(sys.argv[1]) / name / "local"
+    resources = json.loads((local / "resources.json.default").read_text())
+    resources["class_allow_list"] += allowed["server" if name == "localhost" else "sites"]
+    (local / "resources.json").write_text(json.dumps(resources))
 PYTHON
 for site in $SITES; do cp "export/sites/$site/comm_config.json" "$kits/$site/local/"; done
 
