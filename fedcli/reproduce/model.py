@@ -68,6 +68,7 @@ class Column:
     Attributes:
         score: a place; a part that is * takes the mean over all that stand there, in each round.
         mean_of: other columns whose mean this one is; it has no data or score of its own then.
+        minus: name of a row whose number of the same seed and round is taken off; that row itself has none.
         lower: better when low.
         marked: whether its best is marked; a score that may choose nothing has none.
         validation: whether it is of the clients' validation images in each run's best round: it has a table of its own.
@@ -81,6 +82,7 @@ class Column:
     marked: bool = True
     mean_of: tuple[str, ...] = ()
     validation: bool = False
+    minus: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from .model import Chain, Column, Recipe, Row, at_values
 from .shape import Figure
 
 SCALES = ("paper", "small", "smoke")
+ON_VALIDATION = "best_on_validation/validation"  # the one place whose numbers may choose
 
 _PACKAGE = Path(fedcli.__file__).parent
 FOLDERS = _PACKAGE / "recipes", _PACKAGE.parent / "recipes"  # installed, or in a checkout
@@ -80,7 +81,7 @@ def _recipe(name: str, body: dict[str, Any], folder: Path) -> Recipe:
         for file in sorted(files_in(chain.lists)):
             checks.known(f"data.{chain.name}.lists: file", file, written.files)
     rows = tuple(row for given in written.row for row in _rows(given, chains))
-    columns = tuple(_column(given, written, chains) for given in written.column)
+    columns = tuple(_column(given, written, chains, rows) for given in written.column)
     for figure in written.figure:
         _check_names(figure, rows, columns, chains)
     checks.different("row", [row.name for row in rows])
@@ -157,7 +158,9 @@ def _varied(row: Row, vary: dict[str, list[Any]], where: str) -> list[Row]:
     return [at_values(row, dict(zip(vary, chosen, strict=True))) for chosen in product(*vary.values())]
 
 
-def _column(given: shape.Column, written: shape.Recipe, chains: dict[str, Chain]) -> Column:
+def _column(
+    given: shape.Column, written: shape.Recipe, chains: dict[str, Chain], rows: tuple[Row, ...]
+) -> Column:  # fmt: skip
     where = f"column {given.name!r}"
     if given.mean_of:
         return _mean_of(given, written, where)
@@ -166,7 +169,18 @@ def _column(given: shape.Column, written: shape.Recipe, chains: dict[str, Chain]
     if not given.data and len(chains) > 1:
         raise UsageError(f"{where} does not say which data it is about", f"add data, one of {', '.join(chains)}")
     data = checks.known(f"{where}: data", given.data or next(iter(chains)), chains)
-    return Column(given.name, data, given.score, given.unit, given.lower)
+    if given.minus:
+        checks.known(f"{where}: minus", given.minus, [row.name for row in rows])
+    validation = given.score == ON_VALIDATION
+    return Column(
+        given.name, data, given.score, given.unit, given.lower,
+        marked=not _chosen(written), validation=validation, minus=given.minus,
+    )  # fmt: skip
+
+
+def _chosen(written: shape.Recipe) -> bool:
+    """Whether validation images choose among the rows, so that no best is marked by test images."""
+    return any(column.score == ON_VALIDATION for column in written.column)
 
 
 def _mean_of(given: shape.Column, written: shape.Recipe, where: str) -> Column:
@@ -180,7 +194,7 @@ def _mean_of(given: shape.Column, written: shape.Recipe, where: str) -> Column:
             f"{where} is a mean of columns in different units or directions",
             "give them the same unit and the same lower",
         )
-    return Column(given.name, "", "", parts[0].unit, parts[0].lower, mean_of=given.mean_of)
+    return Column(given.name, "", "", parts[0].unit, parts[0].lower, marked=not _chosen(written), mean_of=given.mean_of)
 
 
 def _check_names(figure: Figure, rows: tuple[Row, ...], columns: tuple[Column, ...], chains: dict[str, Chain]) -> None:

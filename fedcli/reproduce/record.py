@@ -41,6 +41,7 @@ class Row:
         command: how it is trained.
         holes: column -> of how many runs its number is, where some failed or have no such number.
         scores: data and seed -> the scores.json below the work folder.
+        stem: of rows that vary a value, the name that they share.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Row:
     warnings: list[str]
     cells: Annotated[dict[str, Cell], Names("column")]
     scores: dict[str, str]
+    stem: str = ""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ TIMES = {"percent": 100.0, "points": 100.0, "MB": 1e-6, "none": 1.0}
 WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
 AUC_BINARY = "auc_binary"
 Runs = Mapping[Path, Scored]  # by the path of their scores.json
+ByColumn = dict[str, dict[int, list[float]]]  # column -> seed -> a value per round that counts
 
 
 def collect(
@@ -39,7 +40,8 @@ def collect(
     runs = {run.path: run for run in read(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))}
     nowhere = [column.name for column in recipe.columns if not _has_place(column, outcomes, runs, recipe)]
     names = dict.fromkeys(outcome.cell.row for outcome in outcomes)
-    rows = [_row(recipe, name, outcomes, runs, scale, work) for name in names]
+    rounds = {name: _of_row(recipe, name, outcomes, runs) for name in names}
+    rows = [_row(recipe, name, outcomes, runs, _with_derived(recipe, rounds, name), scale, work) for name in names]
     marks = Marks(recipe, rows, outcomes, runs)
     results = Results(
         recipe=recipe.name,
@@ -85,25 +87,52 @@ def _range(counts: set[int], singular: str, plural: str) -> str:
     return console.counted(low, singular, plural) if low == high else f"{low} to {high} {plural}"
 
 
-def _row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, scale: str, work: Path) -> Row:
-    done = [outcome for outcome in outcomes if outcome.cell.row == name and outcome.scores]
-    about = [runs[outcome.scores].scores for outcome in done]
+def _done(outcomes: list[Outcome], name: str) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.cell.row == name and outcome.scores]
+
+
+def _of_row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs) -> ByColumn:
+    """What a row's runs have at each column's place."""
     row = next(row for row in recipe.rows if row.name == name)
-    rounds = {
+    return {
         column.name: {
             outcome.cell.seed: _rounds(
                 runs[outcome.scores].scores, replace(column, score=row.place(column.score)), recipe.at
             )
-            for outcome in done
+            for outcome in _done(outcomes, name)
             if outcome.cell.data == column.data
         }
         for column in recipe.columns
     }
-    rounds |= {
-        column.name: _mean_runs([rounds[part] for part in column.mean_of])
-        for column in recipe.columns
-        if column.mean_of
+
+
+def _with_derived(recipe: Recipe, rounds: dict[str, ByColumn], name: str) -> ByColumn:
+    """A row's columns, those that are a difference to another row or a mean of other columns worked out."""
+    own = dict(rounds[name])
+    for column in recipe.columns:
+        if column.minus:
+            other = rounds.get(column.minus, {}).get(column.name, {})
+            own[column.name] = {} if name == column.minus else _minus_runs(own[column.name], other)
+    means = {c.name: _mean_runs([own[part] for part in c.mean_of]) for c in recipe.columns if c.mean_of}
+    return own | means
+
+
+def _minus_runs(runs: dict[int, list[float]], other: dict[int, list[float]]) -> dict[int, list[float]]:
+    """Seed -> difference to another row's run of the same seed in each round; only seeds and rounds that both have."""
+    return {
+        seed: [value - taken for value, taken in zip(run, other[seed], strict=True)]
+        for seed, run in runs.items()
+        if len(run) == len(other.get(seed, []))
     }
+
+
+def _row(
+    recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, rounds: ByColumn, scale: str, work: Path
+) -> Row:  # fmt: skip
+    """rounds: of the row, with the derived columns."""
+    done = _done(outcomes, name)
+    about = [runs[outcome.scores].scores for outcome in done]
+    row = next(row for row in recipe.rows if row.name == name)
     published = recipe.published.get("rows", {}).get(name, {})
     over_runs = {column.name for column in recipe.columns if column.validation}
     cells = {}
@@ -119,10 +148,11 @@ def _row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, scale: 
         warnings=sorted({scores.warning for scores in about if scores.warning}),
         cells=cells,
         scores={f"{outcome.cell.data}, seed {outcome.cell.seed}": _within(outcome.scores, work) for outcome in done},
+        stem=row.stem,
     )
 
 
-def _holes(name: str, outcomes: list[Outcome], runs: dict[str, dict[int, Any]]) -> dict[str, int]:
+def _holes(name: str, outcomes: list[Outcome], runs: ByColumn) -> dict[str, int]:
     """Column -> of how many runs its number is, where some failed or have no such number."""
     asked = {outcome.cell.data: 0 for outcome in outcomes}
     for outcome in outcomes:

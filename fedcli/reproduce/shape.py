@@ -118,6 +118,7 @@ class Column(Part):
     score: Text = ""
     unit: Literal["percent", "points", "MB", "none"] = "percent"
     lower: StrictBool = False
+    minus: Text = ""
     mean_of: Texts = ()
 
 

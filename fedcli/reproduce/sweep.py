@@ -12,6 +12,7 @@ from ..stages.options import EvaluateOptions, TrainOptions
 from . import flags
 from .expand import Cell, try_training
 from .model import Chain, Column, Recipe, Row, at_values
+from .recipe import ON_VALIDATION
 from .shape import Figure
 
 SHOWN = "balanced_accuracy", "auc_ovo_macro"
@@ -43,8 +44,7 @@ def recipe_of(method: str, source: Path, over: list[str]) -> Recipe:
         for metric in SHOWN
     ]
     if validated:
-        score = "best_on_validation/validation"
-        columns.append(Column("validation balanced_accuracy, best round", "data", score, validation=True))
+        columns.append(Column("validation balanced_accuracy, best round", "data", ON_VALIDATION, validation=True))
     keys = " and ".join(place.partition(".")[2] for place in grid)
     title = f"{method} on {body['dataset']}, over {keys}"
     figure = Figure(title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if SHOWN[0] in c.name))

@@ -58,24 +58,35 @@ def _ours(results: Results, row: Row, column: Column) -> Shown:
 
 def on_validation(results: Results, star: str = "*") -> Table:
     """Our numbers on validation images; the best is marked where its lead over the next exceeds the seeds' spread."""
-    (column,) = results.shown_columns(validation=True)
-    cells = [_shown(row.cells[column.name], column) for row in results.rows]
-    lead, spread = _lead(cells)
-    covered = spread is not None and lead <= spread
-    marked = mark(heading(column), cells, [""] * len(cells), lambda first, second: not covered)
-    rows = [[Shown(row.name), cell] for row, cell in zip(results.rows, marked, strict=True)]
+    columns, stems = results.shown_columns(validation=True), [row.stem for row in results.rows]
+    rows, parts = [[Shown(row.name)] for row in results.rows], []
+    for column in columns:
+        cells = [_shown(row.cells[column.name], column) for row in results.rows]
+        leads = {stem: _lead([c for c, its in zip(cells, stems, strict=True) if its == stem]) for stem in stems}
+        covered = {stem: spread is not None and lead <= spread for stem, (lead, spread) in leads.items()}
+        marked = mark(heading(column), cells, stems, lambda first, _, covered=covered: not covered[stems[first]])
+        rows = [[*row, cell] for row, cell in zip(rows, marked, strict=True)]
+        several = len(columns) * len(leads) > 1
+        parts += [(f" for {stem}, {column.name}" * several, *leads[stem]) for stem in leads if stems.count(stem) > 1]
     rounds = "Of each run's round that is best on its clients' validation images"
     what = f"{rounds}, mean ± sample standard deviation over seeds."
-    if covered:
-        said = (
-            f"No best is marked: the two highest values differ by {lead:.2f} points, which is within the standard "
-            f"deviation over seeds, {spread:.2f}."
-        )
-    elif spread is None:
-        said = f"{star} marks the best; with one seed, its variation over seeds is unknown."
-    else:
-        said = f"{star} marks the best; its lead over the next exceeds the standard deviation over seeds."
-    return Table("On validation, best round", [Heading(""), heading(column)], rows, f"{what} {said} {_seeds(results)}")
+    legend = " ".join([what, *_choices(parts, star), _seeds(results)])
+    return Table("On validation, best round", [Heading(""), *map(heading, columns)], rows, legend)
+
+
+def _choices(parts: list[tuple[str, float, float | None]], star: str) -> list[str]:
+    """What stands behind the marks. parts: of what, the lead of its best over the next, and their spread."""
+    said = [
+        f"No best is marked{where}: the two highest values differ by {lead:.2f} points, which is within the standard "
+        f"deviation over seeds, {spread:.2f}."
+        for where, lead, spread in parts
+        if spread is not None and lead <= spread
+    ]
+    if any(spread is None for _, _, spread in parts):
+        return [*said, f"{star} marks the best; with one seed, its variation over seeds is unknown."]
+    if len(said) < len(parts):
+        said.append(f"{star} marks the best; its lead over the next exceeds the standard deviation over seeds.")
+    return said
 
 
 def _lead(cells: Sequence[Shown]) -> tuple[float, float | None]:
@@ -92,7 +103,7 @@ def heading(column: Column) -> Heading:
 
 
 def _shown(cell: Cell | Published, column: Column) -> Shown:
-    return number(cell.mean, cell.std, digits=_digits(column))
+    return number(cell.mean, cell.std, digits=_digits(column), sign="+" * bool(column.minus))
 
 
 def _digits(column: Column) -> int:

@@ -73,6 +73,7 @@ MISTAKES = {
     ("[0.5, 1]", "[1, 1]"): "two rows are named 'FedISM+, q=1'",
     ('"set.q"', '"q"'): "row 'FedISM+': vary 'q' names no key",
     ('data = "plain"\n', ""): "column 'accuracy' does not say which data it is about",
+    ("versions/clean/accuracy\"", "versions/clean/accuracy\"\nminus = \"FedAv\""): "minus 'FedAv' is unknown",
     ("seeds = [0, 1]", "seeds = [0, 0]"): "seeds has one of 0, 0 twice",
     ("seeds = [0, 1]", 'published = "none.json"'): "published 'none.json' cannot be read",
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
@@ -269,3 +270,11 @@ def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
             file = "fed-mas-flamby.json" if cell.chain[0].name == "fed-isic" else "fed-mas-skin.json"
             assert str(cell.train.augment) == str(recipe.recipes_folder() / file)
     assert "VerticalFlip" in plan(cells[0].train).augment
+
+
+def test_where_validation_images_choose_no_best_is_marked_by_test_images():
+    tuning = recipe.load(recipe.find("fedism-plus-tuning"))
+    assert {column.name: column.validation for column in tuning.columns if column.validation}
+    assert not any(column.marked for column in tuning.columns)
+    assert any(column.marked for column in recipe.load(recipe.find("fedism-plus-table2")).columns)
+    assert {row.stem for row in tuning.rows} == {"q-FedAvg", "FairFed"}

@@ -97,6 +97,30 @@ def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
     assert results._mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
 
 
+def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
+    columns = (Column("acc", "d", "versions/clean/accuracy"), Column("less", "d", "", "points", minus="FedAvg"))
+    both = replace(recipe(("FedAvg", "fedavg"), ("SALT", "salt"), reference="FedAvg"), columns=columns)
+    mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
+    rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
+    assert results._with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
+    assert results._with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
+    cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
+    marks = {"less": record.Marked([], [], False)}
+    assert as_text(tables.ours(made(columns[1], cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
+
+
+def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
+    column = Column("v", "d", "best_on_validation/validation", validation=True)
+    found = made(
+        column, {"q=1": a_cell(70.0, 1.0), "q=2": a_cell(60.0, 1.0), "beta=1": a_cell(65.0, 1.0)}, seeds=(0, 1)
+    )
+    stems = "q-FedAvg", "q-FedAvg", "FairFed"
+    rows = [replace(row, stem=stem) for row, stem in zip(found.rows, stems, strict=True)]
+    table = tables.on_validation(replace(found, rows=[*rows, replace(rows[2], name="beta=2")]))
+    assert [row[0].text for row in table.rows if row[1].best] == ["q=1"]
+    assert "No best is marked for FairFed, v: the two highest values differ by 0.00 points" in table.legend
+
+
 def test_single_bytes_show_in_megabytes():
     column = Column("up", "d", "bytes/up", "MB", lower=True)
     marks = {"up": record.Marked(["b"], [], False)}
