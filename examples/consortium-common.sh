@@ -68,7 +68,7 @@ if (raw / "SYNTHETIC_SAMPLE.txt").exists():
 PYTHON
 }
 
-prepare() { # [RAW]: the images, two clients, and the description of each; a synthetic sample without RAW
+prepare() { # [RAW]: two hospitals' images and descriptions, and what --engine pool:2 makes of them
     local raw=${1:-}
     if [ -z "$raw" ]; then
         raw=$place/sample
@@ -81,6 +81,9 @@ prepare() { # [RAW]: the images, two clients, and the description of each; a syn
     for site in $SITES; do
         fedcli site describe --client "$site" --out "described/$site.json" --quiet
     done
+    train local/fedheal fedheal --engine pool:2
+    train local/scaffold scaffold --engine pool:2
+    echo "trained in one process each"
 }
 SITES="rosendahl vidir_modern"
 
@@ -99,30 +102,26 @@ after_round_2() { # RUN
 }
 
 train_and_compare() { # ENGINE: FedHEAL as it is; SCAFFOLD with a site and the coordinator killed after round 2
-    train local-fedheal fedheal --engine pool:2
-    train local-scaffold scaffold --engine pool:2
-    train fedheal fedheal --sites described --engine "$1"
+    local first=${SITES%% *} far=(--sites described --engine "$1")
+    train far/fedheal fedheal "${far[@]}"
     echo "fedheal is trained"
 
-    start coordinator fedcli train scaffold --rounds "$ROUNDS" --batch-size 16 --out scaffold --sites described --engine "$1"
-    wait_for 300 after_round_2 scaffold
+    start coordinator fedcli train scaffold --rounds "$ROUNDS" --batch-size 16 --out far/scaffold "${far[@]}"
+    wait_for 600 after_round_2 far/scaffold
     kill_now coordinator
-    echo "killed the coordinator after round 2"
-    train scaffold scaffold --sites described --engine "$1" --resume --rounds 3
-    kill_now "site-${SITES%% *}"
-    echo "killed a site after round 3"
-    if train scaffold scaffold --sites described --engine "$1" --resume; then
+    kill_now "site-$first"
+    echo "killed the coordinator and the site $first after round 2"
+    if fedcli train --resume --out far/scaffold --engine "$1"; then
         echo "the run did not need the site that was killed" >&2
         return 1
     fi
-    start_site "${SITES%% *}"
-    wait_for 300 train scaffold scaffold --sites described --engine "$1" --resume
+    start_site "$first"
+    wait_for 600 train far/scaffold scaffold "${far[@]}" --resume
     echo "scaffold is trained"
 
     for method in fedheal scaffold; do
-        diff <(digests "local-$method") <(digests "$method")
+        diff <(digests "local/$method") <(digests "far/$method")
+        digests "far/$method"
     done
-    digests fedheal
-    digests scaffold
     echo "the same bytes as --engine pool:2"
 }

@@ -34,7 +34,7 @@ nvflare provision -p project.yml -w kits > provision.log
 kits=$(echo kits/consortium/prod_*)
 
 # The job, and what server and hospitals allow: no code travels with it.
-fedcli export nvflare described -o export --sockets "$place/s" --idle 60 --attach "$place/attach" --quiet > /dev/null
+fedcli export nvflare described -o export --sockets "$place/s" --idle 300 --attach "$place/attach" --quiet > /dev/null
 mkdir -m 770 attach
 python - "$kits" localhost $SITES << 'PYTHON'
 import json, sys

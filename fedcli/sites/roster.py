@@ -30,7 +30,7 @@ def names(paths: Sequence[Path]) -> list[str]:
 def _data(path: Path) -> Path | None:
     """The manifest of the data that a path means; None where it is neither data nor a run."""
     folder = path if path.is_dir() else path.parent
-    if path.is_dir() or path.name == "settings.json":
+    if path.is_dir() or path.name in ("settings.json", "run.json"):
         if (folder / "settings.json").is_file():
             return folder / folders.asked(folder)["data_path"]
         if (folder / "run.json").is_file():

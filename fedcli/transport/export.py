@@ -153,7 +153,7 @@ def flower(job: Job) -> dict[str, str]:
 ALLOW = {  # what has to be allowed by hand, for people
     "nvflare": [
         f"at the server, add {CONTROLLER} to class_allow_list of local/resources.json",
-        f"at every site, add {EXECUTOR} to class_allow_list of local/resources.json, and put comm_config.json into local",
+        f"at every site, add {EXECUTOR} there, and put its comm_config.json into local",
     ],
     "flower": ["start the SuperLink and the SuperNodes where fedcli is installed: the app holds no code of its own"],
 }

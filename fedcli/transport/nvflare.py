@@ -6,10 +6,10 @@ export.py. The process attaches to the latter (execution mode "attach"): NVFlare
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
-from _thread import interrupt_main
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -136,12 +136,14 @@ class Attached:
         """Start another process after each job."""
         while True:
             code = self.process.wait()
+            if self.process.stdin:
+                self.process.stdin.close()
             with self._lock:
                 if self._ended:
                     return
                 if code > 0:
                     self.failed = code
-                    interrupt_main()
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it waits for questions
                     return
                 self.process = self._start()
 
@@ -183,7 +185,7 @@ def attach(profile: Path, socket: Path) -> None:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()  # until the process that started this one is gone
+    os.read(sys.stdin.fileno(), 1)  # until the process that started this one is gone
     os._exit(0)
 
 
