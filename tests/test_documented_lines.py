@@ -47,6 +47,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
+    "export": [*TWO_CLIENTS, "fedcli site describe --client client-00 --out described/client-00.json"],
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
