@@ -1,4 +1,4 @@
-"""The two scripts that rehearse a consortium on one machine, each with its engine. Run them by `pytest tests/consortium`.
+"""The two scripts that rehearse a consortium on one machine, each with its engine: `pytest tests/consortium`.
 
 Minutes each. With FEDCLI_REAL_DATA they train on the images of two of HAM10000's hospitals.
 """
