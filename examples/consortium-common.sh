@@ -30,6 +30,8 @@ finish() {
     for pid in "${started[@]}"; do kill -- "-$pid" 2> /dev/null || true; done
     sleep 2
     for pid in "${started[@]}"; do kill -9 -- "-$pid" 2> /dev/null || true; done
+    # a job of NVFlare leaves the group of what started it; its command line names our folder
+    ps -eo pid=,args= | grep -F "$place/" | grep -v grep | while read -r pid _; do kill -9 "$pid" 2> /dev/null || true; done
     rm -rf "$place"
     exit "$code"
 }
@@ -111,7 +113,7 @@ train_and_compare() { # ENGINE: FedHEAL as it is; SCAFFOLD with a site and the c
     kill_now coordinator
     kill_now "site-$first"
     echo "killed the coordinator and the site $first after round 2"
-    if fedcli train --resume --out far/scaffold --engine "$1"; then
+    if fedcli train --resume --out far/scaffold --engine "$1" --timeout 30; then
         echo "the run did not need the site that was killed" >&2
         return 1
     fi

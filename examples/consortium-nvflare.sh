@@ -31,7 +31,7 @@ participants:
 $(for site in $SITES; do echo "- {name: $site, type: client, org: $site}"; done)
 YAML
 nvflare provision -p project.yml -w kits > provision.log
-kits=$(echo kits/consortium/prod_*)
+kits=$place/kits/consortium/prod_00
 
 # The job, and what server and hospitals allow: no code travels with it.
 fedcli export nvflare described -o export --sockets "$place/s" --idle 300 --attach "$place/attach" --quiet > /dev/null

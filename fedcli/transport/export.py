@@ -18,7 +18,7 @@ CONTROLLER = "fedcli.transport.nvflare.Controller"
 EXECUTOR = "nvflare.app_common.executors.client_api_executor.ClientAPIExecutor"
 ATTACH = "fedcli"  # the name under which job and site find each other
 NVFLARE_NAME = r"[A-Za-z][A-Za-z0-9_-]*"  # of a site; NVFlare joins names with dots
-LOST_AFTER = 60.0  # seconds without a heartbeat of a site's process
+LOST_AFTER = 60.0  # seconds without a heartbeat of a site's process; a question then waits for it to attach again
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def nvflare(job: Job) -> dict[str, str]:
         "components": [], "task_data_filters": [], "task_result_filters": [],
     }  # fmt: skip
     executor = {
-        "execution_mode": "attach", "attach_id": ATTACH, "attach_timeout": 600.0, "allow_reconnect": True,
+        "execution_mode": "attach", "attach_id": ATTACH, "attach_timeout": None, "allow_reconnect": True,
         "task_wait_timeout": 600.0, "heartbeat_timeout": LOST_AFTER,
         "params_exchange_format": "numpy", "server_expected_format": "numpy", "params_transfer_type": "FULL",
     }  # fmt: skip
