@@ -37,13 +37,14 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     """Make a dataset's pool and return its manifest's path.
 
     Args:
-        name: one of sources.SOURCES.
+        name: one of sources.SOURCES, or of a dataset from outside: registered, PATH.py or PATH.py:NAME.
         work: folder of all results.
         out: folder of this one; None for a name under work.
 
     Raises FedcliError, UsageError.
     """
-    source, card, raw = sources.source(name), sources.card(name), request.raw
+    source, card, raw, code = sources.source(name), sources.card(name), request.raw, sources.code_of(name)
+    name = sources.plain(name)
     choices = resolved(name, card, request)
     check_raw(name, raw, source, card["where"])
     sample = sources.is_sample(raw)
@@ -51,6 +52,7 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     if request.split_file:
         choices = replace(choices, split="file")
     options = recorded(name, card, choices)
+    options |= {"code": code.recorded} if code else {}
     options["raw_fingerprint"] = fingerprint(raw, listing) if raw else None
     if file := request.split_file:
         first, *second = splits.files(file)

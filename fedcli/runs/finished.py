@@ -13,11 +13,12 @@ from ..data import shard as load
 from ..data.shard import Shard, Shards
 from ..errors import FedcliError
 from ..federation.state import Tensors, read_tensors, write_tensors
-from ..methods import METHODS, Method, resolve
+from ..methods import METHODS, Method
 from ..methods.contract import Local
 from ..methods.mixins import GroupViews, views_of
 from ..models.layout import Layout
 from .initial import data_of
+from .own_code import method_of, model_of
 from .resources import check_device
 
 PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
@@ -55,9 +56,9 @@ def open_run(path: Path, device: str = "cpu") -> Run:
         raise FedcliError(f"{above} holds no test image", "prepare or partition again with a test part")
     kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
-    method = resolve(verified.body["method"], verified.body["settings"])
+    method = method_of(verified)
     net = models.build(
-        model["name"],
+        model_of(verified),
         models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
         seed=0, precision=model["precision"],
         teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
