@@ -1,4 +1,4 @@
-"""The site: its generated pages say what the code says, its files of CI pipelines run, and it builds without a warning."""
+"""The site: its generated pages say what the code says, its CI pipelines run, and it builds without a warning."""
 
 import importlib.util
 import json

@@ -439,7 +439,8 @@ def test_the_card_is_printed_for_a_person():
 
 
 def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
-    raw = folder(tmp_path, "image,label\na.jpg,x\nb.jpg,y\nc.jpg,x\n", "b.jpg", "c.jpg")
+    lines = ["image,label", "a.jpg,x", *(f"{k}.jpg,{'xy'[k % 2]}" for k in range(6))]
+    raw = folder(tmp_path, "\n".join(lines), *(f"{k}.jpg" for k in range(6)))
     Image.effect_noise((64, 64), 50).save(raw / "a.jpg")
     (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
     made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
