@@ -1,4 +1,4 @@
-"""Engines whose job stands between coordinator and sites, with the job in this process in place of NVFlare or Flower."""
+"""Engines whose job stands between coordinator and sites; here the job is a thread in place of NVFlare or Flower."""
 
 import threading
 
