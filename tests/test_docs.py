@@ -75,11 +75,9 @@ def validate(value, schema):
 
 def test_a_schema_refuses_a_manifest_of_another_shape():
     jsonschema = pytest.importorskip("jsonschema")
+    bodiless = {"kind": "run", "made_by": [], "options": {}, "parents": {}, "files": {}, "format": 1}
     with pytest.raises(jsonschema.ValidationError, match="'body' is a required property"):
-        jsonschema.validate(
-            {"kind": "run", "made_by": [], "options": {}, "parents": {}, "files": {}, "format": 1},
-            generate.schema("run"),
-        )
+        jsonschema.validate(bodiless, generate.schema("run"))
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("mkdocs"), reason="needs the extra docs")
