@@ -18,8 +18,8 @@ from ..errors import FedcliError
 from ..federation.client import Absent, Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays, unpack
 from ..runs.assembly import PlannedFederation
+from ..transport.frames import digest
 from .description import SAME, SHAPE, SiteError, check_against, versions
-from .frames import digest
 from .scoring import Tallies, keys, of_arrays
 from .site import BEGIN, SCORE, START, TRAIN
 
