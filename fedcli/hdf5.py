@@ -1,17 +1,17 @@
-"""HDF5 files, read as if a stranger had written them and written so that a full disk raises instead of crashing.
+"""HDF5 files, read as if a stranger had written them and written so that a failed write raises instead of crashing.
 
 HDF5 can name bytes outside of its file (external data, links, virtual datasets), lead in circles, and promise more
 numbers than it holds. Nothing that fedcli writes does, so whatever does is refused before a number of it is read.
 """
 
+import io
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -22,7 +22,7 @@ from .files import regular, replacing
 DEEPEST = 16  # groups in one another
 MOST = 1_000_000  # datasets
 PACKED = 1032  # to one: the most that deflate can compress
-IN_MEMORY = 256_000_000  # bytes; so much may be held twice while it is written
+LARGE = 256_000_000  # bytes; so much is made sure of before any is written
 AGAIN = "run the stage that wrote it again"
 VARIED = OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError  # of a damaged byte
 NUMBERS, WHOLE, TEXT = "iuf", "iu", "S"
@@ -151,67 +151,71 @@ def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Da
 @contextmanager
 def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
     """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
-    try:
-        with path.open("xb") as out, _filled(out, path, size) as file:
-            yield file
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
+    with path.open("xb") as out, _written(out, path, size) as file:
+        yield file
 
 
 @contextmanager
 def replace_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
     """An HDF5 file that takes the place of path when it is whole: written beside, fsync, renamed."""
-    with replacing(path) as out, _filled(out, Path(out.name), size) as file:
+    with replacing(path) as out, _written(out, Path(out.name), size) as file:
         yield file
-
-
-@contextmanager
-def _filled(out: BinaryIO, path: Path, size: int) -> Iterator[h5py.File]:
-    """An HDF5 file whose bytes come into an open one.
-
-    What is small is built in memory and written by Python, which raises where a disk is full; HDF5 crashes. For what
-    is large, the room on the disk is asked for first.
-    """
-    if size <= IN_MEMORY:
-        with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
-            yield file
-            file.flush()
-            out.write(file.id.get_file_image())
-        return
-    reserve(out.fileno(), size)
-    with _as_os_error(path), h5py.File(path, "w", locking=False) as file:
-        yield file
-
-
-@contextmanager
-def _as_os_error(path: Path) -> Iterator[None]:
-    """HDF5's errors of writing, which are RuntimeError too, with the number and the words of the system."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        if number := re.search(r"errno = (\d+)", str(error)):
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
-        raise
 
 
 @contextmanager
 def extend_hdf5(path: Path) -> Iterator[h5py.File]:
-    """An HDF5 file to which datasets are added, in memory where it is small, as create_hdf5() does."""
-    if path.stat().st_size > IN_MEMORY:
-        with _as_os_error(path), h5py.File(path, "r+") as file:
-            yield file
-        return
-    with h5py.File(path, "r+", driver="core", backing_store=False) as file:
+    """An HDF5 file to which datasets are added where it is."""
+    with path.open("r+b") as out, _written(out, path, mode="r+") as file:
         yield file
-        file.flush()
-        image = file.id.get_file_image()
-    with replacing(path) as out:
-        out.write(image)
 
 
-def reserve(handle: int, size: int) -> None:
-    """Raise OSError now if the disk has no room, and not while HDF5 writes."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(handle, 0, size)
-        os.ftruncate(handle, 0)
+@contextmanager
+def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Iterator[h5py.File]:
+    """An open file as HDF5. Raises OSError, naming path, for the first write that failed."""
+    with _Output(out.fileno(), path) as output:
+        try:
+            output.reserve(size)
+            with h5py.File(output, mode) as file:
+                yield file
+        except (OSError, RuntimeError):  # HDF5 may stumble over what was not written
+            if output.failure is None:
+                raise
+        if output.failure:
+            raise output.failure
+
+
+class _Output(io.FileIO):
+    """What HDF5 writes to. It is never told that a write failed, or it would crash: the first error is kept here."""
+
+    def __init__(self, handle: int, path: Path):
+        super().__init__(handle, "r+b", closefd=False)
+        self.path, self.failure = path, None  # type: Path, OSError | None
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data)
+        with self._kept():
+            while len(left):
+                left = left[super().write(left) :]  # a nearly full disk takes a part before it raises
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        with self._kept():
+            super().truncate(size)
+        return size or 0
+
+    def reserve(self, size: int) -> None:
+        """Look now, and not after hours of work, whether the disk has room for a large file."""
+        if size > LARGE and hasattr(os, "posix_fallocate"):
+            with self._kept():
+                os.posix_fallocate(self.fileno(), 0, size)
+                os.ftruncate(self.fileno(), 0)
+            if self.failure:
+                raise self.failure
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self.path)
+            self.failure = self.failure or error

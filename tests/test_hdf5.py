@@ -1,5 +1,9 @@
 """An HDF5 file of a stranger is refused before it can name other bytes, lead in circles or ask for memory."""
 
+import resource
+import signal
+from contextlib import contextmanager
+
 import h5py
 import numpy as np
 import pytest
@@ -126,10 +130,7 @@ def test_a_dataset_must_be_what_its_reader_expects(tmp_path, expected, word):
         assert file["x"][()].tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("large", [False, True])
-def test_a_file_is_made_extended_and_replaced_the_same_in_memory_and_on_disk(tmp_path, monkeypatch, large):
-    if large:
-        monkeypatch.setattr("fedcli.hdf5.IN_MEMORY", -1)
+def test_a_file_is_made_extended_and_replaced(tmp_path):
     path = tmp_path / "x.h5"
     with create_hdf5(path, 8) as file:
         file["x"] = np.arange(3)
@@ -144,6 +145,53 @@ def test_a_file_is_made_extended_and_replaced_the_same_in_memory_and_on_disk(tmp
     with pytest.raises(FileExistsError), create_hdf5(path) as file:
         raise AssertionError("made over another")
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.h5"]
+
+
+@contextmanager
+def largest_file(size):
+    """A limit on file sizes stands for a full disk, a quota or a broken device: the write fails in the same way."""
+    limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+def fill(file):
+    for name in ("a", "b/c", "b/d"):
+        file[name] = np.arange(3000)
+    file["e"] = np.zeros(20000)
+
+
+@pytest.mark.parametrize("large", [2**60, 0], ids=["small", "large"])
+def test_a_write_that_fails_anywhere_is_an_error_and_never_a_crash(tmp_path, monkeypatch, large):
+    monkeypatch.setattr("fedcli.hdf5.LARGE", large)
+    whole, old = tmp_path / "whole.h5", tmp_path / "old.h5"
+    with create_hdf5(whole, 1) as file:
+        fill(file)
+    with create_hdf5(old, 1) as file:
+        file["x"] = np.arange(3)
+    before, size = old.read_bytes(), whole.stat().st_size
+    for limit in range(0, size, 9001):
+        made, extended = tmp_path / f"{limit}.h5", tmp_path / f"{limit}-old.h5"
+        extended.write_bytes(before)
+        with largest_file(limit):
+            for write in (create_hdf5(made, size), replace_hdf5(old, size), extend_hdf5(extended)):
+                with pytest.raises(OSError, match="too large") as error, write as file:
+                    fill(file)
+                assert error.value.filename
+        assert old.read_bytes() == before
+    with largest_file(2 * size), create_hdf5(tmp_path / "again.h5", size) as file:
+        fill(file)
+    assert (tmp_path / "again.h5").read_bytes() == whole.read_bytes()
+
+
+def test_an_error_of_whoever_fills_a_file_is_its_own(tmp_path):
+    with pytest.raises(OSError, match="other") as error, create_hdf5(tmp_path / "x.h5"):
+        raise OSError("other")
+    assert error.value.filename is None
 
 
 def test_a_damaged_byte_anywhere_is_an_error_of_ours_or_changes_numbers_only(tmp_path):

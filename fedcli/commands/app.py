@@ -44,6 +44,8 @@ from . import (
 from .panels import Command
 
 LOG_FILE = "--log-file"
+SPACE = "free some space, raise the limit on it, or give --work on another disk"
+NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # the disk's, the user's, the process's
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
@@ -83,15 +85,10 @@ class Commands(TyperGroup):
         except Exception as error:
             if hasattr(error, "format_message"):  # a wrong option, which the parser tells in its own words
                 raise
-            global write_failed
-            write_failed = isinstance(error, OSError)
-            if write_failed:
-                _end(ctx, _sentence(error), "free some space or give --work on another disk" if _full(error) else "", 1)
+            if isinstance(error, OSError):
+                _end(ctx, _sentence(error), SPACE if error.errno in NO_ROOM else "", 1)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
-
-
-write_failed = False
 
 
 def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
@@ -101,13 +98,9 @@ def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
     raise typer.Exit(code)
 
 
-def _full(error: Exception) -> bool:
-    return getattr(error, "errno", None) == errno.ENOSPC
-
-
 def _sentence(error: Exception) -> str:
     name = getattr(error, "filename", None)
-    if _full(error):
+    if getattr(error, "errno", None) == errno.ENOSPC:
         return f"no space left on the device{f' while writing {name}' if name else ''}"
     return f"{getattr(error, 'strerror', None) or error}{f': {name}' if name else ''}"
 
@@ -178,7 +171,3 @@ def main() -> None:
         with console.shown():
             console.fail("interrupted before anything was begun", "run the same command again")
         sys.exit(130)
-    finally:
-        if write_failed:  # HDF5 would crash at exit over what it could not write
-            sys.stdout.flush(), sys.stderr.flush()
-            os._exit(1)

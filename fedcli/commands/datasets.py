@@ -94,6 +94,8 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
     for key, value in entry.items():
         if key == "files":
             shown[key] = {file["path"]: _file_line(file) for file in value}
+        elif key == "download":
+            shown["download (--download DIR)"] = {file["path"]: _download_line(file) for file in value}
         elif key == "splits":
             shown["splits (--split)"] = value
         elif key == "options":
@@ -109,6 +111,13 @@ def _readable(entry: dict[str, Any]) -> dict[str, Any]:
 def _file_line(file: dict[str, Any]) -> str:
     columns = f"columns {', '.join(file['columns'])} - " if "columns" in file else ""
     return columns + file.get("what", "")
+
+
+def _download_line(file: dict[str, Any]) -> str:
+    size = f"{file['bytes'] / 1e6:,.1f} MB, " if "bytes" in file else ""
+    unpacked = f", unpacked to {file['unpack']}/" if "unpack" in file else ""
+    checked = f"MD5 {file['md5']}" if "md5" in file else f"SHA-256 {file['sha256']}"
+    return f"{size}{checked}{f' of {known}' if (known := file.get('hash_from')) else ''}, from {file['url']}{unpacked}"
 
 
 def _default(value: object) -> str:

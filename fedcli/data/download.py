@@ -1,10 +1,16 @@
 """Files of a dataset from where its card says they are: resumed where a download broke off, and checked by their hash.
 
-A file is written beside its name and renamed when it is whole. A card's hash is the one that its source publishes.
+A file is written beside its name and renamed when it is whole; an archive is unpacked beside the folder that it becomes
+and removed; download.json in the folder says what was received. A card's hash is the one that its source publishes, or,
+where the card says so, that of copies which others received.
 """
 
 import hashlib
+import json
 import os
+import shutil
+import zipfile
+import zlib
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
@@ -14,10 +20,14 @@ from urllib.request import Request, urlopen
 
 from .. import console
 from ..errors import FedcliError, HashError, UsageError, nearest
+from ..files import read_text, sha256, write_text
 
 PIECE = 2**20  # bytes
 PATIENCE = 60  # seconds without an answer
 RANGE_REFUSED = 416  # all bytes are there, or more than all
+RECORD = "download.json"
+MD5 = 32  # hexadecimal digits
+SMALL = 10**8  # bytes, which nobody needs to be told of
 
 
 def download(name: str, card: dict[str, Any], folder: Path, wanted: list[str]) -> Path:
@@ -30,12 +40,69 @@ def download(name: str, card: dict[str, Any], folder: Path, wanted: list[str]) -
         raise FedcliError(f"fedcli cannot download {name} ({card['licence']})", _by_hand(name, card))
     if odd := [path for path in wanted if path not in files]:
         raise UsageError(f"{name} has no file {odd[0]!r} to download", nearest(odd[0], files))
+    chosen = [files[path] for path in wanted or files]
     console.say(f"licence of {name}: {card['licence']}; cite: {card['citation']}")
-    for path in wanted or files:
-        fetch(files[path]["url"], folder / path, files[path]["md5"])
+    if (size := sum(file.get("bytes", 0) for file in chosen)) > SMALL:
+        unpacked = (
+            ", and as much again for the files in its archives" if any("unpack" in file for file in chosen) else ""
+        )
+        console.say(f"{size / 1e9:.1f} GB to download{unpacked}")
+    for file in chosen:
+        _get(file, folder)
     if rest := card.get("download_rest"):
         console.say(rest)
     return folder
+
+
+def _get(file: dict[str, Any], folder: Path) -> None:
+    """One file of a card: fetched, recorded, and unpacked where it is an archive."""
+    path, record = folder / file["path"], _received(folder)
+    target = folder / file["unpack"] if "unpack" in file else None
+    if target and target.is_dir():
+        checked = "" if file["path"] in record else "; it was not checked, as it was not downloaded by this command"
+        console.say(f"already there: {target}{checked}")
+        path.unlink(missing_ok=True)
+        return
+    fetch(file["url"], path, file.get("md5") or file["sha256"])
+    received = {"url": file["url"], "bytes": path.stat().st_size, "sha256": sha256(path)}
+    text = json.dumps(record | {file["path"]: received}, indent=1, sort_keys=True)
+    write_text(folder / RECORD, f"{text}\n")
+    if target:
+        unpack(path, target)
+        path.unlink()
+
+
+def _received(folder: Path) -> dict[str, Any]:
+    """What the folder's record says was received; nothing where there is no record."""
+    path = folder / RECORD
+    if not path.exists():
+        return {}
+    try:
+        record = json.loads(read_text(path))
+    except ValueError:
+        record = None
+    if not isinstance(record, dict) or not all(isinstance(entry, dict) for entry in record.values()):
+        raise FedcliError(f"{path} is not what fedcli wrote", "remove it: files that are whole are not fetched again")
+    return record
+
+
+def unpack(archive: Path, target: Path) -> None:
+    """The files of a zip as a folder, without the one folder that holds them all. Raises FedcliError."""
+    beside = target.with_name(f"{target.name}.part")
+    shutil.rmtree(beside, ignore_errors=True)
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            names = [name for name in opened.namelist() if not name.startswith("__MACOSX/")]
+            for name in console.progress(names, label=f"unpacking {archive.name}", total=len(names)):
+                opened.extract(name, beside)  # which leads no name out of the folder
+    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise FedcliError(
+            f"{archive} cannot be unpacked: {error}", "remove it and give the same command again"
+        ) from None
+    inside = list(beside.iterdir())
+    top = inside[0] if len(inside) == 1 and inside[0].is_dir() else beside
+    os.replace(top, target)
+    shutil.rmtree(beside, ignore_errors=True)
 
 
 def _by_hand(name: str, card: dict[str, Any]) -> str:
@@ -45,11 +112,14 @@ def _by_hand(name: str, card: dict[str, Any]) -> str:
     )
 
 
-def fetch(url: str, path: Path, md5: str) -> None:
-    """Download one file, from where an earlier try broke off. Raises FedcliError, HashError."""
+def fetch(url: str, path: Path, published: str) -> None:
+    """Download one file, from where an earlier try broke off. Raises FedcliError, HashError.
+
+    published: its MD5 or SHA-256, in hexadecimal digits.
+    """
     if urlsplit(url).scheme not in ("http", "https"):
         raise UsageError(f"{url} is no web address", "mend the dataset's card")
-    if path.is_file() and digest(path) == md5:
+    if path.is_file() and _hash(path, published) == published:
         console.say(f"already there: {path}")
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,12 +130,19 @@ def fetch(url: str, path: Path, md5: str) -> None:
         if isinstance(error, OSError) and not isinstance(error, (URLError, ConnectionError, TimeoutError)):
             raise  # of this machine's disk
         got = part.stat().st_size if part.exists() else 0
-        hint = f"{got:,} bytes are kept: give the same command again to go on"
-        raise FedcliError(f"{url} cannot be downloaded: {error}", hint) from None
-    if digest(part) != md5:
+        kept = f"{got:,} bytes are kept: " if got else "if this machine is connected to the internet, "
+        cause = error if isinstance(error, HTTPError) else getattr(error, "reason", error)
+        raise FedcliError(f"{url} cannot be downloaded: {cause}", f"{kept}give the same command again") from None
+    if _hash(part, published) != published:
         part.unlink()
-        raise HashError(f"{url} is not the file that was published: its MD5 differs", "try again later, or by hand")
+        kind = "MD5" if len(published) == MD5 else "SHA-256"
+        raise HashError(f"{url} is not the file that was published: its {kind} differs", "try again later, or by hand")
     os.replace(part, path)
+
+
+def _hash(path: Path, like: str) -> str:
+    """The hash of a file, of the kind that another one is."""
+    return digest(path) if len(like) == MD5 else sha256(path)
 
 
 def digest(path: Path) -> str:
@@ -81,6 +158,7 @@ def _append(url: str, part: Path) -> None:
     try:
         answer: HTTPResponse = urlopen(Request(url, headers=asked), timeout=PATIENCE)  # noqa: S310 - http alone
     except HTTPError as error:
+        error.close()
         if error.code == RANGE_REFUSED and start:
             return
         raise

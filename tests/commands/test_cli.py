@@ -396,7 +396,6 @@ def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedcli.commands.app.app", interrupted)
-    monkeypatch.setattr("fedcli.commands.app.write_failed", False)  # an earlier test's disk was full
     monkeypatch.setattr("signal.signal", lambda *_: None)  # those of the tests stay
     with pytest.raises(SystemExit) as ended:
         main()

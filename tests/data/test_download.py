@@ -2,13 +2,16 @@
 
 import hashlib
 import http.server
+import io
+import json
 import threading
+import zipfile
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fedcli.data.download import download, fetch
+from fedcli.data.download import download, fetch, unpack
 from fedcli.data.sources import SOURCES, card
 from fedcli.errors import FedcliError, HashError, UsageError
 
@@ -16,8 +19,18 @@ BODY = bytes(range(256)) * 5000
 MD5 = hashlib.md5(BODY).hexdigest()
 
 
+def zipped(**files: bytes) -> bytes:
+    with zipfile.ZipFile(made := io.BytesIO(), "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name.replace("__", "/"), content)
+    return made.getvalue()
+
+
+ZIP = zipped(images__a=b"first", images__deep__b=b"second")
+
+
 class Server(http.server.BaseHTTPRequestHandler):
-    """Serves BODY, with ranges; at /broken only a part of it, at /plain always the whole."""
+    """Serves BODY, or at /zip an archive, with ranges; at /broken only a part of it, at /plain always the whole."""
 
     asked: list[tuple[str, str | None]]
 
@@ -28,18 +41,19 @@ class Server(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         given = self.headers.get("Range")
         self.asked.append((self.path, given))
+        body = ZIP if self.path == "/zip" else BODY
         start = int(given.removeprefix("bytes=").removesuffix("-")) if given and self.path != "/plain" else 0
         if self.path == "/absent":
             self.send_error(404)
             return
-        if start >= len(BODY):
+        if start >= len(body):
             self.send_error(416)
             return
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(BODY) - start))
+        self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
-        end = len(BODY) // 2 if self.path == "/broken" and not start else len(BODY)
-        self.wfile.write(BODY[start:end])
+        end = len(body) // 2 if self.path == "/broken" and not start else len(body)
+        self.wfile.write(body[start:end])
 
     def log_message(self, *args):
         pass
@@ -109,6 +123,54 @@ def test_chosen_files_of_a_card_are_put_where_the_reader_looks(server, tmp_path)
         download("digits", known, tmp_path, ["raw/tow"])
 
 
+def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path):
+    address, asked = server
+    sha256 = hashlib.sha256(ZIP).hexdigest()
+    archive = {"path": "all.zip", "url": f"{address}/zip", "bytes": len(ZIP), "sha256": sha256, "unpack": "pictures"}
+    known = card("digits") | {"download": [archive]}
+    for _ in range(2):
+        download("digits", known, tmp_path, [])
+    assert asked == [("/zip", None)]
+    assert (tmp_path / "pictures" / "a").read_bytes() == b"first"
+    assert (tmp_path / "pictures" / "deep" / "b").read_bytes() == b"second"
+    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json"}
+    record = json.loads((tmp_path / "download.json").read_text())
+    assert record == {"all.zip": {"url": f"{address}/zip", "bytes": len(ZIP), "sha256": sha256}}
+
+
+def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, tmp_path):
+    address, asked = server
+    (tmp_path / "all.zip").write_bytes(ZIP)
+    (tmp_path / "pictures.part").mkdir()
+    (tmp_path / "pictures.part" / "half").write_bytes(b"fi")
+    archive = {"path": "all.zip", "url": f"{address}/zip", "sha256": hashlib.sha256(ZIP).hexdigest()}
+    download("digits", card("digits") | {"download": [archive | {"unpack": "pictures"}]}, tmp_path, [])
+    assert not asked and {path.name for path in (tmp_path / "pictures").iterdir()} == {"a", "deep"}
+    assert not (tmp_path / "pictures.part").exists() and not (tmp_path / "all.zip").exists()
+
+
+@pytest.mark.parametrize("content", [b"PK but no archive", ZIP[:-30]])
+def test_what_is_no_archive_is_a_sentence(tmp_path, content):
+    (tmp_path / "all.zip").write_bytes(content)
+    with pytest.raises(FedcliError, match="cannot be unpacked"):
+        unpack(tmp_path / "all.zip", tmp_path / "pictures")
+    assert not (tmp_path / "pictures").exists()
+
+
+def test_no_name_in_an_archive_leads_out_of_the_folder(tmp_path):
+    (tmp_path / "all.zip").write_bytes(zipped(**{"..__out": b"", "in": b""}))
+    unpack(tmp_path / "all.zip", tmp_path / "new" / "pictures")
+    assert {p.name for p in (tmp_path / "new" / "pictures").iterdir()} == {"in", "out"} and not (
+        tmp_path / "out"
+    ).exists()
+
+
+def test_a_damaged_record_is_a_sentence(tmp_path):
+    (tmp_path / "download.json").write_text("[")
+    with pytest.raises(FedcliError, match="is not what fedcli wrote"):
+        download("isic2018", card("isic2018"), tmp_path, [])
+
+
 def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
     with pytest.raises(FedcliError, match="fedcli cannot download rsna-ich") as error:
         download("rsna-ich", card("rsna-ich"), tmp_path / "new", [])
@@ -118,7 +180,9 @@ def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
 
 def test_cards_name_web_addresses_paths_inside_and_hashes():
     listed = [file for name in SOURCES for file in card(name).get("download", [])]
-    assert len(listed) >= 19
+    assert len(listed) >= 25
     for file in listed:
-        assert file["url"].startswith(("https://", "http://")) and len(file["md5"]) == 32
+        assert file["url"].startswith(("https://", "http://"))
+        assert len(file.get("md5", "")) == 32 or len(file["sha256"]) == 64
+        assert "unpack" not in file or file["bytes"] > 10**9
         assert not Path(file["path"]).is_absolute() and ".." not in Path(file["path"]).parts
