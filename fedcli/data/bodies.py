@@ -20,7 +20,7 @@ BODIES = {
     "corruption": {**DATA, **CORRUPTION},
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
-        "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "stopped_after?": int, "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
         "start?": (dict, None),
     },
     "scores": {

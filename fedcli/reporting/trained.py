@@ -2,8 +2,8 @@
 
 Sources: Fed-MAS (arXiv 2307.14959), figure 4: each point is the mean feature of a class at a client, of head, medium
 and tail classes, with and without the projector; they do not say how points came into the plane, here it is PCA or
-t-SNE of scikit-learn. FairFedMed (arXiv 2508.00873), figure 4: S of every group, U'U and VV' of a trained adapter, where U is
-the factor that images meet first; they do not say of which layer, here it is the last that has S.
+t-SNE of scikit-learn. FairFedMed (arXiv 2508.00873), figure 4: S of every group, U'U and VV' of a trained adapter,
+where U is the factor that images meet first; they do not say of which layer, here it is the last that has S.
 """
 
 from dataclasses import dataclass

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from .. import console, models
 from ..data import manifest, synthetic
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from ..federation import state as states
 from ..federation.client import Report, Task, Training
 from ..federation.engines import Engine, open_engine, parsed
@@ -93,6 +93,7 @@ def train(
         "environment": record.environment(device),
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
+    _check_patience(federation)
     with (
         open_engine(execution.engine, federation.clients, federation.cohort_size) as engine,
         folders.claimed(folder),
@@ -129,6 +130,14 @@ def _measured(data: Path, plan: Plan, folder_of: Callable[[Plan], Path], device:
     return plans[fastest]
 
 
+def _check_patience(federation: PlannedFederation) -> None:
+    """Refuse to stop early where no validation images say when: the test images choose nothing."""
+    plan = federation.plan
+    if plan.patience and not any(map(len, federation.data.val.values())):
+        sentence = f"--patience {plan.patience} stops by the clients' validation images, and they have none"
+        raise UsageError(sentence, "make the partition again with fedcli partition --val 0.1, or leave --patience out")
+
+
 def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
     """What an unfinished run was begun with: its plan, its data, and the device, threads and stage to follow."""
     asked = folders.asked(folder)
@@ -140,7 +149,7 @@ def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
         )
     options = {**asked["options"], **given}
     training = Training(**{f.name: options[f.name] for f in fields(Training) if f.name in options})
-    rest = {f.name: options[f.name] for f in fields(Plan) if f.name != "training"}
+    rest = {f.name: options[f.name] for f in fields(Plan) if f.name in options}
     environment = asked["environment"]
     return (
         Plan(training=training, **rest),
@@ -171,11 +180,10 @@ class _Training:
         if self.federation.warning:
             console.warn(self.federation.warning)
         lines, timing = (appending(self.folder / name) for name in ("rounds.jsonl", "timing.jsonl"))
-        left = range(self.state.round + 1, plan.rounds + 1)
         try:
             with lines, timing, self.background:
                 for _ in console.progress(
-                    left,
+                    self._left(),
                     label=record.titled(self.federation, self.method.label),
                     total=plan.rounds,
                     done=self.state.round,
@@ -188,9 +196,22 @@ class _Training:
                 f"interrupted after round {self.state.round} of {plan.rounds}, which is saved",
                 f"go on with: fedcli train --resume --out {self.folder}",
             ) from None
-        if best := self.state.best:
+        if (best := self.state.best) and self._out_of_patience():
+            at = f"stopped after round {self.state.round} of {plan.rounds}"
+            console.say(f"{at}: no better score on validation images since round {best.round}")
+        if best:
             self._save(model_file(self.folder, BEST), best.theta, best.clients)
         self._drop_other_models()
+
+    def _left(self) -> Iterator[int]:
+        """The rounds still to be played, as long as training goes on."""
+        while self.state.round < self.plan.rounds and not self._out_of_patience():
+            yield self.state.round + 1
+
+    def _out_of_patience(self) -> bool:
+        """Whether the last rounds, as many as --patience says, brought no better model on validation images."""
+        best, patience = self.state.best, self.plan.patience
+        return bool(patience and best) and self.state.round - best.round >= patience
 
     def _play_one(self, lines: Any) -> dict[str, Any]:
         """Play the next round and keep what it leaves; returns its clocks."""
@@ -202,8 +223,9 @@ class _Training:
         scored = time.perf_counter() - before
         folders.append(lines, line)
         self.beside = _in_words(line)
-        if played.state.round > self.plan.rounds - KEPT:
+        if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last
             self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
+            model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
         # only now, and in one step: an interrupted round is played again
         self.state = replace(played.state, best=self.scoring.best(self.state.best, played.state, line))
         seconds = time.perf_counter() - start
@@ -227,7 +249,7 @@ class _Training:
 
     def _drop_other_models(self) -> None:
         """Models that a forced resume with other --rounds left outside the last five."""
-        kept = range(self.plan.rounds - KEPT + 1, self.plan.rounds + 1)
+        kept = range(self.state.round - KEPT + 1, self.state.round + 1)
         for path in (self.folder / "models").glob("[0-9]*.h5"):
             if int(path.stem) not in kept:
                 path.unlink()
@@ -252,7 +274,7 @@ class _Training:
     def _checkpoint(self, state: RunState, seconds: float) -> None:
         """Write the state when it is due: by count, or when writing stays under its share of the time."""
         self.spent += seconds
-        last = state.round == self.plan.rounds
+        last = state.round == self.plan.rounds or self._out_of_patience()
         due = (
             state.round % self.checkpoint_every == 0
             if self.checkpoint_every
