@@ -12,14 +12,26 @@ from filelock import FileLock, Timeout
 from .errors import FedcliError
 
 
+class Busy(FedcliError):
+    """Another process holds a lock file; wait() returns when it no longer does."""
+
+    def __init__(self, path: Path, sentence: str, hint: str):
+        super().__init__(sentence, hint)
+        self.path = path
+
+    def wait(self) -> None:
+        with _file_lock(self.path):
+            pass
+
+
 @contextmanager
 def held(path: Path, sentence: str, hint: str) -> Iterator[None]:
-    """Hold a lock file. Raises FedcliError with these words where another process holds it."""
+    """Hold a lock file. Raises Busy with these words where another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         lock = _file_lock(path).acquire(timeout=0)
     except Timeout:
-        raise FedcliError(sentence, hint) from None
+        raise Busy(path, sentence, hint) from None
     with lock:
         yield
 

@@ -35,6 +35,7 @@ torch.use_deterministic_algorithms(True)
 def pytest_addoption(parser):
     parser.addoption("--count", type=int, default=8, help="campaign: cases of every kind")
     parser.addoption("--seed", type=int, default=1, help="campaign: which cases are drawn")
+    parser.addoption("--tally", help="campaign: a file to which findings and counts are added as JSON lines")
 
 
 LONG = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}

@@ -35,8 +35,10 @@ def bench(
     from ..bench import engine as timing
     from ..bench.formulas import formula, measurable
     from ..methods import resolve
+    from ..runs.resources import check_device
 
     names = measurable() if method == ["all"] else method or ["fedavg"]
+    check_device(device)
     for name in names:
         formula(resolve(name))  # refuses a name before the first of them is timed
     timings = []

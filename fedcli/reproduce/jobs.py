@@ -17,9 +17,11 @@ import torch
 from .. import console
 from ..bench.estimate import span
 from ..errors import FedcliError
+from ..locks import Busy
 from ..processes import Ended, one_each
-from ..runs.assembly import check_device
+from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
+from ..stages.options import TrainOptions
 from .expand import Cell
 
 RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}  # the stages that make data
@@ -121,12 +123,21 @@ def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -
 
     def stages() -> Path:
         with own_threads(), console.muted(report):
-            training = replace(cell.train, data=source, device=device, work=place.work, resume=True)
-            run = train.run(training)
+            run = _trained(cell, replace(cell.train, data=source, device=device, work=place.work, resume=True))
         with own_threads(), console.muted():
             return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work)).path
 
     return _tried(cell, stages, place.debug)
+
+
+def _trained(cell: Cell, options: TrainOptions) -> Path:
+    """The run of a cell; one that another process trains is waited for."""
+    while True:
+        try:
+            return train.run(options)
+        except Busy as busy:
+            console.status(f"{cell.name}: waiting for another process, which trains it")
+            busy.wait()
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Network, data and method of a plan, put together for training: what a run and its estimate both work with."""
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from ..federation.state import RunState, Tensors
 from ..methods.mixins import ContinuesRun, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
-from . import features, initial
+from . import features, initial, resources
 from .configuration import Plan
 
 MOST_THREADS = 1024  # with many more, torch crashes
@@ -153,7 +152,7 @@ def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.N
 
 def be_deterministic(device: str, threads: int) -> None:
     """Make equal inputs give equal bits. Raises as check_device() does."""
-    check_device(device)
+    resources.check_device(device)
     if not 0 <= threads <= MOST_THREADS:
         raise UsageError(f"--threads {threads} is out of range", f"give 0 to {MOST_THREADS}")
     if threads:
@@ -165,14 +164,3 @@ def be_deterministic(device: str, threads: int) -> None:
     torch.backends.cudnn.benchmark = False
     if device.startswith("cuda"):
         torch.cuda.set_device(device)  # for streams and graphs, which are made on the current one
-
-
-def check_device(device: str) -> None:
-    """Raises UsageError for a device that is none, FedcliError for one that is not there."""
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
-        raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise FedcliError(
-            f"--device {device}: this machine has no CUDA device that torch {torch.__version__} can use",
-            "leave --device out to train on the CPU",
-        )

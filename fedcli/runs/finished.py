@@ -18,6 +18,7 @@ from ..methods.contract import Local
 from ..methods.mixins import GroupViews, views_of
 from ..models.layout import Layout
 from .initial import data_of
+from .resources import check_device
 
 PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
 KEPT = 5  # models of the last rounds that a run keeps, for means over them
@@ -44,6 +45,7 @@ class Run:
 
 def open_run(path: Path, device: str = "cpu") -> Run:
     """Open a run after checking every hash above it. Raises FedcliError, HashError."""
+    check_device(device)
     path = manifest.find(path, "run")
     verified = manifest.verify(path, "run")
     model = verified.body["model"]

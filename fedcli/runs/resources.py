@@ -1,12 +1,15 @@
-"""Memory that a process, or its part of a GPU, holds and has held at most."""
+"""Devices: whether one is there, and the memory that a process, or its part of a GPU, holds and has held at most."""
 
 import contextlib
 import platform
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from ..errors import FedcliError, UsageError
 
 resource: Any
 try:
@@ -71,3 +74,16 @@ def restart(device: str) -> None:
 def _line(path: Path, name: str) -> int:
     """Bytes in a line such as "VmHWM:   1234 kB"."""
     return next(int(line.split()[1]) * 1024 for line in path.read_text().splitlines() if line.startswith(f"{name}:"))
+
+
+def check_device(device: str) -> None:
+    """Raises UsageError for a device that is none, FedcliError for one that is not there."""
+    if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", device):
+        raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise FedcliError(
+            f"--device {device}: this machine has no CUDA device that torch {torch.__version__} can use",
+            "leave --device out to train on the CPU",
+        )
+    if device.startswith("cuda:") and int(device[5:]) >= (count := torch.cuda.device_count()):
+        raise FedcliError(f"--device {device}: this machine has cuda:0 to cuda:{count - 1}", "give one of them")

@@ -11,18 +11,75 @@ from raw_folders import write_csv
 
 from .process import run
 
-TRAIN = ["train", "fedprox", "--rounds", "3", "--model", "cnn", "--batch-size", "8", "--checkpoint-every", "1"]
+TRAIN = ["--rounds", "3", "--model", "cnn", "--batch-size", "8", "--checkpoint-every", "1", "--engine", "in-process"]
+PREPARE = [
+    "prepare", "images", "--raw", "raw", "--size", "16", "--group", "sex", "--site", "site", "--patient", "patient",
+    "--seed", "3", "--jobs", "1",
+]  # fmt: skip
 STAGES = {  # stage -> how it is typed
-    "prepare": [
-        "prepare", "images", "--raw", "raw", "--size", "16", "--group", "sex", "--site", "site", "--patient", "patient",
-        "--seed", "3",
-    ],
+    "prepare": PREPARE,
     "partition": ["partition", "--dirichlet", "5", "--clients", "3", "--val", "0.2"],
-    "corrupt": ["corrupt", "gaussian", "--ratio", "0.5"],
-    "train": [*TRAIN, "--engine", "in-process", "--resume"],
+    "corrupt": ["corrupt", "gaussian", "--ratio", "0.5", "--jobs", "1"],
+    "train": ["train", "fedprox", *TRAIN, "--resume"],
     "evaluate": ["evaluate", "--by", "sex"],
 }  # fmt: skip
+METHODS = {  # of every kind: with a state at the server, at the clients, with a model or layers of their own, of CLIP
+    "fedheal": [], "fedism-plus": [], "scaffold": [], "ditto": [], "fedbn": [], "moon": [], "creff": [], "fedmrl": [],
+    "feddyn+fedadam": [], "fedproto": [], "bsm": ["--then", "crt"], "fed-mas": ["--participation", "0.67"],
+    "fedfv": ["--keep-optimizer"], "afl": ["--eval-every", "1"], "fedavg": ["--personal"],
+    "fedlc": ["--single-site"], "fedce": ["--bn", "local"], "fednova": ["--augment", "flip", "--schedule", "cosine"],
+}  # fmt: skip
+EXPERIMENT = """
+title = "Two methods"
+seeds = [0]
+[data.own]
+dataset = "images"
+prepare = { size = 16 }
+partition = { iid = true, clients = 2 }
+[train]
+rounds = 1
+batch-size = 16
+[[row]]
+name = "FedAvg"
+method = "fedavg"
+[[row]]
+name = "FedProx"
+method = "fedprox"
+[[column]]
+name = "accuracy"
+score = "versions/clean/accuracy"
+"""
+LATER = {  # what is typed when all stages are done
+    "report": ["report", "--format", "html", "--export", "numbers.csv"],
+    "compare": ["compare", "fedcli-work/runs/*"],
+    "plot": ["plot", "--out", "plot.svg"],
+    "sweep": ["sweep", "fedavg", "--over", "lr=0.01,0.001", "--", "--rounds", "1", "--engine", "in-process"],
+    "run": ["run", "own.toml", "--raw", "raw", "--work", "own"],
+    "inspect": ["inspect"],
+    "ls": ["ls"],
+    "export": ["evaluate", "--export", "csv", "--corrupt", "contrast", "--severity", "2"],
+    "materialize": ["partition", "--iid", "--clients", "2", "--materialize"],
+    "mixture": ["corrupt", "--client", "client-00=contrast:1", "--client", "client-01=pixelate:4", "--jobs", "2"],
+}
 CLOCKS = {"timing.jsonl"}  # what no promise of equal bytes holds
+
+
+def words_of(name: str) -> list[str]:
+    """How a stage, the training of a method, or what comes later is typed."""
+    if name in METHODS:
+        return ["train", name, *TRAIN, *METHODS[name], "--resume"]
+    return STAGES.get(name) or LATER[name]
+
+
+def expanded(words: list[str], folder: Path) -> list[str]:
+    """The words with every * replaced by the files it stands for, as a shell does."""
+    out = []
+    for word in words:
+        out += sorted(str(path.relative_to(folder)) for path in folder.glob(word)) if "*" in word else [word]
+    return out
+
+
+WRITERS = [*STAGES, *METHODS, *(name for name in LATER if name not in ("inspect", "ls", "compare"))]
 
 
 @dataclass(frozen=True)
@@ -31,8 +88,11 @@ class Chain:
 
     folder: Path
 
-    def before(self, stage: str) -> Path:
-        return self.folder / f"before-{stage}"
+    def before(self, name: str) -> Path:
+        """What stands when a stage, a method or a later command is typed."""
+        if name in METHODS:
+            name = "train"
+        return self.folder / f"before-{name}" if name in STAGES else self.whole
 
     @property
     def whole(self) -> Path:
@@ -56,10 +116,13 @@ def build(folder: Path) -> Chain:
     chain = Chain(folder)
     here = folder / "now"
     raw_images(here / "raw")
+    (here / "own.toml").write_text(EXPERIMENT)
     for stage, words in STAGES.items():
         shutil.copytree(here, chain.before(stage))
         ended = run(words, here)
         assert ended.code == 0, (ended.line, ended.err)
+    for words in (["train", "fedavg", *TRAIN], ["evaluate"]):
+        assert run(words, here).code == 0
     here.rename(chain.whole)
     return chain
 
@@ -71,6 +134,11 @@ def files(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name not in CLOCKS and path.name != ".lock"
     }
+
+
+def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
+    """Paths of files that are not in both, or not the same."""
+    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 
 def copied(source: Path, target: Path) -> Path:

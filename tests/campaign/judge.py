@@ -2,6 +2,8 @@
 
 import functools
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 from .process import Ended
 
@@ -33,6 +35,14 @@ def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
     return out
 
 
-def shown(ended: Ended, wrong: list[str], note: str) -> str:
-    """A finding as a line or two, for the report of a campaign."""
-    return f"{note}\n  $ {ended.line}\n  {', '.join(wrong)} (exit code {ended.code})\n  {ended.err.strip()[-600:]}"
+MANIFESTS = {
+    "dataset.json", "partition.json", "corruption.json", "run.json", "scores.json", "settings.json", "results.json",
+}  # fmt: skip
+
+
+def leftovers(before: Iterable[str], after: Iterable[str]) -> list[str]:
+    """What a command that failed has left: one fault, or none. Whole results that it made on its way may stay."""
+    new = set(after) - set(before)
+    whole = {str(Path(name).parent) for name in after if Path(name).name in MANIFESTS}
+    left = [name for name in new if not whole & set(map(str, Path(name).parents)) or Path(name).suffix == ".tmp"]
+    return [f"leaves {', '.join(sorted(left)[:3])}"] if left else []

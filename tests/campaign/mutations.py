@@ -5,12 +5,15 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
+
+from . import formats
 
 VALUES: list[Any] = [
     None, True, -1, 0, 7, 2**63, 1e308, float("nan"), -0.5, "", "x", "nan", "0", "../../outside", "/etc/passwd",
@@ -35,14 +38,15 @@ CELLS = [
 
 def mutate(path: Path, draw: np.random.Generator) -> str:
     """Change one file; returns what was done, in words."""
-    kind = path.suffix
-    if kind in (".json", ".jsonl") and draw.random() < 0.75:
-        return _json(path, draw)
-    if kind == ".csv" and draw.random() < 0.75:
-        return _table(path, draw)
-    if kind == ".h5" and draw.random() < 0.75:
-        return _hdf5(path, draw)
-    return damage(path, draw)
+    known = FORMATS.get(path.suffix.lower())
+    if not known or draw.random() < 0.25:
+        return damage(path, draw)
+    before = path.read_bytes()
+    for _ in range(9):
+        note = known(path, draw)
+        if path.read_bytes() != before:
+            break
+    return note
 
 
 def reseal(work: Path, changed: Path) -> None:
@@ -139,7 +143,46 @@ def _json(path: Path, draw: np.random.Generator) -> str:
 def _table(path: Path, draw: np.random.Generator) -> str:
     rows = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8"))))
     row, column = int(draw.integers(len(rows))), int(draw.integers(len(rows[0])))
-    match str(draw.choice(["cell", "cell", "column", "row", "short", "header", "twice", "separator", "case"])):
+    kinds = [
+        "cell", "cell", "column", "row", "short", "header", "twice", "separator", "case", "semicolons", "tabs", "bom",
+        "utf-16", "cr", "quotes", "blank lines", "shuffled", "decomposed", "spaces", "rename", "thousand", "swap",
+    ]  # fmt: skip
+    kind = str(draw.choice(kinds))
+    dialect: dict[str, Any] = {}
+    encoding = "utf-8"
+    match kind:
+        case "semicolons" | "tabs":
+            dialect, note = {"delimiter": ";" if kind == "semicolons" else "\t"}, f"with {kind}"
+        case "bom" | "utf-16":
+            encoding, note = {"bom": "utf-8-sig"}.get(kind, kind), f"as {kind}"
+        case "cr":
+            dialect, note = {"lineterminator": "\r"}, "lines end with CR"
+        case "quotes":
+            dialect, note = {"quoting": csv.QUOTE_ALL}, "everything in quotes"
+        case "blank lines":
+            rows = [line for r in rows for line in (r, [])]
+            note = "with blank lines"
+        case "shuffled":
+            rows = [rows[0], *(rows[1:][i] for i in draw.permutation(len(rows) - 1))]
+            note = "lines in another order"
+        case "decomposed":
+            rows = [[unicodedata.normalize("NFD", cell.replace("a", "ä")) for cell in r] for r in rows]
+            note = "with accents, decomposed"
+        case "spaces":
+            rows = [[f" {cell}\u00a0" for cell in r] for r in rows]
+            note = "spaces around each cell"
+        case "rename":
+            rows[0][column] = str(
+                draw.choice(["", "label", "image", "test", "client", "a/b", "a*b", "nan", "0", "all"])
+            )
+            note = f"column {column} is called {rows[0][column]!r}"
+        case "thousand":
+            rows = [rows[0], *([*r[:column], f"{r[column]}{k}", *r[column + 1 :]] for k, r in enumerate(rows[1:]))]
+            note = f"column {column} has a value for each line"
+        case "swap":
+            other = int(draw.integers(len(rows[0])))
+            rows = [_swapped(r, column, other) for r in rows]
+            note = f"columns {column} and {other} in each other's place"
         case "cell":
             rows[row][column] = str(draw.choice(CELLS))
             note = f"row {row}, column {column} = {rows[row][column][:20]!r}"
@@ -165,9 +208,15 @@ def _table(path: Path, draw: np.random.Generator) -> str:
         case _:
             rows = [[*r, ""] for r in rows]
             note = "a separator at every row's end"
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(rows)
+    with path.open("w", encoding=encoding, newline="") as file:
+        csv.writer(file, **dialect).writerows(rows)
     return note
+
+
+def _swapped(row: list[str], one: int, other: int) -> list[str]:
+    row = list(row)
+    row[one], row[other] = row[other], row[one]
+    return row
 
 
 def _hdf5(path: Path, draw: np.random.Generator) -> str:
@@ -180,10 +229,12 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
         data = file[name][()] if file[name].shape is not None else np.zeros(1)
         kinds = [
             "drop", "type", "rank", "long", "short", "negative", "huge", "nan", "words", "group", "external link",
-            "soft link", "loop", "virtual", "external data", "nested", "another", "object", "chunks",
+            "soft link", "loop", "virtual", "external data", "nested", "another", "object", "chunks", "big-endian",
+            "packed", "compound", "floats", "enum", "reference", "bool", "attribute", "f2", "shuffled", "zeros",
+            "twice",
         ]  # fmt: skip
         kind = str(draw.choice(kinds))
-        if kind not in ("another", "nested"):
+        if kind not in ("another", "nested", "attribute", "twice"):
             del file[name]
         array = np.asarray(data)
         flat = array.reshape(-1)
@@ -227,7 +278,42 @@ def _hdf5(path: Path, draw: np.random.Generator) -> str:
                 file["another"] = np.arange(3)
             case "object":
                 file[name] = h5py.Empty("f4")
+            case "big-endian" if array.dtype.kind in "iuf":
+                file[name] = array.astype(array.dtype.newbyteorder(">"))
+            case "packed" if array.ndim and array.size:
+                filters = [{"compression": "gzip"}, {"compression": "lzf"}, {"scaleoffset": 2}, {"fletcher32": True}]
+                if array.dtype.kind in "iu":
+                    file.create_dataset(name, data=array, **filters[int(draw.integers(len(filters)))])
+            case "compound":
+                file[name] = np.zeros(array.shape, [("a", "i4"), ("b", "f8")])
+            case "floats" if array.dtype.kind in "iub":
+                file[name] = array + 0.5
+            case "f2" if array.dtype.kind in "iuf":
+                file[name] = array.astype("f2")
+            case "enum" if array.dtype.kind in "iu":
+                file.create_dataset(name, array.shape, h5py.enum_dtype({"a": 0, "b": 1}, "u1"))
+            case "reference":
+                file.create_dataset(name, array.shape or (1,), h5py.ref_dtype)
+            case "bool":
+                file[name] = np.ones(array.shape, bool)
+            case "attribute":
+                file[name].attrs["x"] = "é" * 1000
+            case "shuffled" if array.ndim and array.dtype.kind in "iufS":
+                file[name] = array[draw.permutation(len(array))]
+            case "zeros" if array.dtype.kind in "iufS":
+                file[name] = np.zeros_like(array)
+            case "twice":
+                file["twice"] = file[name]
             case "chunks" if array.dtype.kind in "iuf":
                 shape = (2**40, *array.shape[1:]) if array.ndim else (2**40,)
                 file.create_dataset(name, shape, array.dtype, chunks=(1, *array.shape[1:]) if array.ndim else (1,))
     return f"{name}: {kind}"
+
+
+FORMATS: dict[str, Callable[[Path, np.random.Generator], str]] = {
+    ".json": _json,
+    ".jsonl": _json,
+    ".csv": _table,
+    ".h5": _hdf5,
+    **formats.MUTATIONS,
+}

@@ -4,16 +4,14 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from .chain import STAGES, copied, files
-from .judge import faults, shown
-from .process import Ended, run, start, wait
+from .judge import faults
+from .process import run
 
 THESIS = "ten years of work\n"
 
@@ -50,19 +48,15 @@ ATTACKED = {  # a file that somebody has replaced -> the stage that meets it
 
 
 @pytest.mark.parametrize("pattern", ATTACKED)
-def test_what_is_no_plain_file_ends_in_a_sentence(pattern, chain, count, seed, tmp_path):
-    stage, findings = ATTACKED[pattern], []
-    kinds = np.random.default_rng([seed, len(pattern)]).permutation(sorted(KINDS))[:count]
-    for kind in kinds:
+def test_what_is_no_plain_file_ends_in_a_sentence(pattern, chain, play, tmp_path):
+    stage = ATTACKED[pattern]
+    for kind in play.some(sorted(KINDS)):
         if kind == "unreadable" and os.geteuid() == 0:
             continue  # root reads everything
         folder = copied(chain.before(stage), tmp_path / "case")
         KINDS[kind](next(folder.glob(pattern)))
         ended = run(STAGES[stage], folder, seconds=20, before=_limited)
-        wrong = faults(ended, must_fail=pattern != "raw/im07.png")
-        if wrong:
-            findings.append(shown(ended, wrong, f"{pattern} is {kind}"))
-    assert not findings, f"{len(findings)} of {len(kinds)}\n" + "\n".join(findings)
+        play.judge(ended, faults(ended, must_fail=pattern != "raw/im07.png"), f"{pattern} is {kind}")
 
 
 def _limited() -> None:
@@ -93,7 +87,7 @@ def test_a_link_in_a_work_folder_is_never_written_through(name, chain, tmp_path)
     link.symlink_to(thesis)
     ended = run(STAGES["train"], begun)
     assert thesis.read_text() == THESIS, f"{name}: the file behind a link is written to"
-    assert not (wrong := faults(ended)), shown(ended, wrong, f"{name} is a link")
+    assert not faults(ended), ended.err
 
 
 def stops_in_round_3() -> None:
@@ -113,74 +107,18 @@ def _no_space(limit: int) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_write_that_fails_ends_in_a_sentence_and_the_command_can_be_typed_again(stage, chain, count, seed, tmp_path):
+def test_a_write_that_fails_ends_in_a_sentence_and_the_command_can_be_typed_again(stage, chain, play, tmp_path):
     wanted = copied(chain.before(stage), tmp_path / "whole")
     assert run(STAGES[stage], wanted).code == 0
-    findings = []
-    limits = np.random.default_rng([seed, len(stage)]).integers(0, 120_000, count)
-    for limit in limits.tolist():
+    for draw in play.cases():
+        limit = int(draw.integers(0, 120_000))
         folder = copied(chain.before(stage), tmp_path / "case")
         ended = run(STAGES[stage], folder, before=_no_space(limit))
         wrong = faults(ended)
         again = run(STAGES[stage], folder)
         if again.code or files(folder) != files(wanted):
             wrong.append(f"cannot go on: {again.err[-200:]}")
-        if wrong:
-            findings.append(shown(ended, wrong, f"no file may be longer than {limit} bytes"))
-    assert not findings, f"{len(findings)} of {len(limits)}\n" + "\n".join(findings)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_a_signal_at_any_moment_loses_nothing(stage, chain, count, seed, tmp_path):
-    wanted = copied(chain.before(stage), tmp_path / "whole")
-    begin = time.monotonic()
-    assert run(STAGES[stage], wanted).code == 0
-    whole, findings = time.monotonic() - begin, []
-    draw = np.random.default_rng([seed, len(stage), 2])
-    for _ in range(count):
-        folder = copied(chain.before(stage), tmp_path / "case")
-        number = int(draw.choice([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
-        with open(tmp_path / "err", "w+b") as err:
-            process = start(STAGES[stage], folder, err=err.fileno())
-            time.sleep(draw.uniform(0, 1.1 * whole))
-            os.kill(process, number)
-            code, hung = wait(process)
-            err.seek(0)
-            text = err.read().decode("utf-8", "replace")
-        stopped = Ended(tuple(STAGES[stage]), code, "", text, hung)
-        wrong = [] if code == -number else faults(stopped)  # one that comes before fedcli has begun ends it plainly
-        again = run(STAGES[stage], folder)
-        if again.code or files(folder) != files(wanted):
-            made, whole_files = files(folder), files(wanted)
-            differing = [k for k in {*made, *whole_files} if made.get(k) != whole_files.get(k)]
-            wrong.append(f"cannot go on: {again.err[-200:]} {differing[:3]}")
-        if wrong:
-            findings.append(shown(stopped, wrong, f"signal {signal.Signals(number).name}"))
-    assert not findings, f"{len(findings)} of {count}\n" + "\n".join(findings)
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_two_processes_of_one_command_end_at_the_bytes_of_one(stage, chain, count, seed, tmp_path):
-    wanted = copied(chain.before(stage), tmp_path / "whole")
-    begin = time.monotonic()
-    assert run(STAGES[stage], wanted).code == 0
-    whole, findings = time.monotonic() - begin, []
-    draw = np.random.default_rng([seed, len(stage), 3])
-    for _ in range(max(2, count // 2)):
-        folder = copied(chain.before(stage), tmp_path / "case")
-        first = start(STAGES[stage], folder)
-        time.sleep(draw.uniform(0, whole))
-        second = run(STAGES[stage], folder)
-        code, hung = wait(first)
-        wrong = faults(second) + (["hangs"] if hung else [])
-        if code and second.code:
-            wrong.append("both fail")
-        third = run(STAGES[stage], folder)
-        if third.code or files(folder) != files(wanted):
-            wrong.append(f"a third is refused or differs: {third.err[-200:]}")
-        if wrong:
-            findings.append(shown(second, wrong, "two at once"))
-    assert not findings, f"{len(findings)}\n" + "\n".join(findings)
+        play.judge(ended, wrong, f"no file may be longer than {limit} bytes")
 
 
 ODD_ENVIRONMENTS: dict[str, dict] = {
@@ -205,18 +143,15 @@ def _closed_pipe() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_an_odd_environment_gives_the_same_bytes_or_a_sentence(stage, chain, tmp_path):
+def test_an_odd_environment_gives_the_same_bytes_or_a_sentence(stage, chain, play, tmp_path):
     wanted = copied(chain.before(stage), tmp_path / "whole")
     assert run(STAGES[stage], wanted).code == 0
-    findings = []
-    for name, odd in ODD_ENVIRONMENTS.items():
+    for name in play.some(list(ODD_ENVIRONMENTS)):
         folder = copied(chain.before(stage), tmp_path / "case")
-        ended = run(STAGES[stage], folder, **odd)
+        ended = run(STAGES[stage], folder, **ODD_ENVIRONMENTS[name])
         wrong = faults(ended)
         if name in ("closed output", "closed errors", "full output"):  # an error may have nowhere to be said
             wrong = [w for w in wrong if "error sentences" not in w]
         if ended.code == 0 and files(folder) != files(wanted):
             wrong.append("other bytes")
-        if wrong:
-            findings.append(shown(ended, wrong, name))
-    assert not findings, f"{len(findings)} of {len(ODD_ENVIRONMENTS)}\n" + "\n".join(findings)
+        play.judge(ended, wrong, name)

@@ -177,6 +177,10 @@ def test_report_separate_shows_every_run(work, tmp_path):
     assert run("report", "--separate", "--work", tmp_path)[1].count("FedAvg") == 2
 
 
+def test_bench_refuses_an_unknown_device():
+    assert "--device 'gpu' is unknown" in refused("bench", "--device", "gpu")
+
+
 def test_bench_refuses_an_unknown_method_before_it_times_one():
     err = refused("bench", "--method", "fedavg", "--method", "nope")
     assert "unknown method 'nope'" in err and "against a bare loop" not in err

@@ -7,7 +7,7 @@ from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, 
 from score_json import group_scores
 
 from fedcli.data import manifest
-from fedcli.errors import FedcliError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation import evaluate as stage
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.scores import Scores
@@ -41,6 +41,12 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
     assert body["versions"]["clean"]["classes_missing"] == []
     assert body["kept_rounds"] == [4, 5, 6]
     assert "ddof 0" in body["legend"]["std_last5"]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:١"])
+def test_a_run_is_not_opened_on_a_device_that_is_none(device, tmp_path):
+    with pytest.raises(UsageError, match=f"--device '{device}' is unknown"):
+        open_run(tmp_path, device)
 
 
 def test_average_is_the_mean_of_clean_and_corrupted_in_each_round(tmp_path, scores_of):

@@ -1,6 +1,7 @@
 """A user's own grid."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,11 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
+from fedcli.locks import held
 from fedcli.reporting import page
-from fedcli.reproduce import sweep
+from fedcli.reproduce import jobs, sweep
+from fedcli.reproduce.expand import Cell
+from fedcli.stages.options import EvaluateOptions, TrainOptions
 
 
 def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatch):
@@ -26,6 +30,29 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatc
     assert found["notes"][0] == sweep.UNCHOSEN
     assert len(found["pictures"]) == 3  # clean, corrupted and average
     assert found["rows"][1]["command"] == "fedcli train qffl --rounds 1 --lr 0.001 --set q=2"
+
+
+def test_a_cell_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
+    lock, begun, asked, ended = tmp_path / ".lock", threading.Event(), threading.Event(), []
+
+    def other():
+        with held(lock, "", ""):
+            begun.set()
+            asked.wait(20)
+            ended.append("the other")
+
+    def train(options):
+        begun.wait(20)
+        with held(lock, "another process is training into it", "wait for it"):
+            ended.append("this one")
+            return tmp_path / "run.json"
+
+    monkeypatch.setattr(jobs.train, "run", train)
+    monkeypatch.setattr(jobs.console, "status", lambda message: asked.set())
+    threading.Thread(target=other).start()
+    cell = Cell("lr=1", "data", "", 0, (), TrainOptions(), EvaluateOptions())
+    assert jobs._trained(cell, cell.train) == tmp_path / "run.json"
+    assert ended == ["the other", "this one"]
 
 
 def test_what_a_sweep_goes_over_is_an_option_of_the_method_or_a_flag_of_train(tmp_path):

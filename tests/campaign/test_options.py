@@ -1,0 +1,109 @@
+"""An odd value of an option or of an environment variable ends in a sentence, or does no harm."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from .chain import LATER, copied, expanded, files, words_of
+from .judge import faults, leftovers
+from .process import run
+
+ODD = [
+    "", " ", "-1", "0", "1", "0.5", "1e400", "-1e-400", "nan", "inf", "9" * 30, "x" * 3000, "é", "\x1b[31m",
+    "a\nb", "../..",
+    "/dev/null", "1,2", "1,2,", ",", "None", "[]", "{}", "--", "-", "0x10", "1_000", "١", "½", "\udcff", "true",
+    "a=b", "=",
+    "a=", "=b", "a=b=c", "*", "%s", "{0}", "$HOME", "~", ".", "raw", "raw/labels.csv", "raw/im00.png",
+    "nowhere/at/all",
+    "own.toml", "fedcli-work", "/", "/proc/self/mem", "/dev/stdin", "client-00", "sex", "label", "sex*site", "a*",
+    "last",
+    "gaussian:9", "gaussian:", ":1", "1:2:3", "step:1:2", "cosine:", "focal:", "focal:nan", "effective:1",
+    "pool:0", "pool:-1",
+    "streams:2", "cuda", "cuda:99", "cpu:7", "meta", "imagenet", "fedavg", "fedavg+", "+fedavg", "fedavg+fedavg",
+    "toy", "images",
+    "paper", "1..5", "5..1", "1..", "2,1", "700,700", "e\u0301", "\u202eabc", "\ufeff1", " 1", "1 ", "1\t", "+1",
+    "1e3", "1.0",
+]  # fmt: skip
+LONG = {"--rounds", "--epochs", "--clients", "--resamples", "--points", "--images", "--repeats", "--size", "--folds"}
+COMMANDS = {  # command -> a line of it that does little
+    "prepare": ("prepare", []), "partition": ("partition", []), "corrupt": ("corrupt", []),
+    "train": ("train", ["--rounds", "1"]), "evaluate": ("evaluate", []), "report": ("ls", ["--format", "csv"]),
+    "compare": ("compare", []), "plot": ("plot", []), "ls": ("ls", []), "inspect": ("inspect", []),
+    "reproduce": ("ls", ["--dry-run"]), "run": ("run", ["--dry-run"]), "sweep": ("ls", ["fedavg", "--dry-run"]),
+    "methods": ("ls", []), "datasets": ("ls", []), "models": ("ls", []), "metrics": ("ls", []),
+    "corruptions": ("ls", []), "bench": ("ls", ["--images", "8", "--clients", "1", "--repeats", "1"]),
+    "demo": ("ls", ["--rounds", "1"]),
+}  # fmt: skip
+
+
+@functools.cache
+def parameters(command: str) -> list[Any]:
+    import typer
+
+    from fedcli.commands.app import app
+
+    return [p for p in typer.main.get_command(app).commands[command].params if p.name not in ("help", "debug")]
+
+
+def typed(command: str, draw: np.random.Generator) -> tuple[str, list[str]]:
+    """(the stage whose folder it needs, a line with one or two odd words)."""
+    stage, more = COMMANDS[command]
+    words = [*(words_of(command) if stage == command else [command]), *more]
+    for _ in range(int(draw.integers(1, 3))):
+        value = ODD[int(draw.integers(len(ODD)))]
+        options = [p for p in parameters(command) if p.opts[0].startswith("--")]
+        if draw.random() < 0.15:
+            words.append(value)
+            continue
+        option = options[int(draw.integers(len(options)))]
+        if option.is_flag:
+            words.append(option.opts[0])
+        elif option.opts[0] in LONG and value.isdecimal() and len(value) > 4:
+            words.append(f"{option.opts[0]}=-1")  # a huge number is a wish
+        else:
+            words += [f"{option.opts[0]}={value}"] if draw.random() < 0.7 else [option.opts[0], value]
+    return stage, words
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_odd_value_of_an_option_ends_in_a_sentence(command, chain, play, tmp_path):
+    for draw in play.cases():
+        stage, words = typed(command, draw)
+        folder = copied(chain.before(stage), tmp_path / "case")
+        standing = files(folder)
+        ended = run(expanded(words, folder), folder, seconds=40)
+        wrong = faults(ended)
+        now = files(folder)
+        if ended.code:
+            wrong += leftovers(standing, now)
+        if lost := {name for name in standing if now.get(name) != standing[name] and name.startswith(("raw/", "own."))}:
+            wrong.append(f"changes {', '.join(sorted(lost)[:3])}")
+        play.judge(ended, wrong, command)
+
+
+VARIABLES = [
+    "FEDCLI_WORK", "FEDCLI_DEVICE", "FEDCLI_JOBS", "FEDCLI_RAW", "COLUMNS", "LINES", "TERM", "NO_COLOR",
+    "FORCE_COLOR", "TMPDIR",
+    "HOME", "LC_ALL", "LANG", "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "MPLCONFIGDIR", "MPLBACKEND",
+    "TORCH_HOME", "USER",
+    "TTY_COMPATIBLE", "TTY_INTERACTIVE", "HDF5_USE_FILE_LOCKING", "CUDA_VISIBLE_DEVICES", "PWD", "PATH",
+    "SOURCE_DATE_EPOCH",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["prepare", "partition", "corrupt", "train", "evaluate", *LATER])
+def test_an_odd_environment_variable_gives_the_same_bytes_or_a_sentence(name, chain, play, tmp_path):
+    wanted = copied(chain.before(name), tmp_path / "whole")
+    words = expanded(words_of(name), wanted)
+    assert run(words, wanted).code == 0
+    made = files(wanted)
+    for draw in play.cases():
+        folder = copied(chain.before(name), tmp_path / "case")
+        variable, value = str(draw.choice(VARIABLES)), ODD[int(draw.integers(len(ODD)))]
+        ended = run(words, folder, env={variable: value})
+        wrong = faults(ended)
+        if ended.code == 0 and not variable.startswith("FEDCLI") and files(folder) != made:
+            wrong.append("other bytes")
+        play.judge(ended, wrong, f"{variable}={value[:30]!r}")
