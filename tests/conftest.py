@@ -1,6 +1,7 @@
 """A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm and dropout."""
 
 import os
+import sys
 from pathlib import Path
 
 import h5py
@@ -28,8 +29,10 @@ ROSTER = ["north", "south", "east", "west"]
 CLASSES = 3
 
 os.environ["NO_COLOR"] = "1"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
+sys.dont_write_bytecode = False
 torch.set_num_threads(1)
-torch.use_deterministic_algorithms(True)
+torch.set_deterministic_debug_mode("error")  # as in training
 
 
 def pytest_addoption(parser):

@@ -11,6 +11,7 @@ import re
 import shlex
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 README = Path(__file__).parent.parent / "README.md"
@@ -37,6 +38,26 @@ def run(command: str) -> str:
         app(shlex.split(command)[1:], prog_name="fedcli")
     lines = [line.rstrip() + "\n" for line in out.getvalue().splitlines()]
     return "".join(line for line in lines if not _half_way(line))
+
+
+def output(line: str, as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:]) -> str:
+    """What a line prints on stdout, with what stands in $(...) run before it; it must end with exit code 0.
+
+    as_run: the words of the command that is run for the line.
+    """
+    from fedcli.commands.app import app
+
+    while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
+        line = line.replace(inner[0], output(inner[1], as_run).strip())
+    out, err = io.StringIO(), io.StringIO()
+    code = None
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            app(as_run(line), prog_name="fedcli")
+        except SystemExit as end:
+            code = end.code
+    assert not code, f"{line}\n{err.getvalue()}"
+    return out.getvalue()
 
 
 def _half_way(line: str) -> bool:

@@ -4,8 +4,6 @@ Lines of one heading, or of one help text, run one after another in a folder of 
 a line that stands in several places runs in the first.
 """
 
-import contextlib
-import io
 import json
 import re
 import shlex
@@ -14,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import session
 import typer
 from PIL import Image
 from raw_folders import write_csv
@@ -47,6 +46,7 @@ SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
     "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
+    "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
@@ -125,21 +125,6 @@ def matching(word: str) -> list[str]:
     return sorted(map(str, Path().glob(word))) if "*" in word else []
 
 
-def run(line: str, raw: dict[str, Path]) -> str:
-    """What a line prints on stdout, with what stands in $(...) run before it; it must end with exit code 0."""
-    while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
-        line = line.replace(inner[0], run(inner[1], raw).strip())
-    out, err = io.StringIO(), io.StringIO()
-    code = 0
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            app(as_run(line, raw), prog_name="fedcli")
-        except SystemExit as end:
-            code = end.code or 0
-    assert code == 0, f"{line}\n{err.getvalue()}"
-    return out.getvalue()
-
-
 @pytest.mark.parametrize("heading", GUIDES)
 def test_the_lines_of_a_guide_run(heading, raw, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -152,7 +137,7 @@ def test_the_lines_of_a_guide_run(heading, raw, tmp_path, monkeypatch):
             if name in COMMANDS:
                 COMMANDS[name].make_context(name, rest)
         else:
-            run(line, raw)
+            session.output(line, lambda shown: as_run(shown, raw))
 
 
 def test_stages_compose_in_a_real_shell(tmp_path):

@@ -10,7 +10,7 @@ import fedcli
 
 ROOT = Path(fedcli.__file__).parent
 LEVELS = (
-    ("data",), ("models",), ("methods",), ("federation",), ("runs",), ("evaluation", "bench"), ("reporting",),
+    ("data",), ("models",), ("methods",), ("federation",), ("runs",), ("evaluation", "bench", "sites"), ("reporting",),
     ("stages",), ("reproduce",), ("commands",),
 )  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}  # the ground floor is 0

@@ -38,6 +38,7 @@ from . import (
     report,
     reproduce,
     run,
+    site,
     sweep,
     train,
 )
@@ -114,8 +115,8 @@ app = typer.Typer(
 
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
-    compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, methods.methods,
-    datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
+    compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
+    methods.methods, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 

@@ -18,6 +18,10 @@ BODIES = {
     "dataset": {**POOLED, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
     "partition": {**DATA, "scheme": str},
     "corruption": {**DATA, **CORRUPTION},
+    "sites": {
+        **POOLED, "dataset": str, "versions": {str: str},
+        "roster": [{"client": str, "train": int, "val": int, "test": int}],
+    },
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
         "stopped_after?": int, "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,

@@ -23,9 +23,10 @@ from . import bodies
 
 MADE_BY = {
     "dataset": "`fedcli prepare NAME`", "partition": "`fedcli prepare NAME` and then `fedcli partition`",
-    "corruption": "`fedcli corrupt gaussian`", "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
+    "corruption": "`fedcli corrupt gaussian`", "sites": "`fedcli train METHOD --sites FILE`",
+    "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
 }  # fmt: skip
-KINDS = ("dataset", "partition", "corruption", "run", "scores")
+KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
 AGAIN = "run the stage again that wrote it"
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
@@ -35,7 +36,7 @@ class Manifest:
     """One stage's result.
 
     Attributes:
-        kind: dataset, partition, corruption, run or scores.
+        kind: dataset, partition, corruption, sites, run or scores.
         made_by: the command, without locations.
         options: every flag that decides the bytes, resolved.
         parents: path relative to this manifest -> sha256 of the manifest read.

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from .. import options
@@ -102,6 +103,7 @@ def spellings() -> dict[str, str]:
     return spelt
 
 
+@cache
 def folded(text: str) -> str:
     """A name as it is compared: small letters, digits and plus signs."""
     return "".join(c for c in text.lower() if c.isalnum() or c == "+")

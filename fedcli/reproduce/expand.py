@@ -75,7 +75,8 @@ def check(path: Path | str) -> Recipe:
             tried = {cell.train: cell for cell in cells(recipe, scale)}
         except UsageError as error:
             raise UsageError(f"{where}: {error.sentence}", error.hint) from None
-        cells(recipe, scale, files={name: name for name in recipe.files})
+        if recipe.files:
+            cells(recipe, scale, files={name: name for name in recipe.files})
         for cell in tried.values():
             try_training(cell, where)
     return recipe

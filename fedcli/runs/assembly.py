@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from .. import models
@@ -21,6 +22,7 @@ from ..models.layout import Layout
 from . import features, initial, resources
 from .configuration import Plan
 
+SITES = "sites"  # the kind of a manifest of sites, which hold the images
 MOST_THREADS = 1024  # with many more, torch crashes
 
 
@@ -89,35 +91,38 @@ def open_parent(plan: Plan, method: Method) -> initial.ParentRun | None:
 
 
 def assemble(
-    data: Path, plan: Plan, method: Method, parent_run: initial.ParentRun | None, device: str
-) -> PlannedFederation:
+    data: Path, plan: Plan, method: Method, parent_run: initial.ParentRun | None, device: str,
+    only: str | None = None, start: Tensors | None = None,
+) -> PlannedFederation:  # fmt: skip
     """Build the network, load the data to where it lives, and see what each part means for the other.
 
-    data: a verified partition or corruption manifest. Raises FedcliError, UsageError.
+    data: a verified partition or corruption manifest, or one of sites, whose images are elsewhere.
+    only: the one client whose images are loaded; all by default.
+    start: every tensor of the network, where it does not begin with those of the plan.
+    Raises FedcliError, UsageError.
     """
-    pool = manifest.read(data).body
-    channels = models.input_channels(plan.model, pool["channels"])
-    net = models.build(
-        plan.model, models.Inputs.of(pool, channels), seed=plan.seed,
-        weights=str(parent_run.model) if parent_run else plan.weights, precision=plan.precision,
-        teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
-        extend=method.local.extend,
-    ).to(device)  # fmt: skip
+    source = manifest.read(data)
+    net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
     continues = isinstance(method.aggregator, ContinuesRun)
-    new_head = initial.take_head(net, parent_run, method, pool["classes"]) if parent_run and not continues else ""
-    layout = Layout(net, method.local.personal_tensors(net))
     still = features.is_frozen(net)
+    channels = models.input_channels(plan.model, source.body["channels"])
     augment = plan.augment or ("none" if still else None)  # a fixed view of a frozen backbone is computed once
-    shards = load.load(data, channels=channels, augment=augment, device=device)
+    elsewhere = source.kind == SITES
+    if elsewhere:
+        shards = described(source.body)
+    else:
+        shards = load.load(data, channels=channels, augment=augment, device=device)
+    if only is not None:
+        shards = replace(shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]})
     begun_with = initial.server_memory(parent_run, data, shards.roster, device) if parent_run and continues else {}
     frozen = initial.frozen(net)
     model = {
-        "name": plan.model, "channels": channels, "size": min(pool["size"]), "precision": plan.precision,
+        "name": plan.model, "channels": channels, "size": min(source.body["size"]), "precision": plan.precision,
         "personal": list(layout.own_shapes), "numbers": layout.size, "trainable": layout.trainable,
         "frozen": sorted(frozen), "teacher_width": getattr(net.teacher, "width", None),
     }  # fmt: skip
-    random = frozen and not (plan.weights or parent_run)
-    validation = all(len(shards.val.get(client, ())) for client in shards.roster)
+    random = frozen and not (plan.weights or parent_run or start)
+    validation = all(client["val"] for client in source.body["roster"])
     warnings = [
         method.local.warning(net, plan.rounds),
         method.aggregator.warning(plan.rounds, validation),
@@ -127,7 +132,7 @@ def assemble(
         else "",
         new_head,
     ]
-    if still:
+    if still and not elsewhere:
         shards = features.cached(net, shards)
     return PlannedFederation(
         clients=InProcess(method, net, layout, shards.train, plan.training, val=shards.val),
@@ -135,6 +140,48 @@ def assemble(
         plan=plan, device=device, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
         warning="; ".join(filter(None, warnings)),
     )  # fmt: skip
+
+
+def _network(
+    body: dict[str, Any], plan: Plan, method: Method, parent_run: initial.ParentRun | None, device: str,
+    start: Tensors | None,
+) -> tuple[models.Network, Layout, str]:  # fmt: skip
+    """The network at its start, its layout, and why its classifier is not that of the run before.
+
+    body: of the data. start: as of assemble().
+    """
+    channels = models.input_channels(plan.model, body["channels"])
+    net = models.build(
+        plan.model, models.Inputs.of(body, channels), seed=plan.seed,
+        weights=str(parent_run.model) if parent_run else plan.weights, precision=plan.precision,
+        teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
+        extend=method.local.extend,
+    ).to(device)  # fmt: skip
+    if start:
+        try:
+            net.load_state_dict(start)
+        except RuntimeError as error:
+            raise FedcliError(f"the tensors that came are not those of {plan.model}: {error}"[:300]) from None
+    continues = isinstance(method.aggregator, ContinuesRun)
+    new_head = initial.take_head(net, parent_run, method, body["classes"]) if parent_run and not continues else ""
+    return net, Layout(net, method.local.personal_tensors(net)), new_head
+
+
+def described(body: dict[str, Any]) -> load.Shards:
+    """The data of sites, as far as it is known without their images: who has how many.
+
+    body: of a manifest of sites. A shard here has a length and nothing else.
+    """
+
+    def counted(count: int) -> load.Shard:
+        nothing = torch.zeros((), dtype=torch.int64).expand(count)  # [N], of one number
+        ids = np.broadcast_to(np.array(""), count)
+        return load.Shard(torch.empty(0), nothing, nothing, ids, {}, len(body["classes"]), body["channels"])
+
+    roster = [client["client"] for client in body["roster"]]
+    train = {client["client"]: counted(client["train"]) for client in body["roster"]}
+    own = {client: np.array([], np.int64) for client in roster}
+    return load.Shards(body["classes"], body["attributes"], roster, train, {}, {}, own, [], body)
 
 
 def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:

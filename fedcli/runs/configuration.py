@@ -1,15 +1,21 @@
 """What to train: every option that decides the bytes of a run."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from .. import models
 from .. import options as settings_of
 from ..data.transforms import check_augment
 from ..errors import UsageError
+from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
 from ..methods.mixins import LearnsFromTeacher
 from ..methods.registry import Method, resolve
+
+ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
 
 
 @dataclass(frozen=True)
@@ -19,14 +25,19 @@ class Execution:
     Attributes:
         device: "cpu", "cuda" or "cuda:N". Equal bits are promised for one device and number of threads.
         threads: of the CPU; 0 for one where the network is small, and torch's choice for others.
-        engine: "in-process", "pool:N" or "streams:N", see federation.engines; None is what suits. It changes no bit.
+        engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what
+            suits. It changes no bit.
         checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
+        timeout: seconds that an engine waits for the sites' answers in a round; 0 waits for as long as it takes.
+        open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
     """
 
     device: str = "cpu"
     threads: int = 0
     engine: str | None = "in-process"
     checkpoint_every: int = 0
+    timeout: float = 0
+    open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
 
 
 ON_CPU = Execution()  # one client after another
@@ -51,6 +62,15 @@ class Plan:
     eval_every: int = 0
     single_site: bool = False
     patience: int = 0  # rounds without a better validation score after which training stops; 0 plays all rounds
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> "Plan":
+        """The plan that asdict() made these of. Raises UsageError where one is missing, unknown or of another type."""
+        given = dict(values)
+        training = given.pop("training", None)
+        if not isinstance(training, dict):
+            raise UsageError("a plan arrived without its training", ANOTHER)
+        return cls(training=_read(Training, training), **_checked(cls, given, without="training"))
 
     def check(self) -> Method:
         """The method, resolved. Raises UsageError for values that cannot mean anything together."""
@@ -103,3 +123,22 @@ class Plan:
     def acting(self, method: Method) -> dict[str, Any]:
         """The method's options that can change a number: where clients train alone, those of its local half."""
         return settings_of.values(method.local) if self.single_site else method.settings
+
+
+def _read(kind: type[Training], values: dict[str, Any]) -> Training:
+    return kind(**_checked(kind, values))
+
+
+def _checked(kind: type, values: dict[str, Any], without: str = "") -> dict[str, Any]:
+    """Values by the name of a field, each of its type. Raises UsageError."""
+    known = {name: hint for name, hint in get_type_hints(kind).items() if name != without}
+    if odd := sorted(known.keys() ^ values.keys()):
+        raise UsageError(f"a plan arrived {'without' if odd[0] in known else 'with an unknown'} {odd[0]!r}", ANOTHER)
+    for name, hint in known.items():
+        allowed = tuple(
+            get_origin(part) or part for part in (get_args(hint) if isinstance(hint, UnionType) else (hint,))
+        )
+        fits = isinstance(values[name], (*allowed, int) if float in allowed else allowed)
+        if not fits or (isinstance(values[name], bool) and bool not in allowed):
+            raise UsageError(f"a plan arrived whose {name} is {str(values[name])[:40]!r}", ANOTHER)
+    return values

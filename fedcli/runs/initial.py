@@ -14,6 +14,8 @@ from ..federation.state import read_tensors
 from ..methods import Method, resolve
 from ..models import Network, frozen_parts
 
+AT_SITES = "what needs images of a run can be asked of its sites only"
+
 
 @dataclass(frozen=True)
 class ParentRun:
@@ -51,7 +53,7 @@ def open_parent(weights: str | None) -> ParentRun | None:
 
 def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list[str]) -> str:
     """Give net the classifier of the run before too; why not, where it does not fit."""
-    data = manifest.read(data_of(parent_run.path)).body
+    data = manifest.read(data_of(parent_run.path, "corruption", "partition", "sites")).body
     before = resolve(parent_run.body["method"], parent_run.body["settings"]).local
     if before.head != method.local.head or data["classes"] != classes:
         what = "other classes" if data["classes"] != classes else f"a {before.head} classifier"
@@ -64,6 +66,8 @@ def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list
 def data_of(run: Path, *kinds: str) -> Path:
     """The data that a run was trained on, or its nearest ancestor of these kinds. Raises FedcliError."""
     data = manifest.parent(run, *(kinds or ("corruption", "partition")))
+    if data is None and (sites := manifest.parent(run, "sites")):
+        raise FedcliError(f"{run} was trained on images that are at their sites, see {sites}", AT_SITES)
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     return data

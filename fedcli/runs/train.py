@@ -16,6 +16,7 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,18 @@ from ..data import manifest, synthetic
 from ..errors import FedcliError, UsageError
 from ..federation import state as states
 from ..federation.client import Report, Task, Training
-from ..federation.engines import Engine, open_engine, parsed
+from ..federation.engines import Engine, open_engine, parsed, remote
 from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
 from . import checkpoint, precision, record, resources
 from . import folder as folders
-from .assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
+from .assembly import SITES, PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
-from .scoring import METRIC, Scoring
+from .scoring import Scoring, check_patience, in_words
 
 STATE_SHARE = 0.02  # of the time may go into writing states
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
@@ -57,14 +58,16 @@ def train(
 ) -> Path:  # fmt: skip
     """Train and return the path of run.json.
 
-    data: a partition or corruption manifest.
+    data: a partition or corruption manifest, or one of sites.
     then: the method that is to follow, noted for a later resume.
     Raises FedcliError, HashError, Interrupted.
     """
-    manifest.verify(data, "partition", "corruption")
+    kind = manifest.verify(data, "partition", "corruption", "sites").kind
     method, device = plan.check(), execution.device
     if execution.engine:
         parsed(execution.engine, device)
+    remotely = bool(execution.open_with or remote(execution.engine))
+    _check_sites(plan, kind, remotely)
     be_deterministic(device, execution.threads or models.describe(plan.model).threads)
     resources.restart(device)
     parent_run = open_parent(plan, method)
@@ -93,14 +96,12 @@ def train(
         "environment": record.environment(device),
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
-    _check_patience(federation)
-    with (
-        open_engine(execution.engine, federation.clients, federation.cohort_size) as engine,
-        folders.claimed(folder),
-    ):
+    check_patience(federation)
+    with _opened(execution, federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
-        run = _Training(folder, federation, engine, execution.checkpoint_every)
+        # a site keeps the memory of its last rounds only, so the state must never be far behind
+        run = _Training(folder, federation, engine, execution.checkpoint_every or int(remotely))
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
@@ -109,6 +110,30 @@ def train(
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
+
+
+def _opened(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
+    """The engine that is given or named, as a context."""
+    if execution.open_with:
+        return execution.open_with(federation)
+    if reached := remote(execution.engine):
+        kind, where = reached
+        return kind.open(federation, where, execution)
+    return open_engine(execution.engine, federation.clients, federation.cohort_size)
+
+
+def _check_sites(plan: Plan, kind: str, remotely: bool) -> None:
+    """Refuse what images at sites and this engine do not allow. Raises UsageError."""
+    if kind == SITES and not remotely:
+        raise UsageError("the images are at their sites, which this engine does not reach", "add --engine socket:DIR")
+    if kind == SITES and plan.eval_every:
+        raise UsageError("--eval-every scores test images, which are at their sites", "leave --eval-every out")
+    if remotely and plan.single_site:
+        raise UsageError("clients that train alone need no engine that reaches sites", "leave --engine out")
+    if remotely and plan.teacher:
+        raise UsageError(
+            "a teacher from a file is not sent to sites", "leave --teacher out: --weights may be its start"
+        )
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
@@ -128,14 +153,6 @@ def _measured(data: Path, plan: Plan, folder_of: Callable[[Plan], Path], device:
         f"precision: {fastest} (a step takes {', '.join(f'{1e3 * s:.1f} ms in {n}' for n, s in seconds.items())})"
     )
     return plans[fastest]
-
-
-def _check_patience(federation: PlannedFederation) -> None:
-    """Refuse to stop early where no validation images say when: the test images choose nothing."""
-    plan = federation.plan
-    if plan.patience and not any(map(len, federation.data.val.values())):
-        sentence = f"--patience {plan.patience} stops by the clients' validation images, and they have none"
-        raise UsageError(sentence, "make the partition again with fedcli partition --val 0.1, or leave --patience out")
 
 
 def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
@@ -211,7 +228,7 @@ class _Training:
     def _out_of_patience(self) -> bool:
         """Whether the last rounds, as many as --patience says, brought no better model on validation images."""
         best, patience = self.state.best, self.plan.patience
-        return bool(patience and best) and self.state.round - best.round >= patience
+        return bool(patience) and best is not None and self.state.round - best.round >= patience
 
     def _play_one(self, lines: Any) -> dict[str, Any]:
         """Play the next round and keep what it leaves; returns its clocks."""
@@ -222,7 +239,7 @@ class _Training:
         line |= self.scoring.line(played.state)
         scored = time.perf_counter() - before
         folders.append(lines, line)
-        self.beside = _in_words(line)
+        self.beside = in_words(line)
         if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last
             self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
             model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
@@ -321,14 +338,6 @@ class _Training:
         warning = f"{', '.join(absent)} never took part: scored with the starting weights" if absent else ""
         rounds = self.folder / "rounds.jsonl"
         return record.body(self.federation, rounds, best=self.state.best, personal=own, warning=warning)
-
-
-def _in_words(line: dict[str, Any]) -> str:
-    """What stands beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
-    losses = [loss for loss in line["loss"] if loss is not None]
-    words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
-    scores = {version: score.get(METRIC) for version, score in line.get("test", {}).items()}
-    return ", ".join([*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)])
 
 
 def _numbers(values: Tensor) -> list[float | None]:

@@ -262,9 +262,18 @@ class TrainOptions(Options):
     engine: Annotated[
         str | None,
         "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
-        "a GPU; changes no number; default: a process on every core for networks of one thread, else in-process",
+        "a GPU, socket:DIR for sites that listen in a folder; changes no number; default: a process on every core for "
+        "networks of one thread, else in-process",
         Flag("NAME[:N]", local=True),
     ] = None
+    sites: Annotated[
+        Sequence[Source],
+        "description of a site, or a folder of them, in place of DATA: the images stay there; may be repeated",
+        Flag("FILE", local=True),
+    ] = ()
+    timeout: Annotated[
+        float, "seconds to wait for the answers of sites in a round, >= 0; 0 waits as long as it takes", LOCAL
+    ] = 0.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", LOCAL] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", LOCAL] = None
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0

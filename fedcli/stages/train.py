@@ -21,14 +21,17 @@ from ..runs import train as runs
 from ..runs.configuration import Execution, Plan
 from ..runs.folder import unfinished
 from ..runs.initial import data_of, open_parent
+from ..sites.description import gathered
 from .call import called_with, path_of, source
 from .options import TrainOptions
 from .partition import for_training
 from .results import Run
 
-DATA = "corruption", "partition", "dataset"
+DATA = "corruption", "partition", "dataset", "sites"
 PRECISIONS = "fp32", "bf16", "auto"
-WITH_RESUME = {"engine", "at_once", "jobs", "resume", "force", "work", "out", "checkpoint_every"}  # may be given anew
+WITH_RESUME = {  # may be given anew
+    "engine", "at_once", "jobs", "timeout", "resume", "force", "work", "out", "checkpoint_every",
+}  # fmt: skip
 
 
 def run(options: TrainOptions) -> Run:
@@ -127,12 +130,16 @@ def _data(options: TrainOptions) -> Path:
     if options.single_site and options.data and not Path(options.data).exists():
         hint = "--single-site takes no client: each one trains by itself; leave the word out, or give a partition"
         raise UsageError(f"no such manifest: {options.data}", hint)
+    if options.sites:
+        if options.data:
+            raise UsageError("DATA and --sites exclude each other", "give the descriptions alone: images stay there")
+        return gathered([Path(site) for site in options.sites], Path(options.work))
     return source(options.data, options.work, *DATA)
 
 
 def _execution(options: TrainOptions) -> Execution:
     engine = named(options.engine, jobs=options.jobs, at_once=options.at_once)
-    return Execution(options.device, options.threads, engine, options.checkpoint_every)
+    return Execution(options.device, options.threads, engine, options.checkpoint_every, options.timeout)
 
 
 def _follow(first: Run, data: Path, configuration: Plan, options: TrainOptions) -> Run:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from conftest import play, toy_net, toy_shards
+from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 
 from fedcli.errors import FedcliError
 from fedcli.federation import checks
@@ -151,5 +151,6 @@ def test_weights_of_every_method_sum_to_one_far_within_the_tolerance(name):
     if isinstance(METHODS[name].aggregator, ContinuesRun):
         pytest.skip("it goes on from a finished run")
     sums = []
-    play(name, rounds=2, each=lambda round: sums.append(float(round.weights.sum())))
+    shards = {client: toy_shard(client, 9 + k) for k, client in enumerate(ROSTER)}
+    play(name, rounds=2, shards=shards, each=lambda round: sums.append(float(round.weights.sum())))
     assert sums == pytest.approx([1.0] * 2, abs=checks.ROUNDING / 10)

@@ -1,10 +1,11 @@
-"""CLIP networks against open_clip's own forward passes, on random weights."""
+"""CLIP networks against open_clip's own forward passes, on random weights.
+
+open_clip takes seconds to import and only one worker needs it, so it is imported inside the tests."""
 
 import copy
 import sys
 
 import h5py
-import open_clip
 import pytest
 import torch
 import torch.nn.functional as F
@@ -43,6 +44,8 @@ def fed(unit):
 
 def theirs(name):
     """open_clip's whole network with random weights and random batch-norm statistics."""
+    import open_clip
+
     shape = clip.SHAPES[name]
     with torch.random.fork_rng():
         torch.manual_seed(3)
@@ -101,6 +104,8 @@ def test_the_resnet_gives_every_place_of_open_clips_pool(tmp_path):
 
 @torch.no_grad()
 def test_learned_words_that_are_real_words_give_open_clips_texts(tmp_path):
+    import open_clip
+
     other = theirs("clip-tiny")
     net = tiny(weights=saved(other, tmp_path / "clip.pt"), names=["NOT_Glaucoma", "Glaucoma"], extend=prompts)
     tokens = open_clip.tokenize([f"a scan of my {name}." for name in NAMES])
@@ -329,6 +334,8 @@ def test_weights_without_a_text_tower_make_a_network_without_prompts(tmp_path):
 
 
 def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find_them(tmp_path, monkeypatch):
+    import open_clip
+
     asked = []
     path = saved(theirs("clip-tiny"), tmp_path / "clip.pt")
     monkeypatch.setitem(clip.SHAPES, "clip-tiny", clip.Shape(**vars(clip.SHAPES["clip-tiny"]) | {"pretrained": "RN50"}))

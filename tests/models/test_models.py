@@ -5,7 +5,6 @@ from argparse import Namespace
 
 import pytest
 import torch
-import torchvision
 
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
@@ -64,6 +63,8 @@ def test_bf16_computes_low_and_answers_in_float32():
 
 @pytest.mark.parametrize("name", ["resnet18", "densenet121"])
 def test_a_torchvision_file_fills_the_backbone_and_not_the_head(name, tmp_path):
+    import torchvision
+
     torch.manual_seed(8)
     source = getattr(torchvision.models, name)()
     torch.save(source.state_dict(), tmp_path / "w.pth")
@@ -74,6 +75,8 @@ def test_a_torchvision_file_fills_the_backbone_and_not_the_head(name, tmp_path):
 
 
 def test_old_densenet_names_are_understood(tmp_path):
+    import torchvision
+
     state = torchvision.models.densenet121().state_dict()
     old = {
         k.replace("norm1.", "norm.1.")
@@ -163,6 +166,8 @@ def test_files_of_torch_save_in_both_of_its_formats_are_read(tmp_path):
 
 
 def test_weights_of_another_network_are_refused_by_name(tmp_path):
+    import torchvision
+
     torch.save(torchvision.models.resnet18().state_dict(), tmp_path / "w.pth")
     with pytest.raises(FedcliError, match="does not fit resnet50"):
         build("resnet50", weights=str(tmp_path / "w.pth"))

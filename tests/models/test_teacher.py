@@ -6,7 +6,6 @@ import h5py
 import pytest
 import torch
 import torch.nn.functional as F
-import torchvision
 from torch import nn
 
 from fedcli.data import transforms
@@ -19,6 +18,8 @@ FED = transforms.to_input(IMAGES, channels=3)
 
 def network(name, **rest):
     """A torchvision network with random weights and random batch-norm statistics, in eval mode."""
+    import torchvision
+
     with torch.random.fork_rng():
         torch.manual_seed(3)
         net = getattr(torchvision.models, name)(**rest)
@@ -173,6 +174,8 @@ def clip(quick=False, **vision):
 
 def seen(net, unit):
     """Its image features of unit-range images [B, 3, 32, 32], by CLIP's own normalisation."""
+    import torchvision
+
     mean, std = ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
     with torch.no_grad():
         return net.visual(torchvision.transforms.functional.normalize(unit, mean, std))

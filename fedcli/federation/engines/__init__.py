@@ -1,11 +1,13 @@
 """What runs the tasks of a round. An engine is a file here and one line in ENGINES; none changes a number.
 
 `--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU.
+`--engine NAME:WHERE` reaches sites that hold the images: such an engine is a file of fedcli/sites and a line in REMOTE.
 """
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -42,6 +44,37 @@ ENGINES = {
 }
 
 
+@dataclass(frozen=True)
+class Remote:
+    """An engine whose clients are processes of their own, each with its own images.
+
+    Attributes:
+        open: (federation of a plan, what stands after the colon, how long to wait) -> the engine, as a context.
+        metavar: what stands after the colon, in capitals.
+        meaning: the same in words.
+    """
+
+    open: Callable[[Any, str, Any], AbstractContextManager[Engine]]
+    metavar: str
+    meaning: str
+
+
+REMOTE: dict[str, Remote] = {}  # filled by fedcli.sites
+
+
+def remote(engine: str | None) -> tuple[Remote, str] | None:
+    """The engine that reaches sites, and what stands after its colon; None for one of this machine.
+
+    Raises UsageError where that is missing.
+    """
+    name, _, where = (engine or "").partition(":")
+    if name not in REMOTE:
+        return None
+    if not where:
+        raise UsageError(f"--engine {engine!r} lacks {REMOTE[name].meaning}", f"write {name}:{REMOTE[name].metavar}")
+    return REMOTE[name], where
+
+
 def named(engine: str | None = None, *, jobs: int | None = None, at_once: int | None = None) -> str | None:
     """The engine that the flags name; --jobs N and --at-once N are short for pool:N and streams:N.
 
@@ -57,8 +90,10 @@ def named(engine: str | None = None, *, jobs: int | None = None, at_once: int | 
 def parsed(engine: str, device: str) -> tuple[str, int]:
     """Name and count of an engine. Raises UsageError where it is unknown, or not for this device."""
     name, colon, count = engine.partition(":")
+    if remote(engine):
+        return name, 1
     if name not in (IN_PROCESS, *ENGINES):
-        raise UsageError(f"--engine {engine!r} is unknown", nearest(name, (IN_PROCESS, *ENGINES)))
+        raise UsageError(f"--engine {engine!r} is unknown", nearest(name, (IN_PROCESS, *ENGINES, *REMOTE)))
     if name == IN_PROCESS:
         if colon:
             raise UsageError(f"--engine {engine!r} takes no number", f"write {IN_PROCESS}")

@@ -9,18 +9,16 @@ bits are those of the default engine with as many threads.
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from ...errors import FedcliError, UsageError
 from ...processes import CAN_FORK, WorkerKilled, Workers, cores
 from ..client import Report, Task
 from .in_process import InProcess
+from .wire import Arrays, Message, pack, to_arrays, to_tensors, unpack
 
 _clients: InProcess | None = None  # of a worker process, which is forked with it
 
@@ -42,9 +40,13 @@ class Pool:
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
         try:
-            waiting = deque(self.workers.submit(self.worker_of[task.client], _work_on, _packed(task)) for task in tasks)
+            waiting = deque(
+                self.workers.submit(self.worker_of[task.client], _work_on, (pack(task), to_arrays(task.memory)))
+                for task in tasks
+            )
             while waiting:  # keeps no report that was read
-                yield _unpacked(waiting.popleft().result())
+                message, memory = waiting.popleft().result()
+                yield unpack(Report, message, to_tensors(memory))
         except WorkerKilled:
             raise FedcliError(
                 "a process that trains clients was killed",
@@ -86,24 +88,9 @@ def _begin(clients: InProcess) -> None:
     torch.set_num_threads(1)
 
 
-def _work_on(task: Any) -> Any:
+def _work_on(sent: tuple[Message, Arrays]) -> tuple[Message, Arrays]:
+    """Arrays and no tensors, in place of whose numbers torch would send a file handle for each."""
     assert _clients is not None
-    return _packed(_clients.run_one(_unpacked(task)))
-
-
-def _packed(whole: Any) -> Any:
-    """The same with arrays in place of tensors: torch would send a file handle for each instead of its numbers."""
-    return _changed(whole, Tensor, lambda tensor: tensor.detach().numpy())
-
-
-def _unpacked(whole: Any) -> Any:
-    return _changed(whole, np.ndarray, torch.from_numpy)
-
-
-def _changed(whole: Task | Report, kind: type, change: Any) -> Any:
-    def converted(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: converted(item) for name, item in value.items()}
-        return change(value) if isinstance(value, kind) else value
-
-    return replace(whole, **{field.name: converted(getattr(whole, field.name)) for field in fields(whole)})
+    message, memory = sent
+    report = _clients.run_one(unpack(Task, message, to_tensors(memory)))
+    return pack(report), to_arrays(report.memory)

@@ -1,0 +1,99 @@
+"""fedcli site."""
+
+import json as text
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from .. import console, terminal
+from ..errors import UsageError
+from . import options as o
+
+if TYPE_CHECKING:
+    from ..sites.site import Site
+
+
+def site(
+    action: Annotated[
+        Literal["run", "describe", "check"],
+        typer.Argument(help="run: answer a coordinator; describe: what it may know; check: what would leave, in words"),
+    ] = "run",
+    data: Annotated[Path | None, typer.Option(metavar="MANIFEST", help="partition or corruption manifest")] = None,
+    client: Annotated[str | None, typer.Option(help="whose images in it; default: its only client's")] = None,
+    name: Annotated[str | None, typer.Option(help="of the site in the federation; default: the client's")] = None,
+    policy: Annotated[Path | None, typer.Option(metavar="FILE", help="policy.toml: what the site allows")] = None,
+    socket: Annotated[Path | None, typer.Option(metavar="PATH", help="of the socket to listen at")] = None,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="memory and audit file; default: --work/site/NAME")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="write the description there")] = None,
+    work: o.Work = o.DEFAULT_WORK,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Be a client of a federation whose coordinator is elsewhere: the images stay here, under a policy of this site.
+
+    Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check --client client-00
+    """
+    from ..sites import policy as policies
+    from ..sites.description import held_by
+    from ..sites.site import Site
+
+    path = o.source(str(data) if data else None, work, "corruption", "partition")
+    allowed = policies.read(policy)
+    called = name or held_by(path, client)
+    mine = Site(path, state or work / "site" / called, client=client, name=name, policy=allowed, device=device)
+    if action == "describe":
+        described = text.dumps(mine.description, indent=1, sort_keys=True, ensure_ascii=False)
+        o.write(out, described + "\n") if out else print(described)
+        return
+    if action == "check":
+        o.show_json({"description": mine.description, "policy": _plain(allowed)}) if json else _check(mine)
+        return
+    if socket is None:
+        raise UsageError("a site needs to know who asks", "give --socket PATH, such as --socket sites/hospital-a.sock")
+    from ..sites.sockets import serve
+
+    serve(mine, socket)
+
+
+def _plain(policy: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(policy)
+
+
+def _check(site: "Site") -> None:
+    """Print what would leave, for people who have to allow it."""
+    policy, about = site.policy, site.description
+    rows = [
+        [column, part, *(f"{value}: {'hidden' if count is None else count}" for value, count in cells.items())]
+        for column, parts in about["counts"].items()
+        for part, cells in parts.items()
+    ]
+    widest = max(len(row) for row in rows)
+    terminal.table(["of", "part", *[""] * (widest - 2)], [row + [""] * (widest - len(row)) for row in rows])
+    privacy = policy.privacy
+    columns = policy.allowed_columns
+    lines = [
+        f"site {site.name}: {about['images']['train']} training images of {about['dataset']}, which stay here",
+        f"once: the table above, the form of the images and versions; counts below {policy.smallest_cell} are hidden",
+        "each round: the model, its mean loss, the numbers of images and of steps, and columns that its method names",
+        f"methods: {', '.join(policy.methods) or 'all'}; columns: {_listed(columns)}",
+        f"at least {policy.minimum_images} images, at most {policy.maximum_rounds or 'any number of'} rounds; "
+        f"updates of a single step {'may' if policy.gradients else 'must not'} leave",
+        "updates leave as they are"
+        if privacy is None
+        else f"updates are cut at norm {privacy.clip:g} and get noise of {privacy.noise:g} times that; "
+        f"all together reveal at most epsilon {privacy.epsilon:g} at delta {privacy.delta:g}",
+        f"memory and audit file: {site.folder}; nothing was sent and nobody was asked",
+    ]
+    for line in lines:
+        console.say(line)
+
+
+def _listed(columns: tuple[str, ...] | None) -> str:
+    return "all" if columns is None else ", ".join(columns) or "none"

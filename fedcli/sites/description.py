@@ -1,0 +1,152 @@
+"""What a site says of itself: who it is, the form and the number of its images, by class and by group; never an id.
+
+A cell of a table with few images is hidden, and with it others, so that no sum gives it away.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, shapes
+from ..data import bodies, holdings, manifest
+from ..errors import FedcliError
+from ..files import read_text
+
+SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
+PARTS = "train", "val", "test"
+SAME = ("classes", "attributes", "size", "channels", "augment", "versions")  # at all sites
+SHAPE = {
+    **bodies.POOLED, "client": str, "dataset": str, "data": str, "images": dict.fromkeys(PARTS, int),
+    "counts": {str: {str: {str: (int, None)}}}, "versions": {str: str},
+}  # fmt: skip
+NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
+
+
+class SiteError(FedcliError):
+    """A site that cannot take part, or failed to."""
+
+
+def versions() -> dict[str, str]:
+    """What must be the same everywhere for equal bits."""
+    return {"fedcli": __version__, **{package: version(package) for package in ("torch", "numpy")}}
+
+
+def held_by(data: Path, client: str | None) -> str:
+    """The client of a partition or corruption manifest that a site holds; None is its only one. Raises SiteError."""
+    roster = [entry["client"] for entry in manifest.read(data, "partition", "corruption").body["roster"]]
+    if client is None and len(roster) == 1:
+        return roster[0]
+    if client is None or client not in roster:
+        what = f"no client {client!r}" if client else f"{len(roster)} clients"
+        raise SiteError(f"{data} has {what}", f"give --client with one of: {', '.join(roster)}"[:300])
+    return client
+
+
+def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> dict[str, Any]:
+    """The description of a site.
+
+    data: a verified partition or corruption manifest. client: its name there. name: its name in the federation.
+    """
+    body = manifest.read(data).body
+    counts = holdings.of_manifest(data)
+    parts = {part: sum(counts[holdings.CLASS][client].get(part, {}).values()) for part in PARTS}
+    shown = {
+        column: {part: hidden(cells, smallest) for part, cells in clients[client].items()}
+        for column, clients in counts.items()
+    }
+    about = {key: body[key] for key in (*bodies.POOLED, "dataset")} | ({"sample": True} if body.get("sample") else {})
+    return {
+        **about, "client": name, "data": manifest.sha256(manifest.find(data)), "images": parts, "counts": shown,
+        "versions": versions(),
+    }  # fmt: skip
+
+
+def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
+    """Counts by value, with None for those from 1 to below smallest, and for others until the hidden sum is as large.
+
+    The sum of all is known, so that a single hidden cell would be its difference to those that are shown.
+    """
+    rising = sorted((count, value) for value, count in cells.items() if count)
+    secret = [value for count, value in rising if count < smallest]
+    for _, value in rising[len(secret) :]:
+        if not secret or (len(secret) > 1 and sum(cells[one] for one in secret) >= smallest):
+            break
+        secret.append(value)
+    return {value: None if value in secret else count for value, count in cells.items()}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A description from a file. Raises FedcliError where it is none."""
+    hint = "give files that `fedcli site describe` wrote"
+    try:
+        content = json.loads(read_text(path, hint))
+    except (ValueError, RecursionError) as error:
+        raise FedcliError(f"{path} is no JSON: {error}"[:300], hint) from None
+    shapes.check(content, SHAPE, path, hint)
+    check_name(content["client"])
+    return content
+
+
+def check_name(client: str) -> None:
+    """Raises SiteError for a name that could not be a file's."""
+    if not re.fullmatch(NAME, client):
+        hint = "letters, digits, and - _ . + after the first, such as hospital-a: give --name"
+        raise SiteError(f"{client[:80]!r} is no name for a site", hint)
+
+
+def check_same(descriptions: Sequence[Mapping[str, Any]]) -> None:
+    """Raises SiteError that names the first site which differs from the first of all in what must be the same."""
+    first = descriptions[0]
+    for other in descriptions[1:]:
+        check_against(first, other, first["client"])
+    if twice := {one["client"] for one in descriptions if sum(o["client"] == one["client"] for o in descriptions) > 1}:
+        raise SiteError(f"two sites are called {min(twice)}", "start one of them with another --name")
+
+
+def check_against(expected: Mapping[str, Any], description: Mapping[str, Any], whose: str) -> None:
+    """Raises SiteError where a site differs from what is expected. whose: the expectation, for the sentence."""
+    for key in SAME:
+        if key in expected and description.get(key) != expected[key]:
+            what = f"{key} {_short(description.get(key))}; {whose} has {_short(expected[key])}"
+            raise SiteError(f"site {description['client']} has the {what}", _hint(key))
+
+
+def _hint(key: str) -> str:
+    if key == "versions":
+        return "install the same versions at all sites and at the coordinator"
+    return "prepare the images of all sites with the same options, so that classes, attributes and sizes are the same"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 120 else f"{text[:120]}…"
+
+
+def gathered(paths: Sequence[Path], work: Path, out: Path | None = None) -> Path:
+    """The manifest of a federation whose images are at its sites, from their descriptions: files, or folders of them.
+
+    The order of the files is that of the roster. Raises FedcliError, SiteError.
+    """
+    files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
+    if not files:
+        raise FedcliError(f"no description of a site in {', '.join(map(str, paths))}", "see `fedcli site describe`")
+    descriptions = [read(file) for file in files]
+    check_same(descriptions)
+    options = {"sites": {one["client"]: manifest.sha256(file) for one, file in zip(descriptions, files, strict=True)}}
+    first = descriptions[0]
+    roster = [{"client": one["client"], **one["images"]} for one in descriptions]
+    body = {key: first[key] for key in (*bodies.POOLED, "dataset", "versions")} | {"roster": roster}
+    if any(one.get("sample") for one in descriptions):
+        body["sample"] = True
+
+    def build(folder: Path) -> dict[str, Any]:
+        for one, file in zip(descriptions, files, strict=True):
+            (folder / f"{one['client']}.json").write_bytes(file.read_bytes())
+        return body
+
+    slug = f"{first['dataset']}-{len(files)}" + "-SYNTHETIC" * ("sample" in body)
+    folder = manifest.place(work, out, "site", slug, options, [])
+    return manifest.stage("sites", folder=folder, made_by=["sites"], options=options, parents=[], build=build)

@@ -1,0 +1,88 @@
+"""A message as bytes: a head, a JSON text, then the numbers of the arrays one after another. Nothing in it is code.
+
+    b"FCLI"  bytes of the text (8, big endian)  text: {"scalars": {...}, "arrays": [[name, type, shape], ...]}  numbers
+
+What arrives was written by somebody else, so sizes are bounded before anything is allocated.
+"""
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from .. import shapes
+from ..errors import FedcliError
+from ..federation.engines.wire import Arrays, Message
+
+MAGIC = b"FCLI"
+HEAD = struct.Struct(">4sQ")
+LONGEST_TEXT = 2**24  # bytes
+LARGEST = 2**33  # bytes of all arrays together
+TYPES = "float32", "float64", "int64", "int32", "uint8", "bool"
+TEXT = {"scalars": dict, "arrays": [[(str, [int])]]}
+
+
+class FrameError(FedcliError):
+    """Bytes that are no message."""
+
+
+def encoded(message: Message) -> Iterator[bytes | memoryview]:
+    """The bytes of a message in pieces; equal messages have equal bytes. Raises FrameError for what it cannot hold."""
+    scalars, arrays = message
+    ordered = [(name, np.asarray(arrays[name], order="C")) for name in sorted(arrays)]
+    if odd := [name for name, array in ordered if array.dtype.name not in TYPES]:
+        raise FrameError(f"a message holds no array of type {arrays[odd[0]].dtype}: {odd[0]!r}")
+    listed = [[name, array.dtype.name, list(array.shape)] for name, array in ordered]
+    text = json.dumps({"scalars": scalars, "arrays": listed}, sort_keys=True).encode()
+    if len(text) > LONGEST_TEXT or sum(array.nbytes for _, array in ordered) > LARGEST:
+        raise FrameError(f"a message has more than {LONGEST_TEXT >> 20} MiB of text or {LARGEST >> 30} GiB of arrays")
+    yield HEAD.pack(MAGIC, len(text)) + text
+    for _, array in ordered:
+        yield array.reshape(-1).view(np.uint8).data
+
+
+def decoded(fill: Callable[[memoryview], None]) -> Message:
+    """The message whose bytes fill() puts into each buffer that it is given. Raises FrameError."""
+    head = bytearray(HEAD.size)
+    fill(memoryview(head))
+    magic, length = HEAD.unpack(head)
+    if magic != MAGIC or length > LONGEST_TEXT:
+        raise FrameError("what arrived is no message of fedcli", "both sides need the same version of fedcli")
+    text = bytearray(length)
+    fill(memoryview(text))
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise FrameError(f"a message arrived whose text is no JSON: {error}"[:200]) from None
+    shapes.check(content, TEXT, "a message arrived damaged", "")
+    arrays: Arrays = {}
+    left = LARGEST
+    for entry in content["arrays"]:
+        name, array = _empty(entry, left)
+        left -= array.nbytes
+        arrays[name] = array
+        fill(array.reshape(-1).view(np.uint8).data)
+    return content["scalars"], arrays
+
+
+def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
+    """An array as listed in a message: [name, type, shape]. left: bytes that may still be allocated."""
+    if len(entry) != 3 or not isinstance(entry[0], str) or entry[1] not in TYPES or not isinstance(entry[2], list):
+        raise FrameError(f"a message arrived with an array that cannot be: {str(entry)[:80]}")
+    name, kind, shape = entry
+    if min(shape, default=0) < 0 or math.prod(shape) * np.dtype(kind).itemsize > left:
+        raise FrameError(
+            f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
+        )
+    return name, np.empty(shape, kind)
+
+
+def digest(message: Message) -> str:
+    """sha256 of the bytes of a message."""
+    hashed = hashlib.sha256()
+    for piece in encoded(message):
+        hashed.update(piece)
+    return hashed.hexdigest()

@@ -1,0 +1,118 @@
+"""What a site allows, from a file of its own: policy.toml. A site without one allows all but what no site would.
+
+methods = ["fedavg", "scaffold"]  # by name; the default is every method
+columns = ["control_change"]      # what may be reported beside the model; the default is whatever a method reports
+minimum_images = 50               # in the client's training part
+smallest_cell = 10                # a description hides counts below
+maximum_rounds = 100              # of a run
+gradients = false                 # refuses the model after a single step, and columns as long as the model
+[privacy]                         # cut and noised updates, see privacy.py
+clip = 1.0
+noise = 20.0
+epsilon = 8.0
+delta = 1e-5
+
+Every refusal is a sentence that the coordinator shows.
+"""
+
+import tomllib
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from .. import options
+from ..errors import FedcliError, UsageError, nearest
+from ..federation.client import Report
+from ..files import read_text
+from ..runs.configuration import Plan
+from .description import SMALLEST
+
+
+class Refusal(FedcliError):
+    """What the policy of a site does not allow."""
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """The [privacy] table: what is added to an update, and how much may be learnt from all of them."""
+
+    clip: Annotated[float, "largest norm of an update, > 0"] = 1.0
+    noise: Annotated[float, "standard deviation of the noise, in units of clip, > 0"] = 20.0
+    epsilon: Annotated[float, "that all answers of this site together may reach, > 0"] = 8.0
+    delta: Annotated[float, "of that epsilon, in (0, 1)"] = 1e-5
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy file. None stands for no limit."""
+
+    methods: Annotated[tuple[str, ...], "methods that may be trained; none: every one"] = ()
+    columns: tuple[str, ...] | None = None
+    minimum_images: Annotated[int, "training images, >= 0"] = 0
+    smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
+    maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
+    gradients: Annotated[bool, "whether a single step's update may leave"] = True
+    privacy: Privacy | None = None
+
+    def check_plan(self, plan: Plan, images: int) -> None:
+        """Before a run. Raises Refusal."""
+        name = plan.check().name
+        if self.methods and name not in self.methods:
+            raise Refusal(f"its policy allows {', '.join(self.methods)}, not {name}")
+        if images < self.minimum_images:
+            raise Refusal(f"it has {images} training images; its policy asks for {self.minimum_images}")
+        self.check_round(plan.rounds)
+
+    def check_round(self, round: int) -> None:
+        """Raises Refusal."""
+        if self.maximum_rounds and round > self.maximum_rounds:
+            raise Refusal(f"its policy allows {self.maximum_rounds} rounds, not {round}")
+
+    def check_report(self, report: Report, trainable: int) -> None:
+        """Before a report leaves; trainable: numbers of the model that are trained. Raises Refusal."""
+        allowed = self.allowed_columns
+        if allowed is not None and (other := sorted(report.columns.keys() - set(allowed))):
+            raise Refusal(f"its policy does not let the column {other[0]!r} leave", "allow it, or train another method")
+        if self.gradients:
+            return
+        if report.steps == 1:
+            raise Refusal("its policy lets no gradient leave, which the model after a single step is")
+        if long := [name for name, column in report.columns.items() if column.numel() >= trainable > 0]:
+            raise Refusal(f"its policy lets no gradient leave, and {long[0]!r} is as long as one")
+
+    @property
+    def allowed_columns(self) -> tuple[str, ...] | None:
+        """None for all; with privacy, which covers the model alone, only what is listed."""
+        return () if self.privacy and self.columns is None else self.columns
+
+
+def read(path: Path | None) -> Policy:
+    """The policy in a file; None is the one that allows all. Raises FedcliError, UsageError."""
+    if path is None:
+        return Policy()
+    try:
+        table = tomllib.loads(read_text(path, "give a policy.toml"))
+    except ValueError as error:
+        raise UsageError(f"{path} is no TOML: {error}"[:300], "docs/sites.md shows a policy") from None
+    privacy = table.pop("privacy", None)
+    policy = _filled(path, Policy(), table)
+    if privacy is None:
+        return policy
+    if not isinstance(privacy, dict):
+        raise UsageError(f"{path}: privacy is not a table", "write [privacy] on a line of its own")
+    return _filled(path, policy, {"privacy": _filled(path, Privacy(), privacy)})
+
+
+def _filled(path: Path, target: Any, table: dict[str, Any]) -> Any:
+    known = {field.name for field in fields(target)}
+    for name, value in table.items():
+        if name not in known:
+            raise UsageError(f"{path}: a policy has no {name!r}", nearest(name, known))
+        if name in ("methods", "columns"):
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise UsageError(f"{path}: {name} is not a list of names", f'write {name} = ["..."]')
+            value = tuple(value)
+        elif not isinstance(value, Privacy):
+            value = options.parse(name, value, options.kinds(target)[name], "{name} = {value}")
+        target = type(target)(**{**vars(target), name: value})
+    return target

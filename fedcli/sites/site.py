@@ -1,0 +1,184 @@
+"""A site: a client's images, network, memory and policy, in a process that its hospital owns. It knows no engine.
+
+    <folder>/audit.jsonl                  a line for every answer: when, to what, its sha256, names and shapes
+    <folder>/memory/<run>/<round>.h5      what the client keeps
+    <folder>/privacy.json, noise.key      answers that were noised, and the secret that their noise is from
+
+A question is a message whose scalar "ask" is one of
+
+    describe    who it is, see description.py
+    begin       the plan of a run, and as arrays start/NAME the network's first tensors, where no seed makes them
+    train       a task; "after" is the round after which the client's memory is meant
+
+and names the "run" and the "client". Its answer is a message too; one with the scalar "error" says in a sentence why
+there is no other. A site never raises at whoever asks.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .. import console
+from ..data import manifest
+from ..errors import FedcliError
+from ..federation.client import Report, Task
+from ..federation.engines.in_process import InProcess
+from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors, unpack
+from ..files import appending
+from ..runs.assembly import assemble, be_deterministic
+from ..runs.configuration import Plan
+from ..runs.folder import append
+from . import frames, memory, privacy
+from .description import SiteError, check_name, describe, held_by, versions
+from .policy import Policy
+
+DESCRIBE, BEGIN, TRAIN = "describe", "begin", "train"
+START = "start/"
+PARTS = "whole", "measure", "train"
+UNKNOWN = "the site has not begun this run"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The run that a site takes part in."""
+
+    run: str
+    plan: Plan
+    clients: InProcess
+
+
+class Site:
+    """Answers questions about one client, one after another; to be used by one thread."""
+
+    def __init__(
+        self, data: Path, folder: Path, *, client: str | None = None, name: str | None = None,
+        policy: Policy | None = None, device: str = "cpu",
+    ):  # fmt: skip
+        """Load what it holds.
+
+        data: a partition or corruption manifest. client: whose images in it, None for its only one.
+        name: of the client in the federation, None for the same. Raises FedcliError, HashError, SiteError.
+        """
+        manifest.verify(data, "partition", "corruption")
+        self.data, self.folder, self.device = data, folder, device
+        self.client = held_by(data, client)
+        self.name, self.policy = name or self.client, policy or Policy()
+        check_name(self.name)
+        self.description = describe(data, self.client, self.name, self.policy.smallest_cell)
+        self.begun: Begun | None = None
+
+    def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
+        """The answer to one message, after it was written into the audit file."""
+        asked = {key: scalars.get(key) for key in ("ask", "run", "round", "part")}
+        try:
+            answer = self._answered(scalars, arrays)
+            self._audit(asked, answer)
+        except FedcliError as error:
+            return self._failed(asked, error.sentence, error.hint)
+        except Exception as error:  # its text may hold what must not leave
+            _log.exception("%s failed", asked["ask"])
+            return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
+        return answer
+
+    def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
+        known: dict[Any, Callable[[Scalars, Arrays], Message]] = {
+            DESCRIBE: lambda scalars, arrays: ({"description": self.description}, {}),
+            BEGIN: self._begin,
+            TRAIN: self._train,
+        }
+        kind = scalars.get("ask")
+        if not isinstance(kind, str) or kind not in known:
+            raise SiteError(f"it cannot answer {str(kind)[:40]!r}", "both sides need the same version of fedcli")
+        if kind != DESCRIBE and scalars.get("client") != self.name:
+            raise SiteError(f"it is {self.name}, not {str(scalars.get('client'))[:80]}", "start it with another --name")
+        answer, content = known[kind](scalars, arrays)
+        return {**answer, "client": self.name}, content
+
+    def _begin(self, scalars: Scalars, arrays: Arrays) -> Message:
+        run, threads = scalars.get("run"), scalars.get("threads")
+        if not isinstance(run, str) or not re.fullmatch("[0-9a-f]{16}", run) or not isinstance(threads, int):
+            raise SiteError("it was asked to begin a run without a name or a number of threads")
+        if scalars.get("versions") != versions():
+            raise SiteError(f"it has {versions()}, the coordinator {str(scalars.get('versions'))[:120]}")
+        plan = Plan.of(scalars["plan"] if isinstance(scalars.get("plan"), dict) else {})
+        if plan.weights or plan.teacher:
+            raise SiteError("it opens no file that a coordinator names", "starting tensors come with the message")
+        self.policy.check_plan(plan, self.description["images"]["train"])
+        be_deterministic(self.device, threads)
+        start = {name.removeprefix(START): array for name, array in arrays.items() if name.startswith(START)}
+        federation = assemble(
+            self.data, plan, plan.check(), None, self.device, only=self.client, start=to_tensors(start)
+        )
+        own = federation.clients
+        clients = replace(own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]})
+        self.begun = Begun(run, plan, clients)
+        return {"description": self.description, "run": run}, {}
+
+    def _train(self, scalars: Scalars, arrays: Arrays) -> Message:
+        begun, after = self.begun, scalars.get("after")
+        if begun is None or scalars.get("run") != begun.run:
+            return {"error": UNKNOWN, "unknown": True}, {}
+        if not isinstance(after, int) or after < 0:
+            raise SiteError("it was sent a task without the round that its memory is of")
+        task = unpack(Task, (scalars, arrays), device=self.device)
+        self._check(task, begun)
+        folder = self.folder / "memory" / f"{begun.run}-{self.description['data'][:8]}"
+        task = replace(task, memory=memory.load(folder, after, self.device))
+        report = begun.clients.run_one(task)
+        self.policy.check_report(report, begun.clients.layout.trainable)
+        if task.part != "measure" and report.memory:
+            memory.save(folder, task.round, report.memory)
+        if self.policy.privacy and task.part != "measure":
+            report = self._noised(report, task, frames.digest((scalars, arrays)))
+        answer, content = pack(report)
+        return {**answer, "run": begun.run, "round": task.round, "kept": bool(report.memory)}, content
+
+    def _check(self, task: Task, begun: Begun) -> None:
+        """Raises SiteError for a task that this run cannot have."""
+        layout = begun.clients.layout
+        if task.theta.shape != (layout.size,) or task.theta.dtype != torch.float32:
+            what = f"of shape {list(task.theta.shape)} and type {task.theta.dtype}"
+            raise SiteError(f"it was sent a model {what}; its own has {layout.size} numbers")
+        if task.part not in PARTS or not 1 <= task.round <= task.rounds:
+            raise SiteError(f"it was sent part {task.part[:20]!r} of round {task.round} of {task.rounds}")
+        self.policy.check_round(task.round)
+
+    def _noised(self, report: Report, task: Task, question: str) -> Report:
+        """As privacy.noised(); a variance that the noise made negative is 0."""
+        assert self.policy.privacy is not None and self.begun is not None
+        asked = f"{question} {self.description['data']}"
+        noised = privacy.noised(report, task, self.policy.privacy, self.folder, asked)
+        for name, span in self.begun.clients.layout.spans.items():
+            if name.endswith("running_var"):
+                noised.theta[span].clamp_(min=0)
+        return noised
+
+    def _failed(self, asked: Scalars, sentence: str, hint: str) -> Message:
+        """An answer that says why there is no other."""
+        console.warn(f"{self.name}: {sentence}")
+        answer: Message = {"client": self.name, "error": sentence, "hint": hint}, {}
+        try:
+            self._audit(asked, answer)
+        except OSError as error:  # the sentence leaves without its line: it holds nothing of the images
+            console.warn(f"{self.folder / 'audit.jsonl'} cannot be written: {error.strerror}")
+        return answer
+
+    def _audit(self, asked: Scalars, answer: Message) -> None:
+        """Add a line on an answer before it leaves."""
+        scalars, arrays = answer
+        self.folder.mkdir(parents=True, exist_ok=True)
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **asked, "sha256": frames.digest(answer),
+            "bytes": sum(array.nbytes for array in arrays.values()), "scalars": sorted(scalars),
+            "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in sorted(arrays.items())},
+            **({"error": scalars["error"]} if "error" in scalars else {}),
+        }  # fmt: skip
+        with appending(self.folder / "audit.jsonl") as file:
+            append(file, line)

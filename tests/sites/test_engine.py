@@ -1,0 +1,208 @@
+"""A coordinator and its sites: the same bytes as in one process, and a sentence for whatever goes wrong."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import ROSTER, interrupt_in_round, make_chain
+from site_federation import plan, sites_of, train_at
+
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, UsageError
+from fedcli.federation.server import Federation
+from fedcli.federation.training import Training
+from fedcli.files import write_text
+from fedcli.runs.configuration import Execution
+from fedcli.runs.finished import open_run
+from fedcli.runs.train import Interrupted, train
+from fedcli.sites.description import SiteError, describe, gathered
+
+FILES = "rounds.jsonl", "models/00001.h5", "models/00002.h5"
+
+
+def files(run, *more):
+    return {name: (run.parent / name).read_bytes() for name in (*FILES, *more)}
+
+
+@pytest.fixture
+def data(tmp_path):
+    return make_chain(tmp_path)
+
+
+@pytest.fixture
+def sites(data, tmp_path):
+    return sites_of(data, tmp_path / "sites")
+
+
+def descriptions(data, folder, names=ROSTER):
+    """Files as `fedcli site describe` writes them."""
+    folder.mkdir()
+    for client in names:
+        write_text(folder / f"{client}.json", json.dumps(describe(data, client, client)))
+    return [folder / f"{client}.json" for client in names]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedism-plus", "afl"])
+def test_a_run_over_sites_has_the_bytes_of_one_in_this_process(data, sites, tmp_path, method):
+    usual = train(data, plan(method), work=tmp_path, out=tmp_path / "usual")
+    run = train_at(sites, data, plan(method), tmp_path, out=tmp_path / "sites-run")
+    assert files(run, "run.json") == files(usual, "run.json")
+
+
+def test_tensors_of_a_client_stay_at_its_site(data, sites, tmp_path):
+    usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
+    run = train_at(sites, data, plan("fedbn"), tmp_path, out=tmp_path / "sites-run")
+    assert files(run)["rounds.jsonl"] == files(usual)["rounds.jsonl"]
+    assert (tmp_path / "sites" / "north" / "memory").is_dir()
+
+
+def test_a_coordinator_without_images_comes_to_the_same_models(data, sites, tmp_path):
+    usual = train(data, plan("scaffold"), work=tmp_path, out=tmp_path / "usual")
+    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    run = train_at(sites, known, plan("scaffold"), tmp_path, out=tmp_path / "sites-run")
+    assert files(run) == files(usual)
+    assert manifest.verify(run, "run").body["roster"] == ROSTER
+    with pytest.raises(FedcliError, match="images that are at their sites"):
+        open_run(run)
+
+
+def test_starting_weights_are_sent_since_a_site_opens_no_file_that_is_named_to_it(data, sites, tmp_path):
+    before = train(data, plan(rounds=1), work=tmp_path, out=tmp_path / "before")
+    second = plan(weights=str(before))
+    usual = train(data, second, work=tmp_path, out=tmp_path / "usual")
+    assert files(train_at(sites, data, second, tmp_path, out=tmp_path / "sites-run")) == files(usual)
+
+
+def test_a_coordinator_goes_on_from_its_state_with_the_memory_of_that_round(data, sites, tmp_path, monkeypatch):
+    """Its sites have played a round more than the state knows."""
+    usual = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "usual")
+    out = tmp_path / "sites-run"
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(4))
+    with pytest.raises(Interrupted):
+        train_at(sites, data, plan("scaffold", 4), tmp_path, out=out)
+    monkeypatch.undo()
+    newest = sorted((out / "state").glob("*.h5"))[-1]
+    newest.unlink(), newest.with_suffix(".json").unlink()  # as where it was killed while writing it
+    again = sites_of(data, tmp_path / "sites")  # killed too
+    run = train_at(again, data, plan("scaffold", 4), tmp_path, out=out, resume=True)
+    names = ("rounds.jsonl", "run.json", "models/00004.h5")
+    assert all((run.parent / name).read_bytes() == (usual.parent / name).read_bytes() for name in names)
+
+
+def test_a_site_that_lacks_the_round_refuses(data, sites, tmp_path, monkeypatch):
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
+    with pytest.raises(Interrupted):
+        train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "run")
+    monkeypatch.undo()
+    elsewhere = sites_of(data, tmp_path / "other")
+    with pytest.raises(SiteError, match="site north: .*memory after round 1 is not at this site"):
+        train_at(elsewhere, data, plan("scaffold"), tmp_path, out=tmp_path / "run", resume=True)
+
+
+def test_a_site_that_was_started_again_begins_the_run_again(data, sites, tmp_path):
+    usual = train(data, plan("scaffold"), work=tmp_path, out=tmp_path / "usual")
+
+    def restarted(client, question, answer):
+        if question["ask"] == "train" and client == "west" and question["round"] == 1:
+            sites["west"] = sites_of(data, tmp_path / "sites", ["west"])["west"]
+        return answer
+
+    run = train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "sites-run", change=restarted)
+    assert files(run) == files(usual)
+
+
+def changed(**scalars):
+    return lambda answer: ({**answer[0], **scalars}, answer[1])
+
+
+def with_array(name, make):
+    return lambda answer: (answer[0], {**answer[1], name: make(answer[1][name])})
+
+
+WRONG = {
+    "nothing": (lambda answer: "it did not answer in time", "site south: it did not answer in time"),
+    "a sentence": (changed(error="its disk is full"), "site south: its disk is full"),
+    "NaN": (with_array("theta", lambda a: a * np.nan), "client south sent an update that is not finite"),
+    "another shape": (with_array("theta", lambda a: a[:-1]), r"site south answered with a model of shape"),
+    "another type": (with_array("theta", lambda a: a.astype(np.float64)), r"site south answered with a model"),
+    "another name": (changed(client="north"), "site south answered as 'north'"),
+    "another round": (changed(round=7), "site south answered another question"),
+    "no loss": (lambda answer: (answer[0], {"theta": answer[1]["theta"]}), "without its array 'loss'"),
+    "no images": (changed(n=0), "site south answered without its loss, or with numbers that cannot be"),
+    "a text": (changed(steps="many"), "the steps of a report is a whole number"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_a_site_answers_wrongly_ends_in_a_sentence(data, tmp_path, wrong):
+    change, sentence = WRONG[wrong]
+
+    def in_round_1(client, question, answer):
+        return change(answer) if (client, question["ask"]) == ("south", "train") else answer
+
+    with pytest.raises(FedcliError, match=sentence) as error:
+        train_at(sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=in_round_1)
+    assert error.value.code == 1 and len(error.value.sentence) < 400
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"classes": ["a", "b"]}, r'site east has the classes \["a", "b"\]; the coordinator has \["a", "b", "c"\]'),
+        ({"size": [16, 16]}, "site east has the size"),
+        ({"versions": {"fedcli": "9"}}, "site east has the versions"),
+        ({"images": {"train": 7, "val": 0, "test": 0}}, "site east has 7 training images, the coordinator knows of 20"),
+        ({"counts": 3}, "site east described itself wrongly: counts is '3'"),
+    ],
+)
+def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sentence):
+    def other(client, question, answer):
+        if client != "east":
+            return answer
+        return {**answer[0], "description": {**answer[0]["description"], **change}}, {}
+
+    with pytest.raises(FedcliError, match=sentence):
+        train_at(sites, data, plan(), tmp_path, change=other)
+
+
+def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
+    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    for source, configuration, engine, sentence in (
+        (known, plan(), "in-process", "does not reach"),
+        (known, plan(eval_every=1), "socket:s", "test images, which are at their sites"),
+        (data, plan(single_site=True), "socket:s", "need no engine that reaches sites"),
+        (data, plan("fed-mas", teacher="file"), "socket:s", "teacher from a file"),
+        (data, plan(), "socket", "lacks the folder"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            train(source, configuration, work=tmp_path, execution=Execution(engine=engine))
+
+
+def test_two_sites_of_one_name_or_of_other_classes_are_no_federation(data, tmp_path):
+    first, second, *_ = descriptions(data, tmp_path / "described")
+    with pytest.raises(SiteError, match="two sites are called north"):
+        gathered([first, first], tmp_path)
+    second.write_text(json.dumps({**json.loads(second.read_text()), "classes": ["x"]}))
+    with pytest.raises(SiteError, match="site south has the classes .*north has"):
+        gathered([first, second], tmp_path)
+    second.write_text("{}")
+    with pytest.raises(FedcliError, match="south.json: classes is missing"):
+        gathered([first, second], tmp_path)
+    with pytest.raises(FedcliError, match="no description of a site"):
+        gathered([tmp_path / "partitions"], tmp_path)
+
+
+def test_rounds_may_be_added_to_a_run_over_sites(data, sites, tmp_path, monkeypatch):
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
+    with pytest.raises(Interrupted):
+        train_at(sites, data, plan("scaffold"), tmp_path, out=tmp_path / "run")
+    monkeypatch.undo()
+    run = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "run", resume=True, force=True)
+    assert len((run.parent / "rounds.jsonl").read_text().splitlines()) == 3
+
+
+def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
+    kept = plan(training=Training(optimizer="adam", lr=0.01, batch_size=8, keep_optimizer=True, bn="local"))
+    usual = train(data, kept, work=tmp_path, out=tmp_path / "usual")
+    run = train_at(sites, data, kept, tmp_path, out=tmp_path / "sites-run")
+    assert files(run)["rounds.jsonl"] == files(usual)["rounds.jsonl"]

@@ -1,0 +1,231 @@
+"""A site by itself: what it answers, refuses and writes down, and what it says of its images."""
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_chain
+from scipy.integrate import quad
+from site_federation import plan, sites_of, through_bytes, train_at
+
+from fedcli.errors import FedcliError, UsageError
+from fedcli.federation.client import Report, Task
+from fedcli.sites import memory, policy, privacy
+from fedcli.sites.description import SiteError, describe, hidden, versions
+from fedcli.sites.policy import Policy, Privacy, Refusal
+from fedcli.sites.site import Site
+
+
+@pytest.fixture
+def data(tmp_path):
+    return make_chain(tmp_path)
+
+
+@pytest.fixture
+def site(data, tmp_path):
+    return Site(data, tmp_path / "north", client="north")
+
+
+def audit(site):
+    return [json.loads(line) for line in (site.folder / "audit.jsonl").read_text().splitlines()]
+
+
+def test_a_description_holds_no_id_and_hides_small_counts(data):
+    described = describe(data, "north", "hospital-a")
+    text = json.dumps(described)
+    assert described["client"] == "hospital-a" and described["images"] == {"train": 20, "val": 0, "test": 0}
+    assert "img-" not in text and "patient" not in text
+    assert described["counts"]["class"]["train"] == {"a": None, "b": None, "c": None}
+    assert describe(data, "north", "north", smallest=5)["counts"]["class"]["train"] == {"a": 7, "b": 7, "c": 6}
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        ({"a": 3, "b": 40, "c": 20}, {"a": None, "b": 40, "c": None}),  # one hidden count is a difference
+        ({"a": 1, "b": 2, "c": 20, "d": 30}, {"a": None, "b": None, "c": None, "d": 30}),  # as a sum of 3 is
+        ({"a": 0, "b": 40}, {"a": 0, "b": 40}),
+        ({"a": 6, "b": 7, "c": 50}, {"a": None, "b": None, "c": 50}),
+    ],
+)
+def test_no_sum_gives_a_hidden_count_away(cells, shown):
+    assert hidden(cells, 10) == shown
+
+
+def test_which_client_a_site_holds_must_be_clear(data, tmp_path):
+    with pytest.raises(SiteError, match="has 4 clients"):
+        Site(data, tmp_path / "site")
+    with pytest.raises(SiteError, match="has no client 'nobody'"):
+        Site(data, tmp_path / "site", client="nobody")
+    with pytest.raises(SiteError, match="no name for a site"):
+        Site(data, tmp_path / "site", client="north", name="../up")
+
+
+def test_every_answer_is_a_line_in_the_audit_file(data, tmp_path):
+    sites = sites_of(data, tmp_path / "sites")
+    train_at(sites, data, plan("scaffold"), tmp_path)
+    lines = audit(sites["north"])
+    assert [(line["ask"], line["round"]) for line in lines] == [("begin", None), ("train", 1), ("train", 2)]
+    assert lines[1]["arrays"].keys() == {"theta", "loss", "columns/control_change"} and len(lines[1]["sha256"]) == 64
+    assert lines[1]["scalars"] == ["client", "kept", "n", "round", "row", "run", "steps"]
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ({}, "cannot answer 'None'"),
+        ({"ask": "images"}, "cannot answer 'images'"),
+        ({"ask": ["train"]}, "cannot answer"),
+        ({"ask": "train", "client": "south"}, "it is north, not south"),
+        ({"ask": "train", "client": "north"}, "has not begun this run"),
+        ({"ask": "begin", "client": "north", "run": "../../up", "threads": 1}, "without a name"),
+        ({"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1}, "the coordinator None"),
+    ],
+)
+def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question, sentence):
+    scalars, arrays = through_bytes(site.answer(question, {}))
+    assert sentence in scalars["error"] and not arrays
+    assert audit(site)[-1]["error"] == scalars["error"] if "hint" in scalars else scalars["unknown"]
+
+
+def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site):
+    asked = {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1, "versions": versions()}
+    whole = asdict(plan())
+    for change, sentence in (
+        ({"weights": "/etc/passwd"}, "opens no file"),
+        ({"training": {**whole["training"], "lr": "fast"}}, "whose lr is 'fast'"),
+        ({"training": {**whole["training"], "new": 1}}, "with an unknown 'new'"),
+        ({"training": None}, "without its training"),
+        ({"rounds": True}, "whose rounds is 'True'"),
+        ({"method": "no such"}, "unknown method"),
+    ):
+        scalars, _ = site.answer({**asked, "plan": {**whole, **change}}, {})
+        assert sentence in scalars["error"]
+
+
+def test_what_fails_inside_leaves_without_its_text(site, monkeypatch, caplog):
+    def fails(scalars, arrays):
+        raise ValueError("patient 17 has no age")
+
+    monkeypatch.setattr(site, "_begin", fails)
+    scalars, _ = site.answer({"ask": "begin", "client": "north"}, {})
+    assert scalars["error"] == "an unexpected ValueError, which its own log explains"
+    assert "patient 17" in caplog.text and "patient" not in json.dumps(audit(site))
+
+
+def test_memory_is_kept_of_the_last_rounds(tmp_path):
+    for round in range(1, 6):
+        memory.save(tmp_path, round, {"c": torch.full((2,), float(round))})
+    assert memory.load(tmp_path, 4, "cpu")["c"].tolist() == [4.0, 4.0] and memory.load(tmp_path, 0, "cpu") == {}
+    with pytest.raises(FedcliError, match="after round 2 is not at this site, which has it of these rounds: 3, 4, 5"):
+        memory.load(tmp_path, 2, "cpu")
+
+
+def a_policy(tmp_path, text):
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    return policy.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ('methods = ["fedprox"]', "its policy allows fedprox, not scaffold"),
+        ("minimum_images = 21", "it has 20 training images; its policy asks for 21"),
+        ("maximum_rounds = 1", "its policy allows 1 rounds, not 2"),
+        ("columns = []", "does not let the column 'control_change' leave"),
+        ("[privacy]\nepsilon = 1e3", "does not let the column 'control_change' leave"),
+        ("gradients = false", "'control_change' is as long as one"),
+    ],
+)
+def test_a_policy_refuses_in_a_sentence_that_names_the_site(data, tmp_path, text, sentence):
+    sites = sites_of(data, tmp_path / "sites", policy=a_policy(tmp_path, text))
+    with pytest.raises(SiteError, match=f"site north: .*{sentence}"):
+        train_at(sites, data, plan("scaffold"), tmp_path)
+
+
+def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
+    sites = sites_of(data, tmp_path / "sites", policy=Policy(gradients=False))
+    with pytest.raises(SiteError, match="lets no gradient leave, which the model after a single step is"):
+        train_at(sites, data, plan(training=replace(plan().training, batch_size=32)), tmp_path)
+    train_at(sites, data, plan(), tmp_path, out=tmp_path / "run")  # three steps
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("method = []", "a policy has no 'method'"),
+        ("methods = [", "is no TOML"),
+        ("methods = 3", "methods is not a list of names"),
+        ("minimum_images = -1", "minimum_images=-1 is out of range"),
+        ("privacy = 1", "privacy is not a table"),
+        ("[privacy]\nnoise = 0", "noise=0.0 is out of range"),
+        ("[privacy]\nseed = 3", "a policy has no 'seed'"),
+    ],
+)
+def test_a_policy_that_means_nothing_is_refused(tmp_path, text, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        a_policy(tmp_path, text)
+
+
+@pytest.mark.parametrize(("noise", "answers"), [(4.0, 1), (4.0, 10), (20.0, 100), (1.0, 1)])
+def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, answers):
+    """Hockey-stick divergence of two normal densities, integrated; and the bound by Renyi divergences, which is looser.
+
+    Mironov 2017, Propositions 1, 3 and 7: an order a costs k a / (2 s^2), with s = noise / 2 for one answer.
+    """
+    delta = 1e-5
+    spent = privacy.epsilon(noise, answers, delta)
+    s = noise / 2 / math.sqrt(answers)  # of a normal density whose mean differs by 1
+
+    def excess(x):
+        density = lambda at: math.exp(-((x - at) ** 2) / (2 * s * s)) / (s * math.sqrt(2 * math.pi))  # noqa: E731
+        return max(0.0, density(1) - math.exp(spent) * density(0))
+
+    crossing = spent * s * s + 0.5
+    assert quad(excess, crossing, crossing + 40 * s, epsabs=1e-14)[0] == pytest.approx(delta, rel=1e-4)
+    orders = np.linspace(1.01, 200, 20_000)
+    renyi = (answers * orders / (2 * (noise / 2) ** 2) + math.log(1 / delta) / (orders - 1)).min()
+    assert 0.5 * renyi < spent < renyi
+
+
+def test_more_answers_reveal_more_and_none_nothing():
+    spent = [privacy.epsilon(4.0, answers, 1e-5) for answers in range(5)]
+    assert spent[0] == 0 and spent == sorted(spent)
+    assert privacy.epsilon(1e-3, 1, 1e-5) == math.inf
+
+
+def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again(data, tmp_path):
+    strict = Policy(privacy=Privacy(clip=0.1, noise=0.5, epsilon=1e3))
+    runs = []
+    for name in "ab":
+        sites = sites_of(data, tmp_path / name, policy=strict)
+        runs.append(train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / f"run-{name}"))
+    again = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "again")
+    first, other, same = ((run.parent / "models" / "00001.h5").read_bytes() for run in (*runs, again))
+    assert first != other and other == same
+    assert json.loads((runs[0].parent / "rounds.jsonl").read_text())["loss"] == [None] * 4
+    ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
+    assert len(ledger["answered"]) == 1
+    assert (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
+    task = Task("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
+    report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.tensor([3.0, 4.0]), {}, {})  # norm 5
+    quiet = Privacy(clip=1.0, noise=1e-9, epsilon=math.inf)
+    noised = privacy.noised(report, task, quiet, tmp_path, "q")
+    assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6) and noised.loss.isnan()
+
+
+def test_a_site_whose_epsilon_is_spent_answers_no_more(tmp_path):
+    task = Task("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
+    report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.ones(2), {}, {})
+    allowed = Privacy(noise=4.0, epsilon=privacy.epsilon(4.0, 2, 1e-5) + 1e-9)
+    for question in ("1", "2", "2"):
+        privacy.noised(report, task, allowed, tmp_path, question)
+    with pytest.raises(Refusal, match="answer 3 would reveal epsilon"):
+        privacy.noised(report, task, allowed, tmp_path, "3")

@@ -1,0 +1,152 @@
+"""Sites as processes of their own behind sockets: the reference engine."""
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from conftest import ROSTER, make_chain
+from site_federation import plan
+
+from fedcli.errors import FedcliError, UsageError
+from fedcli.federation.server import Federation
+from fedcli.runs.configuration import Execution
+from fedcli.runs.train import train
+from fedcli.sites import sockets
+from fedcli.sites.description import SiteError
+from fedcli.sites.frames import decoded, encoded
+from fedcli.sites.site import Site
+
+FORK = multiprocessing.get_context("fork")
+
+
+def _site(data, folder, client, path):
+    try:
+        sockets.serve(Site(data, folder, client=client), path)
+    except FedcliError as error:
+        raise SystemExit(error.sentence) from None
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a client's site in a process and returns it; all are ended with the test."""
+    begun = []
+
+    def started(data, client):
+        arguments = (data, tmp_path / "sites" / client, client, tmp_path / "s" / f"{client}.sock")
+        process = FORK.Process(target=_site, args=arguments, daemon=True)
+        process.start()
+        begun.append(process)
+        return process
+
+    yield started
+    for process in begun:
+        process.kill()
+        process.join()
+
+
+def at(tmp_path, **more):
+    return Execution(engine=f"socket:{tmp_path / 's'}", **more)
+
+
+def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process(tmp_path, start, monkeypatch):
+    data = make_chain(tmp_path)
+    usual = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "usual")
+    sites = {client: start(data, client) for client in ROSTER}
+    play = Federation.play
+
+    def killed(federation, state, *rest, **named):
+        if state.round == 2 and sites["south"].is_alive():
+            os.kill(sites["south"].pid, signal.SIGKILL)
+            sites["south"].join()
+        return play(federation, state, *rest, **named)
+
+    monkeypatch.setattr(Federation, "play", killed)
+    with pytest.raises(SiteError, match="site south: (no site listens|its process ended)"):
+        train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", execution=at(tmp_path))
+    monkeypatch.undo()
+    start(data, "south")
+    run = train(data, plan("scaffold", 4), work=tmp_path, out=tmp_path / "run", execution=at(tmp_path), resume=True)
+    for name in ("rounds.jsonl", "run.json", "models/00004.h5"):
+        assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
+
+
+def test_a_site_that_is_not_there_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sockets, "WAIT", 0.0)
+    with pytest.raises(SiteError, match="site north: no site listens at .*north.sock"):
+        train(make_chain(tmp_path), plan(), work=tmp_path, execution=at(tmp_path))
+
+
+@pytest.fixture
+def listening(tmp_path):
+    """A socket at which nobody answers."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(tmp_path / "north.sock"))
+        listener.listen()
+        yield listener
+
+
+def test_a_site_that_does_not_answer_in_time_is_given_up(tmp_path, listening):
+    with sockets.Connections(tmp_path) as connections:
+        answers = dict(connections([("north", ({}, {}))], 0.05))
+        assert answers == {"north": "it did not answer in time"} and not connections.open
+
+
+@pytest.mark.parametrize(("sent", "sentence"), [(b"", "its process ended"), (b"x" * 99, "no message of fedcli")])
+def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening, sent, sentence):
+    def answer():
+        connection, _ = listening.accept()
+        with connection:
+            decoded(lambda buffer: sockets._fill(connection, buffer, None))
+            connection.sendall(sent)
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    with sockets.Connections(tmp_path) as connections:
+        ((_, why),) = connections([("north", ({}, {}))], 5)
+    thread.join()
+    assert sentence in why
+
+
+def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(tmp_path, start):
+    data = make_chain(tmp_path)
+    path = tmp_path / "s" / "north.sock"
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(path))
+    start(data, "north")
+    with sockets.Connections(path.parent) as connections:
+        end = time.monotonic() + 20
+        while (said := dict(connections([("north", ({"ask": "describe"}, {}))], 5))["north"]) and isinstance(said, str):
+            assert time.monotonic() < end, said
+    assert said[0]["description"]["client"] == "north" and path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FedcliError, match="another site listens"), sockets._listening(path):
+        pass
+
+
+def test_a_path_that_is_no_socket_or_too_long_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UsageError, match="is there and no socket"), sockets._listening(tmp_path / "file"):
+        pass
+    with pytest.raises(UsageError, match="too long for a socket"), sockets._listening(tmp_path / ("x" * 120)):
+        pass
+
+
+def test_a_site_goes_on_after_nonsense(tmp_path):
+    class Echo:
+        name = "echo"
+
+        def answer(self, scalars, arrays):
+            return scalars, arrays
+
+    for sent in (b"nonsense" * 4, b"", b"".join(bytes(piece) for piece in encoded(({"a": 1}, {})))):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            ours.sendall(sent)
+            ours.shutdown(socket.SHUT_WR)
+            sockets._talk(Echo(), theirs)
+            theirs.shutdown(socket.SHUT_WR)
+            assert ours.recv(1000)[:4] == (b"FCLI" if sent.startswith(b"FCLI") else b"")
