@@ -75,7 +75,7 @@ def comparable(text: str) -> tuple[str, list[float]]:
     group decides a gap, and the last digits of what was measured, differ from processor to processor.
     """
     text = re.sub(r"† marks [^.]*\. ", "", text)  # stands where a small group decides a number
-    text = re.sub(r"Each group by .*?the best group\.", _of_one_model, text, flags=re.S)
+    text = re.sub(r"Each group by .*?below the best group\.", _of_one_model, text, flags=re.S)
     text = re.sub(r"-[0-9a-f]{8}\b|/[0-9a-f]{8}/", "-DIGEST/", text)
     text = re.sub(r"\(\d+ s\)", "(SECONDS)", text)
     numbers = [float(n) for n in re.findall(r"\d+\.\d\d", text)]

@@ -61,7 +61,11 @@ class Commands(TyperGroup):
                 args = [word, args[at + 1], *args[:at], *args[at + 2 :]]
             elif word.startswith(f"{LOG_FILE}="):
                 args = [word, *args[:at], *args[at + 1 :]]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            _refuse(ctx, error)
+            raise
 
     def invoke(self, ctx: typer.Context) -> object:
         ctx.with_resource(console.shown())
@@ -84,12 +88,21 @@ class Commands(TyperGroup):
         except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
             _end(ctx, f"too little memory, or a damaged package: {error or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
-            if hasattr(error, "format_message"):  # a wrong option, which the parser tells in its own words
-                raise
+            _refuse(ctx, error)
             if isinstance(error, OSError):
                 _end(ctx, _sentence(error), SPACE if error.errno in NO_ROOM else "", 1)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
+
+
+def _refuse(ctx: typer.Context, error: Exception) -> None:
+    """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
+    if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
+        sentence = error.format_message().rstrip(".")
+        command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
+        line = getattr(getattr(error, "ctx", None), "command_path", None) or command
+        with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
+            _end(ctx, f"{sentence[:1].lower()}{sentence[1:]}", f"`{line} --help` lists what can be given", 2)
 
 
 def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:

@@ -54,7 +54,7 @@ def source(path: str | None, work: Path, *kinds: str) -> Path:
 def show(path: Path, as_json: bool) -> None:
     """Print a stage's result: its path on one line, or path and manifest as JSON."""
     if not as_json:
-        print(path)
+        console.result(str(path))
         return
     show_json({"path": str(path), "manifest": json.loads(path.read_text(encoding="utf-8"))})
 

@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..locks import scratch
 from . import sources
 
-SAMPLE_SIZE = 64  # pixels
+SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail
 VARIABLE = "FEDCLI_RAW"  # names a folder that holds a folder for each dataset
 
 

@@ -184,7 +184,11 @@ class TrainOptions(Options):
         INPUT,
     ] = None
     _: KW_ONLY
-    rounds: Annotated[int | None, "rounds of federated training, >= 1; default: 20"] = None
+    rounds: Annotated[
+        int | None,
+        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few images that 20 are "
+        "under 100 local steps",
+    ] = None
     epochs: Annotated[int, "passes over a client's images per round, >= 1"] = 1
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[

@@ -17,6 +17,7 @@ from fedcli.data import sources
 from fedcli.data.corrupt import ALIASES, KINDS
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
+from fedcli.reproduce import recipe
 
 
 def run(*words: object) -> tuple[int, str, str]:
@@ -71,6 +72,27 @@ def test_the_list_that_is_read_from_the_files_is_the_table_of_methods():
     assert set(map(tuple, listed())) == table and len(listed()) == len(table)
 
 
+@pytest.mark.parametrize("spelt", ["FedISM-Plus-Table2", "fedism+ table2", "FEDISM-PLUS-TABLE2.toml"])
+def test_a_recipe_is_found_as_people_write_it(spelt):
+    assert recipe.find(spelt).stem == "fedism-plus-table2"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "line"),
+    [
+        (["train", "fedavg", "--round", 2], "error: no such option: --round", "`fedcli train --help`"),
+        (["prepare"], "error: missing argument 'name'", "`fedcli prepare --help`"),
+        (["trian"], "error: no such command 'trian'", "`fedcli --help`"),
+        (["--loud"], "error: no such option: --loud", "`fedcli --help`"),
+        (["ls", "--work"], "error: option '--work' requires an argument", "`fedcli ls --help`"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_as_all_other_mistakes_are(words, sentence, line):
+    code, out, err = run(*words)
+    assert code == 2 and not out and sentence in err and f"  hint: {line}" in err
+    assert "Usage" not in err and "Error" not in err
+
+
 @pytest.mark.parametrize("words", [["methods"], ["reproduce"], ["ls"], ["train", "--help"]])
 def test_lists_and_help_import_no_torch(words, work):
     code = "import sys; from fedcli.commands.app import app\ntry: app(sys.argv[1:])\nexcept SystemExit: pass\n"
@@ -90,6 +112,16 @@ def test_ls_shows_every_stage_with_the_runs_score(work):
     scores = json.loads(next(work.glob("runs/first/scores/*/scores.json")).read_text())["body"]
     mean = scores["versions"]["average"]["balanced_accuracy"]["mean_last5"]
     assert line["balanced_accuracy (%)"] == f"{100 * mean:.2f}"
+    assert {entry["data"] for entries in found.values() for entry in entries} == {"real"}
+    assert found["partition"][0]["scheme"] == "dirichlet alpha=1.0"
+
+
+def test_ls_names_the_attribute_of_a_partition_and_says_what_is_synthetic(tmp_path):
+    assert run("prepare", "rsna-ich", "--sample", "--size", 8, "--work", tmp_path)[0] == 0
+    assert run("partition", "--by", "race", "--work", tmp_path)[0] == 0
+    listed = json.loads(run("ls", "--work", tmp_path, "--json")[1])
+    assert [entry["data"] for entry in (*listed["dataset"], *listed["partition"])] == ["SYNTHETIC"] * 2
+    assert listed["partition"][0]["scheme"] == "by race"
 
 
 def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
@@ -98,7 +130,7 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
     (begun / "rounds.jsonl").write_text("{}\n" * 3)
     found = json.loads(run("ls", "--work", tmp_path, "--json")[1])
-    assert found["run"][0]["rounds"] == "3 of 1"
+    assert (found["run"][0]["rounds"], found["run"][0]["data"]) == ("3 of 1", "-")
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
 
@@ -190,6 +222,8 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
     run("partition", "--iid", "--clients", 2, "--log-file", log, "--work", work)
     run("partition", "--iid", "--clients", 9999, f"--log-file={log}", "--work", work)
     text = log.read_text()
+    made = next((work / "partitions").glob("toy-iid-*/partition.json"))
+    assert f"INFO {made}" in text  # what stands on stdout
     assert "INFO using" in text and "ERROR" in text and text.splitlines()[0][:2] == "20"
 
 
