@@ -8,6 +8,7 @@ import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
 from . import (
+    cifar100,
     digits,
     fairfedmed,
     fed_isic,
@@ -27,6 +28,7 @@ from . import (
 from .source import Source
 
 SOURCES: dict[str, Source] = {
+    "cifar100": cifar100.SOURCE,
     "digits": digits.SOURCE,
     "fairfedmed-oct": fairfedmed.OCT,
     "fairfedmed-slo": fairfedmed.SLO,
