@@ -1,7 +1,7 @@
 """CIFAR-100: 32 x 32 photographs of 100 things in 20 kinds, from the binary files of its makers.
 
-Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009. A record is a byte for the kind, one for
-the thing and 3,072 for red, green and blue. The makers' Python version is pickles, which fedcli does not open.
+Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009. A record is a byte for the kind, one
+for the thing and 3,072 for red, green and blue. The makers' Python version is pickles, which fedcli does not open.
 """
 
 from pathlib import Path
@@ -19,20 +19,21 @@ RECORD = 2 + 3 * SIDE**2  # bytes
 FILES = {"train": "train.bin", "test": "test.bin"}
 HOME = "cifar-100-binary"  # the folder in the makers' archive
 _NAMED = (
-    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle "
-    "caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant "
-    "flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree "
-    "motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate "
-    "poppy porcupine possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider "
-    "squirrel streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle "
-    "wardrobe whale willow_tree wolf woman worm"
+    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel "
+    "can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur "
+    "dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion "
+    "lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree "
+    "pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea "
+    "seal shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table "
+    "tank telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman "
+    "worm"
 )
 CLASSES = _NAMED.split()
 _OF_KIND = (
-    "aquatic_mammals fish flowers food_containers fruit_and_vegetables household_electrical_devices household_furniture "
-    "insects large_carnivores large_man-made_outdoor_things large_natural_outdoor_scenes "
-    "large_omnivores_and_herbivores medium_mammals non-insect_invertebrates people reptiles small_mammals trees "
-    "vehicles_1 vehicles_2"
+    "aquatic_mammals fish flowers food_containers fruit_and_vegetables household_electrical_devices "
+    "household_furniture insects large_carnivores large_man-made_outdoor_things large_natural_outdoor_scenes "
+    "large_omnivores_and_herbivores medium_mammals non-insect_invertebrates people reptiles small_mammals "
+    "trees vehicles_1 vehicles_2"
 )
 KINDS = _OF_KIND.split()
 
