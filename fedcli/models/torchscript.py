@@ -1,8 +1,9 @@
 """The tensors of a TorchScript archive, such as OpenAI's ViT-B-32.pt, without running anything in it.
 
 torch.jit.load would compile the code that lies beside the tensors, and torch.load(weights_only=True) refuses the
-classes of that code. Here the table of the archive (data.pkl) is read by an unpickler that knows four kinds of name only, each
-for something that keeps what it is given: a module, a tensor, its storage's type, an empty dict. The code is not read.
+classes of that code. Here the table of the archive (data.pkl) is read by an unpickler that knows four kinds of name
+only, each for something that keeps what it is given: a module, a tensor, its storage's type, an empty dict. The code
+is not read.
 Tested on archives that torch.jit.save writes; OpenAI's own file was not at hand.
 """
 
