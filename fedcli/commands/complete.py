@@ -77,7 +77,9 @@ def made(*kinds: str) -> Completer:
 
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
     """The body of the newest manifest of a kind, empty where there is none."""
-    paths = sorted(_work(context).glob(f"{kind}s/*/{kind}.json"), key=lambda path: path.stat().st_mtime_ns)
+    from ..data import manifest
+
+    paths = sorted(_work(context).glob(f"{kind}s/*/{kind}.json"), key=manifest.age)
     return json.loads(paths[-1].read_text(encoding="utf-8"))["body"] if paths else {}
 
 

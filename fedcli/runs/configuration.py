@@ -110,7 +110,7 @@ class Plan:
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
         if self.single_site and not (method.local.works_without_server and method.aggregator.works_without_server):
-            base = resolve(method.name.partition("+")[0])
+            base = resolve("fedavg" if method.code else method.name.partition("+")[0])
             plain = base.name if base.local.works_without_server and base.aggregator.works_without_server else "fedavg"
             raise UsageError(
                 f"{method.name} lives on what clients send, so its clients cannot train alone",

@@ -33,7 +33,7 @@ from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
-from . import checkpoint, precision, record, resources
+from . import checkpoint, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import SITES, PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
@@ -86,6 +86,8 @@ def train(
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
         return _finished(folder, options, parents)
+    if resume and not out and "code" in options and not (folder / "settings.json").exists():
+        own_code.refuse_changed(folder.parent, options)
     settings = {
         "options": options,
         "data": manifest.sha256(data),
@@ -158,6 +160,7 @@ def _measured(data: Path, plan: Plan, folder_of: Callable[[Plan], Path], device:
 def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
     """What an unfinished run was begun with: its plan, its data, and the device, threads and stage to follow."""
     asked = folders.asked(folder)
+    own_code.refuse_bare_resume(folder, asked["options"], record.command(asked["options"]))
     given = {name: folders.seen_back(folder, asked[name]) for name in ("weights", "teacher")}
     if given["teacher"] and not Path(given["teacher"]).is_file():
         raise FedcliError(
@@ -196,9 +199,9 @@ class _Training:
         plan, self.state = self.plan, self._start()
         if self.federation.warning:
             console.warn(self.federation.warning)
-        lines, timing = (appending(self.folder / name) for name in ("rounds.jsonl", "timing.jsonl"))
         try:
-            with lines, timing, self.background:
+            record_file, clock_file = self.folder / "rounds.jsonl", self.folder / "timing.jsonl"
+            with appending(record_file) as lines, appending(clock_file) as timing, self.background:
                 for _ in console.progress(
                     self._left(),
                     label=record.titled(self.federation, self.method.label),
@@ -211,7 +214,9 @@ class _Training:
             checkpoint.save(self.folder, self.state, self.data.roster)
             raise Interrupted(
                 f"interrupted after round {self.state.round} of {plan.rounds}, which is saved",
-                f"go on with: fedcli train --resume --out {self.folder}",
+                "go on with the same command and --resume"
+                if self.method.code
+                else f"go on with: fedcli train --resume --out {self.folder}",
             ) from None
         if (best := self.state.best) and self._out_of_patience():
             at = f"stopped after round {self.state.round} of {plan.rounds}"

@@ -14,6 +14,7 @@ from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
 from ..errors import UsageError, nearest
+from ..extensions import is_file
 from ..federation.engines import named, parsed
 from ..federation.training import OPTIMIZERS, Training, idle
 from ..methods import METHODS, resolve
@@ -193,7 +194,7 @@ def _go_on(options: TrainOptions) -> Run:
 
 
 def _method(options: TrainOptions) -> Method:
-    if options.method and Path(options.method).exists():
+    if options.method and not is_file(options.method) and Path(options.method).exists():
         raise UsageError(
             f"{options.method} is no method but a path", "write the method first: fedcli train METHOD DATA"
         )

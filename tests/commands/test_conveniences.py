@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
@@ -133,6 +134,18 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     assert (found["run"][0]["rounds"], found["run"][0]["data"]) == ("3 of 1", "-")
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
+
+
+def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
+    begun = work / "runs" / "second-try"
+    begun.mkdir()
+    (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
+    try:
+        code, out, err = run("evaluate", "--work", work)
+    finally:
+        shutil.rmtree(begun)
+    assert code == 0 and "runs/first" in out
+    assert f"warning: {begun} has not finished and is left out; fedcli train --resume --out {begun}" in err
 
 
 @pytest.mark.parametrize(
@@ -307,3 +320,24 @@ def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
     code, out, err = run("run", path, "--dry-run", "--work", tmp_path)
     assert code == 0 and "fedcli train fedavg" in out, err
     assert "no such file" in run("run", tmp_path / "absent.toml")[2]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"options": {}}', '{"options": {"method": 1, "seed": 0, "rounds": 3}}'])
+def test_ls_leaves_out_a_damaged_unfinished_run_and_says_so(text, tmp_path):
+    begun = tmp_path / "runs" / "begun"
+    begun.mkdir(parents=True)
+    (begun / "settings.json").write_text(text)
+    code, out, err = run("ls", "--work", tmp_path)
+    assert code == 1
+    assert f"left out {begun}" in err and "nothing is under" in err
+
+
+def test_ls_leaves_out_a_run_whose_scores_are_damaged(work, tmp_path):
+    copy = shutil.copytree(work, tmp_path / "work")
+    path = next(copy.glob("runs/first/scores/*/scores.json"))
+    scores = json.loads(path.read_text())
+    scores["body"]["versions"]["average"] = {"balanced_accuracy": 3}
+    path.write_text(json.dumps(scores))
+    code, out, err = run("ls", "--work", copy)
+    assert code == 0 and "gaussian-noise" in out and "FedISM+" not in out
+    assert "left out" in err and "versions.average.balanced_accuracy is '3'" in err
