@@ -27,6 +27,7 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--device cuda": "needs a GPU",
     "--download": "needs the internet",
     "--socket ": "answers until it is stopped; tests/sites runs it",
+    "--nvflare ": "answers until it is stopped; tests/consortium runs it",
     "--sites described": "needs sites that run",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
 }
@@ -44,11 +45,13 @@ FEWER = {"--clients 8": "--clients 2", "--clients 20": "--clients 2", "--seeds 3
 SKIN = ["fedcli prepare isic2018 --raw RAW"]
 TWO_CLIENTS = [*SKIN, "fedcli partition --dirichlet 1.0 --clients 2"]
 SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
+DESCRIBED = [*TWO_CLIENTS, "fedcli site describe --client client-00 --out described/client-00.json"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
     "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
+    "export": DESCRIBED, "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],

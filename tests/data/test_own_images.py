@@ -472,6 +472,13 @@ def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells
     assert error.value.hint and len(str(error.value) + error.value.hint) < 400
 
 
+def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
+    names = [f"{i}.png" for i in range(66)]
+    text = "image;label\n" + "".join(f"{name};{20 + i % 22}\n" for i, name in enumerate(names))
+    assert len(listed(folder(tmp_path, text, *names)).classes) == 22
+    assert "22 whole numbers label the images" in caplog.text
+
+
 def test_grades_and_names_with_a_comma_are_classes(tmp_path):
     cells = ["0", "1.0", "2", "carcinoma, NOS"]
     names = [f"{i}.png" for i in range(len(cells))]

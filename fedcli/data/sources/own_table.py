@@ -32,6 +32,7 @@ IN_PLACE_OF = {  # a column that the table lacks and perhaps nobody named
 }
 NO_AGE = {"group", "band", "bin", "class", "category", "cat", "range"}  # of age: no years
 ALONE = 8  # images of as many classes that may be a trial
+MANY_NUMBERS = 20  # whole numbers as classes, from which on they may be measurements
 LONGEST = 100  # characters of a class, a group, a hospital or a patient
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
@@ -289,6 +290,9 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if len(classes) == len(labels) > ALONE:
         hint = "a class needs several images; is --label-column the right one?"
         raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
+    if _all_numbers(set(classes)) and len(classes) > MANY_NUMBERS:
+        hint = "if they measure something, name another column by --label-column"
+        console.warn(f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}")
     return classes
 
 
