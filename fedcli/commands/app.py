@@ -17,20 +17,23 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__, console
+from .. import __version__, console, extensions
 from ..errors import FedcliError
 from . import (
     bench,
+    check,
     compare,
     corrupt,
     datasets,
     defaults,
     demo,
     evaluate,
+    export,
     inspect,
     lists,
     ls,
     methods,
+    new,
     options,
     partition,
     plot,
@@ -86,9 +89,13 @@ class Commands(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
+            if fault := extensions.fault(error):
+                _end(ctx, fault.sentence, fault.hint, fault.code)
             _end(ctx, f"too little memory, or a damaged package: {error or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
             _refuse(ctx, error)
+            if fault := extensions.fault(error):
+                _end(ctx, fault.sentence, fault.hint, fault.code)
             if isinstance(error, OSError):
                 _end(ctx, _sentence(error), SPACE if error.errno in NO_ROOM else "", 1)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
@@ -131,7 +138,8 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
     compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    methods.methods, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
+    export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
+    lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 

@@ -61,7 +61,7 @@ def datasets(
         entry = card(name)
         o.show_json(entry) if json else o.show_tree(_readable(entry))
         return
-    cards = {known: card(known) for known in SOURCES}
+    cards = {known: card(known) for known in [*SOURCES, *sources.names()]}
     if json:
         o.show_json(cards)
         return

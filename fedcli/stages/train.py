@@ -14,6 +14,7 @@ from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
 from ..errors import UsageError, nearest
+from ..extensions import is_file
 from ..federation.engines import named, parsed
 from ..federation.training import OPTIMIZERS, Training, idle
 from ..methods import METHODS, resolve
@@ -117,7 +118,7 @@ def plan(options: TrainOptions) -> Plan:
         rounds=options.rounds or usual.get("rounds", ROUNDS), participation=options.participation,
         model=options.model or "cnn", weights=_text(options.weights), teacher=_text(options.teacher),
         freeze=options.freeze_backbone, augment=_augmentation(options), precision=options.precision,
-        eval_every=options.eval_every, single_site=options.single_site,
+        eval_every=options.eval_every, single_site=options.single_site, patience=options.patience,
     )  # fmt: skip
     made.check()
     if options.then:
@@ -193,7 +194,7 @@ def _go_on(options: TrainOptions) -> Run:
 
 
 def _method(options: TrainOptions) -> Method:
-    if options.method and Path(options.method).exists():
+    if options.method and not is_file(options.method) and Path(options.method).exists():
         raise UsageError(
             f"{options.method} is no method but a path", "write the method first: fedcli train METHOD DATA"
         )
@@ -258,7 +259,7 @@ def _second(first: Plan, then: str, weights: str, precision: str | None = None) 
     return replace(
         first, method=method.name, settings={}, training=training, rounds=method.default_training["rounds"],
         weights=weights, teacher=None, freeze=False, augment=None, participation=1.0,
-        precision=precision or first.precision,
+        precision=precision or first.precision, patience=0,
     )  # fmt: skip
 
 
