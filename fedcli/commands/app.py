@@ -28,6 +28,7 @@ from . import (
     defaults,
     demo,
     evaluate,
+    export,
     inspect,
     lists,
     ls,
@@ -135,8 +136,8 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
     compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics, lists.corruptions,
-    bench.bench,
+    export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
+    lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 

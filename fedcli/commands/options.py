@@ -61,6 +61,8 @@ def show(path: Path, as_json: bool) -> None:
 
 def refuse_sealed(out: Path) -> None:
     """Raise UsageError for a folder, and for a file among those of a run, which are hashed when it ends."""
+    if str(out) == "-":
+        raise UsageError("- is no file", "leave it out to print")
     if out.is_dir():
         raise UsageError(f"{out} is a folder", "give the name of a file")
     if any((folder / "settings.json").is_file() for folder in out.resolve().parents):

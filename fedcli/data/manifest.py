@@ -19,7 +19,7 @@ from typing import Any
 from .. import console, shapes
 from ..errors import FedcliError, HashError
 from ..extensions import other_code
-from ..files import read_text, sha256, sync, sync_folder, write_text
+from ..files import on_one_line, read_text, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
 from . import bodies
 
@@ -237,7 +237,7 @@ def identity(options: dict[str, Any], parents: list[Path]) -> str:
 def place(work: Path, out: Path | None, kind: str, slug: str, options: dict[str, Any], parents: list[Path]) -> Path:
     """The folder of a stage's result: --out, or a name under --work that its options and parents give."""
     slug = re.sub(r"[^\w+-]+", "_", slug)  # it may come from a manifest: no path in it
-    return out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}"
+    return on_one_line(out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}")
 
 
 def stage(

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError, UsageError
+from ..files import regular
 from ..hdf5 import Column, below, open_hdf5
 from . import outside
 from .network import Network
@@ -75,8 +76,7 @@ def read(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises FedcliError."""
     if path.is_dir():
         raise FedcliError(f"{path} is a folder, not a weights file", "give a .pth, .safetensors or .h5 file")
-    if not path.is_file():
-        raise FedcliError(f"no such weights file: {path}", 'give a file, or "imagenet"')
+    regular(path, 'give a weights file, or "imagenet"')
     kind, reader = _readers().get(path.suffix, ("a PyTorch file", _torch_file))
     try:
         tensors = reader(path)

@@ -26,24 +26,25 @@ def _of_version(runs: Sequence[Scored], version: str) -> str:
     stuck = [run for run in runs if _is_stuck(run.scores, version)]
     if not stuck:
         return ""
-    score, chance = stuck[0].scores.intervals[version][METRIC].value, _chance(stuck[0].scores, version)
-    answers = _one_class(stuck, version)
+    scores = [100 * (run.scores.intervals[version][METRIC].value or 0) for run in stuck]
+    numbers = f"{METRIC} {', '.join(f'{score:.2f}' for score in scores)} %"
+    chance = f"chance {100 / _classes_seen(stuck[0].scores, version):.2f} %"
     which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
-    why = f", as it {answers}" if answers else ""
-    return (
-        f"decisions{which} on {version} images are no better than chance ({METRIC} {100 * (score or 0):.2f} %, "
-        f"chance {100 * chance:.2f} %{why})"
-    )
+    inside = "; ".join(filter(None, [f"{numbers}, {chance}", _one_class(stuck, version)]))
+    return f"decisions{which} on {version} images are no better than chance ({inside})"
 
 
 def _is_stuck(scores: Scores, version: str) -> bool:
     interval = scores.intervals.get(version, {}).get(METRIC)
-    seen = len(scores.classes) - len(scores.versions[version].classes_missing) if version in scores.versions else 0
-    return seen > 1 and interval is not None and interval.low is not None and interval.low <= 1 / seen
+    if interval is None or interval.low is None:
+        return False
+    seen = _classes_seen(scores, version)
+    return seen > 1 and interval.low <= 1 / seen
 
 
-def _chance(scores: Scores, version: str) -> float:
-    return 1 / (len(scores.classes) - len(scores.versions[version].classes_missing))
+def _classes_seen(scores: Scores, version: str) -> int:
+    """How many classes the test images have."""
+    return len(scores.classes) - len(scores.versions[version].classes_missing)
 
 
 def _one_class(runs: Sequence[Scored], version: str) -> str:

@@ -198,10 +198,10 @@ class _Training:
         plan, self.state = self.plan, self._start()
         if self.federation.warning:
             console.warn(self.federation.warning)
-        lines, timing = (appending(self.folder / name) for name in ("rounds.jsonl", "timing.jsonl"))
         left = range(self.state.round + 1, plan.rounds + 1)
         try:
-            with lines, timing, self.background:
+            record_file, clock_file = self.folder / "rounds.jsonl", self.folder / "timing.jsonl"
+            with appending(record_file) as lines, appending(clock_file) as timing, self.background:
                 for _ in console.progress(
                     left,
                     label=record.titled(self.federation, self.method.label),

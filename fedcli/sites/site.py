@@ -35,7 +35,8 @@ from ..runs import own_code
 from ..runs.assembly import assemble, be_deterministic
 from ..runs.configuration import Plan
 from ..runs.folder import append
-from . import frames, memory, privacy
+from ..transport import frames
+from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
 

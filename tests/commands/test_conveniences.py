@@ -136,6 +136,18 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     assert code == 1 and not out and "fedcli prepare NAME" in err
 
 
+def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
+    begun = work / "runs" / "second-try"
+    begun.mkdir()
+    (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
+    try:
+        code, out, err = run("evaluate", "--work", work)
+    finally:
+        shutil.rmtree(begun)
+    assert code == 0 and "runs/first" in out
+    assert f"warning: {begun} has not finished and is left out; fedcli train --resume --out {begun}" in err
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [(["models"], "resnet18"), (["metrics"], "equalized_odds_difference"), (["corruptions"], "motion-blur")],

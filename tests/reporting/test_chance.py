@@ -19,7 +19,7 @@ def test_a_model_that_answers_one_class_is_said_to_be_no_better_than_chance(tmp_
     stuck = [np.tile(np.float32([0, 1, 0]), (len(Y), 1))] * 2
     said = noted(scored(tmp_path / "a", stuck, intervals=intervals(1 / 3, 1 / 3)))
     assert "FedAvg: decisions on clean images are no better than chance" in said
-    assert "balanced_accuracy 33.33 %, chance 33.33 %, as it answers one class for every clean image" in said
+    assert "balanced_accuracy 33.33 %, chance 33.33 %; answers one class for every clean image" in said
 
 
 def test_a_model_near_chance_is_said_to_be_and_one_above_it_is_not(tmp_path):
