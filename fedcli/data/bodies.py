@@ -24,7 +24,7 @@ BODIES = {
     },
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
-        "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "stopped_after?": int, "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
         "start?": (dict, None), "needs_code?": [str],
     },
     "scores": {

@@ -314,9 +314,8 @@ def _other(old: Manifest, options: dict[str, Any], parents: list[Path]) -> list[
 def reuse(target: Path, options: dict[str, Any], parents: list[Path]) -> Path:
     """The finished result at target if it is the one asked for, else an error."""
     if not target.is_file():
-        raise FedcliError(
-            f"{target.parent} is in use and holds no {target.name}", "give another --out, or remove that folder"
-        )
+        hint = "give another --out, a folder that is not there yet"
+        raise FedcliError(f"{target.parent} is in use and holds no {target.name}", hint)
     if differing := _other(verify(target), options, parents):
         raise FedcliError(
             f"{target.parent} already holds another result ({'; '.join(differing)})",
