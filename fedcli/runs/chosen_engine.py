@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 
 from ..errors import UsageError
-from ..federation.engines import Engine, open_engine, remote
+from ..federation.engines import Engine, open_engine, parsed, remote
 from .assembly import SITES, PlannedFederation
 from .configuration import Execution, Plan
 
@@ -18,8 +18,11 @@ def opened(execution: Execution, federation: PlannedFederation) -> AbstractConte
     return open_engine(execution.engine, federation.clients, federation.cohort_size)
 
 
-def check_sites(plan: Plan, kind: str, remotely: bool, min_clients: int) -> None:
-    """Refuse what images at sites and this engine do not allow. Raises UsageError."""
+def reaches_sites(plan: Plan, kind: str, execution: Execution) -> bool:
+    """Whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
+    if execution.engine:
+        parsed(execution.engine, execution.device)
+    remotely, min_clients = bool(execution.open_with or remote(execution.engine)), execution.min_clients
     if min_clients and not remotely:
         raise UsageError("--min-clients is about sites that may be absent", "leave it out, or add --engine socket:DIR")
     if min_clients and (method := plan.check()).aggregator.full_participation:
@@ -34,3 +37,4 @@ def check_sites(plan: Plan, kind: str, remotely: bool, min_clients: int) -> None
         raise UsageError(
             "a teacher from a file is not sent to sites", "leave --teacher out: --weights may be its start"
         )
+    return remotely

@@ -27,7 +27,7 @@ from ..data import manifest, synthetic
 from ..errors import FedcliError
 from ..federation import state as states
 from ..federation.client import Absent, Report, Task, Training
-from ..federation.engines import Engine, parsed, remote
+from ..federation.engines import Engine
 from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
@@ -36,7 +36,7 @@ from . import checkpoint, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
-from .chosen_engine import check_sites, opened
+from .chosen_engine import opened, reaches_sites
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .scoring import Scoring, check_patience, in_words
@@ -64,10 +64,7 @@ def train(
     """
     kind = manifest.verify(data, "partition", "corruption", "sites").kind
     method, device = plan.check(), execution.device
-    if execution.engine:
-        parsed(execution.engine, device)
-    remotely = bool(execution.open_with or remote(execution.engine))
-    check_sites(plan, kind, remotely, execution.min_clients)
+    remotely = reaches_sites(plan, kind, execution)
     be_deterministic(device, execution.threads or models.describe(plan.model).threads)
     resources.restart(device)
     parent_run = open_parent(plan, method)
