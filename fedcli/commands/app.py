@@ -123,6 +123,8 @@ def _sentence(error: Exception) -> str:
     name = getattr(error, "filename", None)
     if getattr(error, "errno", None) == errno.ENOSPC:
         return f"no space left on the device{f' while writing {name}' if name else ''}"
+    if isinstance(error, FileExistsError | NotADirectoryError) and name and not os.path.isdir(name):  # noqa: PTH112
+        return f"{name} is no folder, and a folder is needed there"
     return f"{getattr(error, 'strerror', None) or error}{f': {name}' if name else ''}"
 
 
@@ -177,9 +179,9 @@ def _open_streams() -> None:
             nothing = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this stream's
             setattr(sys, name, os.fdopen(nothing, "w" if number else "r"))
     codecs.register_error("fedcli", _replaced)
-    for stream in (sys.stdout, sys.stderr):
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "fedcli"), (sys.stderr, "fedcli")):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="fedcli")
+            stream.reconfigure(errors=errors)
 
 
 def main() -> None:

@@ -35,11 +35,12 @@ Clients = Annotated[int | None, typer.Option(min=1, help="number of clients")]
 By = Annotated[list[str] | None, typer.Option(metavar="ATTRIBUTE", help="an attribute; may be repeated")]
 
 DEFAULT_WORK = Path("fedcli-work")
+LONGEST_PATH = 65536  # characters that are read of a stream, which may have no end
 
 
 def piped() -> str:
     """A path that another command printed. Raises UsageError."""
-    if sys.stdin and (path := sys.stdin.readline().strip()):
+    if sys.stdin and (path := sys.stdin.readline(LONGEST_PATH).strip()):
         return path
     raise UsageError("stdin holds no path", "pipe the output of another fedcli command into this one")
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..errors import FedcliError, UsageError
 from ..files import regular
 from ..hdf5 import Column, below, open_hdf5
-from . import outside
+from . import outside, torchscript
 from .network import Network
 from .vision import IMAGENET, imagenet
 
@@ -109,12 +109,9 @@ def _readers() -> dict:
 
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
+    if torchscript.is_archive(path):
+        return torchscript.read(path)
     names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
-    if any(name.endswith("/constants.pkl") for name in names):
-        raise FedcliError(
-            f"{path} is a TorchScript archive, which holds code beside its tensors",
-            "save the tensors alone: torch.save(torch.jit.load(FILE, map_location='cpu').state_dict(), 'tensors.pth')",
-        )
     if not any(name.endswith("/data.pkl") for name in names) and not _begins(path, OLD):
         begun = _begins(path, b"PK")
         raise FedcliError(

@@ -61,6 +61,7 @@ class Plan:
     precision: str = "fp32"
     eval_every: int = 0
     single_site: bool = False
+    patience: int = 0  # rounds without a better validation score after which training stops; 0 plays all rounds
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Plan":
@@ -87,6 +88,8 @@ class Plan:
             check_augment(self.augment)
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} trains nothing", "give at least 1")
+        if self.patience < 0:
+            raise UsageError(f"--patience {self.patience} is no number of rounds", "0 plays all rounds")
         if not 0 < self.participation <= 1:
             raise UsageError(
                 f"--participation {self.participation} is not in (0, 1]", "1 means every client in every round"

@@ -42,6 +42,8 @@ def options(plan: Plan, method: Method, parent_run: ParentRun | None) -> dict[st
     changed = plan.training.changed(OPTIONAL)
     flat = {name: value for name, value in flat.items() if name not in OPTIONAL or name in changed}
     flat.pop("training")
+    if not plan.patience:  # so that a run without it is the same as one of a version that had none
+        flat.pop("patience")
     flat.update(method=method.name, settings=plan.acting(method), rule=method.rule)
     weights = str(parent_run.model) if parent_run else plan.weights
     for name, path in (("weights", weights), ("teacher", plan.teacher)):
@@ -86,7 +88,7 @@ def body(
     warning = "; ".join(filter(None, [federation.warning, warning]))
     return {
         "method": method.name, "label": _label(federation), "rule": method.rule, "settings": method.settings,
-        "rounds": plan.rounds, "roster": federation.data.roster, "dataset": about["dataset"],
+        "rounds": plan.rounds, **_stopped(plan, rounds), "roster": federation.data.roster, "dataset": about["dataset"],
         "model": {**federation.model, "personal_models": personal},
         **({"needs_code": needs} if (needs := own_code.needed(method, plan.model)) else {}),
         "corruption": {k: about[k] for k in CORRUPTION if k in about} if federation.data.corrupted else None,
@@ -116,6 +118,12 @@ def _label(federation: PlannedFederation) -> str:
 def _followed(federation: PlannedFederation) -> ParentRun | None:
     """The run that this one is the second stage of."""
     return federation.parent_run if isinstance(federation.method.aggregator, ContinuesRun) else None
+
+
+def _stopped(plan: Plan, rounds: Path) -> dict[str, int]:
+    """The round after which --patience ended the training, where it did."""
+    played = len(rounds.read_text(encoding="utf-8").splitlines())
+    return {"stopped_after": played} if played < plan.rounds else {}
 
 
 def _traffic(rounds: Path) -> dict[str, float]:

@@ -248,6 +248,7 @@ class TrainOptions(Options):
     eval_every: Annotated[
         int, "score the test set every so many rounds, >= 0, for curves; chooses nothing; 0 never"
     ] = 0
+    patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0 plays all"] = 0
     seed: Seed = 0
     device: Device = "cpu"
     precision: Annotated[str, "fp32, bf16 for the forward and backward pass, or auto: the faster one, measured"] = (

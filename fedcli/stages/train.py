@@ -31,7 +31,7 @@ from .partition import for_training
 from .results import Run
 
 ROUNDS, MOST_ROUNDS, STEPS = 20, 50, 100  # by default; local steps of the median client
-DATA = "corruption", "partition", "dataset", "sites"
+DATA = "corruption", "partition", "sites", "dataset"
 PRECISIONS = "fp32", "bf16", "auto"
 WITH_RESUME = {  # may be given anew
     "engine", "at_once", "jobs", "timeout", "resume", "force", "work", "out", "checkpoint_every",
@@ -118,7 +118,7 @@ def plan(options: TrainOptions) -> Plan:
         rounds=options.rounds or usual.get("rounds", ROUNDS), participation=options.participation,
         model=options.model or "cnn", weights=_text(options.weights), teacher=_text(options.teacher),
         freeze=options.freeze_backbone, augment=_augmentation(options), precision=options.precision,
-        eval_every=options.eval_every, single_site=options.single_site,
+        eval_every=options.eval_every, single_site=options.single_site, patience=options.patience,
     )  # fmt: skip
     made.check()
     if options.then:
@@ -259,7 +259,7 @@ def _second(first: Plan, then: str, weights: str, precision: str | None = None) 
     return replace(
         first, method=method.name, settings={}, training=training, rounds=method.default_training["rounds"],
         weights=weights, teacher=None, freeze=False, augment=None, participation=1.0,
-        precision=precision or first.precision,
+        precision=precision or first.precision, patience=0,
     )  # fmt: skip
 
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from fedcli.commands import complete
 from fedcli.commands.app import app
 from fedcli.commands.method_list import listed
 from fedcli.data import sources
@@ -260,6 +262,13 @@ def test_the_shell_completes_names_clients_and_files(work, line, found):
         env=os.environ | shell, capture_output=True, text=True,
     )  # fmt: skip
     assert any(found in word for word in ended.stdout.split()), ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"body": 3}'])
+def test_the_shell_completes_nothing_from_a_damaged_manifest(text, tmp_path):
+    (tmp_path / "datasets" / "one").mkdir(parents=True)
+    (tmp_path / "datasets" / "one" / "dataset.json").write_text(text)
+    assert complete.attributes(SimpleNamespace(params={"work": tmp_path}), "s") == []
 
 
 def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):

@@ -9,6 +9,7 @@ import fedcli
 from ...errors import FedcliError, UsageError, nearest
 from ...extensions import Code
 from . import (
+    cifar100,
     digits,
     fairfedmed,
     fed_isic,
@@ -31,6 +32,7 @@ from .source import Source
 __all__ = ["SOURCES", "Source", "names", "plain", "register"]
 
 SOURCES: dict[str, Source] = {
+    "cifar100": cifar100.SOURCE,
     "digits": digits.SOURCE,
     "fairfedmed-oct": fairfedmed.OCT,
     "fairfedmed-slo": fairfedmed.SLO,
