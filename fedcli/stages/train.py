@@ -31,7 +31,7 @@ from .partition import for_training
 from .results import Run
 
 ROUNDS, MOST_ROUNDS, STEPS = 20, 50, 100  # by default; local steps of the median client
-DATA = "corruption", "partition", "dataset", "sites"
+DATA = "corruption", "partition", "sites", "dataset"
 PRECISIONS = "fp32", "bf16", "auto"
 WITH_RESUME = {  # may be given anew
     "engine", "at_once", "jobs", "timeout", "min_clients", "resume", "force", "work", "out", "checkpoint_every",
