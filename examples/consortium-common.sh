@@ -83,6 +83,7 @@ prepare() { # [RAW]: two hospitals' images and descriptions, and what --engine p
     cd "$place"
     fedcli prepare isic2018 --raw raw --size 32 --quiet > /dev/null
     fedcli partition --by center --quiet > /dev/null
+    printf 'methods = ["fedheal", "scaffold"]\nmaximum_rounds = 50\nsmallest_cell = 2\n' > policy.toml
     for site in $SITES; do
         fedcli site describe --client "$site" --out "described/$site.json" --quiet
     done
@@ -110,6 +111,7 @@ train_and_compare() { # ENGINE: FedHEAL as it is; SCAFFOLD with a site and the c
     local first=${SITES%% *} far=(--sites described --engine "$1")
     train far/fedheal fedheal "${far[@]}"
     echo "fedheal is trained"
+    fedcli evaluate far/fedheal --engine "$1" --by sex > /dev/null # counts come back from the sites, no image
 
     start coordinator fedcli train scaffold --rounds "$ROUNDS" --batch-size 16 --out far/scaffold "${far[@]}"
     wait_for 600 after_round_2 far/scaffold

@@ -31,7 +31,7 @@ start superlink flower-superlink --host 127.0.0.1 --port "$port" --ssl-ca-certfi
 for site in $SITES; do wait_for 120 flwr supernode register "keys/$site.pub" consortium; done
 
 start_site() { # NAME: the hospital's own process, which has the images
-    start "site-$1" fedcli site --client "$1" --socket "$place/$1.sock"
+    start "site-$1" fedcli site --client "$1" --policy policy.toml --socket "$place/$1.sock"
 }
 number=0
 for site in $SITES; do

@@ -50,7 +50,7 @@ PYTHON
 for site in $SITES; do cp "export/sites/$site/comm_config.json" "$kits/$site/local/"; done
 
 start_site() { # NAME: the hospital's own process, which NVFlare neither starts nor stops
-    start "site-$1" fedcli site --client "$1" --nvflare "export/sites/$1/profile.json"
+    start "site-$1" fedcli site --client "$1" --policy policy.toml --nvflare "export/sites/$1/profile.json"
 }
 for party in localhost $SITES; do start "nvflare-$party" bash "$kits/$party/startup/sub_start.sh" --once; done
 for site in $SITES; do start_site "$site"; done
