@@ -124,7 +124,7 @@ def verify(path: Path, *kinds: str) -> Manifest:
     """Read a manifest and check every hash in its chain. Raises HashError (exit code 3)."""
     path = find(path, *kinds)
     manifest = read(path, *kinds)
-    shapes.check(asdict(manifest), bodies.shape(manifest.kind), path, AGAIN)
+    shapes.check(vars(manifest), bodies.shape(manifest.kind), path, AGAIN)
     if absent := [name for name in bodies.FILES.get(manifest.kind, []) if name not in manifest.files]:
         raise FedcliError(f"{path} does not list {absent[0]}", AGAIN)
     if path.name in manifest.files:

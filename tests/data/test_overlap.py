@@ -30,7 +30,8 @@ def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
     def build(folder: Path) -> dict:
         write_pool(folder / "pool.h5", rows, images, [])
         size, unit = list(images[0].shape[:2]), "lesion_id" if any(row.patient for row in rows) else None
-        body = {"classes": ["x", "y"], "attributes": {}, "size": size, "channels": 1, "augment": "none"}
+        classes = [str(label) for label in range(1 + max(row.label for row in rows))]
+        body = {"classes": classes, "attributes": {}, "size": size, "channels": 1, "augment": "none"}
         return body | {"name": "made", "clients": 2, "sites": None, "unit": unit}
 
     return manifest.stage("dataset", folder=work / "made", made_by=["prepare"], options={}, parents=[], build=build)
