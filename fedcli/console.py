@@ -21,6 +21,7 @@ EVERY = 10  # seconds between two lines of progress where there is no terminal
 
 _log = logging.getLogger("fedcli")
 say, warn = _log.info, _log.warning
+RESULT = "result"  # mark of a record that is a command's result
 
 
 class Reporter(Protocol):
@@ -42,6 +43,12 @@ def beside(text: str) -> None:
     """Show a few words beside the bar of progress from now on, such as a loss."""
     if isinstance(reporter := _reporter.get(), _Stderr):
         reporter.beside = text
+
+
+def result(text: str) -> None:
+    """Print what a command made on stdout, and tell the logger of it."""
+    print(text)
+    _log.info(text, extra={RESULT: True})
 
 
 def status(message: str) -> None:
@@ -134,6 +141,8 @@ class _Stderr(logging.Handler):
         self.open = False  # whether a status is the terminal's last line
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, RESULT, False):
+            return  # it stands on stdout
         message, passing = printable(record.getMessage()), getattr(record, "passing", False)
         if passing:
             self._pass(message)

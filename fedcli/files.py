@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .errors import FedcliError
+from .errors import FedcliError, UsageError
 
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
@@ -43,6 +43,15 @@ def regular(path: Path, hint: str = "") -> Path:
         raise FedcliError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint) from None
     if not stat.S_ISREG(mode):
         raise FedcliError(f"{path} is not a regular file", hint)
+    return path
+
+
+def on_one_line(path: Path) -> Path:
+    """The path itself, which can be printed as a line. Raises UsageError where it has several."""
+    if len(str(path).splitlines()) > 1:
+        raise UsageError(
+            f"{str(path)!r} has a line break", "give another --work or --out: a result is printed as a line"
+        )
     return path
 
 

@@ -108,11 +108,11 @@ def _checked(
         name for name, column in expected.items() if column.needed and "*" not in name and name not in datasets
     ]:
         raise FedcliError(f"{path} has no dataset {absent[0]!r}", hint)
-    checked = {}
+    checked, patterns = {}, [name for name in expected if "*" in name]
     for name, data in datasets.items():
         if data.external or data.is_virtual:
             raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
-        column = next((column for pattern, column in expected.items() if fnmatchcase(name, pattern)), None)
+        column = expected.get(name) or next((expected[some] for some in patterns if fnmatchcase(name, some)), None)
         if column is None:
             continue
         if not _fits(data, column):

@@ -30,6 +30,12 @@ CALIBRATION = "calibration_error_top_label"
 BINS = 15
 
 
+def better_low(metric: str) -> bool:
+    """Whether a metric is better when it is low; of one's own metrics the name says so."""
+    own = metric.endswith(("_error", "_cost", "_loss"))
+    return own or metric.startswith(("calibration_error", "demographic_parity", "equalized_odds", "average_odds"))
+
+
 def score(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Every metric of logits [N, C] against labels [N], on the 0..1 scale; None where it has no meaning.
 

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, TypeVar
 
-from . import console
+from . import console, extensions
 from .errors import FedcliError
 
 A = TypeVar("A")
@@ -131,7 +131,7 @@ def _work(pipe: Connection, inherited: list[Connection], setup: Callable[..., No
         try:
             answer = function(*values), None, ""
         except Exception as error:
-            answer = None, _portable(error), "".join(traceback.format_exception(error))
+            answer = None, _portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
         try:
             pipe.send(answer)
         except BrokenPipeError:

@@ -12,21 +12,14 @@ from raw_folders import write_pool
 from torch import nn
 
 from fedcli import console
+from fedcli.bench.toy import CLASSES, ROSTER, toy_clip, toy_federation, toy_net, toy_shard  # noqa: F401 - for tests
 from fedcli.data import manifest
 from fedcli.data.pool import Row
 from fedcli.data.shard import Shard, Shards
-from fedcli.federation.client import Training
-from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.server import Federation
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientUpdates
-from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
-from fedcli.models.network import Network, make_lone_safe
-from fedcli.seeds import derive
-
-ROSTER = ["north", "south", "east", "west"]
-CLASSES = 3
 
 os.environ["NO_COLOR"] = "1"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
@@ -63,56 +56,6 @@ def _loud():
         yield
 
 
-def toy_net(seed: int = 0, dropout: float = 0.2, extend=lambda net: None) -> Network:
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        net = _toy_net(dropout)
-        torch.manual_seed(seed + 1)
-        extend(net)
-    make_lone_safe(net)
-    return net
-
-
-def _toy_net(dropout: float) -> Network:
-    body = nn.Sequential(
-        nn.Conv2d(1, 4, 3, padding=1, bias=False),
-        nn.BatchNorm2d(4),
-        nn.ReLU(),
-        nn.MaxPool2d(4),
-        nn.Flatten(),
-        nn.Dropout(dropout),
-    )
-    return Network(body, 16, CLASSES)
-
-
-def toy_clip(seed: int = 0, extend=lambda net: None) -> ClipNetwork:
-    """The tiny vision transformer over toy images, which it enlarges to its own 32 x 32: 16 tokens of width 16."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        net = ClipNetwork("clip-tiny", 1, ["a", "b", "c"])
-        net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
-        torch.manual_seed(seed + 1)
-        extend(net)
-    make_lone_safe(net)
-    return net
-
-
-def toy_shard(client: str, count: int | None = None, kind: str = "none", absent: int | None = None) -> Shard:
-    """Images whose upper, middle or lower part is brighter, by class."""
-    rng = np.random.default_rng(derive("toy", client))
-    n = count or 20 + int(rng.integers(30))
-    y = rng.integers(0, CLASSES, n)
-    if absent is not None:
-        y[y == absent] = (absent + 1) % CLASSES
-    x = rng.integers(0, 150, (n, 1, 8, 8))
-    for c in range(CLASSES):
-        x[y == c, :, 2 * c : 2 * c + 3] += 80
-    ids = np.array([f"{client}-{i}" for i in range(n)])
-    groups = {"sex": torch.from_numpy(rng.integers(-1, 2, n))}
-    images = torch.from_numpy(x.clip(0, 255).astype(np.uint8))
-    return Shard(images, torch.arange(n), torch.from_numpy(y), ids, groups, CLASSES, 1, kind)
-
-
 def toy_shards(**special: Shard) -> dict[str, Shard]:
     return {client: special.get(client) or toy_shard(client) for client in ROSTER}
 
@@ -133,13 +76,10 @@ def play(
     dropout=0.2,
 ):
     """Play rounds on the toy federation and return the state; `each` sees every Played."""
-    method = resolve(spec, settings)
-    clip = method.local.model == "clip"
-    net = toy_clip(extend=method.local.extend) if clip else toy_net(dropout=dropout, extend=method.local.extend)
-    layout = Layout(net, method.local.personal_tensors(net))
-    training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
-    clients = InProcess(method, net, layout, shards or toy_shards(), training)
-    federation = Federation(clients, rounds, seed, participation)
+    federation = toy_federation(
+        resolve(spec, settings), shards=shards or toy_shards(), training=training, rounds=rounds,
+        participation=participation, seed=seed, dropout=dropout,
+    )  # fmt: skip
     state = state or federation.first()
     while state.round < (until or rounds):
         played = federation.play(state, roster)

@@ -1,7 +1,7 @@
-"""The README's recorded sessions: run their commands again and compare, or record them anew.
+"""The recorded sessions of README and docs: run their commands again and compare, or record them anew.
 
-`python tests/session.py` records the one on embedded data, `python tests/session.py FOLDER` also the one on real
-images, where FOLDER is laid out as FEDCLI_REAL_DATA is.
+`python tests/session.py` records the one on embedded data, `python tests/session.py FOLDER` those on real images, where
+FOLDER is laid out as FEDCLI_REAL_DATA is.
 """
 
 import contextlib
@@ -13,9 +13,14 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
-README = Path(__file__).parent.parent / "README.md"
-EMBEDDED, REAL = "session", "session on real images"
+ROOT = Path(__file__).parent.parent
+EMBEDDED, SKIN, REAL = "session", "session on skin images", "session on real images"
+PAGES = {
+    name: ROOT / page
+    for name, page in {EMBEDDED: "docs/first-table.md", SKIN: "README.md", REAL: "docs/real-images.md"}.items()
+}
 
 
 def block(name: str) -> re.Pattern:
@@ -23,8 +28,8 @@ def block(name: str) -> re.Pattern:
 
 
 def recorded(name: str) -> list[tuple[str, str]]:
-    """(command, what it printed) of every command in one of the README's sessions."""
-    text = block(name).search(README.read_text(encoding="utf-8"))[2]
+    """(command, what it printed) of every command in one of the sessions."""
+    text = block(name).search(PAGES[name].read_text(encoding="utf-8"))[2]
     parts = re.split(r"^\$ (.*)\n", text, flags=re.M)[1:]
     return list(zip(parts[::2], parts[1::2], strict=True))
 
@@ -40,18 +45,22 @@ def run(command: str) -> str:
     return "".join(line for line in lines if not _half_way(line))
 
 
-def output(line: str, as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:]) -> str:
-    """What a line prints on stdout, with what stands in $(...) run before it; it must end with exit code 0.
+def output(line: str, as_run: Callable[[str], list[str]] = lambda line: shlex.split(line)[1:], given: str = "") -> str:
+    """What a line prints on stdout, with what stands in $(...) and before | or && run before it; its exit code is 0.
 
-    as_run: the words of the command that is run for the line.
+    as_run: the words of the command that is run for the line; given: what it reads from stdin.
     """
     from fedcli.commands.app import app
 
+    if before := re.match(r"(.*) (\||&&) ", line):
+        printed = output(before[1], as_run, given)
+        return output(line[before.end() :], as_run, printed if before[2] == "|" else "")
     while inner := re.search(r"\$\((fedcli [^()]*)\)", line):
         line = line.replace(inner[0], output(inner[1], as_run).strip())
     out, err = io.StringIO(), io.StringIO()
     code = None
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    read = mock.patch("sys.stdin", io.StringIO(given))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), read:
         try:
             app(as_run(line), prog_name="fedcli")
         except SystemExit as end:
@@ -75,7 +84,7 @@ def comparable(text: str) -> tuple[str, list[float]]:
     group decides a gap, and the last digits of what was measured, differ from processor to processor.
     """
     text = re.sub(r"† marks [^.]*\. ", "", text)  # stands where a small group decides a number
-    text = re.sub(r"Each group by .*?the best group\.", _of_one_model, text, flags=re.S)
+    text = re.sub(r"Each group by .*?below the best group\.", _of_one_model, text, flags=re.S)
     text = re.sub(r"-[0-9a-f]{8}\b|/[0-9a-f]{8}/", "-DIGEST/", text)
     text = re.sub(r"\(\d+ s\)", "(SECONDS)", text)
     numbers = [float(n) for n in re.findall(r"\d+\.\d\d", text)]
@@ -104,19 +113,20 @@ def lay_out(data: Path, folder: Path) -> None:
     write_csv(folder / "kaggle" / "stage_2_train.csv", ["ID", "Label"], rows)
 
 
-def record(name: str, data: Path | None = None) -> None:
-    commands = [command for command, _ in recorded(name)]
+def record(*names: str, data: Path | None = None) -> None:
+    """Sessions that go on from one another in one folder."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         if data:
             lay_out(data, Path(folder))
-        text = "".join(f"$ {command}\n{run(command)}" for command in commands)
-    README.write_text(
-        block(name).sub(lambda m: m[1] + text + m[3], README.read_text(encoding="utf-8")), encoding="utf-8"
-    )
+        for name in names:
+            text = "".join(f"$ {command}\n{run(command)}" for command, _ in recorded(name))
+            page = PAGES[name].read_text(encoding="utf-8")
+            PAGES[name].write_text(block(name).sub(lambda m: m[1] + text + m[3], page), encoding="utf-8")  # noqa: B023
 
 
 if __name__ == "__main__":
     os.environ["NO_COLOR"] = "1"
-    record(EMBEDDED)
     if sys.argv[1:]:
-        record(REAL, Path(sys.argv[1]).resolve())
+        record(SKIN, REAL, data=Path(sys.argv[1]).resolve())
+    else:
+        record(EMBEDDED)

@@ -8,8 +8,8 @@ from fedcli.federation.training import Training
 from fedcli.runs.configuration import Execution, Plan
 from fedcli.runs.train import train
 from fedcli.sites.engine import Sites
-from fedcli.sites.frames import decoded, encoded
 from fedcli.sites.site import Site
+from fedcli.transport.frames import decoded, encoded
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 

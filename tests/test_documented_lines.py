@@ -26,6 +26,9 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
     "--download": "needs the internet",
+    "--socket ": "answers until it is stopped; tests/sites runs it",
+    "--nvflare ": "answers until it is stopped; tests/consortium runs it",
+    "--sites described": "needs sites that run",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
 }
 MORE = {"fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2": " --clients 2"}  # the sample is small
@@ -42,20 +45,22 @@ FEWER = {"--clients 8": "--clients 2", "--clients 20": "--clients 2", "--seeds 3
 SKIN = ["fedcli prepare isic2018 --raw RAW"]
 TWO_CLIENTS = [*SKIN, "fedcli partition --dirichlet 1.0 --clients 2"]
 SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
+DESCRIBED = [*TWO_CLIENTS, "fedcli site describe --client client-00 --out described/client-00.json"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
     "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
+    "export": DESCRIBED, "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
-    "Reports, statistics and published tables": [
+    "Reports and statistics": [
         *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
         *SWEPT,
     ],
-    "Methods": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
+    "Choose a method": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
 }  # fmt: skip
 
 
@@ -70,10 +75,10 @@ def lines_of(text: str) -> list[str]:
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
     found = {}
-    for name in ("README.md", "recipes/README.md"):
-        for part in re.split(r"^#+ ", (ROOT / name).read_text(encoding="utf-8"), flags=re.M)[1:]:
+    for page in (ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted(ROOT.glob("docs/*.md"))):
+        for part in re.split(r"^#+ ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
             if lines := lines_of(part):
-                found[part.splitlines()[0]] = lines
+                found.setdefault(part.splitlines()[0], []).extend(lines)
     for name, command in COMMANDS.items():
         examples = re.findall(r"Examples?: (.*)", " ".join((command.help or "").split()))
         if examples:

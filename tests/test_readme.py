@@ -5,38 +5,38 @@ import os
 import re
 from pathlib import Path
 
+import generate
 import pytest
 import session
 
 from fedcli.commands.app import app
 from fedcli.data.sources import SOURCES, card
 from fedcli.methods import METHODS
+from fedcli.reproduce import recipe
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def table(heading: str) -> dict[str, list[str]]:
-    """Rows of the table under a heading, by the name in their first cell."""
-    part = README.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("|")]
-    return {row[0].strip("`"): row[1:] for row in rows[2:]}
+DOCS = sorted(ROOT.glob("docs/*.md"))
 
 
-def test_every_method_has_a_row_with_its_name_rule_and_description():
-    rows = table("Methods")
-    assert set(rows) == set(METHODS)
-    for name, method in METHODS.items():
-        assert rows[name] == [method.label, method.rule, method.about]
+def test_the_readme_names_every_command_and_counts_no_more_than_there_is():
+    for command in app.registered_commands:
+        assert f"`{command.name or command.callback.__name__}`" in README
+    for word, known in (("Methods", METHODS), ("Datasets", SOURCES), ("Recipes", recipe.names())):
+        assert int(re.search(rf"- \*\*{word}\*\*: (\d+) and more", README)[1]) <= len(known), word
+    assert len(README.splitlines()) <= 220
 
 
-def test_every_command_has_a_row():
-    listed = {name for row in table("Commands") for name in row.replace("`", "").split(", ")}
-    assert listed == {c.name or c.callback.__name__ for c in app.registered_commands}
+def test_links_between_pages_lead_somewhere():
+    for page in [*ROOT.glob("*.md"), *DOCS, *ROOT.glob("recipes/*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8")):
+            generated = page.parent.name == "docs" and target in generate.pages()
+            assert generated or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_every_dataset_has_a_row_and_a_card():
-    assert set(table("Datasets")) == set(SOURCES)
+def test_every_dataset_has_a_card():
     for name in SOURCES:
         about = card(name)
         for key in ("title", "task", "classes", "attributes", "files", "where", "licence", "citation"):
@@ -45,7 +45,8 @@ def test_every_dataset_has_a_row_and_a_card():
 
 
 def test_every_exit_code_is_documented():
-    assert set(table("Exit codes")) == {"0", "1", "2", "3", "130"}
+    page = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| (\d+) \|", page, re.M) == ["0", "1", "2", "3", "130"]
 
 
 def test_the_two_commands_come_first():
@@ -54,10 +55,11 @@ def test_the_two_commands_come_first():
     assert README.index("fedcli demo") < 2500
 
 
-def test_options_named_in_the_readme_exist():
+def test_options_named_in_the_guides_exist():
     known = {flag for c in app.registered_commands for flag in re.findall(r"--[a-z][a-z-]+", _help(c))}
+    text = "\n".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *DOCS])
     used = {
-        flag for line in README.splitlines() if "fedcli " in line for flag in re.findall(r"(?<=\s)--[a-z][a-z-]+", line)
+        flag for line in text.splitlines() if "fedcli " in line for flag in re.findall(r"(?<=\s)--[a-z][a-z-]+", line)
     }
     assert used <= known | {"--help", "--version", "--install-completion"}
 
@@ -80,10 +82,17 @@ def test_the_changelog_names_this_version():
     assert f"## {fedcli.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_the_citation_names_this_version():
+    import fedcli
+
+    assert f"\nversion: {fedcli.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
 def test_nothing_names_a_path_of_one_machine():
     words = re.compile(r"/(?:root|home|work|tmp)/\w")
     for path in [
         *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.*"),
         *ROOT.glob("fedcli/**/*.py"),
         *ROOT.glob("data_manifests/*.json"),
         *ROOT.glob("fedcli/**/*.html"),
@@ -98,7 +107,7 @@ def test_cards_are_sorted_json_without_pixels():
         json.loads(path.read_text(encoding="utf-8"))
 
 
-LONG = () if os.environ.get("FEDCLI_SLOW") else ("train", "evaluate")  # minutes at 64 pixels
+LONG = () if os.environ.get("FEDCLI_SLOW") else ("train", "evaluate")  # a minute and more
 
 
 POINTS = 2.0  # between processors; the sessions train until their scores vary less than that
@@ -131,7 +140,8 @@ def test_the_recorded_session_is_what_the_commands_print(tmp_path, monkeypatch):
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
-def test_the_session_on_real_images_is_what_the_commands_print(tmp_path, monkeypatch):
+def test_the_sessions_on_real_images_are_what_the_commands_print(tmp_path, monkeypatch):
     session.lay_out(Path(os.environ["FEDCLI_REAL_DATA"]), tmp_path)
     monkeypatch.chdir(tmp_path)
-    compare(session.REAL, leave_out=LONG)
+    compare(session.SKIN, leave_out=LONG)
+    compare(session.REAL)

@@ -10,8 +10,8 @@ import fedcli
 
 ROOT = Path(fedcli.__file__).parent
 LEVELS = (
-    ("data",), ("models",), ("methods",), ("federation",), ("runs",), ("evaluation", "bench", "sites"), ("reporting",),
-    ("stages",), ("reproduce",), ("commands",),
+    ("transport",), ("data",), ("models",), ("methods",), ("federation",), ("runs",), ("evaluation", "bench", "sites"),
+    ("reporting",), ("stages",), ("reproduce",), ("commands",),
 )  # fmt: skip
 LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}  # the ground floor is 0
 DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; they may lead anywhere

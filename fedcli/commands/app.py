@@ -17,20 +17,23 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__, console
+from .. import __version__, console, extensions
 from ..errors import FedcliError
 from . import (
     bench,
+    check,
     compare,
     corrupt,
     datasets,
     defaults,
     demo,
     evaluate,
+    export,
     inspect,
     lists,
     ls,
     methods,
+    new,
     options,
     partition,
     plot,
@@ -61,7 +64,11 @@ class Commands(TyperGroup):
                 args = [word, args[at + 1], *args[:at], *args[at + 2 :]]
             elif word.startswith(f"{LOG_FILE}="):
                 args = [word, *args[:at], *args[at + 1 :]]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            _refuse(ctx, error)
+            raise
 
     def invoke(self, ctx: typer.Context) -> object:
         ctx.with_resource(console.shown())
@@ -82,14 +89,27 @@ class Commands(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
+            if fault := extensions.fault(error):
+                _end(ctx, fault.sentence, fault.hint, fault.code)
             _end(ctx, f"too little memory, or a damaged package: {error or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
-            if hasattr(error, "format_message"):  # a wrong option, which the parser tells in its own words
-                raise
+            _refuse(ctx, error)
+            if fault := extensions.fault(error):
+                _end(ctx, fault.sentence, fault.hint, fault.code)
             if isinstance(error, OSError):
                 _end(ctx, _sentence(error), SPACE if error.errno in NO_ROOM else "", 1)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
+
+
+def _refuse(ctx: typer.Context, error: Exception) -> None:
+    """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
+    if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
+        sentence = error.format_message().rstrip(".")
+        command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
+        line = getattr(getattr(error, "ctx", None), "command_path", None) or command
+        with console.shown():  # where the line of the whole program is wrong, nothing is shown yet
+            _end(ctx, f"{sentence[:1].lower()}{sentence[1:]}", f"`{line} --help` lists what can be given", 2)
 
 
 def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
@@ -103,6 +123,8 @@ def _sentence(error: Exception) -> str:
     name = getattr(error, "filename", None)
     if getattr(error, "errno", None) == errno.ENOSPC:
         return f"no space left on the device{f' while writing {name}' if name else ''}"
+    if isinstance(error, FileExistsError | NotADirectoryError) and name and not os.path.isdir(name):  # noqa: PTH112
+        return f"{name} is no folder, and a folder is needed there"
     return f"{getattr(error, 'strerror', None) or error}{f': {name}' if name else ''}"
 
 
@@ -116,7 +138,8 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
     compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    methods.methods, datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
+    export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
+    lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
 
@@ -156,9 +179,9 @@ def _open_streams() -> None:
             nothing = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this stream's
             setattr(sys, name, os.fdopen(nothing, "w" if number else "r"))
     codecs.register_error("fedcli", _replaced)
-    for stream in (sys.stdout, sys.stderr):
+    for stream, errors in ((sys.stdin, "surrogateescape"), (sys.stdout, "fedcli"), (sys.stderr, "fedcli")):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="fedcli")
+            stream.reconfigure(errors=errors)
 
 
 def main() -> None:

@@ -1,12 +1,12 @@
 """What a shell completes: methods, datasets, recipes, networks, corruptions, clients, and manifests under --work."""
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import typer
 
+from ..errors import FedcliError
 from . import method_list
 from .options import DEFAULT_WORK
 
@@ -76,9 +76,13 @@ def made(*kinds: str) -> Completer:
 
 
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
-    """The body of the newest manifest of a kind, empty where there is none."""
-    paths = sorted(_work(context).glob(f"{kind}s/*/{kind}.json"), key=lambda path: path.stat().st_mtime_ns)
-    return json.loads(paths[-1].read_text(encoding="utf-8"))["body"] if paths else {}
+    """The body of the newest manifest of a kind, empty where none can be read: the command says why when it is run."""
+    from ..data import manifest
+
+    try:
+        return manifest.read(manifest.newest(_work(context), kind), kind, whole=True).body
+    except FedcliError:
+        return {}
 
 
 def _work(context: typer.Context) -> Path:

@@ -48,20 +48,20 @@ def datasets(
             raise UsageError("--download needs a dataset", "fedcli datasets medmnist --download DIR")
         from ..data.download import download as fetch
 
-        print(fetch(name, card(name), download, file or []))
+        console.result(str(fetch(name, card(name), download, file or [])))
         return
     if folder := make_sample or make_twin:
         if not name:
             raise UsageError("--make-sample needs a dataset", "fedcli datasets isic2018 --make-sample DIR")
         made = sources.make_sample(name, folder)
         console.say(_next_step(name, made, card(name)["sites"]))
-        print(made)
+        console.result(str(made))
         return
     if name:
         entry = card(name)
         o.show_json(entry) if json else o.show_tree(_readable(entry))
         return
-    cards = {known: card(known) for known in SOURCES}
+    cards = {known: card(known) for known in [*SOURCES, *sources.names()]}
     if json:
         o.show_json(cards)
         return

@@ -1,6 +1,6 @@
 """fedcli models, metrics and corruptions: what can be named in other commands."""
 
-from .. import terminal
+from .. import extensions, terminal
 from . import options as o
 
 CORRUPTIONS = {
@@ -31,6 +31,13 @@ def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False)
     from ..models import MODELS
 
     about = {name: f"{model.about}; images of {model.smallest} pixels or more" for name, model in MODELS.items()}
+    for name, (build, code) in extensions.installed("models").items():
+        about[name] = f"{extensions.first_line(build)}; from {code}"
+    about |= {
+        "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny",
+        "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224",
+        "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see docs/extend.md",
+    }
     _list("model", about, json)
 
 
@@ -39,7 +46,10 @@ def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False
     from ..evaluation.parts import PARITY
     from ..reporting.page.terms import METRICS, TERMS
 
-    _list("metric", METRICS | {name: TERMS[name] for name in PARITY}, json)
+    own = extensions.installed("metrics").items()
+    packages = {name: f"{extensions.first_line(function)}; from {code}" for name, (function, code) in own}
+    about = METRICS | {name: TERMS[name] for name in PARITY} | packages
+    _list("metric", about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}, json)
 
 
 def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:

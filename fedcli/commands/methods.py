@@ -4,14 +4,15 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import terminal
+from .. import extensions, terminal
 from . import complete, method_list
 from . import options as o
 
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(help="one method, or base+addon; default: the list", autocompletion=complete.methods)
+        str | None,
+        typer.Argument(help="one method, base+addon, or a file such as ./mine.py", autocompletion=complete.methods),
     ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -19,16 +20,41 @@ def methods(
 ) -> None:
     """List the methods, or show one: its source, how it differs from the paper, and its options."""
     if not name and not json:
-        terminal.table(["method", "name", "rule", "what it does"], list(map(list, method_list.listed())))
-        print("\nA method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+        _list()
         return
     from ..methods import METHODS, resolve
+    from ..methods.registry import installed
 
-    if name:
+    several = _of_file(name) if name else []
+    if len(several) > 1 and not json:
+        rows = [[method.name, method.label, method.rule, method.about] for method in several]
+        terminal.table(["method", "name", "rule", "what it does"], rows)
+        return
+    if name and len(several) <= 1:
         method = resolve(name)
         o.show_json(_about(method)) if json else _print(method)
         return
-    o.show_json([_about(method) for method in METHODS.values()])
+    o.show_json([_about(method) for method in several or (*METHODS.values(), *installed().values())])
+
+
+def _list() -> None:
+    """fedcli's own methods, read from their files, and those of installed packages."""
+    lines, head = list(map(list, method_list.listed())), ["method", "name", "rule", "what it does"]
+    if packages := extensions.packages("methods"):
+        from ..methods.registry import installed
+
+        lines = [[*line, "fedcli"] for line in lines]
+        more = installed().values()
+        lines += [[m.name, m.label, m.rule, m.about, ", ".join(map(str, m.code.values()))] for m in more]
+    terminal.table(head + ["from"] * bool(packages), lines)
+    print("\nA method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+
+
+def _of_file(name: str) -> list[Any]:
+    """Every method of a file that is named without one of them."""
+    if not extensions.is_file(name) or extensions.split(name)[1]:
+        return []
+    return list(extensions.load(extensions.split(name)[0]).tables.get("methods", {}).values())
 
 
 def _about(method: Any) -> dict[str, Any]:
@@ -47,6 +73,7 @@ def _about(method: Any) -> dict[str, Any]:
         "name": method.name, "label": method.label, "about": method.about, "rule": method.rule,
         "documentation": method.documentation,
         "options": list(unique.values()),
+        "code": {half: code.recorded for half, code in method.code.items()},
         "needs_every_client": method.aggregator.full_participation,
         "not_recorded": no_graph_reason(method.local),
     }  # fmt: skip
@@ -55,6 +82,8 @@ def _about(method: Any) -> dict[str, Any]:
 def _print(method: Any) -> None:
     about = _about(method)
     print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
+    for half, code in method.code.items():
+        print(f"{half} is from {code}, sha256 {code.sha256[:12]}...\n")
     if about["not_recorded"]:
         print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
     if about["options"]:

@@ -35,11 +35,12 @@ Clients = Annotated[int | None, typer.Option(min=1, help="number of clients")]
 By = Annotated[list[str] | None, typer.Option(metavar="ATTRIBUTE", help="an attribute; may be repeated")]
 
 DEFAULT_WORK = Path("fedcli-work")
+LONGEST_PATH = 65536  # characters that are read of a stream, which may have no end
 
 
 def piped() -> str:
     """A path that another command printed. Raises UsageError."""
-    if sys.stdin and (path := sys.stdin.readline().strip()):
+    if sys.stdin and (path := sys.stdin.readline(LONGEST_PATH).strip()):
         return path
     raise UsageError("stdin holds no path", "pipe the output of another fedcli command into this one")
 
@@ -54,13 +55,15 @@ def source(path: str | None, work: Path, *kinds: str) -> Path:
 def show(path: Path, as_json: bool) -> None:
     """Print a stage's result: its path on one line, or path and manifest as JSON."""
     if not as_json:
-        print(path)
+        console.result(str(path))
         return
     show_json({"path": str(path), "manifest": json.loads(path.read_text(encoding="utf-8"))})
 
 
 def refuse_sealed(out: Path) -> None:
     """Raise UsageError for a folder, and for a file among those of a run, which are hashed when it ends."""
+    if str(out) == "-":
+        raise UsageError("- is no file", "leave it out to print")
     if out.is_dir():
         raise UsageError(f"{out} is a folder", "give the name of a file")
     if any((folder / "settings.json").is_file() for folder in out.resolve().parents):

@@ -9,7 +9,8 @@ from . import defaults
 
 PANELS = {
     "Training": """rounds epochs batch_size optimizer lr momentum weight_decay schedule warmup nesterov clip_norm
-        keep_optimizer label_smoothing class_weights loss augment participation seed eval_every resume force""",
+        keep_optimizer label_smoothing class_weights loss augment participation seed eval_every patience resume
+        force""",
     "Method": "set prior model weights teacher freeze_backbone then personal single_site bn",
     "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold
         folds strict table image_column label_column group site patient unknown clients val dirichlet minimum keep_units

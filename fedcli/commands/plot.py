@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import console
-from ..errors import FedcliError, UsageError
+from ..errors import FedcliError, UsageError, nearest
 from ..stages.options import EvaluateOptions
 from . import options as o
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 METRIC = "balanced_accuracy"
 DIMS = {"1d": 1, "2d": 2}
 SUFFIXES = ".png", ".svg"
+SHOWN = "counts", "divergence", "features", "adapters"
 
 
 def plot(
@@ -52,6 +53,18 @@ def plot(
     histograms: Annotated[
         bool, typer.Option("--histograms", help="what FedHEAL remembers of each parameter: how steadily it moved")
     ] = False,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="counts: who holds how many training images of each class and attribute, of a run or a partition; "
+            "divergence: Fed-MAS's by class, beside the counts (--set by_class=true); features: mean features of "
+            "classes by client, before and behind Fed-MAS's projector; adapters: S by group, U'U and VV' of FairLoRA",
+        ),
+    ] = None,
+    reduce: Annotated[
+        str | None, typer.Option(metavar="HOW", help="of --show features, into the plane: pca or tsne; default: pca")
+    ] = None,
     metric: Annotated[
         str | None, typer.Option(metavar="NAME", help="of --over and --convergence; default: balanced_accuracy")
     ] = None,
@@ -66,8 +79,12 @@ def plot(
     points: Annotated[
         int | None, typer.Option(min=3, help="of --landscape, along each direction; default: 41, or 21 of 2d")
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="of the directions of --landscape; default: 0")] = None,
-    device: Annotated[str | None, typer.Option(help="of --landscape: cpu, cuda or cuda:N; default: cpu")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="of the directions of --landscape and of --reduce tsne; default: 0")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="of --landscape and --show features: cpu, cuda or cuda:N; default: cpu")
+    ] = None,
     work: o.Work = o.DEFAULT_WORK,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help=".png or .svg; default: plots/RUN.png under --work")
@@ -80,18 +97,25 @@ def plot(
 
     Of several runs it draws the mean over clients, in a band from the lowest to the highest, and of weights the
     smallest and the largest. A series that never changes is drawn only if it is asked for. Test curves are there
-    where train had --eval-every. --over, --convergence, --landscape and --histograms draw other pictures; of them,
-    the first two take runs that differ in nothing but the seed as one.
+    where train had --eval-every. --over, --convergence, --landscape, --histograms and --show draw other pictures; of
+    them, the first two take runs that differ in nothing but the seed as one.
 
     Examples: fedcli plot; fedcli plot fedcli-work/runs/* --series loss --out losses.svg; fedcli plot --over q --version
     corrupted; fedcli plot fedcli-work/runs/qffl-* --landscape 1d
     """
     from ..reporting import curves
 
-    o.refuse_together(series=series, over=over, convergence=convergence, landscape=landscape, histograms=histograms)
+    o.refuse_together(
+        series=series, over=over, convergence=convergence, landscape=landscape, histograms=histograms, show=show
+    )
+    _belong(show == "features", "--show features", reduce=reduce)
     _belong(over or convergence, "--over or --convergence", metric=metric)
     _belong(over or convergence or landscape, "--over, --convergence or --landscape", version=version)
-    _belong(landscape, "--landscape", points=points, seed=seed, device=device)
+    _belong(landscape, "--landscape", points=points)
+    _belong(landscape or show == "features", "--landscape or --show features", seed=seed, device=device)
+    if show:
+        _show(show, runs or [], work, out, as_json=json, reduce=reduce or "pca", seed=seed or 0, device=device or "cpu")
+        return
     records = [curves.read(path) for path in _runs(runs or [], work, every=bool(over or convergence))]
     kind = f"-over-{over}" if over else "-convergence" * convergence + "-histograms" * histograms
     kind += f"-landscape-{landscape}" if landscape else ""
@@ -118,6 +142,31 @@ def _belong(mode: object, to: str, **flags: object) -> None:
     for name, value in flags.items():
         if value is not None and not mode:
             raise UsageError(f"--{name} belongs to {to}", "leave it out, or ask for that picture")
+
+
+def _show(show: str, given: list[str], work: Path, out: Path | None, *, as_json: bool, **how: Any) -> None:
+    """One of the pictures of a run's data or of its trained model. how: of --show features."""
+    from ..reporting import curves, holders, trained
+
+    if show not in SHOWN:
+        raise UsageError(f"--show {show!r} is unknown", nearest(show, SHOWN))
+    paths = _runs(given, work, every=False)
+    if len(paths) > 1:
+        raise UsageError(f"--show {show} draws one run at a time", "give one")
+    path = paths[0]
+    target = _checked(out or work / "plots" / f"{_name([path if path.is_dir() else path.parent])}-{show}.png")
+    if show == "counts":
+        about = holders.plot(holders.partition_of(path), target)
+    elif show == "divergence":
+        about = holders.plot_divergence(curves.read(path), holders.partition_of(path), target)
+    elif show == "features":
+        about = trained.plot_features(path, target, **how)
+    else:
+        about = trained.plot_adapters(path, target)
+    if as_json:
+        o.show_json({"path": str(target), "of": str(path), show: about})
+        return
+    print(target)
 
 
 def _series(records: list["Record"], names: list[str], target: Path) -> dict[str, Any]:
@@ -206,10 +255,12 @@ def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
         from ..reporting.collect import every_run
 
         return every_run(work)
+    from ..data import manifest
+
     records = list(work.glob("runs/*/rounds.jsonl"))
     if not records:
         raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
-    newest = max(records, key=lambda path: (path.stat().st_mtime_ns, str(path))).parent
+    newest = max(records, key=manifest.age).parent
     console.say(f"using {newest}")
     return [newest]
 

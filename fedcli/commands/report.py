@@ -66,4 +66,4 @@ def report(
         print(text, end="")
         return
     o.write(out, text)
-    print(out)
+    console.result(str(out))

@@ -24,6 +24,9 @@ def site(
     name: Annotated[str | None, typer.Option(help="of the site in the federation; default: the client's")] = None,
     policy: Annotated[Path | None, typer.Option(metavar="FILE", help="policy.toml: what the site allows")] = None,
     socket: Annotated[Path | None, typer.Option(metavar="PATH", help="of the socket to listen at")] = None,
+    nvflare: Annotated[
+        Path | None, typer.Option(metavar="PROFILE", help="answer the jobs of NVFlare's client of this hospital")
+    ] = None,
     state: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="memory and audit file; default: --work/site/NAME")
     ] = None,
@@ -53,11 +56,16 @@ def site(
     if action == "check":
         o.show_json({"description": mine.description, "policy": _plain(allowed)}) if json else _check(mine)
         return
-    if socket is None:
-        raise UsageError("a site needs to know who asks", "give --socket PATH, such as --socket sites/hospital-a.sock")
-    from ..sites.sockets import serve
+    from ..sites.sockets import serve, serve_nvflare
 
-    serve(mine, socket)
+    o.refuse_together(socket=socket, nvflare=nvflare)
+    if nvflare:
+        serve_nvflare(mine, nvflare)
+    elif socket:
+        serve(mine, socket)
+    else:
+        hint = "give --socket PATH, such as --socket sites/hospital-a.sock, or --nvflare PROFILE"
+        raise UsageError("a site needs to know who asks", hint)
 
 
 def _plain(policy: Any) -> dict[str, Any]:

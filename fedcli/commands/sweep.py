@@ -1,5 +1,6 @@
 """fedcli sweep."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -49,6 +50,7 @@ def sweep(
     from ..reproduce import sweep
     from ..reproduce.script import script
     from ..stages.partition import for_training
+    from ..stages.train import fitted
 
     words = list(rest or [])
     data = words.pop(0) if words and not words[0].startswith("-") else None
@@ -57,6 +59,7 @@ def sweep(
     common = parsed(TrainOptions, words)
     source = for_training(o.source(data, work, "corruption", "partition", "dataset"), work)
     recipe = sweep.recipe_of(method, source, over or [])
+    common = fitted(replace(common, method=recipe.rows[0].method), source)  # one number of rounds for all
     cells = sweep.cells(recipe, common, read_seeds(seeds, recipe.seeds) or recipe.seeds)
     if dry_run:
         print(script(recipe, cells, samples={}, work=work, source=source), end="")

@@ -24,8 +24,8 @@ BODIES = {
     },
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
-        "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
-        "start?": (dict, None),
+        "stopped_after?": int, "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "start?": (dict, None), "needs_code?": [str],
     },
     "scores": {
         "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str,
@@ -34,7 +34,7 @@ BODIES = {
     },
 }  # fmt: skip
 # what is computed from the options of a manifest, beside what is only compared and shown
-OPTIONS = {"run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str}}
+OPTIONS = {"run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}}}
 FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"]}
 
 

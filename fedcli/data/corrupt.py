@@ -11,21 +11,16 @@ What differs from imagecorruptions.corrupt():
       is refused: grey has no colour to change;
     * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32 px as in corrupt().
 
-The package is older than today's numpy and scikit-image, so three names inside it are replaced: np.float_ (gone; used
-by fog), skimage's gaussian (its `multichannel` is now `channel_axis`; gaussian and glass blur) and random_noise (it
-would draw from an unseeded stream; impulse noise). Spatter divides by zero where no drop falls; the image then stays
+Spatter divides by zero where no drop falls; the image then stays
 as it is.
 """
 
-import functools
 import math
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -35,7 +30,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..hdf5 import create_hdf5, open_hdf5
 from ..processes import in_order
 from ..seeds import derive
-from . import manifest, mixture, synthetic
+from . import corruption_library, manifest, mixture, synthetic
 from .pool import POOL, ROWS, pool_of
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
@@ -84,7 +79,7 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
         change = partial(corrupt_image, kind=kind, severity=severity, seed=seed)
         slices = [change(image[..., [k]], f"{id}/{k}") for k in range(image.shape[2])]
         return np.concatenate(slices, -1)
-    library_change = getattr(_library(), kind.replace("-", "_"))
+    library_change = getattr(corruption_library.functions(), kind.replace("-", "_"))
     grey = image.shape[2] == 1
     flat = image[..., 0] if grey else image
     lift = grey and kind == "motion-blur"
@@ -98,7 +93,7 @@ def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed:
 
 def corrupt_images(images: np.ndarray, ids: Sequence[str], *, jobs: int = 0, **how: Any) -> np.ndarray:
     """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
-    _library()  # once, for all processes to inherit
+    corruption_library.functions()  # once, for all processes to inherit
     pieces = [(images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)]
     label = f"{how['kind']} {how['severity']}, {PIECE} images at a time"
     changed = list(in_order(partial(_piece, **how), pieces, label=label, jobs=jobs))
@@ -118,33 +113,6 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         np.random.set_state(before)
-
-
-@functools.cache
-def _library() -> ModuleType:
-    """imagecorruptions' functions, with the three replaced names."""
-    from .sources.images import import_cv2
-
-    import_cv2()  # first, for its clear error
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
-            from imagecorruptions import corruptions
-    except ModuleNotFoundError as error:
-        hint = "pip install imagecorruptions 'setuptools<81'"
-        raise FedcliError(f"corrupting images needs the Python module {error.name}", hint) from None
-    from skimage import color, filters, util
-
-    def gaussian(image: np.ndarray, sigma: float, multichannel: bool = False, **options: Any) -> np.ndarray:
-        return filters.gaussian(image, sigma, channel_axis=-1 if multichannel and image.ndim == 3 else None, **options)
-
-    def random_noise(image: np.ndarray, **options: Any) -> np.ndarray:
-        return util.random_noise(image, rng=np.random.randint(2**31), **options)
-
-    corruptions.np = SimpleNamespace(**{**vars(np), "float_": np.float64})
-    corruptions.sk = SimpleNamespace(color=color, util=SimpleNamespace(random_noise=random_noise))
-    corruptions.gaussian = gaussian
-    return corruptions
 
 
 @dataclass(frozen=True)
@@ -279,7 +247,7 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
     pool = pool_of(manifest.above(partition, "dataset"))
     held, test = _rows(partition, [client for client in each if client])
     train, hows = mixture.train_hows(held, {client: how for client, how in each.items() if client})
-    _library()  # a missing package is an error before any process starts
+    corruption_library.functions()  # a missing package is an error before any process starts
     console.say(f"corrupting {', '.join(held)} ({len(train)} images) and the test set ({len(test)})")
     change = partial(_changed, seed=seed)
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:

@@ -27,7 +27,7 @@ PATIENCE = 60  # seconds without an answer
 RANGE_REFUSED = 416  # all bytes are there, or more than all
 RECORD = "download.json"
 MD5 = 32  # hexadecimal digits
-SMALL = 10**8  # bytes, which nobody needs to be told of
+SMALL = 10**8  # bytes; the size of a smaller download is not announced
 
 
 def download(name: str, card: dict[str, Any], folder: Path, wanted: list[str]) -> Path:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..files import read_text, sha256, sync, sync_folder, write_text
+from ..files import on_one_line, read_text, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
 from . import bodies
 
@@ -28,6 +29,7 @@ MADE_BY = {
 }  # fmt: skip
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
 AGAIN = "run the stage again that wrote it"
+SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahead
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
 
@@ -72,8 +74,8 @@ class Destination:
     made_by: list[str] = field(default_factory=list)
 
 
-def read(path: Path, *kinds: str) -> Manifest:
-    """Read a manifest (or the one in a folder) without checking hashes. Raises FedcliError."""
+def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
+    """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent. Raises FedcliError."""
     path = find(path, *kinds)
     hint = "give the .json that a fedcli command printed"
     try:
@@ -99,7 +101,7 @@ def read(path: Path, *kinds: str) -> Manifest:
             f"{path} is a {manifest.kind} manifest; this command reads {' or '.join(kinds)}",
             "give another path, or none to use the newest",
         )
-    shapes.check(raw, bodies.shape(manifest.kind), path, AGAIN, whole=False)
+    shapes.check(raw, bodies.shape(manifest.kind), path, AGAIN, whole=whole)
     return manifest
 
 
@@ -123,8 +125,7 @@ def find(path: Path, *kinds: str) -> Path:
 def verify(path: Path, *kinds: str) -> Manifest:
     """Read a manifest and check every hash in its chain. Raises HashError (exit code 3)."""
     path = find(path, *kinds)
-    manifest = read(path, *kinds)
-    shapes.check(vars(manifest), bodies.shape(manifest.kind), path, AGAIN)
+    manifest = read(path, *kinds, whole=True)
     if absent := [name for name in bodies.FILES.get(manifest.kind, []) if name not in manifest.files]:
         raise FedcliError(f"{path} does not list {absent[0]}", AGAIN)
     if path.name in manifest.files:
@@ -211,7 +212,19 @@ def newest(work: Path, *kinds: str) -> Path:
         raise FedcliError(
             f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
         )
-    return max(paths, key=lambda p: (p.stat().st_mtime_ns, str(p)))
+    return max(paths, key=age)
+
+
+def age(path: Path) -> tuple[int, str]:
+    """What sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
+
+    What another process has just removed comes first, and so does a time in the future, which a wrong clock left.
+    """
+    try:
+        changed = path.lstat().st_mtime_ns
+    except FileNotFoundError:
+        changed = -1
+    return (changed if changed <= time.time_ns() + SLACK else 0, str(path))
 
 
 def identity(options: dict[str, Any], parents: list[Path]) -> str:
@@ -223,7 +236,7 @@ def identity(options: dict[str, Any], parents: list[Path]) -> str:
 def place(work: Path, out: Path | None, kind: str, slug: str, options: dict[str, Any], parents: list[Path]) -> Path:
     """The folder of a stage's result: --out, or a name under --work that its options and parents give."""
     slug = re.sub(r"[^\w+-]+", "_", slug)  # it may come from a manifest: no path in it
-    return out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}"
+    return on_one_line(out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}")
 
 
 def stage(
@@ -301,9 +314,8 @@ def _other(old: Manifest, options: dict[str, Any], parents: list[Path]) -> list[
 def reuse(target: Path, options: dict[str, Any], parents: list[Path]) -> Path:
     """The finished result at target if it is the one asked for, else an error."""
     if not target.is_file():
-        raise FedcliError(
-            f"{target.parent} is in use and holds no {target.name}", "give another --out, or remove that folder"
-        )
+        hint = "give another --out, a folder that is not there yet"
+        raise FedcliError(f"{target.parent} is in use and holds no {target.name}", hint)
     if differing := _other(verify(target), options, parents):
         raise FedcliError(
             f"{target.parent} already holds another result ({'; '.join(differing)})",

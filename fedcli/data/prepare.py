@@ -29,6 +29,7 @@ from .sources.tables import leaking, sample_rows
 
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
+FILLED = "another --split, --test or --split-file may fill it"
 PIECE, READERS = 2**16, 8  # bytes read of a large raw file at each of three places; threads that read
 RUN, RUN_BYTES = 32, 2**22  # images and bytes that a worker holds before it writes them
 
@@ -37,13 +38,14 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     """Make a dataset's pool and return its manifest's path.
 
     Args:
-        name: one of sources.SOURCES.
+        name: one of sources.SOURCES, or of a dataset from outside: registered, PATH.py or PATH.py:NAME.
         work: folder of all results.
         out: folder of this one; None for a name under work.
 
     Raises FedcliError, UsageError.
     """
-    source, card, raw = sources.source(name), sources.card(name), request.raw
+    source, card, raw, code = sources.source(name), sources.card(name), request.raw, sources.code_of(name)
+    name = sources.plain(name)
     choices = resolved(name, card, request)
     check_raw(name, raw, source, card["where"])
     sample = sources.is_sample(raw)
@@ -51,6 +53,7 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     if request.split_file:
         choices = replace(choices, split="file")
     options = recorded(name, card, choices)
+    options |= {"code": code.recorded} if code else {}
     options["raw_fingerprint"] = fingerprint(raw, listing) if raw else None
     if file := request.split_file:
         first, *second = splits.files(file)
@@ -86,6 +89,7 @@ def _listing(name: str, card: dict[str, Any], source: Source, request: Request, 
     if not listing.rows:
         why = "{}: {}".format(*listing.skipped[0]) if listing.skipped else card["where"]
         raise FedcliError(f"{request.raw} holds no image of {name}", why)
+    check_parts(name, listing.rows)
     return attributes.joined(listing, request.attributes) if request.attributes else listing
 
 
@@ -211,6 +215,14 @@ def fill(
     return kept, skipped
 
 
+def check_parts(name: str, rows: list[Row]) -> None:
+    """Say that there is no test image. Raises FedcliError where there is none to train on."""
+    if all(row.test for row in rows):
+        raise FedcliError(f"all {len(rows)} images of {name} are test images", FILLED.replace("fill", "change"))
+    if not any(row.test for row in rows):
+        console.say(f"the test part is empty: {FILLED}")
+
+
 def describe(
     name: str, card: dict[str, Any], choices: Choices, listing: Listing, kept: list[Row], skipped: list[tuple[str, str]]
 ) -> dict[str, Any]:
@@ -219,10 +231,8 @@ def describe(
         total, (file, why) = len(kept) + len(skipped), skipped[0]
         console.say(f"skipped {len(skipped)} of {total} files, listed in dataset.json; the first is {file}: {why}")
     test = sum(row.test for row in kept)
-    if test in (0, len(kept)):
-        console.say(
-            f"the {'train' if test else 'test'} part is empty: another --split, --test or --split-file may fill it"
-        )
+    if skipped:
+        check_parts(name, kept)
     classes = card["classes"] if listing.classes is None else listing.classes
     trained = {row.label for row in kept if not row.test}
     if bare := [classes[label] for label in sorted({row.label for row in kept} - trained)]:

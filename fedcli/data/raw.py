@@ -13,13 +13,13 @@ from ..errors import UsageError
 from ..locks import scratch
 from . import sources
 
-SAMPLE_SIZE = 64  # pixels
+SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail
 VARIABLE = "FEDCLI_RAW"  # names a folder that holds a folder for each dataset
 
 
 def candidates(name: str) -> list[Path]:
     """The folders that may hold a dataset's files, the first choice first."""
-    return [place / name for place in _parents()]
+    return [place / sources.plain(name) for place in _parents()]
 
 
 def _parents() -> list[Path]:
@@ -29,6 +29,7 @@ def _parents() -> list[Path]:
 
 def search(name: str) -> Path | None:
     """The first of these folders that is there; said in a line."""
+    name = sources.plain(name)
     folders = (folder for place in _parents() for folder in _called(name, place))
     if folder := next(folders, None):
         console.say(f"raw folder of {name}: {folder}")
@@ -56,7 +57,8 @@ def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sam
     if not sample and (folder := search(name)):
         return folder
     if not sample:
-        if no_sample or os.environ.get(VARIABLE) or not sources.card(name)["classes"]:
+        unusual = not sources.card(name)["classes"] or sources.source(name).sample is None
+        if no_sample or os.environ.get(VARIABLE) or unusual:
             hint = f"give --raw DIR; the files come from {sources.card(name)['where']}"
             raise UsageError(f"{name} needs the folder of its files: {_places(name)}", hint)
         _warn(name)
@@ -65,7 +67,7 @@ def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sam
 
 def usual_sample(name: str, work: Path) -> Path:
     """A synthetic sample of as many images as the default clients need, made once under the work folder."""
-    folder = work / "samples" / f"{name}-usual"
+    folder = work / "samples" / f"{sources.plain(name)}-usual"
     if not folder.exists():
         write_sample(name, folder, usual=True)
     return folder

@@ -143,7 +143,8 @@ def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any
 
 def command(options: dict[str, Any]) -> list[str]:
     """The command that gives these options, without locations."""
-    words = ["prepare", options["dataset"]]
+    file = options.get("code", {}).get("file")
+    words = ["prepare", f"{file}:{options['dataset']}" if file else options["dataset"]]
     for name in ("size", "fit", "window", "test", "split", "fold", "folds", "sample_images", "seed"):
         given = options.get(name) is not None and (name, options[name]) != ("split", "file")
         words += [f"--{name.replace('_', '-')}", str(options[name])] if given else []

@@ -22,7 +22,7 @@ from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
-from . import severities
+from . import own_metrics, severities
 from .answering import answers_of, of_client, predictions, who_answers
 from .existing import asked
 from .groups import CROSS, cross, group_scores
@@ -88,7 +88,7 @@ def _build(
     groupings = {name: _grouping(run, name) for name in by}
     clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
-    quality = _quality(run, logits, y, groupings)
+    quality = own_metrics.added(_quality(run, logits, y, groupings), logits, y, groupings, run.data.test_patients)
     scores = Scores(
         **_about(run),
         versions=quality.versions,

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..data import manifest, sources
 from ..errors import FedcliError, UsageError, nearest
+from . import own_metrics
 from .groups import CROSS
 from .shots import thresholds
 
@@ -38,6 +39,7 @@ def asked(
     """The options of scores, and the folder they go to. severities: kinds and severities of other test sets."""
     options = {"by": _attributes(by, run)} | ({"shots": list(thresholds(shots))} if shots else {})
     options |= {"severities": [list(pair) for pair in severities]} if severities else {}
+    options |= own_metrics.recorded()
     return options, run.parent / "scores" / manifest.identity(options, [run])
 
 

@@ -20,7 +20,7 @@ from itertools import product
 import numpy as np
 
 from ..metrics import CALIBRATION
-from .parts import HEADLINE, PARITY, Across, Between, Extreme, Group, GroupScores, Score
+from .parts import COMPARED, PARITY, Across, Between, Extreme, Group, GroupScores, Score
 
 LOW = (CALIBRATION,)  # metrics that are better when low
 CROSS = "*"  # between the names of attributes whose groups are crossed
@@ -60,7 +60,7 @@ def _group(part: Score, overall: Score, classes: list[str] | None) -> Group:
 
 def compared(classes: int) -> list[str]:
     """The metrics that groups are compared by."""
-    return [*HEADLINE, *(["auc_binary"] if classes == 2 else []), CALIBRATION]
+    return [metric for metric in COMPARED if metric != "auc_binary" or classes == 2]
 
 
 def cross(parts: dict[str, tuple[np.ndarray, list[str]]]) -> tuple[np.ndarray, list[str]]:

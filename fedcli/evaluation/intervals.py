@@ -23,13 +23,13 @@ def intervals(tables: Tables, y: np.ndarray, units: np.ndarray | None) -> dict[s
     """
     if not len(y):
         return {}
-    about = _about(units, len(y))
+    unit = about(units, len(y))
     drawn = {version: _resampled(answers, y, units) for version, answers in tables.items()}
     if "corrupted" in drawn:
         drawn["average"] = {m: (drawn["clean"][m] + drawn["corrupted"][m]) / 2 for m in drawn["clean"]}
     scores = with_average({version: [_scores(answers, y)] for version, answers in tables.items()})
     return {
-        version: {m: _interval(scores[version][0].metrics[m], b, about) for m, b in columns.items()}
+        version: {m: _interval(scores[version][0].metrics[m], b, unit) for m, b in columns.items()}
         for version, columns in drawn.items()
     }
 
@@ -44,10 +44,10 @@ def group_intervals(
     by_metric: dict[str, dict[str, Interval]] = {metric: {} for metric in columns}
     for g, value in enumerate(values):
         at = groups == g
-        about, scores = _about(None if units is None else units[at], int(at.sum())), _scores(answers, y, at)
+        unit, scores = about(None if units is None else units[at], int(at.sum())), _scores(answers, y, at)
         for metric, column in columns.items():
             drawn = column[:, g] if at.any() else np.zeros(0)
-            by_metric[metric][value] = _interval(scores.metrics[metric], drawn, about)
+            by_metric[metric][value] = _interval(scores.metrics[metric], drawn, unit)
     return by_metric
 
 
@@ -63,12 +63,12 @@ def _scores(answers: list[np.ndarray], y: np.ndarray, at: np.ndarray | slice = A
     return mean([Score.of(table[at], y[at]) for table in answers])
 
 
-def _interval(value: float | None, resampled: np.ndarray, about: tuple[str, int]) -> Interval:
-    unit, units = about
+def _interval(value: float | None, resampled: np.ndarray, drawn: tuple[str, int]) -> Interval:
+    unit, units = drawn
     low, high = interval(resampled) if units > 1 else (None, None)
     return Interval(value, low, high, LEVEL, RESAMPLES, unit, units)
 
 
-def _about(units: np.ndarray | None, images: int) -> tuple[str, int]:
+def about(units: np.ndarray | None, images: int) -> tuple[str, int]:
     """What is drawn, and how many of it there are."""
     return ("image", images) if units is None else ("patient or lesion", len(np.unique(units)))

@@ -10,7 +10,7 @@ from .schema import Names, decode, flat, omitted
 
 Number = float | None
 HEADLINE = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # the metrics that clients are compared by
-COMPARED = *HEADLINE, "auc_binary", CALIBRATION  # between groups
+COMPARED = *HEADLINE, "f1_macro", "auc_binary", CALIBRATION  # between groups
 PARITY = "demographic_parity_difference", "equalized_odds_difference", "average_odds_difference"
 METRICS = *DECISIONS, *AREAS, "auc_binary", CALIBRATION, "calibration_error_positive_class"
 RESAMPLED = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro", "auc_binary"

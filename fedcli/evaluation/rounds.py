@@ -70,6 +70,12 @@ def mean(scores: list[Any]) -> Any:
     return first if all(score == first for score in scores) else None
 
 
+def mean_of_numbers(numbers: list[float | None]) -> float | None:
+    """None where one of them has no meaning."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) / len(known) if len(known) == len(numbers) else None
+
+
 def with_average(versions: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Scores of each version's rounds, and the mean of both versions in each round where there are two."""
     if "corrupted" not in versions:

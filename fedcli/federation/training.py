@@ -124,6 +124,23 @@ class Training:
             raise UsageError(f"--class-weights {self.class_weights}: {number!r} is not in [0, 1)", "effective:0.999")
 
 
+def idle(training: Training, rounds: int) -> list[str]:
+    """What of the learning rate's course lies after the last round, a sentence each."""
+    said = []
+    if training.warmup > rounds:
+        said.append(
+            f"--warmup {training.warmup} is longer than the {rounds} rounds: the learning rate ends at "
+            f"{rounds}/{training.warmup} of --lr"
+        )
+    if training.schedule.startswith("step:"):
+        late = [milestone for milestone in _steps(training.schedule)[0] if milestone >= rounds]
+        listed = ", ".join(map(str, late))
+        said += (
+            [f"--schedule {training.schedule}: no round comes after {listed}, as there are {rounds}"] if late else []
+        )
+    return said
+
+
 def _steps(schedule: str) -> tuple[list[int], float]:
     """The rounds and the factor of "step:ROUND,...:FACTOR". Raises UsageError."""
     name, _, rest = schedule.partition(":")

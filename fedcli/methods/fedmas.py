@@ -24,7 +24,8 @@ How we differ from the authors' code:
 - w_k is measured on one fixed view of all images. Theirs draws augmentations and drops the last batch.
 - Adam's learning rate is an option (theirs is 3e-4 whatever is asked). Gradients cut at norm 5 and an optimizer that a
   client keeps from round to round, as theirs, are --clip-norm 5 and --keep-optimizer, which the recipes set.
-- a client sends the rescue factor alone; theirs sends w and what by class, which reveal what classes it has.
+- a client sends the rescue factor and the means of its two losses over the round (the curves of figure 5); theirs sends
+  w and what by class, which reveal what classes it has. by_class=true sends these too, for figure 2(a).
 - lambda_f=0 leaves the divergence as it is; theirs then measures the supervised loss in its place.
 - where training images are not augmented, and with teacher_view=clean, the teacher's features are computed once.
 delay and by_count together are the code's mas_DRW: FedAvg for the first 0.8 of the rounds, then weights in
@@ -50,6 +51,9 @@ from .registry import register
 if TYPE_CHECKING:
     from ..data.shard import Batch, Shard
     from ..models.network import Network
+
+
+RECEIVED, TRAINED = "w_class_", "w_hat_class_"  # columns by class, followed by its number
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class Distilled(LearnsFromTeacher, Local):
         counts = client.shard.class_counts  # [C]
         client.offset = None if self.prior == "none" else offset(self.prior, counts)  # [C]
         client.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] over images and epochs
+        client.scratch["losses"] = torch.zeros(2, device=counts.device)  # L_sup and L_f, summed over steps
         if client.shard.kind == "none" or self.teacher_view == "clean":
             client.scratch["reference"] = fixed_view(net, client.shard)  # [N, W]
 
@@ -100,6 +105,7 @@ class Distilled(LearnsFromTeacher, Local):
         distances = divergence(projection, self.reference(net, batch, client))  # [B]
         client.scratch["divergence"].index_add_(0, batch.y, distances.detach().double())
         supervised = cross_entropy(net.head(z), batch.y, client)
+        client.scratch["losses"] += torch.stack([supervised.detach(), distances.detach().mean()])
         if self.rule == "released":
             supervised = supervised + cross_entropy(net.auxiliary(projection), batch.y, client)
         return supervised + self.lambda_f * distances.mean()  # Eq. 4
@@ -118,6 +124,9 @@ class Rescue(Aggregator):
     rule: Annotated[Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"] = "paper"
     delay: Annotated[float, "share of rounds that average by image count first, in [0, 1)"] = 0.0
     by_count: Annotated[bool, "multiply the rescue factor by the number of training images"] = False
+    by_class: Annotated[bool, "also send w and what of every class, for the record; they reveal a client's classes"] = (
+        False
+    )
 
     def warning(self, rounds: int, validation: bool) -> str:
         first = int(Fraction(str(self.delay)) * rounds) + 1
@@ -137,6 +146,11 @@ class Rescue(Aggregator):
         received = client.scratch["divergence_received"] / n  # [C] w_k, Eq. 2
         trained = client.scratch["divergence"] / n  # [C] what_k: each epoch has every image once
         client.report["rescue_factor"] = rescue_factor(received, trained, self.rule)
+        means = client.scratch["losses"] / max(client.steps, 1)
+        client.report |= {"supervised_loss": means[0], "divergence_loss": means[1]}
+        if self.by_class:
+            for k in range(len(n)):
+                client.report |= {f"{RECEIVED}{k}": received[k], f"{TRAINED}{k}": trained[k]}
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         weights = self.weights(updates)

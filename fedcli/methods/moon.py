@@ -1,8 +1,8 @@
 """MOON: features stay near the global model's and away from the client's own last model's.
 
 Source: Li, He and Song, CVPR 2021, arXiv 2103.16257, Eqs. 3-4 and Algorithm 1.
-- features are those before the classifier; the paper puts a two-layer projection head under it, which
-  would make the network another one than that of the other methods in a table.
+- features are those before the classifier; the paper puts a two-layer projection head under it, which makes the
+  network another one than that of the other methods in a table. projection=256 has it, as the paper and Fed-MAS's code.
 - the global and the last local model see the same augmented batch, in eval mode and without gradient.
   Codes run them in training mode, which changes the batch-norm statistics they are compared with.
 - in a client's first round there is no last model and no term; the benchmark behind FedHEAL's tables
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .contract import ClientRound, Local, cross_entropy
 from .fedavg import Mean
@@ -28,15 +28,34 @@ if TYPE_CHECKING:
     from ..models.network import Network
 
 
+class Projected(nn.Module):
+    """A backbone whose features pass through a two-layer head: [B, D] -> [B, width]."""
+
+    def __init__(self, body: nn.Module, features: int, width: int):
+        super().__init__()
+        self.body = body
+        self.projection = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.projection(self.body(x))
+
+
 @dataclass(frozen=True)
 class Contrast(Local):
     """Cross-entropy plus mu times the model-contrastive loss."""
 
     mu: Annotated[float, "strength of the contrast, >= 0; 0 is FedAvg"] = 1.0
     temperature: Annotated[float, "of the contrast, > 0"] = 0.5
+    projection: Annotated[int, "width of a two-layer projection head under the classifier, >= 0; 0 has none"] = 0
 
     works_without_server = False
     trains_backbone = True
+
+    def extend(self, net: "Network") -> None:
+        if self.projection:
+            width, classes = net.head.in_features, net.head.out_features  # D, C
+            net.backbone = Projected(net.backbone, width, self.projection)
+            net.head = nn.Linear(self.projection, classes)
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         client.scratch["global"] = client.layout.read()  # [P] with the client's own statistics under --bn local

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from .. import options
+from .. import extensions, options
 from ..errors import UsageError, nearest
 from .contract import Aggregator, Local
 from .mixins import ContinuesRun, LinearHeadOnly
@@ -13,7 +13,10 @@ from .mixins import ContinuesRun, LinearHeadOnly
 
 @dataclass(frozen=True)
 class Method:
-    """A named pair. `label` and `about` are what tables print, `module` is where its docstring lives."""
+    """A named pair. `label` and `about` are what tables print, `module` is where its docstring lives.
+
+    code: name of a half -> where it comes from, of those that are not fedcli's own.
+    """
 
     name: str
     label: str
@@ -23,6 +26,7 @@ class Method:
     module: str
     base: str = ""  # of a pair, where its local half is documented
     default_training: dict[str, Any] = field(default_factory=dict)  # options of training where the user gives none
+    code: dict[str, extensions.Code] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -40,6 +44,12 @@ class Method:
         return " + ".join(dict.fromkeys(rules)) or "paper"
 
     @property
+    def typed(self) -> str:
+        """The name as a command line says it, with the file that it comes from."""
+        halves = [(half, self.code.get(half)) for half in self.name.split("+")]
+        return "+".join(f"{code.name}:{half}" if code and code.path else half for half, code in halves)
+
+    @property
     def documentation(self) -> str:
         modules = dict.fromkeys(name for name in (self.base, self.module) if name)
         return "\n\n".join((sys.modules[name].__doc__ or "").strip() for name in modules)
@@ -53,16 +63,37 @@ def register(
     name: str, local: Local, aggregator: Aggregator, *, label: str, about: str, aliases: tuple[str, ...] = (),
     default_training: dict[str, Any] | None = None,
 ) -> None:  # fmt: skip
-    """Put a method into the table; its options' defaults are the instances' own."""
-    if known := [n for n in (name, *aliases) if n in METHODS or n in ALIASES]:
-        raise ValueError(f"method {known[0]!r} is registered twice")
+    """Put a method into the table; its options' defaults are the instances' own.
+
+    Another method's name is refused; one that was registered by the same module may be, as a notebook's cell is run
+    again. Raises ValueError.
+    """
     module = sys._getframe(1).f_globals["__name__"]
-    METHODS[name] = Method(name, label, about, local, aggregator, module, default_training=default_training or {})
-    ALIASES.update(dict.fromkeys(aliases, name))
+    table, usual = extensions.table("methods", METHODS), extensions.origin() is None
+    again = usual and name in table and table[name].module == module and not module.startswith("fedcli.")
+    if known := [n for n in (name, *aliases) if not again and (n in table or (usual and n in ALIASES))]:
+        raise ValueError(f"method {known[0]!r} is registered twice")
+    if code := extensions.origin() or extensions.of_source(local, aggregator):
+        _check(name, local, aggregator)
+    table[name] = Method(
+        name, label, about, local, aggregator, module, default_training=default_training or {},
+        code={name: code} if code else {},
+    )  # fmt: skip
+    if usual:
+        ALIASES.update(dict.fromkeys(aliases, name))
+
+
+def _check(name: str, local: Local, aggregator: Aggregator) -> None:
+    """Refuse what is no method, where it is registered. Raises TypeError, ValueError."""
+    extensions.check_name(name)
+    for half, kind in ((local, Local), (aggregator, Aggregator)):
+        if not isinstance(half, kind):
+            raise TypeError(f"{half!r} is no object of a class that extends {kind.__name__}")
+        options.kinds(half)  # refuses an annotation that is no type of an option
 
 
 def resolve(spec: str, settings: dict[str, Any] | None = None) -> Method:
-    """Build "fedprox", or "fedprox+afl": FedProx clients under AFL's server rule.
+    """Build "fedprox", or "fedprox+afl": FedProx clients under AFL's server rule; "./mine.py" is a file's method.
 
     Raises UsageError for an unknown name, a pair that makes no sense or an option that neither half has.
     """
@@ -77,28 +108,48 @@ def resolve(spec: str, settings: dict[str, Any] | None = None) -> Method:
 
 def _split(spec: str) -> tuple[str, str | None]:
     """The two halves of a pair; the name of a single method may hold a plus, as FedISM+ does."""
-    known = spellings()
     ends = [at for at, character in enumerate(spec) if character == "+"]
-    if not ends or folded(spec) in known:
+    if not ends or _is_known(spec):
         return spec, None
     pairs = [(spec[:at], spec[at + 1 :]) for at in ends]
-    whole = (pair for pair in pairs if all(folded(half) in known for half in pair))
-    return next(whole, pairs[0])
+    whole = (pair for pair in pairs if all(map(_is_known, pair)))
+    likely = (pair for pair in pairs if any(map(_is_known, pair)))
+    return next(whole, next(likely, pairs[0]))
+
+
+def _is_known(half: str) -> bool:
+    """Whether it names a method, or a file that is there."""
+    if extensions.is_file(half):
+        return extensions.split(half)[0].is_file()
+    return folded(half) in spellings() or folded(half) in spellings(installed())
 
 
 def _known(name: str) -> Method:
-    known = spellings()
-    if folded(name) not in known:
-        labels = [method.label for method in METHODS.values()]
-        raise UsageError(f"unknown method {name!r}", nearest(name, [*METHODS, *ALIASES, *labels], METHODS))
-    return METHODS[known[folded(name)]]
+    if extensions.is_file(name):
+        return extensions.pick(name, "methods", lambda text, table: spellings(table).get(folded(text)))
+    for table in (METHODS, installed()):
+        known = spellings(table)
+        if folded(name) in known:
+            return table[known[folded(name)]]
+    labels = [method.label for method in METHODS.values()]
+    names = [*METHODS, *installed()]
+    raise UsageError(f"unknown method {name!r}", nearest(name, [*names, *ALIASES, *labels], names))
 
 
-def spellings() -> dict[str, str]:
-    """Every way to write a method, without case and punctuation -> its name: names first, then aliases and labels."""
-    labels = {method.label: name for name, method in METHODS.items()}
+def installed() -> dict[str, Method]:
+    """The methods of installed packages, those whose names fedcli does not have."""
+    return {name: method for name, (method, _) in extensions.installed("methods").items() if name not in METHODS}
+
+
+def spellings(table: dict[str, Method] | None = None) -> dict[str, str]:
+    """Every way to write a method, without case and punctuation -> its name: names first, then aliases and labels.
+
+    table: other methods than fedcli's own, which have no aliases.
+    """
+    aliases, table = (ALIASES, METHODS) if table is None or table is METHODS else ({}, table)
+    labels = {method.label: name for name, method in table.items()}
     spelt: dict[str, str] = {}
-    for text, name in ({name: name for name in METHODS} | ALIASES | labels).items():
+    for text, name in ({name: name for name in table} | aliases | labels).items():
         spelt.setdefault(folded(text), name)
     return spelt
 
@@ -117,7 +168,7 @@ def _paired(base: Method, addon: Method) -> Method:
         raise UsageError(f"{base.name} averages as the run before it did, so it takes no add-on", hint)
     if not isinstance(base.aggregator, type(plain.aggregator)):
         swapped = type(base.local) is type(plain.local) and not adds_rule
-        hint = f"write {addon.name}+{base.name}" if swapped else "train each by itself"
+        hint = f"write {addon.typed}+{base.typed}" if swapped else "train each by itself"
         raise UsageError(f"{base.name} has its own server rule, so it takes no add-on", hint)
     if isinstance(addon.aggregator, ContinuesRun):
         hint = f"fedcli train {base.name} --then {addon.name}"
@@ -134,8 +185,9 @@ def _paired(base: Method, addon: Method) -> Method:
         raise UsageError(f"{what}, which {addon.name} cannot work with", "train each by itself")
     name, label = f"{base.name}+{addon.name}", f"{base.label} + {addon.label}"
     return replace(
-        addon, name=name, label=label, about=f"{base.about}; {addon.about}", local=base.local, base=base.module
-    )
+        addon, name=name, label=label, about=f"{base.about}; {addon.about}", local=base.local, base=base.module,
+        code=base.code | addon.code,
+    )  # fmt: skip
 
 
 def _configure(method: Method, key: str, value: Any) -> Method:

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..seeds import derive
+from . import outside
 from .clip import ClipNetwork
 from .clip_weights import load_clip
 from .network import Network, frozen_parts, make_lone_safe
@@ -68,15 +70,25 @@ class Model:
             waiting for each other than two threads gain.
         load: puts starting weights into it, where load_weights() cannot.
         kind: what methods may ask for: "clip" for an image and a text tower, "" for a backbone under a linear head.
+        sized: in place of make, for a network from outside: (channels, classes, size, precision) -> the network.
     """
 
-    make: Callable[[int, list[str], str], Network]
+    make: Callable[[int, list[str], str], Network] | None
     channels: int
     smallest: int
     about: str
     threads: int = 0
     load: Callable[[Any, str], None] | None = None
     kind: str = ""
+    sized: outside.Make | None = None
+
+    def build(self, inputs: Inputs, precision: str) -> Network:
+        """The network with random weights."""
+        if self.sized:
+            return self.sized(inputs.channels, inputs.classes, inputs.size, precision)
+        assert self.make is not None
+        names = list(inputs.names) or [f"class {k}" for k in range(inputs.classes)]
+        return self.make(inputs.channels, names, precision)
 
 
 def _plain(
@@ -106,9 +118,13 @@ MODELS = {
 
 
 def describe(name: str) -> Model:
-    if name not in MODELS:
-        raise UsageError(f"unknown model {name!r}", nearest(name, MODELS))
-    return MODELS[name]
+    """How to build a network: one of MODELS, or torchvision:NAME, timm:NAME, PATH.py:FUNCTION. Raises UsageError."""
+    if name in MODELS:
+        return MODELS[name]
+    if outside.is_outside(name):
+        return Model(None, outside.channels(name), 8, "", sized=outside.make_of(name))
+    hint = nearest(name, [*MODELS, *extensions.installed("models")])
+    raise UsageError(f"unknown model {name!r}", f"{hint}; or torchvision:NAME, timm:NAME, ./net.py:build")
 
 
 def input_channels(name: str, channels: int) -> int:
@@ -140,9 +156,7 @@ def build(
         )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive("init", seed))
-        net = model.make(
-            inputs.channels, list(inputs.names) or [f"class {k}" for k in range(inputs.classes)], precision
-        )
+        net = model.build(inputs, precision)
     net.side = inputs.size
     net.class_names, net.attributes = list(inputs.names), inputs.attributes
     if weights:

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from ..errors import FedcliError, UsageError
+from ..files import regular
 from .clip import SHAPES, ClipNetwork
 from .clip_text import TextTower, open_clip
 from .weights import read
@@ -72,9 +73,7 @@ def _fits(given: Tensor, own: Tensor) -> bool:
 def _file(name: str, weights: str) -> Path:
     if weights == "imagenet":
         raise UsageError(f"there are no ImageNet weights for {name}", 'give "openai" or a file')
-    if not Path(weights).is_file():
-        raise FedcliError(f"no such weights file: {weights}", 'give "openai", or a file')
-    return Path(weights)
+    return regular(Path(weights), 'give "openai", or a weights file')
 
 
 def _openai(name: str) -> Path:

@@ -77,6 +77,19 @@ class LoneSafe(nn.modules.batchnorm._BatchNorm):
         return super().forward(x)
 
 
+class LoneSafeOther(LoneSafe):
+    """Of a library's own kind, which may do more than normalise: its own forward pass, in eval mode for one value."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        lone = self.training and x.numel() == x.shape[1]
+        if lone:
+            self.training = False
+        try:
+            return super(LoneSafe, self).forward(x)
+        finally:
+            self.training = self.training or lone
+
+
 class LoneSafeBatchNorm1d(LoneSafe, nn.BatchNorm1d):
     """Of vectors."""
 
@@ -92,7 +105,9 @@ def make_lone_safe(net: nn.Module) -> None:
         nn.BatchNorm2d: LoneSafeBatchNorm2d,
     }
     for module in net.modules():
-        module.__class__ = safe.get(type(module), type(module))
+        kind = type(module)
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, LoneSafe):
+            module.__class__ = safe.get(kind) or type(f"LoneSafe{kind.__name__}", (LoneSafeOther, kind), {})
 
 
 def frozen_parts(net: nn.Module) -> dict[str, nn.Module]:

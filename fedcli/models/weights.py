@@ -5,19 +5,29 @@ import pickle
 import re
 import shlex
 import zipfile
+from functools import partial
 from pathlib import Path
-from urllib.error import URLError
 
 import torch
 from torch import Tensor
 
 from ..errors import FedcliError, UsageError
+from ..files import regular
 from ..hdf5 import Column, below, open_hdf5
+from . import outside, torchscript
 from .network import Network
 from .vision import IMAGENET, imagenet
 
 OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)  # how a file of torch.save began before it was a zip
-HEADS = ("fc.", "classifier.", "head.")  # a classifier is for other classes, so it is left out
+HEADS = (
+    "fc.",
+    "classifier.",
+    "head.",
+    "heads.",
+    "AuxLogits.",
+    "aux1.",
+    "aux2.",
+)  # a classifier is for other classes, so it is left out
 
 
 def load_weights(net: Network, name: str, weights: str) -> None:
@@ -28,10 +38,10 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     """
     tensors = _imagenet(name) if weights == "imagenet" else read(Path(weights))
     own = {k.removeprefix("backbone."): v for k, v in tensors.items() if k.startswith("backbone.")}
-    backbone = own or {k: v for k, v in tensors.items() if not k.startswith(HEADS)}  # a run may hold more than a model
+    known = net.backbone.state_dict()
+    backbone = own or {k: v for k, v in tensors.items() if k in known or not k.startswith(HEADS)}
     if name == "densenet121":  # the files on torchvision's server predate today's names
         backbone = {re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", k): v for k, v in backbone.items()}
-    known = net.backbone.state_dict()
     counters = {k for k in known if k.endswith("num_batches_tracked")}
     wrong = [k for k in known if k in backbone and known[k].shape != backbone[k].shape]
     missing = [k for k in known if k not in backbone and k not in counters]
@@ -47,23 +57,26 @@ def load_weights(net: Network, name: str, weights: str) -> None:
 
 
 def _imagenet(name: str) -> dict[str, Tensor]:
-    if name not in IMAGENET:
-        raise UsageError(f"there are no ImageNet weights for {name}", f"models that have them: {', '.join(IMAGENET)}")
     try:
-        return imagenet(name).get_state_dict(progress=False, check_hash=True)
-    except (URLError, OSError) as error:
+        published = imagenet(name).get_state_dict if name in IMAGENET else partial(outside.pretrained, name)
+        tensors = published(progress=False, check_hash=True) if name in IMAGENET else published()
+    except OSError as error:  # URLError is one
+        place = imagenet(name).url if name in IMAGENET else "them"
         raise FedcliError(
             f"the ImageNet weights of {name} could not be downloaded: {error}",
-            f"fetch {imagenet(name).url} on a machine with a network and pass --weights FILE",
+            f"fetch {place} on a machine with a network and pass --weights FILE",
         ) from None
+    if tensors is None:
+        hint = f"models that have them: {', '.join(IMAGENET)}, and most of torchvision: and timm:"
+        raise UsageError(f"there are no ImageNet weights for {name}", hint)
+    return tensors
 
 
 def read(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name; of a checkpoint, those of its state_dict. Raises FedcliError."""
     if path.is_dir():
         raise FedcliError(f"{path} is a folder, not a weights file", "give a .pth, .safetensors or .h5 file")
-    if not path.is_file():
-        raise FedcliError(f"no such weights file: {path}", 'give a file, or "imagenet"')
+    regular(path, 'give a weights file, or "imagenet"')
     kind, reader = _readers().get(path.suffix, ("a PyTorch file", _torch_file))
     try:
         tensors = reader(path)
@@ -96,12 +109,9 @@ def _readers() -> dict:
 
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
+    if torchscript.is_archive(path):
+        return torchscript.read(path)
     names = zipfile.ZipFile(path).namelist() if zipfile.is_zipfile(path) else []
-    if any(name.endswith("/constants.pkl") for name in names):
-        raise FedcliError(
-            f"{path} is a TorchScript archive, which holds code beside its tensors",
-            "save the tensors alone: torch.save(torch.jit.load(FILE, map_location='cpu').state_dict(), 'tensors.pth')",
-        )
     if not any(name.endswith("/data.pkl") for name in names) and not _begins(path, OLD):
         begun = _begins(path, b"PK")
         raise FedcliError(

@@ -37,7 +37,10 @@ def tables(scores: Scores, metric: str = METRIC) -> Iterator[GroupTable]:
 def legend(tables: list[GroupTable]) -> str:
     """What the numbers are."""
     small = f" {DAGGER} marks a group that is too small or lacks a class."
-    words = "In percent, with the 95 % interval over patients, else over images; gap: to the best group."
+    words = (
+        "In percent, with 95 % bootstrap intervals over the patients of a group, or over its images where patients are "
+        "unknown; gap: how far a group lies below the best group."
+    )
     return words + small * any(DAGGER in line[0] for table in tables for line in table.rows)
 
 

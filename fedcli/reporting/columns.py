@@ -71,9 +71,12 @@ def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[
     return shown | _named(known, scores, [name for name in metrics if name not in overall])
 
 
-def check_names(metrics: Sequence[str]) -> None:
-    """Refuse a metric that no scores have; a name with a blank in it depends on the data. Raises UsageError."""
-    known = [*METRICS, *PARITY, *(f"{name}_ovr_macro" for name in PARITY)]
+def check_names(metrics: Sequence[str], own: Sequence[str] = ()) -> None:
+    """Refuse a metric that no scores have; a name with a blank in it depends on the data. Raises UsageError.
+
+    own: names of metrics from outside the package that are asked for.
+    """
+    known = [*METRICS, *own, *PARITY, *(f"{name}_ovr_macro" for name in PARITY)]
     for name in metrics:
         if " " not in name and name not in known:
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, known))

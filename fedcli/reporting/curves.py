@@ -29,6 +29,8 @@ TITLES = {  # of what clients and server report, where its name would be read as
     "loss_before": "Loss of the received model",
     "mean_loss": "Mean loss of the global model",
     "mu": "mu, the proximal coefficient",
+    "supervised_loss": "Supervised loss, L_sup",
+    "divergence_loss": "Divergence from the teacher, L_f",
     "training_accuracy": "Accuracy while training",
     "training_loss": "Cross-entropy while training",
 }

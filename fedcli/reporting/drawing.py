@@ -60,8 +60,10 @@ def name_all(figure: "Figure", legend: dict[str, Any]) -> None:
         figure.legend(legend.values(), map(wrapped, legend), loc="outside right upper")
 
 
-def panels(count: int, title: str, size: tuple[float, float] = PANEL) -> tuple["Figure", list["Axes"]]:
-    """A figure of so many empty panels, each so many inches, under one title."""
+def panels(
+    count: int, title: str, size: tuple[float, float] = PANEL, *, one_axis: bool = True
+) -> tuple["Figure", list["Axes"]]:
+    """A figure of so many empty panels, each so many inches, under one title. one_axis: they share that below them."""
     from matplotlib.figure import Figure
 
     columns = min(3, int(np.ceil(np.sqrt(count))))
@@ -71,7 +73,7 @@ def panels(count: int, title: str, size: tuple[float, float] = PANEL) -> tuple["
     letters = int((columns * size[0] - 0.7) / 0.105)  # that fit beside the legend, each so many inches wide
     figure.suptitle("\n".join(textwrap.fill(line, letters) for line in title.splitlines()), x=0.015, ha="left")
     for place in range(count):
-        figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place else None)
+        figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place and one_axis else None)
     return figure, figure.axes
 
 

@@ -10,8 +10,8 @@ from .systems import grouped, identity, last, settled
 UNNAMED = "settings", "eval_every"  # options: shown one by one, or of no effect on what is learned
 TRAINING = (
     "rounds", "epochs", "lr", "schedule", "optimizer", "momentum", "weight_decay", "nesterov", "clip_norm",
-    "keep_optimizer", "warmup", "loss", "class_weights", "label_smoothing", "batch_size", "augment", "participation",
-    "model", "weights",
+    "keep_optimizer", "warmup", "patience", "loss", "class_weights", "label_smoothing", "batch_size", "augment",
+    "participation", "model", "weights",
 )  # fmt: skip
 COUNTED = {"rounds": "round", "epochs": "epoch"}  # options that are numbers of something, and one of it
 

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..evaluation.parts import AMONG, PARITY, Groups, GroupScores, Number, OverRounds
+from ..evaluation.parts import AMONG, Groups, GroupScores, Number, OverRounds
 from ..evaluation.rounds import over_rounds
 from ..evaluation.scores import Among, Quality, Scores
+from ..metrics import better_low
 
 LOW = "gap", "std"  # measures that are better when low
 
@@ -43,11 +44,6 @@ class Entry:
         client = f"of client {self.client}" if self.client else ""
         model = f"({self.model})" if self.model else ""
         return " ".join(filter(None, [self.version, measure, self.metric, whose, client, model]))
-
-
-def better_low(metric: str) -> bool:
-    """Whether a metric is better when it is low."""
-    return metric.startswith(("calibration_error", *PARITY))
 
 
 def entries(scores: Scores, *, best: bool = False) -> Iterator[Entry]:

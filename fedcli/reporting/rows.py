@@ -18,6 +18,7 @@ from ..errors import UsageError
 from ..evaluation import shots
 from ..evaluation.scores import Quality, Scores
 from . import timing
+from .chance import at_chance
 from .columns import BEST, LAST5, POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns
 from .doubts import doubtful, small_groups
 from .systems import DRAWN, Scored, brief, grouped, last, read, refuse_mixed
@@ -275,7 +276,8 @@ def _by_shots(run: Scored) -> bool:
 def _warnings(row: Row) -> list[str]:
     """What is to be known of one row."""
     missing = row.at == BEST and not row.is_view and all(value.mean is None for value in row.cells.values())
-    said = [row.warning, "it kept no model that was best on validation" if missing else _chosen_rounds(row.chosen)]
+    chosen = "it kept no model that was best on validation" if missing else _chosen_rounds(row.chosen)
+    said = [row.warning, "" if row.is_view else at_chance(row.scored), chosen]
     return [f"{row.name}: {text}" for text in said if text]
 
 

@@ -105,7 +105,8 @@ def mark(column: Column, cells: Sequence[Cell], among: Sequence[str], leads: Cal
     among: of each row what it shares with those it competes with; a row alone has beaten nobody. Where a small group
         decides the best number, none is marked.
     leads: whether the row at the first place is significantly better than that at the second, or no test can be made.
-        The best has to lead all others; values that print the same share the mark, unless all print the same.
+        The best has to lead all others. Where no test can be made, values that print the same share the mark, unless
+        all print the same.
     """
     best = {at for key in dict.fromkeys(among) for at in _leaders(column, cells, [k == key for k in among], leads)}
     return [replace(cell, best=at in best) for at, cell in enumerate(cells)]
@@ -120,7 +121,7 @@ def _leaders(
     others = order[len(first) :]
     if not others or any(cells[at].doubtful for at in first):
         return
-    if all(leads(at, other) for other in others for at in first):
+    if all(leads(at, other) for at in first for other in known if other != at):
         yield from first
 
 

@@ -52,7 +52,8 @@ def _of_run(scores: Path) -> Clocks | None:
         return None
     while run:  # and the runs that it began with
         rounds = _rounds(run.parent / "timing.jsonl")
-        if not rounds.keys() >= set(range(1, manifest.read(run).body["rounds"] + 1)):
+        body = manifest.read(run).body
+        if not rounds.keys() >= set(range(1, body.get("stopped_after", body["rounds"]) + 1)):
             return None
         lines += rounds.values()
         run = manifest.parent(run, "run")

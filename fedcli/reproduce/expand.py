@@ -14,7 +14,7 @@ from ..errors import UsageError, nearest
 from ..methods import resolve
 from ..stages.base import Options
 from ..stages.options import STAGES, EvaluateOptions, TrainOptions
-from ..stages.train import plan
+from ..stages.train import ROUNDS, plan
 from .flags import ASKED, asked, files_in, filled, variable
 from .model import Flags
 from .recipe import SCALES, Chain, Recipe, Row, load, recipes_folder
@@ -144,6 +144,8 @@ def _cell(
     stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
     stages["train"] |= {"method": row.method, "set": _settings(chain, row, scale), "seed": seed}
     stages["prepare"] |= {"name": chain.dataset, "raw": folder or False}
+    if stages["train"].get("rounds") is None:  # a recipe says the same whatever its data
+        stages["train"]["rounds"] = resolve(row.method).default_training.get("rounds", ROUNDS)
     fills = {"seed": str(seed), "raw": folder, "data": chain.name, "recipes": str(recipes_folder()), **paths}
     try:
         options = {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from .. import console
+from .. import console, extensions
 from ..bench.estimate import span
 from ..errors import FedcliError
 from ..locks import Busy
@@ -115,7 +115,8 @@ def _tried(cell: Cell, work: Callable[[], Path], debug: bool = False) -> Outcome
     except Exception as error:  # one cell's fault is not the next one's: it is reported, and shows in the exit code
         if debug:
             traceback.print_exc()
-        return Outcome(cell, None, f"unexpected {type(error).__name__}: {error}")
+        fault = extensions.fault(error)
+        return Outcome(cell, None, fault.sentence if fault else f"unexpected {type(error).__name__}: {error}")
 
 
 def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -> Outcome:

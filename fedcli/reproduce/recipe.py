@@ -42,14 +42,16 @@ def find(recipe: str) -> Path:
     path = Path(recipe)
     if path.is_file():
         return path
-    if path.suffix == ".toml" or path.parent != Path():
-        known = names()
-        if path.stem not in known:
-            raise UsageError(f"no such recipe: {recipe}", _meant(path.stem, known))
-        return known[path.stem]
-    if recipe not in names():
-        raise UsageError(f"no such recipe: {recipe}", _meant(recipe, names()))
-    return names()[recipe]
+    known = names()
+    name = path.stem if path.suffix == ".toml" or path.parent != Path() else recipe
+    if own := {_folded(own): own for own in known}.get(_folded(name)):
+        return known[own]
+    raise UsageError(f"no such recipe: {recipe}", _meant(name, known))
+
+
+def _folded(name: str) -> str:
+    """A name without case, blanks and punctuation, and + as recipes write it: FedISM+ Table2 is fedism-plus-table2."""
+    return "".join(c for c in name.lower().replace("+", "plus") if c.isalnum())
 
 
 def _meant(word: str, known: dict[str, Path]) -> str:

@@ -117,7 +117,8 @@ def assemble(
     begun_with = initial.server_memory(parent_run, data, shards.roster, device) if parent_run and continues else {}
     frozen = initial.frozen(net)
     model = {
-        "name": plan.model, "channels": channels, "size": min(source.body["size"]), "precision": plan.precision,
+        "name": models.outside.titled(plan.model), "channels": channels, "size": min(source.body["size"]),
+        "precision": plan.precision,
         "personal": list(layout.own_shapes), "numbers": layout.size, "trainable": layout.trainable,
         "frozen": sorted(frozen), "teacher_width": getattr(net.teacher, "width", None),
     }  # fmt: skip

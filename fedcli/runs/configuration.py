@@ -61,6 +61,7 @@ class Plan:
     precision: str = "fp32"
     eval_every: int = 0
     single_site: bool = False
+    patience: int = 0  # rounds without a better validation score after which training stops; 0 plays all rounds
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> "Plan":
@@ -87,6 +88,8 @@ class Plan:
             check_augment(self.augment)
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} trains nothing", "give at least 1")
+        if self.patience < 0:
+            raise UsageError(f"--patience {self.patience} is no number of rounds", "0 plays all rounds")
         if not 0 < self.participation <= 1:
             raise UsageError(
                 f"--participation {self.participation} is not in (0, 1]", "1 means every client in every round"
@@ -107,7 +110,7 @@ class Plan:
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
         if self.single_site and not (method.local.works_without_server and method.aggregator.works_without_server):
-            base = resolve(method.name.partition("+")[0])
+            base = resolve("fedavg" if method.code else method.name.partition("+")[0])
             plain = base.name if base.local.works_without_server and base.aggregator.works_without_server else "fedavg"
             raise UsageError(
                 f"{method.name} lives on what clients send, so its clients cannot train alone",

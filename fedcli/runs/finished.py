@@ -13,11 +13,12 @@ from ..data import shard as load
 from ..data.shard import Shard, Shards
 from ..errors import FedcliError
 from ..federation.state import Tensors, read_tensors, write_tensors
-from ..methods import METHODS, Method, resolve
+from ..methods import METHODS, Method
 from ..methods.contract import Local
 from ..methods.mixins import GroupViews, views_of
 from ..models.layout import Layout
 from .initial import data_of
+from .own_code import method_of, model_of
 from .resources import check_device
 
 PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
@@ -55,9 +56,9 @@ def open_run(path: Path, device: str = "cpu") -> Run:
         raise FedcliError(f"{above} holds no test image", "prepare or partition again with a test part")
     kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
-    method = resolve(verified.body["method"], verified.body["settings"])
+    method = method_of(verified)
     net = models.build(
-        model["name"],
+        model_of(verified),
         models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
         seed=0, precision=model["precision"],
         teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
@@ -121,18 +122,22 @@ def load_model(run: Run, round: int | str, client: str | None = None) -> None:
     """Put the global model of a round, or BEST, into run.net; with a client, its own tensors over it."""
     tensors = read_tensors(model_file(run.path.parent, round), run.device)
 
-    def flat(shapes: dict[str, torch.Size]) -> torch.Tensor:
+    def joined(shapes: dict[str, torch.Size]) -> torch.Tensor:
         for name, shape in shapes.items():
             if f"model/{name}" not in tensors or tensors[f"model/{name}"].shape != shape:
                 raise FedcliError(
                     f"{model_file(run.path.parent, round)} lacks {name} of shape {tuple(shape)}",
                     "train the run again",
                 )
-        return torch.cat([tensors[f"model/{name}"].reshape(-1) for name in shapes])
+        flat = torch.cat([tensors[f"model/{name}"].reshape(-1) for name in shapes])
+        if not flat.isfinite().all():
+            hint = "its training diverged, or somebody changed the file: train again, perhaps with a lower --lr"
+            raise FedcliError(f"{model_file(run.path.parent, round)} holds numbers that are not finite", hint)
+        return flat
 
-    run.layout.load(flat(run.layout.shapes))
+    run.layout.load(joined(run.layout.shapes))
     if run.layout.own_shapes:
-        run.layout.load_own(flat(run.layout.own_shapes))
+        run.layout.load_own(joined(run.layout.own_shapes))
     if client is None:
         return
     prefix = f"clients/{run.data.roster.index(client)}/"

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from .. import shapes
+from ..data import manifest
 from ..errors import FedcliError, HashError
 from ..federation import state as states
 from ..files import read_text, write_text
 from ..locks import held
 
 PATH = (str, None)
+CODE = {str: {str: str}}  # half of a method -> where it comes from
 SETTINGS = {
-    "options": {"method": str, "rounds": int, "settings": dict}, "environment": {"device": str, "threads": int},
+    "options": {"method": str, "rounds": int, "settings": dict, "code?": CODE},
+    "environment": {"device": str, "threads": int},
     "data": str, "data_path": str, "weights": PATH, "teacher": PATH, "then": PATH, "sha256": str,
 }  # fmt: skip
 
@@ -30,7 +33,7 @@ def unfinished(work: Path, out: Path | None) -> Path:
             f"no unfinished run in {out or work}",
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",
         )
-    return max(folders, key=lambda folder: (folder / "settings.json").stat().st_mtime_ns)
+    return max(folders, key=lambda folder: manifest.age(folder / "settings.json"))
 
 
 def seen_from(folder: Path, path: str | None) -> str | None:
@@ -117,9 +120,17 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     differing = []
     for part in ("options", "environment"):
         for key in sorted({*old[part], *new[part]}):
-            if old[part].get(key) != new[part].get(key):
+            if key == "code":
+                differing += _other_code(old[part].get(key, {}), new[part].get(key, {}))
+            elif old[part].get(key) != new[part].get(key):
                 differing.append(f"{key} ({old[part].get(key)!r}, now {new[part].get(key)!r})")
     return differing + (["data manifest"] if old["data"] != new["data"] else [])
+
+
+def _other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The files and packages whose code is another than at the beginning."""
+    changed = [old.get(half) or new[half] for half in sorted({*old, *new}) if old.get(half) != new.get(half)]
+    return [f"{about.get('file') or about.get('package')}, which was changed" for about in changed]
 
 
 def append(file: Any, line: dict[str, Any]) -> None:

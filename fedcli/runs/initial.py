@@ -11,8 +11,9 @@ from torch import Tensor
 from ..data import manifest
 from ..errors import FedcliError
 from ..federation.state import read_tensors
-from ..methods import Method, resolve
+from ..methods import Method
 from ..models import Network, frozen_parts
+from .own_code import method_of
 
 AT_SITES = "what needs images of a run can be asked of its sites only"
 
@@ -54,7 +55,7 @@ def open_parent(weights: str | None) -> ParentRun | None:
 def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list[str]) -> str:
     """Give net the classifier of the run before too; why not, where it does not fit."""
     data = manifest.read(data_of(parent_run.path, "corruption", "partition", "sites")).body
-    before = resolve(parent_run.body["method"], parent_run.body["settings"]).local
+    before = method_of(manifest.read(parent_run.path, "run")).local
     if before.head != method.local.head or data["classes"] != classes:
         what = "other classes" if data["classes"] != classes else f"a {before.head} classifier"
         return f"the classifier starts anew, since the run before had {what}"

@@ -14,7 +14,8 @@ from ..federation.state import Best
 from ..federation.training import LOSS_OPTIONS, OPTIONAL
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
-from . import resources
+from ..models import outside
+from . import own_code, resources
 from .assembly import PlannedFederation
 from .configuration import Plan
 from .initial import ParentRun
@@ -27,9 +28,9 @@ FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
 
 def command(options: dict[str, Any]) -> list[str]:
     """The command that makes this run, without locations; every option is spelt out."""
-    words = ["train", options["method"]]
+    words = ["train", own_code.typed(options["method"], options.get("code", {}))]
     for key, value in sorted(options.items()):
-        if key in ("method", "settings", "rule", "weights", "teacher") or value in (None, False):
+        if key in ("method", "settings", "rule", "weights", "teacher", "code") or value in (None, False):
             continue
         words += [f"--{FLAGS.get(key, key).replace('_', '-')}"] + ([] if value is True else [str(value)])
     return words + [word for key, value in options["settings"].items() for word in ("--set", f"{key}={value}")]
@@ -41,11 +42,16 @@ def options(plan: Plan, method: Method, parent_run: ParentRun | None) -> dict[st
     changed = plan.training.changed(OPTIONAL)
     flat = {name: value for name, value in flat.items() if name not in OPTIONAL or name in changed}
     flat.pop("training")
+    if not plan.patience:  # so that a run without it is the same as one of a version that had none
+        flat.pop("patience")
     flat.update(method=method.name, settings=plan.acting(method), rule=method.rule)
     weights = str(parent_run.model) if parent_run else plan.weights
     for name, path in (("weights", weights), ("teacher", plan.teacher)):
         if path and path != "imagenet":
             flat[name] = manifest.sha256(Path(path)) if Path(path).is_file() else path
+    flat["model"] = outside.titled(plan.model)
+    if code := own_code.recorded(method, plan.model):
+        flat["code"] = code
     return flat
 
 
@@ -82,8 +88,9 @@ def body(
     warning = "; ".join(filter(None, [federation.warning, warning]))
     return {
         "method": method.name, "label": _label(federation), "rule": method.rule, "settings": method.settings,
-        "rounds": plan.rounds, "roster": federation.data.roster, "dataset": about["dataset"],
+        "rounds": plan.rounds, **_stopped(plan, rounds), "roster": federation.data.roster, "dataset": about["dataset"],
         "model": {**federation.model, "personal_models": personal},
+        **({"needs_code": needs} if (needs := own_code.needed(method, plan.model)) else {}),
         "corruption": {k: about[k] for k in CORRUPTION if k in about} if federation.data.corrupted else None,
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
         **_traffic(rounds), "start": parent_run and parent_run.about,
@@ -111,6 +118,12 @@ def _label(federation: PlannedFederation) -> str:
 def _followed(federation: PlannedFederation) -> ParentRun | None:
     """The run that this one is the second stage of."""
     return federation.parent_run if isinstance(federation.method.aggregator, ContinuesRun) else None
+
+
+def _stopped(plan: Plan, rounds: Path) -> dict[str, int]:
+    """The round after which --patience ended the training, where it did."""
+    played = len(rounds.read_text(encoding="utf-8").splitlines())
+    return {"stopped_after": played} if played < plan.rounds else {}
 
 
 def _traffic(rounds: Path) -> dict[str, float]:

@@ -13,6 +13,7 @@ import torch
 
 from .. import metrics
 from ..data.shard import Shard
+from ..errors import UsageError
 from ..federation.state import Best, RunState, Tensors
 from ..methods.mixins import scored_model
 from .assembly import PlannedFederation
@@ -84,6 +85,22 @@ class Scoring:
         """Logits [N, C] of the model of a client that trains alone."""
         load_personal(self.federation.layout, sites[client])
         return logits(self.federation.net, shard, self.federation.method.local)
+
+
+def check_patience(federation: PlannedFederation) -> None:
+    """Refuse to stop early where no validation images say when: the test images choose nothing."""
+    plan = federation.plan
+    if plan.patience and not any(map(len, federation.data.val.values())):
+        sentence = f"--patience {plan.patience} stops by the clients' validation images, and they have none"
+        raise UsageError(sentence, "make the partition again with fedcli partition --val 0.1, or leave --patience out")
+
+
+def in_words(line: dict[str, Any]) -> str:
+    """What stands beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
+    losses = [loss for loss in line["loss"] if loss is not None]
+    words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
+    scores = {version: score.get(METRIC) for version, score in line.get("test", {}).items()}
+    return ", ".join([*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)])
 
 
 def _curves(tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None) -> dict[str, float | None]:

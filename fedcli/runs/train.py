@@ -33,13 +33,13 @@ from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
-from . import checkpoint, precision, record, resources
+from . import checkpoint, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import SITES, PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
-from .scoring import METRIC, Scoring
+from .scoring import Scoring, check_patience, in_words
 
 STATE_SHARE = 0.02  # of the time may go into writing states
 BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
@@ -86,6 +86,8 @@ def train(
     options, folder = record.options(plan, method, parent_run), folder_of(plan)
     if (folder / "run.json").exists():
         return _finished(folder, options, parents)
+    if resume and not out and "code" in options and not (folder / "settings.json").exists():
+        own_code.refuse_changed(folder.parent, options)
     settings = {
         "options": options,
         "data": manifest.sha256(data),
@@ -96,6 +98,7 @@ def train(
         "environment": record.environment(device),
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
+    check_patience(federation)
     with _opened(execution, federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
@@ -157,6 +160,7 @@ def _measured(data: Path, plan: Plan, folder_of: Callable[[Plan], Path], device:
 def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
     """What an unfinished run was begun with: its plan, its data, and the device, threads and stage to follow."""
     asked = folders.asked(folder)
+    own_code.refuse_bare_resume(folder, asked["options"], record.command(asked["options"]))
     given = {name: folders.seen_back(folder, asked[name]) for name in ("weights", "teacher")}
     if given["teacher"] and not Path(given["teacher"]).is_file():
         raise FedcliError(
@@ -165,7 +169,7 @@ def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
         )
     options = {**asked["options"], **given}
     training = Training(**{f.name: options[f.name] for f in fields(Training) if f.name in options})
-    rest = {f.name: options[f.name] for f in fields(Plan) if f.name != "training"}
+    rest = {f.name: options[f.name] for f in fields(Plan) if f.name in options}
     environment = asked["environment"]
     return (
         Plan(training=training, **rest),
@@ -195,12 +199,11 @@ class _Training:
         plan, self.state = self.plan, self._start()
         if self.federation.warning:
             console.warn(self.federation.warning)
-        lines, timing = (appending(self.folder / name) for name in ("rounds.jsonl", "timing.jsonl"))
-        left = range(self.state.round + 1, plan.rounds + 1)
         try:
-            with lines, timing, self.background:
+            record_file, clock_file = self.folder / "rounds.jsonl", self.folder / "timing.jsonl"
+            with appending(record_file) as lines, appending(clock_file) as timing, self.background:
                 for _ in console.progress(
-                    left,
+                    self._left(),
                     label=record.titled(self.federation, self.method.label),
                     total=plan.rounds,
                     done=self.state.round,
@@ -211,11 +214,26 @@ class _Training:
             checkpoint.save(self.folder, self.state, self.data.roster)
             raise Interrupted(
                 f"interrupted after round {self.state.round} of {plan.rounds}, which is saved",
-                f"go on with: fedcli train --resume --out {self.folder}",
+                "go on with the same command and --resume"
+                if self.method.code
+                else f"go on with: fedcli train --resume --out {self.folder}",
             ) from None
-        if best := self.state.best:
+        if (best := self.state.best) and self._out_of_patience():
+            at = f"stopped after round {self.state.round} of {plan.rounds}"
+            console.say(f"{at}: no better score on validation images since round {best.round}")
+        if best:
             self._save(model_file(self.folder, BEST), best.theta, best.clients)
         self._drop_other_models()
+
+    def _left(self) -> Iterator[int]:
+        """The rounds still to be played, as long as training goes on."""
+        while self.state.round < self.plan.rounds and not self._out_of_patience():
+            yield self.state.round + 1
+
+    def _out_of_patience(self) -> bool:
+        """Whether the last rounds, as many as --patience says, brought no better model on validation images."""
+        best, patience = self.state.best, self.plan.patience
+        return bool(patience) and best is not None and self.state.round - best.round >= patience
 
     def _play_one(self, lines: Any) -> dict[str, Any]:
         """Play the next round and keep what it leaves; returns its clocks."""
@@ -226,9 +244,10 @@ class _Training:
         line |= self.scoring.line(played.state)
         scored = time.perf_counter() - before
         folders.append(lines, line)
-        self.beside = _in_words(line)
-        if played.state.round > self.plan.rounds - KEPT:
+        self.beside = in_words(line)
+        if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last
             self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
+            model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
         # only now, and in one step: an interrupted round is played again
         self.state = replace(played.state, best=self.scoring.best(self.state.best, played.state, line))
         seconds = time.perf_counter() - start
@@ -252,7 +271,7 @@ class _Training:
 
     def _drop_other_models(self) -> None:
         """Models that a forced resume with other --rounds left outside the last five."""
-        kept = range(self.plan.rounds - KEPT + 1, self.plan.rounds + 1)
+        kept = range(self.state.round - KEPT + 1, self.state.round + 1)
         for path in (self.folder / "models").glob("[0-9]*.h5"):
             if int(path.stem) not in kept:
                 path.unlink()
@@ -277,7 +296,7 @@ class _Training:
     def _checkpoint(self, state: RunState, seconds: float) -> None:
         """Write the state when it is due: by count, or when writing stays under its share of the time."""
         self.spent += seconds
-        last = state.round == self.plan.rounds
+        last = state.round == self.plan.rounds or self._out_of_patience()
         due = (
             state.round % self.checkpoint_every == 0
             if self.checkpoint_every
@@ -324,14 +343,6 @@ class _Training:
         warning = f"{', '.join(absent)} never took part: scored with the starting weights" if absent else ""
         rounds = self.folder / "rounds.jsonl"
         return record.body(self.federation, rounds, best=self.state.best, personal=own, warning=warning)
-
-
-def _in_words(line: dict[str, Any]) -> str:
-    """What stands beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
-    losses = [loss for loss in line["loss"] if loss is not None]
-    words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
-    scores = {version: score.get(METRIC) for version, score in line.get("test", {}).items()}
-    return ", ".join([*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)])
 
 
 def _numbers(values: Tensor) -> list[float | None]:

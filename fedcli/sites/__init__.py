@@ -1,6 +1,9 @@
 """Clients on other machines: a process for each hospital, and the engine that reaches them."""
 
 from ..federation.engines import REMOTE, Remote
-from .sockets import open_sockets
+from .sockets import open_job, open_sockets
 
 REMOTE["socket"] = Remote(open_sockets, "DIR", "the folder of the sites' sockets, each DIR/CLIENT.sock")
+JOB = "the folder of the sockets of the job, as `fedcli export` was told it"
+REMOTE["nvflare"] = Remote(open_job, "DIR", JOB)
+REMOTE["flower"] = Remote(open_job, "DIR", JOB)

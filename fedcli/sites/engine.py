@@ -16,8 +16,8 @@ from .. import shapes
 from ..federation.client import Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays, unpack
 from ..runs.assembly import PlannedFederation
+from ..transport.frames import digest
 from .description import SAME, SHAPE, SiteError, check_against, versions
-from .frames import digest
 from .site import BEGIN, START, TRAIN
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site

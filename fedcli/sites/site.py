@@ -31,10 +31,12 @@ from ..federation.client import Report, Task
 from ..federation.engines.in_process import InProcess
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors, unpack
 from ..files import appending
+from ..runs import own_code
 from ..runs.assembly import assemble, be_deterministic
 from ..runs.configuration import Plan
 from ..runs.folder import append
-from . import frames, memory, privacy
+from ..transport import frames
+from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
 
@@ -108,7 +110,7 @@ class Site:
         if scalars.get("versions") != versions():
             raise SiteError(f"it has {versions()}, the coordinator {str(scalars.get('versions'))[:120]}")
         plan = Plan.of(scalars["plan"] if isinstance(scalars.get("plan"), dict) else {})
-        if plan.weights or plan.teacher:
+        if plan.weights or plan.teacher or own_code.opens_files(plan.method, plan.model):
             raise SiteError("it opens no file that a coordinator names", "starting tensors come with the message")
         self.policy.check_plan(plan, self.description["images"]["train"])
         be_deterministic(self.device, threads)

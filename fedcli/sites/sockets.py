@@ -4,8 +4,8 @@ A site listens at DIR/CLIENT.sock, which only its owner may open. Where sites ar
 authenticates both sides has to carry the messages.
 """
 
-import os
 import socket
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -13,20 +13,17 @@ from pathlib import Path
 from types import TracebackType
 
 from .. import console
-from ..errors import FedcliError, UsageError
+from ..errors import FedcliError
 from ..federation.engines.wire import Message
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
+from ..transport import nvflare, sockets
+from .description import SiteError
 from .engine import Sites
-from .frames import decoded, encoded
 from .site import Site
 
 WAIT = 30.0  # seconds for sites to begin listening
-LONGEST_PATH = 100  # bytes; the system cuts what is much longer
-
-
-class Closed(Exception):
-    """The other side closed the connection between two messages, or within one."""
+JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their place
 
 
 class Connections:
@@ -59,19 +56,15 @@ class Connections:
     def _send(self, client: str, message: Message, end: float | None) -> str:
         """Why it could not be sent; "" where it was."""
         try:
-            connection = self._connected(client)
-            connection.settimeout(_left(end))
-            for piece in encoded(message):
-                connection.sendall(piece)
+            sockets.send(self._connected(client), message, end)
         except OSError as error:
             return self._lost(client, error)
         return ""
 
     def _receive(self, client: str, end: float | None) -> Message | str:
-        connection = self.open[client]
         try:
-            return decoded(lambda buffer: _fill(connection, buffer, end))
-        except (OSError, Closed) as error:
+            return sockets.receive(self.open[client], end)
+        except (OSError, sockets.Closed) as error:
             return self._lost(client, error)
         except FedcliError as error:
             self._lost(client, error)
@@ -79,13 +72,7 @@ class Connections:
 
     def _connected(self, client: str) -> socket.socket:
         if client not in self.open:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                connection.connect(str(_short(self.folder / f"{client}.sock")))
-            except BaseException:
-                connection.close()
-                raise
-            self.open[client] = connection
+            self.open[client] = sockets.connected(self.folder / f"{client}.sock")
         return self.open[client]
 
     def _lost(self, client: str, error: Exception) -> str:
@@ -115,69 +102,35 @@ def open_sockets(federation: PlannedFederation, where: str, execution: Execution
         yield Sites(federation, connections, execution.timeout or None)
 
 
+@contextmanager
+def open_job(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
+    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site."""
+    with Connections(Path(where)) as connections:
+        connections.wait_for(federation.data.roster, JOB_WAIT)
+        if absent := [client for client in federation.data.roster if client not in connections.open]:
+            raise SiteError(
+                f"no job listens at {connections.folder / absent[0]}.sock",
+                "start the job that `fedcli export` wrote, on this machine and with the same --sockets",
+            )
+        yield Sites(federation, connections, execution.timeout or None)
+
+
 def serve(site: Site, path: Path) -> None:
     """Answer whoever connects, one after another, until the process is interrupted. Raises FedcliError, UsageError."""
-    with suppress(KeyboardInterrupt), _listening(path) as listener:
+    with suppress(KeyboardInterrupt), sockets.listening(path) as listener:
         console.say(f"site {site.name} listens at {path}")
         while True:
             connection, _ = listener.accept()
             with connection:
-                _talk(site, connection)
+                sockets.talk(site, connection)
 
 
-def _talk(site: Site, connection: socket.socket) -> None:
-    """Answer the questions of one connection until it is closed."""
-    while True:
-        try:
-            scalars, arrays = decoded(lambda buffer: _fill(connection, buffer, None))
-            for piece in encoded(site.answer(scalars, arrays)):
-                connection.sendall(piece)
-        except FedcliError as error:  # what arrived is no message, so nothing after it can be
-            console.warn(error.sentence)
-            return
-        except (OSError, Closed):
-            return
+def serve_nvflare(site: Site, profile: Path) -> None:
+    """Answer what NVFlare brings, job after job, until the process is interrupted. Raises FedcliError.
 
-
-@contextmanager
-def _listening(path: Path) -> Iterator[socket.socket]:
-    """A socket at path that only its owner may open; one that nobody listens at any more is replaced."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_socket():
-        raise UsageError(f"{path} is there and no socket", "give another --socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as known:
-            if known.connect_ex(str(_short(path))) == 0:
-                raise FedcliError(f"another site listens at {path}", "stop it, or give another --socket")
-        path.unlink(missing_ok=True)
-        before = os.umask(0o177)
-        try:
-            listener.bind(str(path))
-        finally:
-            os.umask(before)
-        listener.listen()
-        try:
-            yield listener
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def _short(path: Path) -> Path:
-    if len(os.fsencode(path)) > LONGEST_PATH:
-        raise UsageError(f"{path} is too long for a socket's name", f"give one of at most {LONGEST_PATH} bytes")
-    return path
-
-
-def _fill(connection: socket.socket, buffer: memoryview, end: float | None) -> None:
-    """Receive as many bytes as the buffer holds. Raises Closed, TimeoutError."""
-    while len(buffer):
-        connection.settimeout(_left(end))
-        count = connection.recv_into(buffer)
-        if not count:
-            raise Closed
-        buffer = buffer[count:]
-
-
-def _left(end: float | None) -> float | None:
-    """Seconds that are left; a socket takes 0 for something else."""
-    return None if end is None else max(1e-3, end - time.monotonic())
+    profile: the JSON file that says where NVFlare's client of this hospital publishes its jobs.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "site.sock"
+        with nvflare.Attached(profile, path):
+            serve(site, path)

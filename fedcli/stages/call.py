@@ -51,7 +51,17 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
         return manifest.find(Path(path), *kinds)
     newest = manifest.newest(Path(work), *kinds)
     console.say(f"using {newest}")
+    if "run" in kinds:
+        _name_unfinished(Path(work), newest)
     return newest
+
+
+def _name_unfinished(work: Path, chosen: Path) -> None:
+    """Say where a run that was begun after the chosen one has not finished."""
+    begun = [path for path in work.glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
+    if later := [path for path in begun if manifest.age(path) > manifest.age(chosen)]:
+        folder = max(later, key=manifest.age).parent
+        console.warn(f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on")
 
 
 def path_of(given: Source | None) -> Path | None:

@@ -8,31 +8,27 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from .base import Flag, Options, Source
-
-NAME, INPUT, LOCAL = Flag(argument=True), Flag(argument=True, local=True), Flag(local=True)
-RUNS = Flag("RUN...", argument=True, local=True)
-COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
-WORK = "fedcli-work"
-
-Work = Annotated[Source, "folder that results go to and are looked for in", LOCAL]
-Out = Annotated[Source | None, "folder of this result; default: a name under --work", LOCAL]
-Seed = Annotated[int, "seed of every random number of this stage"]
-Jobs = Annotated[int, "processes, >= 0; 0 uses every core", LOCAL]
-Device = Annotated[str, "cpu, cuda or cuda:N", LOCAL]
-Clients = Annotated[int | None, "number of clients, >= 1"]
-Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
-Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
-On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
-Groups = Annotated[
-    Sequence[str], "an attribute, or several crossed: 'race*sex'; may be repeated; default: each attribute", ATTRIBUTE
-]
-Shots = Annotated[
-    str | None,
-    "show the mean recall of the head (classes with more than UPPER training images of all clients), the tail (fewer "
-    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a group "
-    "is empty, a note suggests thresholds that fill it",
-    Flag("UPPER,LOWER"),
-]
+from .flags import (
+    ATTRIBUTE,
+    CODE,
+    COLUMN,
+    INPUT,
+    LOCAL,
+    NAME,
+    RUNS,
+    WORK,
+    Clients,
+    Device,
+    Dirichlet,
+    Groups,
+    Jobs,
+    On,
+    Out,
+    Seed,
+    Shots,
+    Val,
+    Work,
+)  # isort: skip
 
 
 @dataclass(frozen=True)
@@ -184,7 +180,11 @@ class TrainOptions(Options):
         INPUT,
     ] = None
     _: KW_ONLY
-    rounds: Annotated[int | None, "rounds of federated training, >= 1; default: 20"] = None
+    rounds: Annotated[
+        int | None,
+        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few images that 20 are "
+        "under 100 local steps",
+    ] = None
     epochs: Annotated[int, "passes over a client's images per round, >= 1"] = 1
     batch_size: Annotated[int, "images per local step, >= 1"] = 32
     optimizer: Annotated[
@@ -221,7 +221,10 @@ class TrainOptions(Options):
         default_factory=dict, hash=False
     )
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
-    model: Annotated[str | None, "cnn, the default, resnet10, resnet18, resnet50 or densenet121"] = None
+    model: Annotated[
+        str | None,
+        "cnn, the default, another that `fedcli models` lists, torchvision:NAME, timm:NAME or ./net.py:build",
+    ] = None
     weights: Annotated[Source | None, "starting weights: imagenet, a file, or a finished run's folder"] = None
     teacher: Annotated[
         Source | None,
@@ -245,6 +248,7 @@ class TrainOptions(Options):
     eval_every: Annotated[
         int, "score the test set every so many rounds, >= 0, for curves; chooses nothing; 0 never"
     ] = 0
+    patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0 plays all"] = 0
     seed: Seed = 0
     device: Device = "cpu"
     precision: Annotated[str, "fp32, bf16 for the forward and backward pass, or auto: the faster one, measured"] = (
@@ -258,8 +262,8 @@ class TrainOptions(Options):
     engine: Annotated[
         str | None,
         "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
-        "a GPU, socket:DIR for sites that listen in a folder; changes no number; default: a process on every core for "
-        "networks of one thread, else in-process",
+        "a GPU, socket:DIR for sites that listen in a folder, nvflare:DIR or flower:DIR for hospitals; changes no "
+        "number; default: a process on every core for networks of one thread, else in-process",
         Flag("NAME[:N]", local=True),
     ] = None
     sites: Annotated[
@@ -306,6 +310,8 @@ class EvaluateOptions(Options):
         "also write the last round's predictions beside the scores, one row per image, as other tools read them",
         Flag("csv", local=True),
     ] = None
+    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
+    metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None

@@ -28,7 +28,9 @@ def run(options: PartitionOptions) -> Partition:
     given = manifest.read(dataset, "dataset").body
     flags = {field.name: getattr(options, field.name) for field in options.declared() if field.name not in UNDECIDED}
     scheme = scheme_from_flags(flags, given)
-    to = manifest.Destination(Path(options.work), path_of(options.out), options.made_by())
+    file = scheme.code.name if scheme.code and scheme.code.path else ""
+    recorded = replace(options, scheme=f"{file}:{scheme.name}") if file else options  # without the file's place
+    to = manifest.Destination(Path(options.work), path_of(options.out), recorded.made_by())
     stage = {name: getattr(options, name) for name in ("val", "minimum", "seed", "materialize")}
     return Partition(make_partition(dataset, scheme, to, **stage))
 

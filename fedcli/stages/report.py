@@ -1,11 +1,12 @@
 """The report stage: what runs scored, a row per system, as a table in any format."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..evaluation import own_metrics
 from ..reporting.collect import runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, rows
@@ -74,10 +75,13 @@ def run(options: ReportOptions) -> Report:
     Runs that differ in nothing but the seed are one row.
     """
     made_by = EvaluateOptions(by=options.by, shots=options.shots).made_by()
-    check_names(options.metric)
-    asked = list(options.by), options.shots, made_by
-    paths = [path for given in options.runs for path in runs_in(Path(given))]
-    return Report(scores_of_all(paths, *asked) if paths else scores_under(Path(options.work), *asked), options)
+    with own_metrics.asked_for([name for name in options.metric if own_metrics.is_own(name)]) as own:
+        names = [name for name in options.metric if not own_metrics.is_own(name)] + own
+        check_names(names, own)
+        asked = list(options.by), options.shots, made_by
+        paths = [path for given in options.runs for path in runs_in(Path(given))]
+        scores = scores_of_all(paths, *asked) if paths else scores_under(Path(options.work), *asked)
+        return Report(scores, replace(options, metric=names))
 
 
 report = called_with("report", ReportOptions, run)

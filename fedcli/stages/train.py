@@ -7,13 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from .. import console
 from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
-from ..data import pipelines
+from ..data import manifest, pipelines
 from ..errors import UsageError, nearest
+from ..extensions import is_file
 from ..federation.engines import named, parsed
-from ..federation.training import OPTIMIZERS, Training
+from ..federation.training import OPTIMIZERS, Training, idle
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
@@ -27,6 +30,7 @@ from .options import TrainOptions
 from .partition import for_training
 from .results import Run
 
+ROUNDS, MOST_ROUNDS, STEPS = 20, 50, 100  # by default; local steps of the median client
 DATA = "corruption", "partition", "dataset", "sites"
 PRECISIONS = "fp32", "bf16", "auto"
 WITH_RESUME = {  # may be given anew
@@ -42,8 +46,11 @@ def run(options: TrainOptions) -> Run:
     if options.method is None:
         return _go_on(options)
     options = settled(_placed(options))
-    configuration = plan(options)
+    plan(options)  # what cannot be is refused before a dataset is partitioned
     data = for_training(_data(options), Path(options.work))
+    configuration = plan(fitted(options, data))
+    for sentence in idle(configuration.training, configuration.rounds):
+        console.warn(sentence)
     made = _train(data, configuration, options, then=options.then)
     return _follow(made, data, configuration, options) if options.then else made
 
@@ -54,10 +61,11 @@ def run_estimate(options: TrainOptions) -> Estimate:
     A second stage is not in the numbers, since it starts from the finished run. Raises FedcliError, UsageError.
     """
     options = settled(options)
-    configuration = plan(options)
-    data = _data(options)
+    plan(options)
+    source = _data(options)
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
-        return measure(for_training(data, Path(folder)), configuration, _execution(options))
+        data = for_training(source, Path(folder))
+        return measure(data, plan(fitted(options, data)), _execution(options))
 
 
 train = called_with("train", TrainOptions, run)
@@ -75,6 +83,24 @@ def settled(options: TrainOptions) -> TrainOptions:
     return replace(options, model=model, data=options.data or data_of(parent_run.path))
 
 
+def fitted(options: TrainOptions, data: Path) -> TrainOptions:
+    """The options with a number of rounds that fits the data, where none is given and the method has none of its own.
+
+    The usual number, or as many as give the client of median size STEPS local steps, at most MOST_ROUNDS.
+    """
+    if options.rounds or "rounds" in _method(options).default_training:
+        return options
+    roster = manifest.read(data).body["roster"]
+    images = int(np.median([client["train"] for client in roster]))
+    steps = options.epochs * -(-images // options.batch_size)
+    rounds = min(max(ROUNDS, -(-STEPS // max(steps, 1))), MOST_ROUNDS)
+    if rounds > ROUNDS:
+        each = console.counted(steps, "local step", "local steps")
+        sizes = f"the client of median size has {console.counted(images, 'image', 'images')}, {each} a round"
+        console.say(f"{rounds} rounds instead of the usual {ROUNDS}: {sizes}")
+    return replace(options, rounds=rounds)
+
+
 def plan(options: TrainOptions) -> Plan:
     """What to train, with all that is left open filled in by the method and the optimizer. Raises UsageError."""
     method = _method(options)
@@ -89,10 +115,10 @@ def plan(options: TrainOptions) -> Plan:
     )  # fmt: skip
     made = Plan(
         method=options.method or "", settings=_settings(options), training=training, seed=options.seed,
-        rounds=options.rounds or usual.get("rounds", 20), participation=options.participation,
+        rounds=options.rounds or usual.get("rounds", ROUNDS), participation=options.participation,
         model=options.model or "cnn", weights=_text(options.weights), teacher=_text(options.teacher),
         freeze=options.freeze_backbone, augment=_augmentation(options), precision=options.precision,
-        eval_every=options.eval_every, single_site=options.single_site,
+        eval_every=options.eval_every, single_site=options.single_site, patience=options.patience,
     )  # fmt: skip
     made.check()
     if options.then:
@@ -168,7 +194,7 @@ def _go_on(options: TrainOptions) -> Run:
 
 
 def _method(options: TrainOptions) -> Method:
-    if options.method and Path(options.method).exists():
+    if options.method and not is_file(options.method) and Path(options.method).exists():
         raise UsageError(
             f"{options.method} is no method but a path", "write the method first: fedcli train METHOD DATA"
         )
@@ -233,7 +259,7 @@ def _second(first: Plan, then: str, weights: str, precision: str | None = None) 
     return replace(
         first, method=method.name, settings={}, training=training, rounds=method.default_training["rounds"],
         weights=weights, teacher=None, freeze=False, augment=None, participation=1.0,
-        precision=precision or first.precision,
+        precision=precision or first.precision, patience=0,
     )  # fmt: skip
 
 

@@ -33,8 +33,8 @@ COMMANDS = {  # command -> a line of it that does little
     "compare": ("compare", []), "plot": ("plot", []), "ls": ("ls", []), "inspect": ("inspect", []),
     "reproduce": ("ls", ["--dry-run"]), "run": ("run", ["--dry-run"]), "sweep": ("ls", ["fedavg", "--dry-run"]),
     "methods": ("ls", []), "datasets": ("ls", []), "models": ("ls", []), "metrics": ("ls", []),
-    "corruptions": ("ls", []), "bench": ("ls", ["--images", "8", "--clients", "1", "--repeats", "1"]),
-    "demo": ("ls", ["--rounds", "1"]),
+    "corruptions": ("ls", []),
+    "bench": ("ls", ["--method", "fedavg", "--images", "8", "--clients", "1", "--repeats", "1"]),
 }  # fmt: skip
 
 

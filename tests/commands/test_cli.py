@@ -12,7 +12,7 @@ import pytest
 from conftest import make_chain
 
 from fedcli.commands import ls, options
-from fedcli.commands.app import app, main
+from fedcli.commands.app import _open_streams, app, main
 from fedcli.federation.server import Federation
 
 
@@ -61,6 +61,26 @@ def test_every_stage_prints_one_line_that_the_next_reads(chain):
 def test_without_a_path_the_newest_is_taken_and_named(chain):
     code, out, err = fedcli("evaluate", "--work", chain["work"])
     assert code == 0 and f"using {chain['run']}" in err and out.strip() == chain["scores"]
+
+
+def test_a_path_from_stdin_may_have_any_bytes_and_is_not_read_for_ever(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffdata.json\n"), encoding="utf-8"))
+    _open_streams()
+    assert options.piped() == "\udcffdata.json"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("x" * 10**6))
+    assert len(options.piped()) == options.LONGEST_PATH
+
+
+def test_a_file_in_place_of_a_folder_is_said_in_words(tmp_path):
+    (tmp_path / "labels.csv").write_text("")
+    code, _, err = fedcli("prepare", "toy", "--out", tmp_path / "labels.csv" / "x")
+    assert code == 1 and f"error: {tmp_path}/labels.csv is no folder, and a folder is needed there" in err
+
+
+def test_a_folder_of_other_files_is_not_offered_for_removal(tmp_path):
+    (tmp_path / "thesis.txt").write_text("")
+    code, _, err = fedcli("prepare", "toy", "--out", tmp_path)
+    assert code == 1 and "is in use" in err and "remove" not in err
 
 
 def test_a_dash_reads_the_path_from_stdin(chain):

@@ -3,20 +3,24 @@
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from fedcli.commands import complete
 from fedcli.commands.app import app
 from fedcli.commands.method_list import listed
 from fedcli.data import sources
 from fedcli.data.corrupt import ALIASES, KINDS
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
+from fedcli.reproduce import recipe
 
 
 def run(*words: object) -> tuple[int, str, str]:
@@ -71,6 +75,27 @@ def test_the_list_that_is_read_from_the_files_is_the_table_of_methods():
     assert set(map(tuple, listed())) == table and len(listed()) == len(table)
 
 
+@pytest.mark.parametrize("spelt", ["FedISM-Plus-Table2", "fedism+ table2", "FEDISM-PLUS-TABLE2.toml"])
+def test_a_recipe_is_found_as_people_write_it(spelt):
+    assert recipe.find(spelt).stem == "fedism-plus-table2"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence", "line"),
+    [
+        (["train", "fedavg", "--round", 2], "error: no such option: --round", "`fedcli train --help`"),
+        (["prepare"], "error: missing argument 'name'", "`fedcli prepare --help`"),
+        (["trian"], "error: no such command 'trian'", "`fedcli --help`"),
+        (["--loud"], "error: no such option: --loud", "`fedcli --help`"),
+        (["ls", "--work"], "error: option '--work' requires an argument", "`fedcli ls --help`"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_refused_as_all_other_mistakes_are(words, sentence, line):
+    code, out, err = run(*words)
+    assert code == 2 and not out and sentence in err and f"  hint: {line}" in err
+    assert "Usage" not in err and "Error" not in err
+
+
 @pytest.mark.parametrize("words", [["methods"], ["reproduce"], ["ls"], ["train", "--help"]])
 def test_lists_and_help_import_no_torch(words, work):
     code = "import sys; from fedcli.commands.app import app\ntry: app(sys.argv[1:])\nexcept SystemExit: pass\n"
@@ -90,6 +115,16 @@ def test_ls_shows_every_stage_with_the_runs_score(work):
     scores = json.loads(next(work.glob("runs/first/scores/*/scores.json")).read_text())["body"]
     mean = scores["versions"]["average"]["balanced_accuracy"]["mean_last5"]
     assert line["balanced_accuracy (%)"] == f"{100 * mean:.2f}"
+    assert {entry["data"] for entries in found.values() for entry in entries} == {"real"}
+    assert found["partition"][0]["scheme"] == "dirichlet alpha=1.0"
+
+
+def test_ls_names_the_attribute_of_a_partition_and_says_what_is_synthetic(tmp_path):
+    assert run("prepare", "rsna-ich", "--sample", "--size", 8, "--work", tmp_path)[0] == 0
+    assert run("partition", "--by", "race", "--work", tmp_path)[0] == 0
+    listed = json.loads(run("ls", "--work", tmp_path, "--json")[1])
+    assert [entry["data"] for entry in (*listed["dataset"], *listed["partition"])] == ["SYNTHETIC"] * 2
+    assert listed["partition"][0]["scheme"] == "by race"
 
 
 def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
@@ -98,9 +133,21 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
     (begun / "rounds.jsonl").write_text("{}\n" * 3)
     found = json.loads(run("ls", "--work", tmp_path, "--json")[1])
-    assert found["run"][0]["rounds"] == "3 of 1"
+    assert (found["run"][0]["rounds"], found["run"][0]["data"]) == ("3 of 1", "-")
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
+
+
+def test_a_newer_run_that_has_not_finished_is_not_silently_passed_over(work):
+    begun = work / "runs" / "second-try"
+    begun.mkdir()
+    (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
+    try:
+        code, out, err = run("evaluate", "--work", work)
+    finally:
+        shutil.rmtree(begun)
+    assert code == 0 and "runs/first" in out
+    assert f"warning: {begun} has not finished and is left out; fedcli train --resume --out {begun}" in err
 
 
 @pytest.mark.parametrize(
@@ -190,6 +237,8 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
     run("partition", "--iid", "--clients", 2, "--log-file", log, "--work", work)
     run("partition", "--iid", "--clients", 9999, f"--log-file={log}", "--work", work)
     text = log.read_text()
+    made = next((work / "partitions").glob("toy-iid-*/partition.json"))
+    assert f"INFO {made}" in text  # what stands on stdout
     assert "INFO using" in text and "ERROR" in text and text.splitlines()[0][:2] == "20"
 
 
@@ -213,6 +262,13 @@ def test_the_shell_completes_names_clients_and_files(work, line, found):
         env=os.environ | shell, capture_output=True, text=True,
     )  # fmt: skip
     assert any(found in word for word in ended.stdout.split()), ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"body": 3}'])
+def test_the_shell_completes_nothing_from_a_damaged_manifest(text, tmp_path):
+    (tmp_path / "datasets" / "one").mkdir(parents=True)
+    (tmp_path / "datasets" / "one" / "dataset.json").write_text(text)
+    assert complete.attributes(SimpleNamespace(params={"work": tmp_path}), "s") == []
 
 
 def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
@@ -273,3 +329,24 @@ def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
     code, out, err = run("run", path, "--dry-run", "--work", tmp_path)
     assert code == 0 and "fedcli train fedavg" in out, err
     assert "no such file" in run("run", tmp_path / "absent.toml")[2]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"options": {}}', '{"options": {"method": 1, "seed": 0, "rounds": 3}}'])
+def test_ls_leaves_out_a_damaged_unfinished_run_and_says_so(text, tmp_path):
+    begun = tmp_path / "runs" / "begun"
+    begun.mkdir(parents=True)
+    (begun / "settings.json").write_text(text)
+    code, out, err = run("ls", "--work", tmp_path)
+    assert code == 1
+    assert f"left out {begun}" in err and "nothing is under" in err
+
+
+def test_ls_leaves_out_a_run_whose_scores_are_damaged(work, tmp_path):
+    copy = shutil.copytree(work, tmp_path / "work")
+    path = next(copy.glob("runs/first/scores/*/scores.json"))
+    scores = json.loads(path.read_text())
+    scores["body"]["versions"]["average"] = {"balanced_accuracy": 3}
+    path.write_text(json.dumps(scores))
+    code, out, err = run("ls", "--work", copy)
+    assert code == 0 and "gaussian-noise" in out and "FedISM+" not in out
+    assert "left out" in err and "versions.average.balanced_accuracy is '3'" in err

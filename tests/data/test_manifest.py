@@ -123,6 +123,20 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path):
         manifest.read(made(tmp_path), "run")
 
 
+def test_a_time_in_the_future_makes_no_manifest_the_newest(tmp_path):
+    one, two = made(tmp_path, "one"), made(tmp_path, "two", {"seed": 1})
+    os.utime(one, (4e9, 4e9))
+    assert manifest.newest(tmp_path, "dataset") == two
+
+
+def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_path):
+    made(tmp_path, "one")
+    two = made(tmp_path, "two", {"seed": 1})
+    two.unlink()
+    two.symlink_to("/etc/hostname")
+    assert manifest.newest(tmp_path, "dataset") == two
+
+
 def test_the_newest_is_the_one_made_or_used_last(tmp_path):
     one, two = made(tmp_path, "one"), made(tmp_path, "two")
     os.utime(one, ns=(5, 5)), os.utime(two, ns=(9, 9))

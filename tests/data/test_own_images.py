@@ -439,7 +439,8 @@ def test_the_card_is_printed_for_a_person():
 
 
 def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
-    raw = folder(tmp_path, "image,label\na.jpg,x\nb.jpg,y\nc.jpg,x\n", "b.jpg", "c.jpg")
+    lines = ["image,label", "a.jpg,x", *(f"{k}.jpg,{'xy'[k % 2]}" for k in range(6))]
+    raw = folder(tmp_path, "\n".join(lines), *(f"{k}.jpg" for k in range(6)))
     Image.effect_noise((64, 64), 50).save(raw / "a.jpg")
     (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
     made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
@@ -469,6 +470,13 @@ def test_labels_that_look_like_lists_or_measurements_are_refused(tmp_path, cells
     with pytest.raises(FedcliError, match=words.replace("|", "\\|").replace("[", "\\[")) as error:
         listed(folder(tmp_path, text, *names))
     assert error.value.hint and len(str(error.value) + error.value.hint) < 400
+
+
+def test_many_whole_numbers_as_classes_are_warned_of(tmp_path, caplog):
+    names = [f"{i}.png" for i in range(66)]
+    text = "image;label\n" + "".join(f"{name};{20 + i % 22}\n" for i, name in enumerate(names))
+    assert len(listed(folder(tmp_path, text, *names)).classes) == 22
+    assert "22 whole numbers label the images" in caplog.text
 
 
 def test_grades_and_names_with_a_comma_are_classes(tmp_path):

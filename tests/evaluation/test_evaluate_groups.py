@@ -48,7 +48,7 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
     for name in ("demographic_parity", "equalized_odds", "average_odds"):
         name = f"{name}_difference_ovr_macro"
         assert over[name]["per_round"] == [r[name] for r in rounds]
-    compared = {"accuracy", "balanced_accuracy", "auc_ovo_macro", "calibration_error_top_label"}
+    compared = {"accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro", "calibration_error_top_label"}
     assert set(age["each"]) == set(age["across"]) == compared
 
 
@@ -88,6 +88,13 @@ def test_intervals_are_of_the_last_round_by_patient_for_all_and_for_each_group(t
     assert female["accuracy"]["low"] < score_ < female["accuracy"]["high"]
     of_women = units[run.data.test["clean"].groups["sex"].numpy() == 0]
     assert female["accuracy"]["units"] == len(np.unique(of_women))
+
+
+def test_groups_are_compared_by_f1_too(tmp_path, scores_of):
+    groups = body_of(scores_of(a_run(tmp_path)))["groups"]["sex"]["clean"]
+    each = [group["f1_macro"] for group in groups["last_round"]["groups"].values()]
+    assert groups["last_round"]["between"]["f1_macro"]["gap"] == max(each) - min(each)
+    assert groups["over_rounds"]["f1_macro"]["gap"]["last"] == max(each) - min(each)
 
 
 def test_without_patients_the_intervals_are_by_image(tmp_path, scores_of):

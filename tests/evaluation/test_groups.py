@@ -6,7 +6,7 @@ import pytest
 from score_json import across, group_scores, spread
 
 from fedcli.evaluation.groups import cross, equity_scaled, parity
-from fedcli.metrics import score
+from fedcli.metrics import CALIBRATION, score
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 NOTHING = {"worst": None, "best": None, "gap": None, "std": None, "average": None}
@@ -38,7 +38,7 @@ def test_worst_best_gap_and_population_std_by_hand():
         "std": 0.25,
         "average": 0.75,
     }
-    compared = {"balanced_accuracy", "auc_ovo_macro", "accuracy", "auc_binary", "calibration_error_top_label"}
+    compared = {"balanced_accuracy", "auc_ovo_macro", "accuracy", "f1_macro", "auc_binary"} | {CALIBRATION}
     assert set(between) == compared
     # men: argmax gives 0 1 0 0 for 1 1 0 0, where the tie at .5 goes to class 0
     assert between["accuracy"]["worst"] == {"group": "male", "score": 0.75}

@@ -118,7 +118,7 @@ def divergences(net, shard, x):
 
 
 @pytest.mark.parametrize("rule", ["paper", "released"])
-def test_a_client_reports_the_factor_of_its_divergences_and_nothing_else(rule):
+def test_a_client_reports_the_factor_of_its_divergences_and_no_class(rule):
     """Before training from the fixed view, during it from what the steps saw; class 1 is absent and adds 0."""
     method, net, layout = grown(settings={"rule": rule})
     turn = client(layout, toy_shard("north", absent=1))
@@ -138,8 +138,26 @@ def test_a_client_reports_the_factor_of_its_divergences_and_nothing_else(rule):
     what = seen / np.maximum(n, 1)
     assert n[1] == 0 and np.allclose(what, 2 * w, atol=1e-5)
     expected = (w * what).sum() if rule == "paper" else (w / w.sum() * what / what.sum()).sum()
-    assert set(turn.report) == {"rescue_factor"} and turn.report["rescue_factor"].ndim == 0
+    assert set(turn.report) == {"rescue_factor", "supervised_loss", "divergence_loss"}
+    assert all(value.ndim == 0 for value in turn.report.values())
     assert float(turn.report["rescue_factor"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_two_losses_are_recorded_and_the_divergence_of_every_class_where_it_is_asked_for():
+    method, net, layout = grown(settings={"by_class": True, "lambda_f": 3.0})
+    turn = client(layout, toy_shard("north", absent=1))
+    method.local.on_round_start(net.eval(), turn)
+    method.aggregator.measure_global(net, turn)
+    losses = []
+    for batch in turn.shard.in_order(7):
+        losses.append(method.local.loss(net, batch, turn).item())
+        turn.steps += 1
+    method.aggregator.measure_local(net, turn)
+    sent = {name: float(value) for name, value in turn.report.items()}
+    assert sent["supervised_loss"] + 3 * sent["divergence_loss"] == pytest.approx(np.mean(losses), rel=1e-5)
+    w, what = ([sent[f"{name}{k}"] for k in range(CLASSES)] for name in (fedmas.RECEIVED, fedmas.TRAINED))
+    assert w[1] == what[1] == 0 < w[0]
+    assert np.dot(w, what) == pytest.approx(sent["rescue_factor"], rel=1e-5)
 
 
 def test_the_loss_is_equation_4_with_the_clients_own_balanced_softmax():

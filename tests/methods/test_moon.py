@@ -50,6 +50,18 @@ def test_one_step_is_the_contrast_written_out():
     torch.testing.assert_close(report.loss, loss.detach())
 
 
+def test_a_projection_head_stands_between_features_and_classifier():
+    local = resolve("moon", {"projection": 5}).local
+    net, plain = toy_net(extend=local.extend).eval(), toy_net().eval()
+    x = next(toy_shard("north").in_order()).x
+    first, relu, second = net.backbone.projection
+    with torch.no_grad():
+        torch.testing.assert_close(net.backbone.body(x), plain.features(x))
+        assert torch.equal(net.features(x), second(relu(first(plain.features(x)))))
+        assert net.features(x).shape == (len(x), 5) and net(x).shape == plain(x).shape
+    assert len(play("moon", {"projection": 5}).theta) > len(play("moon", rounds=1).theta)
+
+
 def test_without_a_contrast_it_is_fedavg():
     assert torch.equal(play("moon", {"mu": 0.0}).theta, play("fedavg").theta)
 

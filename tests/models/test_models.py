@@ -1,3 +1,4 @@
+import os
 import pickle
 import subprocess
 import sys
@@ -171,8 +172,15 @@ def test_weights_of_another_network_are_refused_by_name(tmp_path):
     torch.save(torchvision.models.resnet18().state_dict(), tmp_path / "w.pth")
     with pytest.raises(FedcliError, match="does not fit resnet50"):
         build("resnet50", weights=str(tmp_path / "w.pth"))
-    with pytest.raises(FedcliError, match="no such weights file"):
+    with pytest.raises(FedcliError, match="no such file: .*absent.pth"):
         build("resnet50", weights=str(tmp_path / "absent.pth"))
+
+
+@pytest.mark.parametrize("name", ["cnn", "clip-tiny"])
+def test_weights_on_a_pipe_are_no_regular_file(tmp_path, name):
+    os.mkfifo(tmp_path / "w.pth")
+    with pytest.raises(FedcliError, match="w.pth is not a regular file"):
+        build(name, weights=str(tmp_path / "w.pth"))
 
 
 def test_imagenet_without_a_network_says_what_to_fetch(monkeypatch):

@@ -1,6 +1,7 @@
 """Teachers from files. No real checkpoint is at hand: each is a small or random network, saved in that one's layout."""
 
 import sys
+import zipfile
 
 import h5py
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 
 from fedcli.data import transforms
 from fedcli.errors import FedcliError
-from fedcli.models import Inputs, build, load_teacher
+from fedcli.models import Inputs, build, load_teacher, weights
 
 IMAGES = torch.rand(3, 3, 48, 48, generator=torch.Generator().manual_seed(5))  # [B, C, H, W] in [0, 1]
 FED = transforms.to_input(IMAGES, channels=3)
@@ -146,11 +147,40 @@ def test_a_pickle_is_never_run(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning")  # CLIP's own files were made by it
-def test_a_torchscript_archive_is_refused_with_the_way_to_its_tensors(tmp_path):
-    torch.jit.script(nn.Linear(2, 2)).save(str(tmp_path / "ViT-B-32.pt"))
-    with pytest.raises(FedcliError, match="TorchScript") as error:
-        load_teacher(str(tmp_path / "ViT-B-32.pt"))
-    assert "state_dict()" in error.value.hint
+def test_the_tensors_of_a_torchscript_archive_are_read_and_its_code_is_not(tmp_path):
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).half()
+    net.register_buffer("input_resolution", torch.tensor(224))
+    path = tmp_path / "ViT-B-32.pt"
+    torch.jit.script(net).save(str(path))
+    with zipfile.ZipFile(path) as archive:
+        entries = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:  # the same archive with code that no compiler would take
+        for name, data in entries.items():
+            archive.writestr(name, b"this is no code" if name.endswith(".py") else data)
+    tensors, expected = weights.read(path), net.state_dict()
+    assert list(tensors) == ["input_resolution", *[name for name in expected if name != "input_resolution"]]
+    assert all(torch.equal(tensors[name], tensor) for name, tensor in expected.items())
+    assert tensors["0.weight"].dtype == torch.float16
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (b"cposix\nsystem\n(S'false'\ntR.", "holds a table that calls posix.system"),
+        (b"ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI1\ntQI0\n"
+         b"(I9\nt(I0\nttR.",
+         "a tensor is larger than what is stored of it"),
+        (b"\x80\x02", "is truncated or damaged"),
+        (b"(dp99999999\n.", "counts 99999999 values"),
+    ],
+)  # fmt: skip
+def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, table, said):
+    with zipfile.ZipFile(tmp_path / "odd.pt", "w") as archive:
+        for name, data in {"odd/data.pkl": table, "odd/constants.pkl": b"", "odd/data/0": b"1234"}.items():
+            archive.writestr(name, data)
+    with pytest.raises(FedcliError) as error:
+        weights.read(tmp_path / "odd.pt")
+    assert said in error.value.sentence and len(error.value.sentence) < 400
 
 
 def test_clip_without_its_package_says_what_to_install(tmp_path, monkeypatch):

@@ -72,6 +72,11 @@ def test_values_that_print_the_same_share_the_mark_unless_all_do():
     assert not any(cell.best for cell in mark(column, cells, [""] * 3, lambda first, second: False))
 
 
+def test_two_that_print_the_same_are_not_best_where_a_test_cannot_tell_them_from_each_other():
+    cells = [number(90.001), number(90.002), number(70.0)]
+    assert not any(cell.best for cell in mark(Column("score"), cells, [""] * 3, lambda first, second: second == 2))
+
+
 def test_what_a_small_group_decides_is_never_the_best():
     column = Column("gap", lower=True)
     cells = [Cell("1.00", number=1.0, doubtful=True), number(2.0), number(3.0)]

@@ -42,6 +42,17 @@ def test_changed_scores_and_other_manifests_are_refused(tmp_path):
         rows([path, child])
 
 
+@pytest.mark.parametrize("asked", ["", "--histograms", "--convergence"])
+def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, asked):
+    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
+    pool = next(tmp_path.rglob("pool.h5"))
+    damaged = bytearray(pool.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    pool.write_bytes(damaged)
+    assert "pool.h5 is not the file" in session.run(f"fedcli plot {run} {asked} --out {tmp_path}/a.png")
+    assert not (tmp_path / "a.png").exists()
+
+
 def test_two_trained_runs_are_compared(tmp_path):
     data = make_chain(tmp_path, corrupted=True)
     paths = []
@@ -91,6 +102,7 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
     assert out.read_text() == render(rows([path]), "latex")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "settings.json").write_text("{}")
+    assert "- is no file" in session.run(f"fedcli report {path} --format csv --out -")
     assert "sealed" in session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
     assert "is not one of last5, last, best" in session.run(f"fedcli report {path} --at lst5")
 

@@ -8,6 +8,7 @@ import pytest
 from conftest import interrupt_in_round, make_chain
 
 from fedcli.data import manifest
+from fedcli.errors import UsageError
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
@@ -120,3 +121,38 @@ def test_clocks_and_memory_are_told_outside_the_manifest(tmp_path, data):
     lines = [json.loads(line) for line in (run.parent / "timing.jsonl").read_text().splitlines()]
     assert all(0 < line["evaluation_seconds"] < line["seconds"] and line["peak_bytes"] > 1e6 for line in lines)
     assert "timing.jsonl" not in manifest.read(run).files
+
+
+def first_stop(scores, patience):
+    """After which round a training stops: the best so far is `patience` rounds old."""
+    rounds = range(1, len(scores) + 1)
+    return next((t for t in rounds if t - 1 - int(np.argmax(scores[:t])) >= patience), len(scores))
+
+
+def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path, data, monkeypatch):
+    whole = train(data, asked("fedbn"), work=tmp_path, out=tmp_path / "runs" / "whole")
+    lines = (whole.parent / "rounds.jsonl").read_text().splitlines()
+    last = first_stop(validated(whole.parent), 1)
+    assert 1 < last < 7
+    early = train(data, asked("fedbn", patience=1), work=tmp_path, out=tmp_path / "runs" / "early")
+    body = manifest.read(early).body
+    assert (early.parent / "rounds.jsonl").read_text().splitlines() == lines[:last]
+    assert (body["rounds"], body["stopped_after"], body["best"]["round"]) == (7, last, last - 1)
+    assert open_run(early).rounds == list(range(max(1, last - 4), last + 1))
+    assert "patience" not in manifest.read(whole).options and "stopped_after" not in manifest.read(whole).body
+
+    out = tmp_path / "runs" / "cut"
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(last))
+    with pytest.raises(Interrupted):
+        train(data, asked("fedbn", patience=1), work=tmp_path, out=out, execution=Execution(checkpoint_every=1))
+    monkeypatch.undo()
+    again = train(data, asked("fedbn", patience=1), work=tmp_path, out=out, resume=True)
+    assert results(again.parent) == results(early.parent)
+
+
+def test_patience_needs_validation_images(tmp_path):
+    with pytest.raises(UsageError, match="--patience 2 stops by the clients' validation images, and they have none"):
+        train(make_chain(tmp_path), asked(patience=2), work=tmp_path, out=tmp_path / "runs" / "mine")
+    assert not (tmp_path / "runs" / "mine").exists()
+    with pytest.raises(UsageError, match="--patience -1 is no number of rounds"):
+        asked(patience=-1).check()

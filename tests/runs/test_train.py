@@ -4,6 +4,8 @@ import signal
 import sys
 import tempfile
 import time
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -299,6 +301,41 @@ def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_p
 def test_numbers_no_optimizer_can_use_are_refused(change, word):
     with pytest.raises(UsageError, match=word):
         Training(**change).check()
+
+
+def test_more_threads_than_any_processor_has_are_refused_before_torch_starts_them(tmp_path):
+    with pytest.raises(UsageError, match="--threads 1000000 is out of range"):
+        train(make_chain(tmp_path), plan(), work=tmp_path, out=None, execution=Execution(threads=10**6))
+
+
+@pytest.mark.parametrize("name", [".lock", "state", "models", "settings.json", "rounds.jsonl", "timing.jsonl"])
+def test_a_link_in_an_unfinished_run_is_refused_or_replaced_and_never_written_through(tmp_path, monkeypatch, name):
+    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
+    monkeypatch.setattr(Federation, "play", interrupt_in_round(2))
+    with pytest.raises(Interrupted):
+        train(data, plan(rounds=3), work=tmp_path, out=out)
+    monkeypatch.undo()
+    elsewhere = tmp_path / "elsewhere"
+    (out / name).touch()
+    (out / name).rename(elsewhere)
+    (out / name).symlink_to(elsewhere)
+    before = {path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()}
+    with suppress(FedcliError):
+        train(data, plan(rounds=3), work=tmp_path, out=out, resume=True)
+    assert {path: path.read_bytes() for path in (elsewhere, *elsewhere.rglob("*")) if path.is_file()} == before
+
+
+def test_a_model_with_a_number_that_is_not_finite_is_named(tmp_path):
+    run = train(make_chain(tmp_path), plan(rounds=1), work=tmp_path, out=None)
+    model = run.parent / "models" / "00001.h5"
+    with h5py.File(model, "r+") as file:
+        next(iter(file["model"].values()))[...] = np.nan
+    sealed = manifest.read(run)
+    manifest.write_text(run, replace(sealed, files={**sealed.files, "models/00001.h5": manifest.sha256(model)}).text)
+    with pytest.raises(FedcliError, match=r"00001.h5 holds numbers that are not finite"):
+        predict(opened := open_run(run), 1, opened.data.test["clean"])
+    with pytest.raises(FedcliError, match=r"00001.h5: .* is not finite"):
+        train(make_chain(tmp_path), plan(rounds=1, weights=str(run.parent)), work=tmp_path, out=None)
 
 
 def test_a_full_disk_is_an_error_of_ours_and_leaves_the_older_file(tmp_path):

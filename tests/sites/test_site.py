@@ -96,6 +96,9 @@ def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site)
     whole = asdict(plan())
     for change, sentence in (
         ({"weights": "/etc/passwd"}, "opens no file"),
+        ({"method": "moon+/tmp/mine.py:rule"}, "opens no file"),
+        ({"model": "./net.py:build"}, "opens no file"),
+        ({"model": "timm:hf-hub:somebody/net"}, "opens no file"),
         ({"training": {**whole["training"], "lr": "fast"}}, "whose lr is 'fast'"),
         ({"training": {**whole["training"], "new": 1}}, "with an unknown 'new'"),
         ({"training": None}, "without its training"),

@@ -11,14 +11,15 @@ import pytest
 from conftest import ROSTER, make_chain
 from site_federation import plan
 
-from fedcli.errors import FedcliError, UsageError
+from fedcli.errors import FedcliError
 from fedcli.federation.server import Federation
 from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
-from fedcli.sites.frames import decoded, encoded
 from fedcli.sites.site import Site
+from fedcli.transport.sockets import listening as listening_at
+from fedcli.transport.sockets import receive
 
 FORK = multiprocessing.get_context("fork")
 
@@ -100,7 +101,7 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening,
     def answer():
         connection, _ = listening.accept()
         with connection:
-            decoded(lambda buffer: sockets._fill(connection, buffer, None))
+            receive(connection, None)
             connection.sendall(sent)
 
     thread = threading.Thread(target=answer)
@@ -123,30 +124,5 @@ def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(tmp_path, 
         while (said := dict(connections([("north", ({"ask": "describe"}, {}))], 5))["north"]) and isinstance(said, str):
             assert time.monotonic() < end, said
     assert said[0]["description"]["client"] == "north" and path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(FedcliError, match="another site listens"), sockets._listening(path):
+    with pytest.raises(FedcliError, match="another process listens"), listening_at(path):
         pass
-
-
-def test_a_path_that_is_no_socket_or_too_long_is_refused(tmp_path):
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(UsageError, match="is there and no socket"), sockets._listening(tmp_path / "file"):
-        pass
-    with pytest.raises(UsageError, match="too long for a socket"), sockets._listening(tmp_path / ("x" * 120)):
-        pass
-
-
-def test_a_site_goes_on_after_nonsense(tmp_path):
-    class Echo:
-        name = "echo"
-
-        def answer(self, scalars, arrays):
-            return scalars, arrays
-
-    for sent in (b"nonsense" * 4, b"", b"".join(bytes(piece) for piece in encoded(({"a": 1}, {})))):
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            ours.sendall(sent)
-            ours.shutdown(socket.SHUT_WR)
-            sockets._talk(Echo(), theirs)
-            theirs.shutdown(socket.SHUT_WR)
-            assert ours.recv(1000)[:4] == (b"FCLI" if sent.startswith(b"FCLI") else b"")

@@ -12,15 +12,15 @@ import fedcli
 from fedcli.errors import UsageError
 from fedcli.stages.results import Dataset, Partition, Run, Scores
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-NOTEBOOK = README.split("## From Python")[1].split("```python")[1].split("```")[0]
+PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
+NOTEBOOK = PAGE.split("```python")[1].split("```")[0]
 ASKED = """
 sexes = scores[(scores.attribute == "sex") & (scores.metric == "balanced_accuracy") & (scores.version == "clean")]
 print(run.body["settings"]["tau"], sorted(sexes.group), len(run.to_frame()))
 """
 
 
-def test_the_readmes_notebook_goes_from_images_to_scores_and_prints_only_what_it_asks_for(tmp_path):
+def test_the_guides_notebook_goes_from_images_to_scores_and_prints_only_what_it_asks_for(tmp_path):
     done = subprocess.run([sys.executable, "-c", NOTEBOOK + ASKED], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0.4 ['female', 'male'] 8\n"  # two rounds of four sites

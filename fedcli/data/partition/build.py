@@ -55,6 +55,7 @@ def make_partition(
         raise UsageError(f"the validation share is {val}, not in [0, 1)", "0.1 holds out a tenth of each client")
     scheme.check(body)
     options = {"scheme": scheme.name, **scheme.recorded(body)}
+    options |= {"code": scheme.code.recorded} if scheme.code else {}
     options |= dict(val=val, minimum=minimum, seed=seed, materialize=materialize)
 
     def build(folder: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import UsageError
-from .scheme import SCHEMES, Scheme, resolve
+from .scheme import Scheme, named, resolve
 
 NAMING = "iid", "shards", "by", "fedism", "balanced", "fedmrl", "fedmrl_authors", "clients_file", "scheme"
 OPTION_OF = {"dirichlet": "alpha", "fedism": "corrupted", "fedmrl": "eta"}  # where a flag is not called as its option
@@ -23,7 +23,7 @@ def scheme_from_flags(flags: Mapping[str, Any], dataset: Mapping[str, Any]) -> S
     }
     _check(given)
     name = _name(given)
-    fields = SCHEMES[name].__dataclass_fields__ if name in SCHEMES else {}  # resolve() refuses an unknown one
+    fields = named(name).__dataclass_fields__
     settings: dict[str, Any] = {"clients": dataset["clients"]} if "clients" in fields else {}
     for flag, value in given.items():
         if (option := OPTION_OF.get(flag, flag)) in fields:

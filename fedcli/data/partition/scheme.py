@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
 
-from ... import options
+from ... import extensions, options
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
@@ -83,6 +83,7 @@ class Scheme:
     """
 
     name: ClassVar[str]
+    code: ClassVar[extensions.Code | None] = None  # where it comes from, if it is not fedcli's own
     left_over: ClassVar[tuple[str, str]] = ("is left over", "are left over")  # why an image may go to no client
 
     def __post_init__(self) -> None:
@@ -207,29 +208,46 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
     """Put a scheme into the table under this name."""
 
     def add(scheme: SchemeType) -> SchemeType:
-        if name in SCHEMES:
+        table = extensions.table("partitions", SCHEMES)
+        outside = not scheme.__module__.startswith("fedcli.")
+        if name in table and not (
+            extensions.origin() is None and table[name].__module__ == scheme.__module__ and outside
+        ):
             raise ValueError(f"partition scheme {name!r} is registered twice")
+        if outside:
+            extensions.check_name(name)
+            options.kinds(scheme)  # refuses an annotation that is no type of an option
+            scheme.code = extensions.origin() or extensions.of_functions(scheme)
         scheme.name = name
-        SCHEMES[name] = scheme
+        table[name] = scheme
         return scheme
 
     return add
 
 
+def named(name: str) -> type[Scheme]:
+    """A scheme by its name, or by PATH.py or PATH.py:NAME. Raises FedcliError, UsageError."""
+    if extensions.is_file(name):
+        return extensions.pick(name, "partitions")
+    packages = extensions.installed("partitions") if name not in SCHEMES else {}
+    if name not in SCHEMES and name not in packages:
+        raise UsageError(f"unknown partition scheme {name!r}", nearest(name, [*SCHEMES, *packages]))
+    return SCHEMES[name] if name in SCHEMES else packages[name][0]
+
+
 def resolve(name: str, settings: Mapping[str, Any] | None = None) -> Scheme:
     """Build a scheme by its name and options. Raises UsageError for an unknown name or option, or a missing one."""
-    if name not in SCHEMES:
-        raise UsageError(f"unknown partition scheme {name!r}", nearest(name, SCHEMES))
-    settings, known = settings or {}, {f.name: f for f in fields(SCHEMES[name])}
+    scheme = named(name)
+    name, settings, known = scheme.name, settings or {}, {f.name: f for f in fields(scheme)}
     for key in settings:
         if key not in known:
             hint = nearest(key, known) if known else f"{name} has no options at all"
             raise UsageError(f"the partition scheme {name} has no option {key!r}", hint)
     for key, option in known.items():
         if option.default is MISSING and key not in settings:
-            meaning = options.kinds(SCHEMES[name])[key].meaning
+            meaning = options.kinds(scheme)[key].meaning
             raise UsageError(f"the partition scheme {name} needs {key}: {meaning}", f"--set {key}=VALUE")
-    return SCHEMES[name](**settings)
+    return scheme(**settings)
 
 
 def listing() -> dict[str, list[options.Option]]:

@@ -7,7 +7,9 @@ from typing import Any
 import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
+from ...extensions import Code
 from . import (
+    cifar100,
     digits,
     fairfedmed,
     fed_isic,
@@ -24,9 +26,13 @@ from . import (
     rsna_ich,
     toy,
 )
+from .own import names, own, plain, register
 from .source import Source
 
+__all__ = ["SOURCES", "Source", "names", "plain", "register"]
+
 SOURCES: dict[str, Source] = {
+    "cifar100": cifar100.SOURCE,
     "digits": digits.SOURCE,
     "fairfedmed-oct": fairfedmed.OCT,
     "fairfedmed-slo": fairfedmed.SLO,
@@ -61,14 +67,17 @@ ALIASES = {  # other names in use, written as folded() writes them
 
 def named(name: str) -> str:
     """The name of a dataset that may be written in other letters, such as HAM10000. Raises UsageError."""
-    if own := means(name):
-        return own
-    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*SOURCES, *ALIASES], SOURCES))
+    if known := means(name):
+        return known
+    if own(name):
+        return name
+    known_names = [*SOURCES, *names()]
+    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*known_names, *ALIASES], known_names))
 
 
 def means(name: str) -> str | None:
     """The dataset that a name in any letters stands for; None where it stands for none."""
-    return ({folded(own): own for own in SOURCES} | ALIASES).get(folded(name))
+    return ({folded(known): known for known in SOURCES} | ALIASES).get(folded(name))
 
 
 def folded(name: str) -> str:
@@ -78,18 +87,28 @@ def folded(name: str) -> str:
 
 def source(name: str) -> Source:
     """The reader of a dataset. Raises UsageError for an unknown name."""
-    if name not in SOURCES:
-        raise UsageError(f"unknown dataset {name!r}", nearest(name, SOURCES))
-    return SOURCES[name]
+    if name in SOURCES:
+        return SOURCES[name]
+    if other := own(name):
+        return other.source
+    raise UsageError(f"unknown dataset {name!r}", nearest(name, [*SOURCES, *names()]))
 
 
 def card(name: str) -> dict[str, Any]:
     """A dataset's card: title, classes, attributes, files expected, licence, defaults."""
     source(name)
+    if other := None if name in SOURCES else own(name):
+        return other.card
     for folder in _CARDS:
         if (path := folder / f"{name}.json").is_file():
             return json.loads(path.read_text(encoding="utf-8"))
     raise FedcliError(f"the card {name}.json is missing from {_CARDS[0]}", "install fedcli again")
+
+
+def code_of(name: str) -> Code | None:
+    """Where a dataset comes from that is not one of fedcli's."""
+    other = None if name in SOURCES else own(name)
+    return other.code if other else None
 
 
 def having(attribute: str) -> list[str]:
@@ -108,13 +127,14 @@ def make_sample(name: str, folder: Path, *, usual: bool = False) -> Path:
     usual: of as many images as the dataset's usual number of clients needs.
     Raises UsageError for an unknown dataset, FedcliError for one that reads no files and for a folder that is in use.
     """
-    own = source(name)
-    make = (usual and own.usual_sample) or own.sample
+    reader = source(name)
+    make = (usual and reader.usual_sample) or reader.sample
     if make is None:
-        raise FedcliError(f"{name} reads no files, so it has no synthetic sample", f"fedcli prepare {name}")
+        why = "has no synthetic sample" if reader.files else "reads no files, so it has no synthetic sample"
+        raise FedcliError(f"{name} {why}", f"fedcli prepare {name}{' --raw DIR' * reader.files}")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise FedcliError(f"{folder} is not an empty folder", "name a new one; a sample overwrites nothing")
     folder.mkdir(parents=True, exist_ok=True)
     make(folder)
-    (folder / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=name), encoding="utf-8")
+    (folder / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=plain(name)), encoding="utf-8")
     return folder

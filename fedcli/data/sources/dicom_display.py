@@ -58,6 +58,8 @@ def sigmoid(values: np.ndarray, centre: float, width: float) -> np.ndarray:
 
 def looked_up(values: np.ndarray, table: "Dataset") -> tuple[np.ndarray, int]:
     """Entries of a lookup table, of the same shape, and their bits; values beyond its ends have the entries there."""
+    if len(table.get("LUTDescriptor") or ()) != 3 or not table.get("LUTData"):
+        raise Unreadable("has a lookup table without its entries")
     count, lowest, bits = (int(number) for number in table.LUTDescriptor)
     data, count = table.LUTData, count or 2**16
     if isinstance(data, bytes):

@@ -130,7 +130,7 @@ def _each_once(path: Path, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     labels: dict[str, str] = {}
     for file, name in pairs:
         if Path(file).name != file:  # checking all of them takes a second
-            within(path.parent, file)
+            within(path.parent, file, path)
         id, name = _id(file), class_of(name)
         if labels.setdefault(id, name) != name:
             raise FedcliError(

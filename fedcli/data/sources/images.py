@@ -14,6 +14,7 @@ from ...errors import FedcliError
 from .source import Unreadable, unreadable
 
 WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
+ORIENTATION = 0x0112  # of EXIF
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
 
 
@@ -38,11 +39,15 @@ def import_cv2() -> ModuleType:
     return cv2
 
 
-def within(raw: Path, name: str) -> Path:
-    """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link."""
+def within(raw: Path, name: str, by: Path | str = "") -> Path:
+    """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link.
+
+    by: the table or flag that names it, if any.
+    """
     path = Path(name)
     if "\0" in name or path.is_absolute() or ".." in path.parts or _leads_out(raw, path):
-        raise FedcliError(f"{name!r} leads out of {raw}", "name files relative to it, without '..' and links")
+        named = f"{by}: {name!r}" if by else repr(name)
+        raise FedcliError(f"{named} leads out of {raw}", "name files relative to it, without '..' and links")
     return raw / path
 
 
@@ -55,7 +60,7 @@ def _leads_out(raw: Path, path: Path) -> bool:
 
 def read_rgb(path: Path) -> np.ndarray:
     """uint8 [H, W, 3]. Raises Unreadable."""
-    return _opened(path, lambda image: np.asarray(image if image.mode == "RGB" else image.convert("RGB")))
+    return _opened(path, lambda image: np.asarray(_upright(image).convert("RGB")))
 
 
 def is_coloured(path: Path) -> bool:
@@ -72,11 +77,22 @@ def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
     return _opened(path, lambda image: _pixels(image, white))
 
 
+def _upright(image: Any) -> Any:
+    """The picture as every viewer shows it: turned or mirrored where its EXIF data say so."""
+    if image.format == "TIFF" or image.getexif().get(ORIENTATION, 1) == 1:  # Pillow turns a TIFF itself
+        return image
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
+
+
 def _pixels(image: Any, white: float | None) -> np.ndarray:
     if getattr(image, "n_frames", 1) > 1:
         raise Unreadable(f"holds {image.n_frames} pages, not one image")
+    deep = ";16" in str(image.tile)  # which is gone once the picture is loaded
+    image = _upright(image)
     if image.mode not in GREY:
-        return _colours(image)
+        return _colours(image, deep)
     if image.mode in ("1", "L", "LA"):
         return np.asarray(image.convert("L"))[..., None]
     values = np.asarray(image, np.float32)
@@ -88,9 +104,8 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
     return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
 
 
-def _colours(image: Any) -> np.ndarray:
+def _colours(image: Any, deep: bool) -> np.ndarray:
     """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits. Raises Unreadable where these hold nothing."""
-    deep = ";16" in str(image.tile)
     colours = np.asarray(image.convert("RGB"))
     if deep and colours.max() < DARK >> 8:
         raise Unreadable(f"its 16-bit colours stay below {DARK} of {WHITE}: store them in 8 bits")
@@ -120,7 +135,8 @@ def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
-            with Image.open(name) as image:
+            # not by its name: Pillow 13 maps such a file, and scrambles a TIFF that it has to turn
+            with open(name, "rb") as file, Image.open(file) as image:  # noqa: PTH123
                 return read(image)
     except Unreadable:
         raise

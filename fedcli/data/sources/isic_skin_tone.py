@@ -74,7 +74,7 @@ def _type(raw: Path, rule: str, file: str) -> int:
 
 def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
     """Each row's type from a table such as Bevan's isic_train_20-19-18-17.csv."""
-    path = within(raw, name)
+    path = within(raw, name, "tone-file")
     if not path.is_file():
         raise FedcliError(f"{raw} has no {name}", "tone-file names a CSV file inside the raw folder")
     table = read_table(path, ["image_name", "fitzpatrick"], dtype={"image_name": str})

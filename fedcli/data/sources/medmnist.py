@@ -112,7 +112,7 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 def locate(raw: Path, file: str) -> Path:
     """The archive asked for, else the only one in the folder."""
     if file:
-        path = within(raw, file)
+        path = within(raw, file, "--set file")
         if not path.is_file():
             raise FedcliError(f"no such file: {path}", "name a .npz of that folder: --set file=pathmnist.npz")
         return path

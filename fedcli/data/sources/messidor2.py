@@ -72,7 +72,7 @@ def read_grades(raw: Path) -> "DataFrame":
     table = read_table(path, spelling, dtype=str, keep_default_na=False)[spelling]
     table = table.set_axis(COLUMNS, axis=1).sort_values("id_code")
     for name in table.id_code:
-        within(raw, name)
+        within(raw, name, path)
     if (twice := table.id_code.map(_key).duplicated()).any():
         raise FedcliError(f"{path} lists {table.id_code[twice].iloc[0]} twice", "keep the right one of the two rows")
     return table

@@ -4,6 +4,7 @@ import csv
 import math
 import re
 import unicodedata
+from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,8 @@ IN_PLACE_OF = {  # a column that the table lacks and perhaps nobody named
 }
 NO_AGE = {"group", "band", "bin", "class", "category", "cat", "range"}  # of age: no years
 ALONE = 8  # images of as many classes that may be a trial
+MANY_NUMBERS = 20  # whole numbers as classes, from which on they may be measurements
+LONGEST = 100  # characters of a class, a group, a hospital or a patient
 GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
 SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
 
@@ -75,6 +78,7 @@ def _rows(
         column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
         values[name], columns[name] = attribute(column, name, path)
     patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
+    _check_length(patients, own["patient"], path)
     images = []
     for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
         groups = {name: columns[name][i] for name in attributes}
@@ -94,7 +98,7 @@ def _rows(
 def table_name(raw: Path, asked: str) -> str | None:
     """The table, relative to raw: the one asked for, or the only CSV there; None where there is none."""
     if asked:
-        if not within(raw, asked).is_file():
+        if not within(raw, asked, "--table").is_file():
             raise FedcliError(f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it")
         return Path(asked).as_posix()
     tables = sorted(p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith("."))
@@ -138,7 +142,7 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
         folded.setdefault(known.casefold(), known)
     located = []
     for name in names:
-        within(raw, clean := name.replace("\\", "/"))
+        within(raw, clean := name.replace("\\", "/"), raw / table)
         keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (beside / clean, Path(clean))]
         keys += [folded[key.casefold()] for key in keys if key.casefold() in folded]  # IM00.JPG for im00.jpg
         key = next((key for key in keys if key in places), None) if clean else None
@@ -179,6 +183,7 @@ def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list
     if name.lower() in ("sex", "gender") and known and all(value.lower() in SEXES for value in known):
         column = [SEXES.get(value.lower(), "") for value in column]
         known = set(column) - {""}
+    _check_length(known, name, path)
     if not known:
         raise FedcliError(f"{path}: the column {name!r} is empty", "leave that group out")
     if len(known) > GROUPS:
@@ -187,6 +192,13 @@ def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list
     values = _ordered(known)
     _note_similar(name, values)
     return values, [place(value, values) for value in column]
+
+
+def _check_length(names: Iterable[str], what: str, path: Path) -> None:
+    """Raises FedcliError for a name that no sentence, table or figure could hold."""
+    if long := next((name for name in names if len(name) > LONGEST), ""):
+        said = f"{path}: {what} {long[:30] + '…'!r} has {len(long)} characters, more than {LONGEST}"
+        raise FedcliError(said, "shorten it")
 
 
 def whole_number(text: str) -> str:
@@ -262,6 +274,7 @@ def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
 def classes_of(labels: list[str], path: Path) -> list[str]:
     """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
     classes = _ordered(set(labels))
+    _check_length(classes, "the class", path)
     if several := next((label for label in classes if _is_list(label, classes)), ""):
         hint = "an image has one class here: keep images of one finding, or name a column with one by --label-column"
         raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
@@ -277,6 +290,9 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if len(classes) == len(labels) > ALONE:
         hint = "a class needs several images; is --label-column the right one?"
         raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
+    if _all_numbers(set(classes)) and len(classes) > MANY_NUMBERS:
+        hint = "if they measure something, name another column by --label-column"
+        console.warn(f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}")
     return classes
 
 

@@ -90,14 +90,16 @@ class Source:
         decode: (raw, row, choices) -> uint8 [H, W, C] in the file's own size. Raises Unreadable.
         sample: writes a tiny synthetic raw folder; None for data made or embedded here, which has no raw folder.
         usual_sample: the same of as many images as the usual number of clients needs, where `sample` has too few.
+        reads: it reads a raw folder although it has no sample.
     """
 
     rows: Callable[[Any, Choices], Listing]  # raw is a Path where there is a sample, else None
     decode: Callable[[Any, Row, Choices], np.ndarray]
     sample: Callable[[Path], None] | None = None
     usual_sample: Callable[[Path], None] | None = None
+    reads: bool = False
 
     @property
     def files(self) -> bool:
         """Whether it is read from a raw folder."""
-        return self.sample is not None
+        return self.reads or self.sample is not None

@@ -1,6 +1,8 @@
 """The part of the page about clients: who holds what, and how good the models are for each."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import inf
 from typing import Any
 
 from ...data import holdings, manifest
@@ -25,20 +27,25 @@ EQUITY = (
 BEST_OF = " Bold marks the best for a client, without a test."
 OF_ATTRIBUTE = "Images of each part; all: the whole test set."
 CLASSES = 24  # more of them make no table
+OPEN = 10  # clients of a table that is folded
+LONG = 20  # rows from which on a table is folded
+Tables = tuple[list[Table], list[Table]]  # open and folded ones
 
 
 def part(compared: list[System], at: str, spread: str | None, metrics: Sequence[str]) -> dict[str, Any]:
-    """Tables and words for a section."""
-    tables = list(_rosters(compared))
+    """Tables and words for a section; of many clients those that fare worst, and the whole table folded."""
+    pairs, text = list(_rosters(compared)), []
     scored = [system for system in compared if system.scores.clients]
-    if not scored or at == BEST:
-        return {"tables": tables}
-    if not any(_differ(system.scores) for system in scored):
-        return {"tables": tables, "text": [SHARED]}
-    return {"tables": [*tables, *_scores(scored, spread or POOLED, metrics)]}
+    if scored and at != BEST:
+        if any(_differ(system.scores) for system in scored):
+            pairs += _scores(scored, spread or POOLED, metrics)
+        else:
+            text = [SHARED]
+    shown = [table for tables, _ in pairs for table in tables]
+    return {"tables": shown, "folded": [table for _, tables in pairs for table in tables], "text": text}
 
 
-def _rosters(compared: list[System]) -> Iterator[Table]:
+def _rosters(compared: list[System]) -> Iterator[Tables]:
     """One table per partition: training images of each client by class, and its parts."""
     partitions = dict.fromkeys(path for system in compared if (path := system.stage("partition")))
     for path in partitions:
@@ -53,39 +60,56 @@ def _rosters(compared: list[System]) -> Iterator[Table]:
         ]  # fmt: skip
         legend = "Images of each of the client's own parts, then its training images by class."
         title = "Who holds what" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
-        yield of_text(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
+        whole = of_text(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
+        yield _folded(whole, [client["train"] for client in body["roster"]], "with the fewest training images")
         for name, held in holdings.of_manifest(path).items():
             if name != holdings.CLASS:
-                yield of_text(f"{title}: {name}", *holdings.lines(held), OF_ATTRIBUTE)
+                table = of_text(f"{title}: {name}", *holdings.lines(held), OF_ATTRIBUTE)
+                yield ([table], []) if len(table.rows) <= LONG else ([], [table])
+
+
+def _folded(table: Table, order: Sequence[float], which: str) -> Tables:
+    """The table itself, or, where it is long, the clients that come first in this order, and all of them folded."""
+    if len(table.rows) <= LONG:
+        return [table], []
+    first = sorted(range(len(order)), key=lambda place: order[place])[:OPEN]
+    title = f"{table.title}: the {OPEN} of {len(table.rows):,} clients {which}"
+    every = replace(table, title=f"{table.title}: all {len(table.rows):,} clients")
+    return [replace(table, title=title, rows=[table.rows[place] for place in first])], [every]
 
 
 def _differ(scores: Scores) -> bool:
     return scores.personal_models or any(client.part == "own" for client in scores.clients.values())
 
 
-def _scores(scored: list[System], spread: str, metrics: Sequence[str]) -> Iterator[Table]:
+def _scores(scored: list[System], spread: str, metrics: Sequence[str]) -> Iterator[Tables]:
     """A table per metric: a row per client, a column per system."""
     for metric in metrics:
-        yield from _table(scored, f"{metric} of each client", OWN, metric, "", spread, best=True)
+        yield from _tables(scored, f"{metric} of each client", OWN, metric, "", spread, best=True)
     attributes = (name for system in scored for client in system.scores.clients.values() for name in client.groups)
     for name in dict.fromkeys(attributes):
         title = f"ES-AUC by {name} of each client"
-        yield from _table(scored, title, EQUITY, "es_auc_ovo_macro", name, spread, best=False)
+        yield from _tables(scored, title, EQUITY, "es_auc_ovo_macro", name, spread, best=False)
 
 
-def _table(
+def _tables(
     scored: list[System], title: str, legend: str, metric: str, attribute: str, spread: str, *, best: bool
-) -> Iterator[Table]:
+) -> Iterator[Tables]:
     """best: whether the best for each client is marked."""
     columns = [_column(system, metric, attribute, spread) for system in scored]
     clients = list(dict.fromkeys(client for column in columns for client in column))
-    rows = []
+    lower = better_low(metric)
+    rows, order = [], []
     for client in clients:
         cells = [column.get(client, Cell()) for column in columns]
-        rows.append([Cell(client), *(best_of(scored, cells, better_low(metric)) if best else cells)])
-    if any(cell.number is not None for row in rows for cell in row):
+        rows.append([Cell(client), *(best_of(scored, cells, lower) if best else cells)])
+        numbers = [cell.number for cell in cells if cell.number is not None]
+        order.append(sum(numbers) / len(numbers) * (-1 if lower else 1) if numbers else inf)
+    if min(order, default=inf) < inf:
         heads = [Column("client"), *(Column(system.name) for system in scored)]
-        yield Table(title, heads, rows, legend + (BEST_OF if best and len(scored) > 1 else ""))
+        table = Table(title, heads, rows, legend + (BEST_OF if best and len(scored) > 1 else ""))
+        which = f"with the {'highest' if lower else 'lowest'} {'mean over the methods' if len(scored) > 1 else 'score'}"
+        yield _folded(table, order, which)
 
 
 def _column(system: System, metric: str, attribute: str, spread: str) -> dict[str, Cell]:

@@ -18,6 +18,9 @@ SCORED = "clean", "corrupted", "validation"  # the first words of curves of scor
 BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
 WEIGHTS = "weight of each client over rounds"
 CORRUPTED = "--"  # of a corrupted client's line
+CROWD = 60  # clients whose lines cannot be followed any more
+SPANS = (0, 100, 0.15), (10, 90, 0.3)  # percentiles, and how dark what lies between them is
+CROWDED = " The line is the median client; half dark, clients from the 10th to the 90th percentile; light, all."
 Clients = dict[str, np.ndarray]  # name -> rounds and its weight: [T, 2]
 Curves = dict[int, np.ndarray]  # system's place -> rounds [T], mean, and its band over seeds: [4, T]
 
@@ -85,17 +88,36 @@ def _weights(weighed: list[System], weights: dict[int, Clients]) -> Panels:
         for system in weighed
     ]  # fmt: skip
     dashed = " A dashed line is a corrupted client's." if corrupted else ""
+    crowded = CROWDED if any(len(clients) > CROWD for clients in weights.values()) else ""
+    dashed = dashed.replace("client's", "clients'") if crowded else dashed
     legend = f"The share that the server gives each client's model, round by round; of several seeds the mean.{dashed}"
+    legend += crowded
     return Panels("Weights in the aggregation", drawn, _client_keys(lines, corrupted), legend)
 
 
 def _draw_weights(clients: Clients, lines: dict[str, tuple[int, str]], top: float, axes: "Axes") -> None:
-    for client, curve in clients.items():
+    if len(clients) > CROWD:
+        _draw_crowds(clients, lines, axes)
+    for client, curve in clients.items() if len(clients) <= CROWD else ():
         place, dashes = lines[client]
         how = {"linewidth": 1.4, "alpha": 0.85, "markersize": 3, "color": MANY[place], "linestyle": dashes}
         line(axes, curve, **how)
     axes.set_ylim(0, top * 1.05)
     over_rounds(axes)
+
+
+def _draw_crowds(clients: Clients, lines: dict[str, tuple[int, str]], axes: "Axes") -> None:
+    """Of each kind of client how the weights are spread, however many clients there are."""
+    rounds = next(iter(clients.values()))[:, 0]
+    for place, dashes in dict.fromkeys(lines[client] for client in clients):
+        curves = np.stack([curve[:, 1] for client, curve in clients.items() if lines[client] == (place, dashes)])
+        there = np.isfinite(curves).any(0)  # the rounds in which some of them took part
+        for low, high, alpha in SPANS:
+            bounds = np.nanpercentile(curves[:, there], (low, high), axis=0)
+            axes.fill_between(rounds[there], *bounds, color=MANY[place], alpha=alpha, linewidth=0)
+        median = np.full(len(rounds), np.nan)
+        median[there] = np.nanmedian(curves[:, there], axis=0)
+        line(axes, np.stack([rounds, median], 1), color=MANY[place], linestyle=dashes, linewidth=1.4, markersize=3)
 
 
 def _lines(names: list[str], corrupted: set[str]) -> dict[str, tuple[int, str]]:

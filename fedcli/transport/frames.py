@@ -10,12 +10,16 @@ import json
 import math
 import struct
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from .. import shapes
 from ..errors import FedcliError
-from ..federation.engines.wire import Arrays, Message
+
+Scalars = dict[str, Any]  # what JSON can hold
+Arrays = dict[str, np.ndarray]
+Message = tuple[Scalars, Arrays]
 
 MAGIC = b"FCLI"
 HEAD = struct.Struct(">4sQ")

@@ -1,0 +1,293 @@
+"""What every method must hold, on the toy federation: `fedcli check` and tests/methods/test_every_method.py run these.
+
+A check is a function of a Subject that raises Failed, with a sentence that says what does not hold.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten
+
+from .. import extensions, options
+from ..data.shard import Shard
+from ..errors import FedcliError, UsageError
+from ..federation import state as states
+from ..federation.client import Report, Task, Training
+from ..federation.engines import open_engine
+from ..federation.engines.in_process import Engine
+from ..federation.server import Federation, Played
+from ..federation.state import RunState
+from ..methods import Method, resolve
+from ..methods.mixins import scored_model
+from ..processes import CAN_FORK
+from ..runs.configuration import Plan
+from .toy import ROSTER, toy_federation, toy_shard
+
+ROUNDS = 3
+
+
+class Failed(Exception):
+    """A method does not hold what is checked; its text says why."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A method under check. settings: options in place of its defaults."""
+
+    spec: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def method(self) -> Method:
+        return resolve(self.spec, self.settings)
+
+    @cached_property
+    def shards(self) -> dict[str, Shard]:
+        """Few images for each toy client, of two or three steps: of equally many, FedNova would be FedAvg."""
+        return {client: toy_shard(client, 9 + 4 * k) for k, client in enumerate(ROSTER)}
+
+    @cached_property
+    def rounds(self) -> list[Played]:
+        """The result of each round of a training."""
+        played: list[Played] = []
+        self.train(each=played.append)
+        return played
+
+    def federation(self, **changed: Any) -> Federation:
+        return toy_federation(self.method, **{"rounds": ROUNDS, "shards": self.shards, **changed})
+
+    def train(
+        self, *, state: RunState | None = None, until: int | None = None, engine: Engine | None = None,
+        each: Callable[[Played], Any] = lambda played: None, **changed: Any,
+    ) -> RunState:  # fmt: skip
+        """The state after some rounds. each: is given every round's result. changed: of toy_federation()."""
+        federation = self.federation(**changed)
+        state = state or federation.first()
+        while state.round < (until or federation.rounds):
+            played = federation.play(state, ROSTER, engine or federation.clients)
+            state = played.state
+            each(played)
+        return state
+
+
+def keeps_the_contract(subject: Subject) -> None:
+    """Three rounds can be played: hooks return and keep what the contract says."""
+    _refuse_unless(len(subject.rounds) == ROUNDS, "not every round was played")
+
+
+def is_finite(subject: Subject) -> None:
+    """The model is finite after all rounds."""
+    state = subject.rounds[-1].state
+    own = [memory["model"] for memory in state.clients.values() if "model" in memory]
+    scored = scored_model(subject.method.aggregator, state.theta, state.server)
+    whole = all(bool(theta.isfinite().all()) for theta in (state.theta, scored, *own))
+    _refuse_unless(whole, "the model holds NaN or infinity after three rounds")
+
+
+def differs_from_fedavg(subject: Subject) -> None:
+    """It comes to another model than FedAvg."""
+    state = subject.rounds[-1].state
+    own = [memory["model"] for memory in state.clients.values() if "model" in memory]  # what Ditto changes
+    scored = scored_model(subject.method.aggregator, state.theta, state.server)  # what CReFF changes
+    theta, plain = own[0] if own else scored, _fedavg().theta
+    same = theta.shape == plain.shape and bool(torch.equal(theta, plain))
+    _refuse_unless(not same, "its model is FedAvg's to the last bit")
+
+
+def _fedavg() -> RunState:
+    if "fedavg" not in _played:
+        _played["fedavg"] = Subject("fedavg").rounds[-1].state
+    return _played["fedavg"]
+
+
+_played: dict[str, RunState] = {}
+
+
+def resumes(subject: Subject) -> None:
+    """Resumed from disk it ends at the same bits."""
+    _, before, end = (each.state for each in subject.rounds)
+    with tempfile.TemporaryDirectory() as folder:
+        states.save(Path(folder), before, ROSTER)
+        restored = states.restore(states.saved(Path(folder))[-1], ROSTER, "cpu")
+    _compare(subject.train(state=restored), end, "keep all that changes in memory and shared, nothing in the method")
+
+
+def replays(subject: Subject) -> None:
+    """A round can be played again from the state before it."""
+    first, second, _ = (each.state for each in subject.rounds)
+    _compare(subject.train(state=first, until=2), second, "replace tensors of memory and shared, never write into them")
+
+
+def takes_clients_in_any_order(subject: Subject) -> None:
+    """Clients that run backwards come to the same bits."""
+    federation = subject.federation()
+
+    def backwards(tasks: list[Task]) -> list[Report]:
+        return [federation.clients.run_one(task) for task in reversed(tasks)][::-1]
+
+    state = federation.first()
+    while state.round < 2:
+        state = federation.play(state, ROSTER, backwards).state
+    _compare(state, subject.rounds[1].state, "a client's work must depend on its task alone")
+
+
+def runs_on_processes(subject: Subject) -> None:
+    """Two processes come to the same bits (--engine pool:2)."""
+    if not CAN_FORK:
+        return
+    federation = subject.federation()
+    with open_engine("pool:2", federation.clients, len(ROSTER)) as engine:
+        state = federation.play(federation.first(), ROSTER, engine).state
+    _compare(state, subject.rounds[0].state, "a client's work must depend on its task alone")
+
+
+def survives_one_image(subject: Subject) -> None:
+    """A client of one image and a class that nobody has."""
+    count = 12 if subject.method.local.model != "clip" else 9
+    shards = {client: toy_shard(client, count, absent=2) for client in ROSTER}
+    shards["east"] = toy_shard("east", 1, absent=2)
+    theta = subject.train(shards=shards, until=2).theta
+    _refuse_unless(bool(theta.isfinite().all()), "the model holds NaN or infinity")
+
+
+def handles_partial_participation(subject: Subject) -> None:
+    """Half of the clients in a round: it works, or is refused by name."""
+    plan = Plan(subject.spec, subject.settings, Training(), rounds=2, participation=0.5, model=_model(subject))
+    if not subject.method.aggregator.full_participation:
+        plan.check()
+        theta = subject.train(rounds=4, participation=0.5).theta
+        _refuse_unless(bool(theta.isfinite().all()), "the model holds NaN or infinity")
+        return
+    try:
+        plan.check()
+    except UsageError as error:
+        _refuse_unless("needs every client" in error.sentence, error.sentence)
+        return
+    raise Failed("it needs every client, and is trained with half of them")
+
+
+def trains_as_asked(subject: Subject) -> None:
+    """Adam, several epochs, weight decay and batch norm of each client's own"""
+    training = Training(optimizer="adam", lr=0.01, weight_decay=5e-4, epochs=2, batch_size=16, bn="local")
+    theta = subject.train(training=training, until=2).theta
+    _refuse_unless(bool(theta.isfinite().all()), "the model holds NaN or infinity")
+
+
+def reports_the_same_columns(subject: Subject) -> None:
+    """What clients report has the same names and shapes in every round."""
+    first, *others = ({name: column.shape for name, column in each.columns.items()} for each in subject.rounds)
+    for shapes in others:
+        _refuse_unless(shapes == first, f"round 1 had {_named(first)}, a later one {_named(shapes)}")
+
+
+def explains_its_options(subject: Subject) -> None:
+    """Every option says what it means and refuses what is no value."""
+    for half in (subject.method.local, subject.method.aggregator):
+        for option in options.describe(half):
+            if not option.meaning:
+                raise Failed(f"{option.name} says nothing: annotate it with Annotated[type, 'meaning, range']")
+            if option.type != "str":
+                _refuses(half, option.name)
+
+
+def is_rebuilt_from_its_record(subject: Subject) -> None:
+    """Name and recorded settings build the same method again."""
+    again = resolve(subject.spec, subject.method.settings)
+    _refuse_unless(again == subject.method, "an option's value is another after it was recorded and read")
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = (
+    keeps_the_contract, is_finite, differs_from_fedavg, resumes, replays, takes_clients_in_any_order,
+    runs_on_processes, survives_one_image, handles_partial_participation, trains_as_asked,
+    reports_the_same_columns, explains_its_options, is_rebuilt_from_its_record,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of one check; why: "" where it holds, None where it was not tried."""
+
+    check: str
+    about: str
+    why: str | None
+
+
+def verdicts(subject: Subject) -> list[Verdict]:
+    """Every check, in order. Where no three rounds can be played, the others are not tried."""
+    made: list[Verdict] = []
+    for check in CHECKS:
+        tried = not made or made[0].why == ""
+        made.append(
+            Verdict(check.__name__, (check.__doc__ or "").rstrip("."), outcome(check, subject) if tried else None)
+        )
+    return made
+
+
+def outcome(check: Callable[[Subject], None], subject: Subject) -> str:
+    """Why a method does not hold a check; "" where it does. Raises what is no fault of the method."""
+    try:
+        check(subject)
+    except Failed as error:
+        return str(error)
+    except FedcliError as error:
+        return error.sentence
+    except Exception as error:
+        fault = extensions.fault(error)
+        if fault is None and not subject.method.code:
+            raise
+        return fault.sentence if fault else f"{type(error).__name__}: {error}"
+    return ""
+
+
+def pairs_of(spec: str) -> list[str]:
+    """Pairs that a method makes with one of fedcli's own, as a base and as an add-on where it can be each."""
+    if "+" in resolve(spec).name:
+        return []
+    return [pair for pair in (f"{spec}+fedheal", f"moon+{spec}") if _is_pair(pair)]
+
+
+def _is_pair(spec: str) -> bool:
+    try:
+        resolve(spec)
+    except UsageError:
+        return False
+    return True
+
+
+def _model(subject: Subject) -> str:
+    return "clip-tiny" if subject.method.local.model else "cnn"
+
+
+def _refuses(half: object, name: str) -> None:
+    try:
+        options.change(half, name, "no such value")
+    except UsageError:
+        return
+    raise Failed(f"{name}='no such value' is taken")
+
+
+def _refuse_unless(holds: bool, why: str) -> None:
+    if not holds:
+        raise Failed(why)
+
+
+def _compare(state: RunState, expected: RunState, hint: str) -> None:
+    """Two states must be equal to the bit."""
+    for part in ("theta", "shared", "server", "clients"):
+        (made, form), (wanted, like) = tree_flatten(getattr(state, part)), tree_flatten(getattr(expected, part))
+        if form != like or not all(map(_equal, made, wanted)):
+            raise Failed(f"{part} differs: {hint}")
+
+
+def _equal(made: Tensor, wanted: Tensor) -> bool:
+    return made.dtype == wanted.dtype and torch.equal(made, wanted)
+
+
+def _named(shapes: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items()) or "none"

@@ -1,0 +1,92 @@
+"""A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm and dropout.
+
+What a method must hold is checked on it, by `fedcli check` and by the tests.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..data.shard import Shard
+from ..federation.client import Training
+from ..federation.engines.in_process import InProcess
+from ..federation.server import Federation
+from ..methods.registry import Method
+from ..models.clip import ClipNetwork
+from ..models.layout import Layout
+from ..models.network import Network, make_lone_safe
+from ..seeds import derive
+
+ROSTER = ["north", "south", "east", "west"]
+CLASSES = 3
+
+Extend = Callable[[Network], None]
+
+
+def nothing(net: Network) -> None:
+    """In place of Local.extend: adds nothing."""
+
+
+def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = nothing) -> Network:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = _toy_net(dropout)
+        torch.manual_seed(seed + 1)
+        extend(net)
+    make_lone_safe(net)
+    return net
+
+
+def _toy_net(dropout: float) -> Network:
+    body = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.ReLU(),
+        nn.MaxPool2d(4),
+        nn.Flatten(),
+        nn.Dropout(dropout),
+    )
+    return Network(body, 16, CLASSES)
+
+
+def toy_clip(seed: int = 0, extend: Extend = nothing) -> ClipNetwork:
+    """The tiny vision transformer over toy images, which it enlarges to its own 32 x 32: 16 tokens of width 16."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = ClipNetwork("clip-tiny", 1, ["a", "b", "c"])
+        net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
+        torch.manual_seed(seed + 1)
+        extend(net)
+    make_lone_safe(net)
+    return net
+
+
+def toy_shard(client: str, count: int | None = None, kind: str = "none", absent: int | None = None) -> Shard:
+    """Images whose upper, middle or lower part is brighter, by class. absent: a class that no image has."""
+    rng = np.random.default_rng(derive("toy", client))
+    n = count or 20 + int(rng.integers(30))
+    y = rng.integers(0, CLASSES, n)
+    if absent is not None:
+        y[y == absent] = (absent + 1) % CLASSES
+    x = rng.integers(0, 150, (n, 1, 8, 8))
+    for c in range(CLASSES):
+        x[y == c, :, 2 * c : 2 * c + 3] += 80
+    ids = np.array([f"{client}-{i}" for i in range(n)])
+    groups = {"sex": torch.from_numpy(rng.integers(-1, 2, n))}
+    images = torch.from_numpy(x.clip(0, 255).astype(np.uint8))
+    return Shard(images, torch.arange(n), torch.from_numpy(y), ids, groups, CLASSES, 1, kind)
+
+
+def toy_federation(
+    method: Method, *, shards: dict[str, Shard] | None = None, training: Training | None = None, rounds: int = 3,
+    participation: float = 1.0, seed: int = 1, dropout: float = 0.2,
+) -> Federation:  # fmt: skip
+    """The toy clients under a method, by default on 20 to 50 images each and by SGD."""
+    extend = method.local.extend
+    net = toy_clip(extend=extend) if method.local.model == "clip" else toy_net(dropout=dropout, extend=extend)
+    layout = Layout(net, method.local.personal_tensors(net))
+    shards = shards or {client: toy_shard(client) for client in ROSTER}
+    training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
+    return Federation(InProcess(method, net, layout, shards, training), rounds, seed, participation)

@@ -1,0 +1,68 @@
+"""fedcli check."""
+
+from typing import Annotated, Any
+
+import typer
+
+from .. import console, terminal
+from ..errors import FedcliError
+from . import complete
+from . import options as o
+
+SAID = {None: "not tried", "": "holds"}
+
+
+def check(
+    method: Annotated[
+        str, typer.Argument(help="a method: ./mine.py, ./mine.py:NAME, or one by name", autocompletion=complete.methods)
+    ],
+    set: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="an option of the method; may be repeated")
+    ] = None,
+    pairs: Annotated[bool, typer.Option("--pairs/--alone", help="also check it as a base and as an add-on")] = True,
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    debug: o.Debug = False,
+) -> None:
+    """Try on a toy federation what every method must hold, alone and in a pair with one of fedcli's own.
+
+    Finite, unlike FedAvg, resumed to the bit, clients in any order, one image, an absent class, half of the clients,
+    and what the hooks return. The exit code is 1 where something does not hold.
+
+    Example: fedcli check fedprox --alone
+    """
+    from ..bench import checks
+    from ..methods import resolve
+    from ..runs.assembly import be_deterministic
+    from ..stages.base import pairs as settings
+
+    be_deterministic("cpu", 1)
+    resolve(method, settings("set", set))
+    specs = [method, *(checks.pairs_of(method) if pairs else [])]
+    subjects = [checks.Subject(spec, settings("set", set)) for spec in specs]
+    made: dict[str, list[Any]] = {}
+    for subject in console.progress(subjects, label="check", total=len(subjects)):
+        made[subject.method.name] = checks.verdicts(subject)
+    if json:
+        o.show_json({name: [vars(verdict) for verdict in verdicts] for name, verdicts in made.items()})
+    else:
+        _print(made)
+    failed = [(name, verdict) for name, verdicts in made.items() for verdict in verdicts if verdict.why]
+    if failed:
+        name, first = failed[0]
+        count = console.counted(len(failed), "check does", "checks do")
+        raise FedcliError(f"{count} not hold; the first: {name}, {first.about}", first.why)
+
+
+def _print(made: dict[str, list[Any]]) -> None:
+    """A row for each check and a column for each method, then why something does not hold."""
+    first = next(iter(made.values()))
+    rows = [
+        [check.about, *(SAID.get(verdicts[k].why, "FAILS") for verdicts in made.values())]
+        for k, check in enumerate(first)
+    ]
+    terminal.table(["check", *made], rows)
+    for name, verdicts in made.items():
+        for verdict in verdicts:
+            if verdict.why:
+                print(f"{name}: {verdict.about}: {verdict.why}")

@@ -1,0 +1,85 @@
+"""CIFAR-100: 32 x 32 photographs of 100 things in 20 kinds, from the binary files of its makers.
+
+Source: Krizhevsky, Learning multiple layers of features from tiny images, 2009. A record is a byte for the kind, one
+for the thing and 3,072 for red, green and blue. The makers' Python version is pickles, which fedcli does not open.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from ...errors import FedcliError
+from ..pool import Row
+from ..samples.draw import picture
+from .source import Choices, Listing, Source
+from .tables import split_rows
+
+SIDE = 32
+RECORD = 2 + 3 * SIDE**2  # bytes
+FILES = {"train": "train.bin", "test": "test.bin"}
+HOME = "cifar-100-binary"  # the folder in the makers' archive
+_NAMED = (
+    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel "
+    "can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur "
+    "dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion "
+    "lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree "
+    "pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea "
+    "seal shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table "
+    "tank telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman "
+    "worm"
+)
+CLASSES = _NAMED.split()
+_OF_KIND = (
+    "aquatic_mammals fish flowers food_containers fruit_and_vegetables household_electrical_devices "
+    "household_furniture insects large_carnivores large_man-made_outdoor_things large_natural_outdoor_scenes "
+    "large_omnivores_and_herbivores medium_mammals non-insect_invertebrates people reptiles small_mammals "
+    "trees vehicles_1 vehicles_2"
+)
+KINDS = _OF_KIND.split()
+
+
+def rows(raw: Path, choices: Choices) -> Listing:
+    """Every record of both files."""
+    home = raw / HOME if (raw / HOME).is_dir() else raw
+    images = []
+    for part, name in FILES.items():
+        file = (home / name).relative_to(raw).as_posix()
+        for at, (kind, label) in enumerate(_records(home / name)[:, :2].tolist()):
+            if label >= len(CLASSES) or kind >= len(KINDS):
+                raise FedcliError(
+                    f"{home / name}: record {at} is of class {label} and kind {kind}", "download it again"
+                )
+            images.append(Row(f"{part}/{at}", label, file, part == "test", {"kind": kind}))
+    if choices.split == "image":
+        images = split_rows(images, choices, by_patient=False)
+    return Listing(images, {"kind": KINDS}, tables=sorted({row.source for row in images if row.source}))
+
+
+def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    """uint8 [32, 32, 3]."""
+    record = _records(raw / str(row.source))[int(row.id.partition("/")[2])]
+    return np.ascontiguousarray(record[2:].reshape(3, SIDE, SIDE).transpose(1, 2, 0))
+
+
+def _records(path: Path) -> np.ndarray:
+    """uint8 [N, RECORD], read from the file when it is asked for. Raises FedcliError."""
+    if not path.is_file():
+        raise FedcliError(f"no such file: {path}", "unpack cifar-100-binary.tar.gz there; see fedcli datasets cifar100")
+    if not path.stat().st_size or path.stat().st_size % RECORD:
+        raise FedcliError(f"{path} is no number of records of {RECORD} bytes", "download it again")
+    return np.memmap(path, np.uint8, mode="r").reshape(-1, RECORD)
+
+
+def sample(folder: Path) -> None:
+    """Three training images and one test image of each class."""
+    (folder / HOME).mkdir(parents=True)
+    for part, each in (("train", 3), ("test", 1)):
+        records = bytearray()
+        for i in range(each * len(CLASSES)):
+            label = i % len(CLASSES)
+            pixels = picture(f"cifar100-{part}-{i}", label, height=SIDE, width=SIDE)
+            records += bytes([label % len(KINDS), label]) + pixels.transpose(2, 0, 1).tobytes()
+        (folder / HOME / FILES[part]).write_bytes(records)
+
+
+SOURCE = Source(rows, decode, sample)

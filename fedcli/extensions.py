@@ -1,0 +1,342 @@
+"""Code from outside the package: a file that a command line names, or an entry point of an installed package.
+
+A file is run only where its path is given: nothing that a manifest names or that lies beside data is ever run. What a
+file registers goes into tables of its own, so that two files, or a file and fedcli, may use the same name.
+
+    ./mine.py         the one method, dataset, ... that the file registers
+    ./mine.py:NAME    the one of that name
+"""
+
+import hashlib
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import console
+from .errors import FedcliError, UsageError, nearest
+
+KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
+    "methods": ("method", "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registry in it"),
+    "datasets": ("dataset", "call register(NAME, SOURCE, CARD) of fedcli.data.sources in it"),
+    "partitions": ("partition scheme", "put @register(NAME) of fedcli.data.partition over a class in it"),
+    "models": ("network", "write a function build(channels, classes) that returns one, and name it: ./net.py:build"),
+    "metrics": ("metric", "write a function (probabilities, labels, groups) that returns a number"),
+}
+FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
+LONG = 200  # characters of somebody else's error that a sentence repeats
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+
+
+class OwnCodeError(FedcliError):
+    """A fault in code from outside the package, with its file and line."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Where something comes from that is not fedcli's own.
+
+    Attributes:
+        name: of the file, or of the installed package.
+        sha256: of the file; of a package's module; of the source, where it was typed into a session.
+        version: of the package.
+        path: of a file that a command line named; it decides nothing.
+    """
+
+    name: str
+    sha256: str = ""
+    version: str = ""
+    path: Path | None = field(default=None, compare=False)
+
+    @property
+    def recorded(self) -> dict[str, str]:
+        """As manifests say it, without its place."""
+        about = {"file" if self.path else "package": self.name, "version": self.version, "sha256": self.sha256}
+        return {key: value for key, value in about.items() if value}
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A file that was run: its module, and kind -> name -> what it registered."""
+
+    code: Code
+    module: ModuleType
+    tables: dict[str, dict[str, Any]]
+
+
+@dataclass
+class _Filling:
+    """What is being run, and the tables that it fills."""
+
+    code: Code
+    tables: dict[str, dict[str, Any]]
+
+
+_filling: ContextVar[_Filling | None] = ContextVar("filling", default=None)
+_given: ContextVar[tuple[Path, ...]] = ContextVar("given", default=())
+_loaded: dict[tuple[Path, str], Loaded] = {}  # one module for equal bytes, so that its classes stay the same objects
+
+
+def is_file(text: str) -> bool:
+    """Whether a word names a file of code, such as ./mine.py or ./mine.py:name."""
+    return FILE.fullmatch(text) is not None
+
+
+def split(text: str) -> tuple[Path, str]:
+    """Path and name, "" where it has none, of a word that names a file of code."""
+    match = FILE.fullmatch(text)
+    assert match is not None
+    return Path(match["path"]), match["name"] or ""
+
+
+def table(kind: str, usual: dict[str, Any]) -> dict[str, Any]:
+    """Where to register: in the tables of the file or package that is being run, else in the usual one."""
+    filling = _filling.get()
+    return usual if filling is None else filling.tables.setdefault(kind, {})
+
+
+def origin() -> Code | None:
+    """The code that is being run, None for what fedcli itself imports."""
+    filling = _filling.get()
+    return filling.code if filling else None
+
+
+@contextmanager
+def given(files: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
+    """Within it, these files of code may be run where a finished run asks for them."""
+    before = _given.set(tuple(Path(file) for file in files))
+    try:
+        yield
+    finally:
+        _given.reset(before)
+
+
+def files_given() -> tuple[Path, ...]:
+    """The files of code that the command at hand was given for finished runs."""
+    return _given.get()
+
+
+def check_name(name: str) -> None:
+    """Refuse a name for a registered thing that no command line could say. Raises ValueError."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no name: letters, digits, and - _ . after the first")
+
+
+def load(path: Path) -> Loaded:
+    """Run a file and return what it registered; a file that did not change is run once. Raises FedcliError."""
+    source, sha256 = _read(path)
+    key = path.resolve(), sha256
+    if key not in _loaded:
+        _loaded[key] = _run(path, source, Code(path.name, key[1], path=key[0]))
+    return _loaded[key]
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file of code. Raises FedcliError."""
+    return _read(path)[1]
+
+
+def _read(path: Path) -> tuple[bytes, str]:
+    if not path.is_file():  # a pipe would be waited for
+        raise FedcliError(f"no such file: {path}", "give the path of a Python file, such as ./mine.py")
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise FedcliError(f"{path} cannot be read: {error.strerror}", "see to its permissions") from None
+    return source, hashlib.sha256(source).hexdigest()
+
+
+def _run(path: Path, source: bytes, code: Code) -> Loaded:
+    place = hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
+    module = ModuleType(f"fedcli_file_{path.stem}_{place[:6]}{code.sha256[:6]}")
+    module.__file__ = str(path.resolve())
+    sys.modules[module.__name__] = module  # dataclasses and pickle look it up
+    try:
+        with _collecting(code) as tables:
+            exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
+    except BaseException as error:
+        del sys.modules[module.__name__]
+        raise _refused(path, module, error) from error
+    return Loaded(code, module, tables)
+
+
+def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseException:
+    """What a file that cannot be run ends in."""
+    if isinstance(error, SyntaxError):
+        line = error.lineno if error.filename == module.__file__ else None
+        return OwnCodeError(f"{path}{_line(line)}: {_said(error)}", "mend that line")
+    if isinstance(error, SystemExit):
+        return OwnCodeError(f"{path} ends the program instead of registering something", "take sys.exit out of it")
+    return OwnCodeError(*_sentence(path, error)) if isinstance(error, Exception) else error
+
+
+@contextmanager
+def _collecting(code: Code) -> Iterator[dict[str, dict[str, Any]]]:
+    tables: dict[str, dict[str, Any]] = {}
+    before = _filling.set(_Filling(code, tables))
+    try:
+        yield tables
+    finally:
+        _filling.reset(before)
+
+
+def pick(text: str, kind: str, known: Callable[[str, dict[str, Any]], str | None] | None = None) -> Any:
+    """What PATH.py or PATH.py:NAME registered of a kind. known: finds the name that other spellings of it mean.
+
+    Raises FedcliError, UsageError.
+    """
+    path, name = split(text)
+    registered = load(path).tables.get(kind, {})
+    what, how = KINDS[kind]
+    if not registered:
+        raise UsageError(f"{path} registers no {what}", how)
+    if not name and len(registered) > 1:
+        raise UsageError(
+            f"{path} registers several: {', '.join(registered)}", f"name one: {path}:{next(iter(registered))}"
+        )
+    name = name or next(iter(registered))
+    meant = name if name in registered else (known(name, registered) if known else None)
+    if meant is None:
+        raise UsageError(f"{path} registers no {what} {name!r}", nearest(name, registered))
+    return registered[meant]
+
+
+def function(text: str, kind: str, usual: str = "") -> tuple[Callable[..., Any], Code]:
+    """The function that PATH.py:NAME names, with where it comes from; usual: NAME where it is left out.
+
+    Raises FedcliError, UsageError.
+    """
+    path, name = split(text)
+    loaded = load(path)
+    own = {key: value for key, value in vars(loaded.module).items() if _is_own(value, loaded.module)}
+    what, how = KINDS[kind]
+    name = name or (next(iter(own)) if len(own) == 1 else usual)
+    if name not in own:
+        raise UsageError(
+            f"{path} has no function {name!r} that makes a {what}" if name else f"{path} has no function", how
+        )
+    return own[name], loaded.code
+
+
+def _is_own(value: Any, module: ModuleType) -> bool:
+    return (
+        callable(value) and getattr(value, "__module__", "") == module.__name__ and not value.__name__.startswith("_")
+    )
+
+
+def packages(kind: str) -> list[str]:
+    """The names of a kind's entry points, without loading them."""
+    return [entry.name for entry in entry_points(group=f"fedcli.{kind}")]
+
+
+@cache
+def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
+    """What installed packages offer of a kind: name -> it and where it comes from.
+
+    A package whose entry point fails is named in a warning and left out, so that it stops nobody else.
+    """
+    offered: dict[str, tuple[Any, Code]] = {}
+    for entry in sorted(entry_points(group=f"fedcli.{kind}"), key=lambda entry: (entry.name, entry.value)):
+        package = entry.dist
+        code = Code(package.name if package else entry.module, _digest(entry), package.version if package else "")
+        try:
+            tables, made = _registered_by(entry.module, code), entry.load()
+        except Exception as error:
+            console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {_said(error)}")
+            continue
+        registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})
+        offered |= {name: (made, code) for name, made in registered.items()}
+    return offered
+
+
+@cache
+def _registered_by(module: str, code: Code) -> dict[str, dict[str, Any]]:
+    """What a package's module registers when it is imported, which happens once, of any kind."""
+    with _collecting(code) as tables:
+        import_module(module)
+    return tables
+
+
+def first_line(documented: Any) -> str:
+    """What somebody's function or class says of itself."""
+    lines = (inspect.getdoc(documented) or "").strip().splitlines()
+    return lines[0].rstrip(".") if lines else "it says nothing of itself"
+
+
+def _digest(entry: EntryPoint) -> str:
+    """sha256 of an entry point's module; "" where it is no single file."""
+    from importlib.util import find_spec
+
+    try:
+        found = find_spec(entry.module)
+        return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest() if found and found.origin else ""
+    except (ImportError, OSError, ValueError):
+        return ""
+
+
+def of_source(*made: Any) -> Code | None:
+    """Where objects come from whose classes belong neither to fedcli nor to a file that a command line named."""
+    ours = __name__.partition(".")[0] + "."
+    classes = [
+        cls for each in made for cls in type(each).__mro__ if not f"{cls.__module__}.".startswith((ours, "builtins."))
+    ]
+    return of_functions(*classes) if classes else None
+
+
+def of_functions(*made: Any) -> Code:
+    """The same of functions or classes themselves."""
+    texts = []
+    for each in made:
+        try:
+            texts.append(inspect.getsource(each))
+        except (OSError, TypeError):  # typed into a session that keeps no source
+            inside = [each, *vars(each).values()] if hasattr(each, "__dict__") else []
+            texts.append(repr([value.__code__.co_code for value in inside if inspect.isfunction(value)]))
+    return Code(made[0].__module__, hashlib.sha256("\n".join(texts).encode()).hexdigest())
+
+
+def fault(error: BaseException) -> OwnCodeError | None:
+    """The sentence for an error that was raised by code from outside the package; None for any other error."""
+    if isinstance(error, FedcliError):
+        return None
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        for loaded in _loaded.values():
+            if frame.filename == loaded.module.__file__:
+                sentence, hint = _sentence(Path(loaded.code.name), error, loaded.module.__file__)
+                where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
+                return OwnCodeError(sentence + where, hint)
+    return None
+
+
+def _sentence(path: Path, error: BaseException, file: str | None = None) -> tuple[str, str]:
+    """The file and the line in it where an error was raised, or where it called what raised it."""
+    file = file or str(path.resolve())
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return (
+        f"{path}{_line(frames[-1].lineno if frames else None)}: {_said(error)}",
+        "mend it; --debug shows the traceback",
+    )
+
+
+def _line(number: int | None) -> str:
+    return f", line {number}" if number else ""
+
+
+def _said(error: BaseException) -> str:
+    """Type and words of an error in one line."""
+    words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
+    return f"{type(error).__name__}: {words[:LONG]}{'...' * (len(words) > LONG)}"

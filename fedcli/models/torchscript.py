@@ -1,0 +1,136 @@
+"""The tensors of a TorchScript archive, such as OpenAI's ViT-B-32.pt, without running anything in it.
+
+torch.jit.load would compile the code that lies beside the tensors, and torch.load(weights_only=True) refuses the
+classes of that code. Here the table of the archive (data.pkl) is read by an unpickler that knows four kinds of name
+only, each for something that keeps what it is given: a module, a tensor, its storage's type, an empty dict. The code
+is not read.
+Tested on archives that torch.jit.save writes; OpenAI's own file was not at hand.
+"""
+
+import io
+import math
+import pickle
+import pickletools
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import FedcliError
+
+UNTRUSTED = "do not use a file from a source you do not trust; nothing of it was run"
+STORAGES = {
+    "Float": torch.float32, "Half": torch.float16, "BFloat16": torch.bfloat16, "Double": torch.float64,
+    "Long": torch.int64, "Int": torch.int32, "Short": torch.int16, "Char": torch.int8, "Byte": torch.uint8,
+    "Bool": torch.bool,
+}  # fmt: skip
+DEEPEST = 100  # modules within modules
+
+
+class _Unknown(Exception):
+    """A name that the table of a network's tensors does not need."""
+
+
+class _Module:
+    """Stands for any class of the archive's own code; what it holds comes with BUILD."""
+
+    def __init__(self, *_: Any):
+        self.held: Any = {}
+
+    def __setstate__(self, state: Any) -> None:
+        self.held = state
+
+
+def _nothing(*_: Any) -> dict[str, Any]:
+    """Stands for the hooks of a tensor."""
+    return {}
+
+
+def _listed(values: Any = (), *_: Any) -> list[Any]:
+    """Stands for TorchScript's typed lists."""
+    return list(values)
+
+
+def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tensor:
+    """A tensor over a storage. Raises ValueError where it would reach beyond it."""
+    if not isinstance(storage, Tensor) or math.prod(size) > max(len(storage), 1):
+        raise ValueError("a tensor is larger than what is stored of it")
+    return torch.as_strided(storage, size, stride, offset).clone()
+
+
+class _OnlyTensors(pickle.Unpickler):
+    def __init__(self, data: bytes, archive: zipfile.ZipFile, root: str):
+        super().__init__(io.BytesIO(data))
+        self.archive, self.root = archive, root
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "__torch__" or module.startswith("__torch__."):
+            return _Module
+        if module == "torch" and name.removesuffix("Storage") in STORAGES:
+            return STORAGES[name.removesuffix("Storage")]
+        known = {("torch._utils", "_rebuild_tensor_v2"): _tensor, ("collections", "OrderedDict"): _nothing}
+        if module == "torch.jit._pickle" and name.startswith("build_"):
+            return _listed
+        if (module, name) not in known:
+            raise _Unknown(f"{module}.{name}")
+        return known[module, name]
+
+    def persistent_load(self, saved: Any) -> Tensor:
+        """A storage as a flat tensor, from ("storage", type, number, device, length)."""
+        kind, dtype, key, _, count = saved
+        if kind != "storage" or not isinstance(dtype, torch.dtype) or not str(key).isdecimal():
+            raise ValueError("it names a storage that is none")
+        entry = self.archive.getinfo(f"{self.root}data/{key}")
+        if entry.compress_type != zipfile.ZIP_STORED:
+            raise ValueError("its storages are packed")
+        data = bytearray(self.archive.read(entry))
+        return torch.frombuffer(data, dtype=dtype)[:count] if data else torch.empty(0, dtype=dtype)
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file is a TorchScript archive."""
+    return zipfile.is_zipfile(path) and any(n.endswith("/constants.pkl") for n in zipfile.ZipFile(path).namelist())
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """Every tensor of the network by its name, as its state_dict has it. Raises FedcliError."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            table = next(n for n in archive.namelist() if n.endswith("/data.pkl") and n.count("/") == 1)
+            entry = archive.getinfo(table)
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise ValueError("its table is packed")
+            data = archive.read(entry)
+            _check_operations(path, data)
+            whole = _OnlyTensors(data, archive, table.removesuffix("data.pkl")).load()
+        tensors: dict[str, Tensor] = {}
+        _collect(whole, "", tensors, 0)
+    except _Unknown as name:
+        raise FedcliError(f"{path} holds a table that calls {name}, not only modules and tensors", UNTRUSTED) from None
+    except FedcliError:
+        raise
+    except Exception as error:  # a damaged archive or pickle: a dozen unrelated types
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FedcliError(f"{path} is truncated or damaged: {reason}", "download it again") from None
+    return tensors
+
+
+def _check_operations(path: Path, data: bytes) -> None:
+    """Refuse operations that would take much memory or look names up elsewhere."""
+    for operation, argument, _ in pickletools.genops(data):
+        if "PUT" in operation.name and not 0 <= int(argument or 0) <= len(data):
+            raise FedcliError(f"{path} holds a table that counts {argument} values in {len(data)} bytes", UNTRUSTED)
+        if operation.name.startswith("EXT"):
+            raise FedcliError(f"{path} holds a table with the operation {operation.name}", UNTRUSTED)
+
+
+def _collect(module: Any, prefix: str, tensors: dict[str, Tensor], depth: int) -> None:
+    if not isinstance(module, _Module) or not isinstance(module.held, dict) or depth > DEEPEST:
+        raise ValueError("it holds no network")
+    for name, value in module.held.items():
+        if isinstance(value, Tensor):
+            tensors[f"{prefix}{name}"] = value
+        elif isinstance(value, _Module):
+            _collect(value, f"{prefix}{name}.", tensors, depth + 1)

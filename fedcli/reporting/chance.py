@@ -1,0 +1,55 @@
+"""Models whose decisions are no better than chance: their other scores must not be read without that."""
+
+from collections.abc import Sequence
+
+from ..errors import FedcliError
+from ..evaluation.parts import MODELS
+from ..evaluation.scores import Scores
+from .answers import one_class
+from .systems import Scored
+
+METRIC = "balanced_accuracy"
+ADVICE = "train for more rounds or with another --lr"
+
+
+def at_chance(runs: Sequence[Scored]) -> str:
+    """On which images the decisions of these runs are no better than chance, in words; "" where they are better.
+
+    A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
+    test images have.
+    """
+    parts = [part for version in MODELS if (part := _of_version(runs, version))]
+    return f"{' and '.join(parts)}: {ADVICE}" if parts else ""
+
+
+def _of_version(runs: Sequence[Scored], version: str) -> str:
+    stuck = [run for run in runs if _is_stuck(run.scores, version)]
+    if not stuck:
+        return ""
+    scores = [100 * (run.scores.intervals[version][METRIC].value or 0) for run in stuck]
+    numbers = f"{METRIC} {', '.join(f'{score:.2f}' for score in scores)} %"
+    chance = f"chance {100 / _classes_seen(stuck[0].scores, version):.2f} %"
+    which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
+    inside = "; ".join(filter(None, [f"{numbers}, {chance}", _one_class(stuck, version)]))
+    return f"decisions{which} on {version} images are no better than chance ({inside})"
+
+
+def _is_stuck(scores: Scores, version: str) -> bool:
+    interval = scores.intervals.get(version, {}).get(METRIC)
+    if interval is None or interval.low is None:
+        return False
+    seen = _classes_seen(scores, version)
+    return seen > 1 and interval.low <= 1 / seen
+
+
+def _classes_seen(scores: Scores, version: str) -> int:
+    """How many classes the test images have."""
+    return len(scores.classes) - len(scores.versions[version].classes_missing)
+
+
+def _one_class(runs: Sequence[Scored], version: str) -> str:
+    """That the models answer one class for every image; "" where they do not, or have no predictions beside them."""
+    try:
+        return one_class(runs, version)
+    except FedcliError:
+        return ""

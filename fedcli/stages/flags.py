@@ -1,0 +1,32 @@
+"""Flags that several stages have, each declared once, and what stands for the value of a flag in help."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from .base import Flag, Source
+
+NAME, INPUT, LOCAL = Flag(argument=True), Flag(argument=True, local=True), Flag(local=True)
+RUNS = Flag("RUN...", argument=True, local=True)
+COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
+WORK = "fedcli-work"
+
+Work = Annotated[Source, "folder that results go to and are looked for in", LOCAL]
+Out = Annotated[Source | None, "folder of this result; default: a name under --work", LOCAL]
+Seed = Annotated[int, "seed of every random number of this stage"]
+Jobs = Annotated[int, "processes, >= 0; 0 uses every core", LOCAL]
+Device = Annotated[str, "cpu, cuda or cuda:N", LOCAL]
+Clients = Annotated[int | None, "number of clients, >= 1"]
+Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
+Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
+On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
+CODE = Flag("FILE", local=True)
+Groups = Annotated[
+    Sequence[str], "an attribute, or several crossed: 'race*sex'; may be repeated; default: each attribute", ATTRIBUTE
+]
+Shots = Annotated[
+    str | None,
+    "show the mean recall of the head (classes with more than UPPER training images of all clients), the tail (fewer "
+    "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a group "
+    "is empty, a note suggests thresholds that fill it",
+    Flag("UPPER,LOWER"),
+]

@@ -1,0 +1,120 @@
+"""Flower: an app for the server that passes questions on, and one for a site that brings them to the site's process.
+
+Flower starts a new process for every message to a site, which therefore imports no torch and holds nothing: the site's
+own process, `fedcli site --socket PATH`, has the images, the network and the memory.
+"""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import FedcliError
+from .frames import Message
+from .relay import Question, Relay, answered
+
+INSTALLED = find_spec("flwr") is not None
+if INSTALLED:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+    from flwr.app import Message as Sent
+    from flwr.clientapp import ClientApp
+    from flwr.serverapp import ServerApp
+
+WHO, ANSWER = "query.fedcli", "train.fedcli"
+PATIENCE = 60.0  # seconds for a node to say whose it is
+LOST = "start the site's SuperNode and its process again, then go on with --resume"
+
+
+def check() -> None:
+    """Raises FedcliError where Flower is not installed."""
+    if not INSTALLED:
+        raise FedcliError("Flower is not installed here", "pip install 'fedcli[flower]'")
+
+
+def record_of(message: Message) -> Any:
+    """A message as Flower carries it; a record of numbers is flat, so the scalars are one JSON text."""
+    scalars, arrays = message
+    return RecordDict(
+        {
+            "arrays": ArrayRecord({name: Array(np.asarray(array, order="C")) for name, array in arrays.items()}),
+            "scalars": ConfigRecord({"json": json.dumps(scalars)}),
+        }
+    )
+
+
+def message_of(record: Any) -> Message:
+    """The message in what Flower carried."""
+    return json.loads(record["scalars"]["json"]), {name: array.numpy() for name, array in record["arrays"].items()}
+
+
+def client() -> Any:
+    """The app of a site. Its SuperNode's --node-config has `client`, the site's name, and `socket`, the path."""
+    check()
+    app = ClientApp()
+
+    @app.query("fedcli")
+    def who(message: Any, context: Any) -> Any:
+        return Sent(record_of(({"client": str(context.node_config.get("client"))}, {})), reply_to=message)
+
+    @app.train("fedcli")
+    def train(message: Any, context: Any) -> Any:
+        node = context.node_config
+        answer = answered(str(node.get("client")), Path(str(node.get("socket"))), message_of(message.content))
+        return Sent(record_of(answer), reply_to=message)
+
+    return app
+
+
+def server() -> Any:
+    """The app of the server; `folder`, `clients` and `idle` are in the run's configuration."""
+    check()
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Any, context: Any) -> None:
+        config = context.run_config
+        clients = str(config["clients"]).split(",")
+        with Relay(Path(str(config["folder"])), clients, float(config["idle"])) as relay:
+            pass_on(relay, Nodes(grid))
+
+    return app
+
+
+class Nodes:
+    """The SuperNodes of the sites: Flower gives them numbers, which they are asked for."""
+
+    def __init__(self, grid: Any):
+        self.grid = grid
+        self.known: dict[str, int] = {}
+
+    def node(self, client: str) -> int | None:
+        """Of a site; None while it is not connected."""
+        present = set(self.grid.get_node_ids())
+        if self.known.get(client) not in present:
+            asked = [Sent(RecordDict(), node, WHO) for node in sorted(present - set(self.known.values()))]
+            for reply in self.grid.send_and_receive(asked, timeout=PATIENCE):
+                if not reply.has_error():
+                    self.known[message_of(reply.content)[0]["client"]] = reply.metadata.src_node_id
+        node = self.known.get(client)
+        return node if node in present else None
+
+
+def pass_on(relay: Relay, nodes: Nodes) -> None:
+    """Send questions to the sites and give back what they answer, until nobody asks any more."""
+    waiting: dict[str, Question] = {}  # by the id of Flower's message
+    while not relay.over:
+        for question in relay.questions(0.1):
+            node = nodes.node(question.client)
+            if node is None:
+                question.fail("its SuperNode is not connected", LOST)
+                continue
+            sent = Sent(record_of(question.message), node, ANSWER)
+            waiting |= dict.fromkeys(nodes.grid.push_messages([sent]), question)
+        for reply in nodes.grid.pull_messages(list(waiting)) if waiting else ():
+            question = waiting.pop(reply.metadata.reply_to_message_id)
+            if reply.has_error():
+                question.fail(f"Flower reports: {reply.error.reason or reply.error.code}"[:200], LOST)
+            else:
+                question.answer(message_of(reply.content))

@@ -1,0 +1,55 @@
+"""fedcli export: the names of the sites from whatever says them, and the files."""
+
+import json
+
+import pytest
+from conftest import ROSTER, make_chain
+from site_federation import plan, sites_of
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.runs.train import train
+from fedcli.sites.roster import names
+
+
+def export(*words):
+    return CliRunner().invoke(app, ["export", *map(str, words)])
+
+
+def test_the_sites_of_descriptions_data_and_runs_are_named(tmp_path):
+    data = make_chain(tmp_path)
+    described = tmp_path / "described"
+    described.mkdir()
+    for client, site in sites_of(data, tmp_path / "state").items():
+        (described / f"{client}.json").write_text(json.dumps(site.description))
+    run = train(data, plan(rounds=1), work=tmp_path)
+    assert names([described]) == sorted(ROSTER)
+    assert names([described / f"{client}.json" for client in ROSTER]) == ROSTER
+    for one in (data, data.parent, run, run.parent, run.parent / "settings.json"):
+        assert names([one]) == ROSTER
+
+
+@pytest.mark.parametrize("engine", ["nvflare", "flower"])
+def test_the_files_are_written_and_what_to_allow_is_said(tmp_path, engine):
+    done = export(engine, make_chain(tmp_path), "-o", tmp_path / "out", "--sockets", "/run/here")
+    assert done.exit_code == 0 and done.stdout.strip() == str(tmp_path / "out")
+    texts = "".join(path.read_text() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert all(client in texts for client in ROSTER) and "/run/here" in texts
+    assert ("class_allow_list" if engine == "nvflare" else "SuperLink") in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["flower", "nowhere", "-o", "out"], "nowhere"),
+        (["flower", "empty", "-o", "out"], "no description of a site in empty"),
+        (["flower", "nowhere"], "where should the files go?"),
+        (["flower", "other.json", "-o", "out"], "other.json: classes is missing"),
+    ],
+)
+def test_what_names_no_sites_is_refused(tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other.json").write_text("{}")
+    done = export(*words)
+    assert done.exit_code in (1, 2) and sentence in done.stderr and not (tmp_path / "out").exists()

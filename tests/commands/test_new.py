@@ -1,0 +1,67 @@
+"""`fedcli new`: every file that it writes works as it stands, and so does its test."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedcli.commands.app import app
+from fedcli.commands.new import TRY
+
+
+def run(*words):
+    with pytest.raises(SystemExit) as ended:
+        app(list(map(str, words)), prog_name="fedcli")
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mine")
+    for kind in TRY:
+        assert run("new", kind, f"my-{kind}", "--out", folder, "--quiet") == 0
+    return folder
+
+
+def test_the_tests_that_it_writes_pass(made):
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-c", "/dev/null"]
+    ended = subprocess.run([*line, "--rootdir", made, made], cwd=made, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_it_overwrites_nothing(made, capsys):
+    before = {path: path.read_bytes() for path in made.glob("*.py")}
+    assert run("new", "method", "my-method", "--out", made) == 1
+    assert "my_method.py is there already" in capsys.readouterr().err
+    assert before == {path: path.read_bytes() for path in made.glob("*.py")}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["metod", "mine"], "'metod' is nothing that can be written"),
+        (["method", "../mine"], "'../mine' is no name for it"),
+        (["method", "Mine"], "'Mine' is no name for it"),
+    ],
+)
+def test_it_refuses_what_it_cannot_write(words, sentence, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run("new", *words) == 2
+    assert sentence in capsys.readouterr().err and not list(Path().iterdir())
+
+
+def test_what_it_writes_runs_from_images_to_scores(made, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mine = {kind: made / f"my_{kind}.py" for kind in TRY}
+    assert run("prepare", mine["dataset"], "--sample", "--size", 8, "--quiet") == 0
+    assert run("partition", "--scheme", mine["partition"], "--clients", 2, "--quiet") == 0
+    line = ["train", f"moon+{mine['method']}", "--model", mine["model"], "--rounds", 1, "--quiet"]
+    assert run(*line) == 0
+    assert capsys.readouterr().out.strip().endswith("run.json")
+    assert run("evaluate", "--quiet") == 2  # the file that builds the network is not named
+    assert "the network of this run is built by my_model.py:build" in capsys.readouterr().err
+    assert run("evaluate", "--quiet", "--code", mine["model"]) == 0
+    assert run("report") == 0
+    capsys.readouterr()
+    assert not [path for path in Path("fedcli-work").rglob("*.json") if str(made) in path.read_text(encoding="utf-8")]

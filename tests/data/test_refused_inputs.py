@@ -1,0 +1,113 @@
+"""What nobody can train on ends in a sentence that names the file, before anything is written."""
+
+import gzip
+import itertools
+
+import numpy as np
+import pytest
+from PIL import Image
+from pydicom import Dataset
+from raw_folders import write_slice
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.data.sources import dicom, digits
+from fedcli.data.sources.images import read_grey_or_rgb
+from fedcli.data.sources.source import Unreadable
+from fedcli.errors import FedcliError
+
+LONG = "x" * 400
+
+
+def refused(tmp_path, lines, *flags, head="image,label"):
+    """The error of preparing images 0.png, 1.png, ... of which a table has these lines."""
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for k in range(len(lines)):
+        Image.new("L", (9, 8), 20 * k).save(raw / f"{k}.png")
+    (raw / "labels.csv").write_text("\n".join([head, *lines]) + "\n")
+    asked = ["prepare", "images", "--raw", str(raw), "--size", "8", "--work", str(tmp_path / "work"), *flags]
+    done = CliRunner().invoke(app, asked)
+    said = " ".join(done.stderr.split())
+    assert done.exit_code in (1, 2) and "unexpected" not in said and not list(tmp_path.rglob("dataset.json"))
+    assert len(said.replace(str(tmp_path), "")) < 400
+    return said
+
+
+def test_a_name_that_leads_out_names_its_table(tmp_path):
+    said = refused(tmp_path, ["../0.png,a", "1.png,b"])
+    assert "labels.csv: '../0.png' leads out of" in said
+
+
+def test_images_that_are_all_for_testing_are_refused(tmp_path):
+    assert "all 2 images of images are test images" in refused(tmp_path, ["0.png,a", "1.png,b"])
+
+
+@pytest.mark.parametrize("column", ["label", "site", "patient", "group"])
+def test_a_name_of_400_letters_is_refused(tmp_path, column):
+    cells = dict.fromkeys(("label", "site", "patient", "group"), "short") | {column: LONG}
+    lines = [f"{k}.png,{','.join([*cells.values()] if k else ['b', 'c', 'd', 'e'])}" for k in range(6)]
+    flags = [word for name in ("site", "patient", "group") for word in (f"--{name}", name)]
+    said = refused(tmp_path, lines, *flags, head="image,label,site,patient,group")
+    name = "class" if column == "label" else column
+    assert f"{name} 'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…' has 400 characters, more than 100" in said
+
+
+@pytest.mark.parametrize("flag", ["--work", "--out"])
+def test_a_line_break_in_the_path_of_a_result_is_refused(tmp_path, flag):
+    done = CliRunner().invoke(app, ["prepare", "toy", flag, str(tmp_path / "a\nb")])
+    assert done.exit_code == 2 and "has a line break" in done.stderr and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("field", ["VOILUTSequence", "ModalityLUTSequence"])
+@pytest.mark.parametrize("lacks", ["LUTData", "LUTDescriptor"])
+def test_a_lookup_table_without_entries_is_a_reason_of_its_own(tmp_path, field, lacks):
+    item = Dataset()
+    item.add_new("LUTDescriptor", "US", [2, 0, 8])
+    item.add_new("LUTData", "US", [0, 255])
+    delattr(item, lacks)
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.uint16), Modality="DX", **{field: [item]})
+    with pytest.raises(Unreadable, match="^has a lookup table without its entries$"):
+        dicom.read_picture(path)
+
+
+def test_a_packed_file_that_unpacks_to_more_than_its_data_set_has_is_not_read_to_its_end(tmp_path, monkeypatch):
+    from scipy.io import savemat
+
+    monkeypatch.setattr(digits, "LARGEST", 2**20)
+    zeros = bytes(2**20 + 1)
+    (tmp_path / "images.gz").write_bytes(gzip.compress(zeros))
+    (tmp_path / "usps.bz2").write_bytes(digits.bz2.compress(zeros))
+    savemat(
+        tmp_path / "x.mat", {"X": np.zeros((32, 32, 3, 400), np.uint8), "y": np.zeros((400, 1))}, do_compression=True
+    )
+    readers = {"images.gz": digits.read_idx, "usps.bz2": digits.read_usps, "x.mat": digits.read_svhn}
+    for name, read in readers.items():
+        with pytest.raises(FedcliError, match=rf"{name} holds more than 1 MiB"):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
+def test_a_picture_is_turned_as_its_exif_data_say(tmp_path, suffix):
+    values = np.repeat(np.repeat(np.array([[0, 80], [160, 240]], np.uint8), 8, 0), 12, 1)  # [16, 24]
+    turned = {1: values, 3: values[::-1, ::-1], 6: np.rot90(values, -1), 2: values[:, ::-1]}
+    for orientation, expected in turned.items():
+        data = Image.Exif()
+        data[0x0112] = orientation
+        path = tmp_path / f"{orientation}.{suffix}"
+        Image.fromarray(values).save(path, exif=data, **({"quality": 100} if suffix == "jpg" else {}))
+        seen = read_grey_or_rgb(path, None)[..., 0]
+        assert seen.shape == expected.shape and np.abs(seen.astype(int) - expected).max() < 4
+
+
+def test_a_picture_whose_exif_data_are_damaged_is_read_as_it_lies(tmp_path):
+    data = Image.Exif()
+    data[0x0112] = 6
+    Image.new("L", (12, 8), 100).save(tmp_path / "a.jpg", exif=data)
+    whole = (tmp_path / "a.jpg").read_bytes()
+    start = whole.index(b"Exif") + 6
+    for place, value in itertools.product(range(start, start + 20), (0, 255)):
+        damaged = bytearray(whole)
+        damaged[place] = value
+        (tmp_path / "b.jpg").write_bytes(damaged)
+        assert sorted(read_grey_or_rgb(tmp_path / "b.jpg", None).shape) == [1, 8, 12]

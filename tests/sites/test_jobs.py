@@ -1,0 +1,95 @@
+"""Engines whose job stands between coordinator and sites; here the job is a thread in place of NVFlare or Flower."""
+
+import threading
+
+import pytest
+from conftest import make_chain
+from site_federation import plan, sites_of
+
+from fedcli.runs.configuration import Execution
+from fedcli.runs.train import train
+from fedcli.sites import sockets
+from fedcli.sites.description import SiteError
+from fedcli.transport.relay import Relay
+
+
+class Job(threading.Thread):
+    """Carries questions to sites of this process; answer: what becomes of one, (question, answer of the site)."""
+
+    def __init__(self, folder, sites, answer=lambda question, answered: question.answer(answered)):
+        super().__init__()
+        self.folder, self.sites, self.pass_on, self.ended = folder, sites, answer, threading.Event()
+
+    def run(self):
+        with Relay(self.folder, list(self.sites), idle=60) as relay:
+            while not self.ended.is_set():
+                for question in relay.questions(0.02):
+                    self.pass_on(question, self.sites[question.client].answer(*question.message))
+
+    def __enter__(self):
+        self.start()
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join()
+
+
+def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(tmp_path):
+    data = make_chain(tmp_path)
+    with Job(tmp_path / "s", sites_of(data, tmp_path / "state")):
+        for method, engine in (("scaffold", "flower"), ("fedheal", "nvflare")):
+            here = train(data, plan(method), work=tmp_path, out=tmp_path / "here" / method)
+            there = train(
+                data, plan(method), work=tmp_path, out=tmp_path / "there" / method,
+                execution=Execution(engine=f"{engine}:{tmp_path / 's'}"),
+            )  # fmt: skip
+            for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
+                assert (here.parent / name).read_bytes() == (there.parent / name).read_bytes()
+
+
+def answered_wrongly(question, answered, wrong):
+    scalars, arrays = answered
+    if question.client == "south" and "theta" in arrays:
+        scalars, arrays = wrong(scalars, arrays)
+    question.answer((scalars, arrays))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (
+            lambda s, a: ({"client": "south", "error": "an unexpected ValueError"}, {}),
+            "site south: an unexpected Value",
+        ),
+        (lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}), "client south sent an update that is not finite"),
+        (lambda s, a: (s, a | {"theta": a["theta"][:-1]}), "site south answered with a model of shape"),
+        (lambda s, a: (s, {}), "a report arrived without its array"),
+    ],
+)
+def test_what_a_site_answers_wrongly_is_one_sentence(tmp_path, wrong, sentence):
+    data = make_chain(tmp_path)
+    sites = sites_of(data, tmp_path / "state")
+    with (
+        Job(tmp_path / "s", sites, lambda question, answered: answered_wrongly(question, answered, wrong)),
+        pytest.raises(Exception, match=sentence),
+    ):
+        train(data, plan(), work=tmp_path, execution=Execution(engine=f"flower:{tmp_path / 's'}"))
+
+
+def test_a_site_of_another_version_and_one_that_is_silent_are_named(tmp_path):
+    data = make_chain(tmp_path)
+    sites = sites_of(data, tmp_path / "state")
+    sites["west"].description["versions"] = {"fedcli": "0.0.1"}
+    with Job(tmp_path / "s", sites), pytest.raises(SiteError, match="site west has the versions"):
+        train(data, plan(), work=tmp_path, execution=Execution(engine=f"nvflare:{tmp_path / 's'}"))
+    with (
+        Job(tmp_path / "s", sites, lambda question, answered: None),
+        pytest.raises(SiteError, match="not answer in time"),
+    ):
+        train(data, plan(), work=tmp_path, execution=Execution(engine=f"nvflare:{tmp_path / 's'}", timeout=0.3))
+
+
+def test_a_job_that_is_not_there_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(sockets, "JOB_WAIT", 0.0)
+    with pytest.raises(SiteError, match="no job listens at .*north.sock"):
+        train(make_chain(tmp_path), plan(), work=tmp_path, execution=Execution(engine=f"flower:{tmp_path / 's'}"))

@@ -1,0 +1,53 @@
+"""How many rounds are trained where nobody says so, and warnings of what comes after the last one."""
+
+import pytest
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.federation.training import Training, idle
+from fedcli.stages.options import TrainOptions
+from fedcli.stages.train import fitted
+
+
+@pytest.fixture(scope="module")
+def clients(tmp_path_factory):
+    """toy's 1,433 training images in even clients, by the number of clients."""
+    work = tmp_path_factory.mktemp("work")
+    dataset = fedcli.prepare("toy", size=8, work=work)
+    return {count: fedcli.partition(dataset, iid=True, clients=count, work=work).path for count in (2, 10, 200)}
+
+
+@pytest.mark.parametrize(
+    ("count", "options", "rounds"),
+    [
+        (2, {}, 20),  # 717 images are 23 steps a round
+        (10, {"batch_size": 40}, 25),  # 143 or 144 images are 4 steps
+        (10, {"batch_size": 40, "epochs": 2}, 20),
+        (200, {}, 50),  # 7 images are 1 step
+        (200, {"rounds": 7}, 7),
+    ],
+)
+def test_few_images_make_more_rounds_which_is_said(clients, count, options, rounds, caplog):
+    caplog.set_level("INFO", "fedcli")
+    made = fitted(TrainOptions("fedavg", **options), clients[count])
+    assert made.rounds == rounds
+    assert (f"{rounds} rounds instead of the usual 20" in caplog.text) == (rounds in (25, 50))
+
+
+def test_a_method_with_rounds_of_its_own_keeps_them(clients):
+    assert fitted(TrainOptions("crt"), clients[200]).rounds is None
+
+
+def test_the_number_is_recorded(clients, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedcli.stages.train.ROUNDS", 1)
+    monkeypatch.setattr("fedcli.stages.train.STEPS", 8)
+    run = fedcli.train("fedavg", clients[10], batch_size=40, work=tmp_path)
+    assert run.body["rounds"] == 2 and manifest.read(run.path).options["rounds"] == 2
+
+
+def test_what_comes_after_the_last_round_is_said():
+    assert idle(Training(warmup=3, schedule="step:2:0.1"), 3) == []
+    (said,) = idle(Training(warmup=5), 3)
+    assert said == "--warmup 5 is longer than the 3 rounds: the learning rate ends at 3/5 of --lr"
+    (said,) = idle(Training(schedule="step:2,3,40:0.1"), 3)
+    assert "no round comes after 3, 40, as there are 3" in said

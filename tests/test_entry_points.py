@@ -1,0 +1,130 @@
+"""What installed packages offer by their entry points: by name, listed with where it comes from."""
+
+import json
+import sys
+
+import pytest
+from own_files import RULE
+
+from fedcli import extensions, models
+from fedcli.commands.app import app
+from fedcli.data import sources
+from fedcli.data.partition import resolve as scheme
+from fedcli.errors import UsageError
+from fedcli.methods import METHODS, resolve
+
+POINTS = """
+[fedcli.methods]
+rules = somebodys.rules
+broken = somebodys.broken
+
+[fedcli.models]
+flat = somebodys.other:flat
+
+[fedcli.datasets]
+dots = somebodys.other
+
+[fedcli.partitions]
+halves = somebodys.other
+"""
+OTHER = '''
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from fedcli.data.partition import register as scheme
+from fedcli.data.partition.scheme import Counted
+from fedcli.data.pool import Row
+from fedcli.data.sources import Source, register
+from fedcli.data.sources.source import Listing
+
+
+def flat(channels, classes):
+    """Pixels as features."""
+    return nn.Flatten(), 0
+
+
+def rows(raw, choices):
+    return Listing([Row(f"{k}", k % 2, k, k % 3 == 0) for k in range(12)])
+
+
+def decode(raw, row, choices):
+    return np.full((8, 8, 1), 20 * row.source, np.uint8)
+
+
+register("dots", Source(rows, decode), {"title": "Dots", "classes": ["a", "b"], "channels": 1, "size": 8})
+
+
+@scheme("halves")
+@dataclass(frozen=True, kw_only=True)
+class Halves(Counted):
+    def assign(self, images):
+        return self.named([np.arange(len(images))[k :: self.clients] for k in range(self.clients)])
+'''
+
+
+def forget():
+    extensions.installed.cache_clear()
+    extensions._registered_by.cache_clear()
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package of somebody else, installed in a folder of its own."""
+    (tmp_path / "somebodys").mkdir()
+    rules = RULE + RULE.replace("part-way", "fedheal").replace("class Part(", "class Other(").replace(
+        "Part(),", "Other(),"
+    )
+    for name, text in (("__init__", ""), ("rules", rules), ("other", OTHER), ("broken", "import no_such_package")):
+        (tmp_path / "somebodys" / f"{name}.py").write_text(text, encoding="utf-8")
+    info = tmp_path / "somebodys_things-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: somebodys-things\nVersion: 1.2\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forget()
+    yield
+    forget()
+    for name in [name for name in sys.modules if name.startswith("somebodys")]:
+        del sys.modules[name]
+
+
+def test_methods_of_a_package_by_name_and_beside_fedclis_own(package, caplog):
+    method = resolve("moon+part-way", {"share": "1"})
+    about = method.code["part-way"].recorded
+    assert about["package"] == "somebodys-things" and about["version"] == "1.2" and len(about["sha256"]) == 64
+    assert method.typed == "moon+part-way" and "part-way" not in METHODS
+    assert not resolve("fedheal").code  # fedcli's own comes first
+    assert "the method broken of somebodys-things 1.2 cannot be loaded: ModuleNotFoundError" in caplog.text
+    with pytest.raises(UsageError) as caught:
+        resolve("part-wya")
+    assert caught.value.hint == "did you mean 'part-way'?"
+
+
+def listed(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        app(list(words), prog_name="fedcli")
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_lists_say_where_things_come_from(package, capsys):
+    lines = listed(capsys, "methods").splitlines()
+    assert [line.split()[-1] for line in lines if line.split()[:1] == ["afl"]] == ["fedcli"]
+    assert next(line for line in lines if line.split()[:1] == ["part-way"]).rstrip().endswith("somebodys-things 1.2")
+    assert "Pixels as features; from somebodys-things 1.2" in listed(capsys, "models")
+    assert "dots" in json.loads(listed(capsys, "datasets", "--json"))
+
+
+def test_datasets_partitions_and_networks_of_a_package(package):
+    assert sources.named("dots") == "dots" and sources.card("dots")["clients"] == 4
+    assert sources.code_of("dots").version == "1.2" and sources.code_of("toy") is None
+    assert scheme("halves", {"clients": 3}).clients == 3
+    assert models.describe("flat").sized is not None
+    with pytest.raises(UsageError, match="unknown partition scheme 'halfs'"):
+        scheme("halfs")
+
+
+def test_without_packages_lists_are_as_they_were(capsys):
+    assert listed(capsys, "methods").splitlines()[0].split() == ["method", "name", "rule", "what", "it", "does"]

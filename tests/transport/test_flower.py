@@ -1,0 +1,132 @@
+"""Flower's side of the transport, without a SuperLink."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from fedcli.errors import FedcliError
+from fedcli.transport import flower
+from fedcli.transport.relay import Question
+
+needs_flower = pytest.mark.skipif(not flower.INSTALLED, reason="the extra flower is not installed")
+MESSAGE = (
+    {"ask": "train", "nested": {"a": [1, None, 0.1]}},
+    {
+        "theta": np.arange(3, dtype=np.float32),
+        "loss": np.array(0.5),
+        "columns/n": np.array(2),
+        "none": np.zeros((0, 2)),
+    },
+)
+
+
+def same(one, other):
+    assert one[0] == other[0] and one[1].keys() == other[1].keys()
+    for name, array in one[1].items():
+        assert (other[1][name].dtype, other[1][name].shape) == (array.dtype, array.shape)
+        assert other[1][name].tobytes() == array.tobytes()
+
+
+@needs_flower
+def test_a_message_comes_through_flowers_records():
+    same(MESSAGE, flower.message_of(flower.record_of(MESSAGE)))
+    assert flower.message_of(flower.record_of(({"ask": "describe"}, {}))) == ({"ask": "describe"}, {})
+
+
+@pytest.fixture(autouse=True)
+def outside_of_a_run(monkeypatch):
+    """Flower's own messages can only be made while an app runs."""
+
+    def sent(content, node, kind):
+        return SimpleNamespace(content=content, metadata=SimpleNamespace(dst_node_id=node, message_type=kind))
+
+    monkeypatch.setattr(flower, "Sent", sent, raising=False)
+
+
+class Reply:
+    def __init__(self, node, record, to="", error=""):
+        self.metadata = SimpleNamespace(src_node_id=node, reply_to_message_id=to)
+        self.content, self.error = record, SimpleNamespace(reason=error, code=1)
+
+    def has_error(self):
+        return bool(self.error.reason)
+
+
+class Grid:
+    """A SuperLink whose nodes, by number, are named; answers with what it was asked, or as told."""
+
+    def __init__(self, names, error=""):
+        self.names, self.error, self.pushed = names, error, {}
+
+    def get_node_ids(self):
+        return list(self.names)
+
+    def send_and_receive(self, messages, timeout):
+        nodes = [message.metadata.dst_node_id for message in messages]
+        return [Reply(node, flower.record_of(({"client": self.names[node]}, {}))) for node in nodes]
+
+    def push_messages(self, messages):
+        (message,) = messages
+        name = f"message-{len(self.pushed)}"
+        self.pushed[name] = message
+        return [name]
+
+    def pull_messages(self, names):
+        return [
+            Reply(self.pushed[name].metadata.dst_node_id, self.pushed[name].content, name, self.error) for name in names
+        ]
+
+
+class Asked:
+    """A relay at which these questions arrive, and which is over when all are answered."""
+
+    def __init__(self, *questions):
+        self.waiting, self.all = list(questions), questions
+
+    @property
+    def over(self):
+        return all(question.reply.done() for question in self.all)
+
+    def questions(self, wait):
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+
+@needs_flower
+def test_questions_go_to_the_nodes_of_their_sites():
+    north, south = Question("north", MESSAGE), Question("south", ({"ask": "describe"}, {}))
+    grid = Grid({7: "south", 9: "north"})
+    flower.pass_on(Asked(north, south), flower.Nodes(grid))
+    same(MESSAGE, north.reply.result(0))
+    assert south.reply.result(0) == ({"ask": "describe"}, {})
+    assert [message.metadata.dst_node_id for message in grid.pushed.values()] == [9, 7]
+
+
+@needs_flower
+@pytest.mark.parametrize(
+    ("names", "error", "sentence"),
+    [({7: "south"}, "", "its SuperNode is not connected"), ({7: "north"}, "no disk", "Flower reports: no disk")],
+)
+def test_a_site_that_flower_cannot_ask_is_an_answer_too(names, error, sentence):
+    question = Question("north", MESSAGE)
+    flower.pass_on(Asked(question), flower.Nodes(Grid(names, error)))
+    assert question.reply.result(0)[0]["error"] == sentence
+
+
+@needs_flower
+def test_a_node_that_comes_later_is_asked_who_it_is():
+    grid = Grid({7: "south"})
+    nodes = flower.Nodes(grid)
+    assert nodes.node("north") is None and nodes.node("south") == 7
+    grid.names = {7: "south", 8: "north"}
+    assert nodes.node("north") == 8
+    grid.names = {8: "north"}
+    assert nodes.node("south") is None
+
+
+def test_without_flower_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(flower, "INSTALLED", False)
+    for app in (flower.client, flower.server):
+        with pytest.raises(FedcliError, match="Flower is not installed"):
+            app()

@@ -1,0 +1,130 @@
+"""Questions of a coordinator at the sockets of a job, and their answers."""
+
+import socket
+import threading
+import time
+
+import pytest
+
+from fedcli.errors import FedcliError
+from fedcli.transport import sockets
+from fedcli.transport.relay import Relay, answered
+
+ASKED = {"ask": "train", "round": 1}, {}
+
+
+class Site:
+    """Answers with what it was asked."""
+
+    def answer(self, scalars, arrays):
+        return {**scalars, "client": "north"}, arrays
+
+
+def asking(path):
+    """Ask in a thread, once somebody listens; returns the thread and the list that gets the answer."""
+    answers = []
+
+    def ask():
+        until(path.is_socket)
+        answers.append(sockets.ask(path, ASKED))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread, answers
+
+
+def until(true, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def next_of(relay):
+    return next(question for _ in range(100) for question in relay.questions(0.1))
+
+
+def test_a_question_is_answered_by_whoever_carries_it(tmp_path):
+    with Relay(tmp_path, ["north", "south"], idle=60) as relay:
+        thread, answers = asking(tmp_path / "north.sock")
+        question = next_of(relay)
+        assert (question.client, question.message) == ("north", ASKED) and not relay.over
+        question.answer(Site().answer(*question.message))
+        question.fail("too late: the first answer counts")
+        thread.join()
+    assert answers == [({**ASKED[0], "client": "north"}, {})]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_job_that_ends_answers_what_is_open(tmp_path):
+    with Relay(tmp_path, ["north"], idle=60) as relay:
+        thread, answers = asking(tmp_path / "north.sock")
+        next_of(relay)
+    thread.join()
+    assert answers[0][0]["error"] == "the job that carries messages to it ended"
+
+
+def test_a_relay_is_over_when_nobody_asks_any_more(tmp_path):
+    with Relay(tmp_path, ["north"], idle=0.2) as relay:
+        until((tmp_path / "north.sock").is_socket)
+        with sockets.connected(tmp_path / "north.sock"):
+            time.sleep(0.3)
+            assert not relay.over
+        until(lambda: relay.over)
+
+
+def test_a_relay_whose_socket_is_in_use_says_so(tmp_path):
+    def over(relay):
+        with pytest.raises(FedcliError, match="another process listens at .*north.sock"):
+            until(lambda: relay.over)
+
+    with sockets.listening(tmp_path / "north.sock"), Relay(tmp_path, ["north"], idle=60) as relay:
+        over(relay)
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A site's process, in a thread, which answers one connection as told, and its socket."""
+    threads = []
+
+    def start(talk):
+        def serve():
+            with sockets.listening(path) as listener:
+                connection, _ = listener.accept()
+                with connection:
+                    talk(connection)
+
+        path = tmp_path / "north.sock"
+        threads.append(threading.Thread(target=serve))
+        threads[-1].start()
+        until(path.is_socket)
+        return path
+
+    yield start
+    for thread in threads:
+        thread.join()
+
+
+def test_a_site_is_asked_at_its_socket(site):
+    path = site(lambda connection: sockets.talk(Site(), connection))
+    assert answered("north", path, ASKED) == ({**ASKED[0], "client": "north"}, {})
+
+
+@pytest.mark.parametrize(
+    ("talk", "sentence"),
+    [
+        (lambda connection: sockets.receive(connection, None), "its process ended before it answered"),
+        (lambda connection: connection.sendall(b"x" * 99), "what arrived is no message of fedcli"),
+    ],
+)
+def test_a_site_that_breaks_off_or_answers_nonsense_is_an_answer_too(site, talk, sentence):
+    scalars, arrays = answered("north", site(talk), ASKED)
+    assert (scalars["client"], scalars["error"], arrays) == ("north", sentence, {})
+
+
+def test_a_site_that_is_not_there_is_an_answer_too(tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(tmp_path / "left.sock"))
+    for name in ("left", "absent"):
+        scalars, _ = answered("north", tmp_path / f"{name}.sock", ASKED)
+        assert scalars["error"] == f"no process of fedcli listens at {tmp_path}/{name}.sock"
