@@ -115,6 +115,14 @@ def origin() -> Code | None:
     return filling.code if filling else None
 
 
+def other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """The files and packages, by the half of a method or the network that they hold, whose code is another now."""
+    if "sha256" in old or "sha256" in new:  # of a dataset or a scheme, which has one alone
+        old, new = {"": old}, {"": new}
+    changed = [old.get(name) or new[name] for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    return [f"{about.get('file') or about.get('package')}, which was changed" for about in changed]
+
+
 @contextmanager
 def given(files: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
     """Within it, these files of code may be run where a finished run asks for them."""

@@ -34,7 +34,10 @@ BODIES = {
     },
 }  # fmt: skip
 # what is computed from the options of a manifest, beside what is only compared and shown
-OPTIONS = {"run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}}}
+OPTIONS = {
+    "dataset": {"code?": {str: str}}, "partition": {"code?": {str: str}},
+    "run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}},
+}  # fmt: skip
 FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"]}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
+from ..extensions import other_code
 from ..files import on_one_line, read_text, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
 from . import bodies
@@ -303,10 +304,9 @@ def _move(made: Path, folder: Path, target: Path) -> None:
 
 def _other(old: Manifest, options: dict[str, Any], parents: list[Path]) -> list[str]:
     """In what a result differs from the one asked for."""
-    keys = sorted({*old.options, *options})
-    named = [
-        f"{k} {old.options.get(k)!r}, now {options.get(k)!r}" for k in keys if old.options.get(k) != options.get(k)
-    ]
+    keys = [k for k in sorted({*old.options, *options}) if k != "code" and old.options.get(k) != options.get(k)]
+    named = [f"{k} {old.options.get(k)!r}, now {options.get(k)!r}" for k in keys]
+    named += other_code(old.options.get("code", {}), options.get("code", {}))
     same_parents = sorted(old.parents.values()) == sorted(sha256(p) for p in parents)
     return named + ([] if same_parents else ["the data it was made from"])
 

@@ -11,6 +11,7 @@ from typing import Any
 from .. import shapes
 from ..data import manifest
 from ..errors import FedcliError, HashError
+from ..extensions import other_code
 from ..federation import state as states
 from ..files import read_text, write_text
 from ..locks import held
@@ -121,16 +122,10 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     for part in ("options", "environment"):
         for key in sorted({*old[part], *new[part]}):
             if key == "code":
-                differing += _other_code(old[part].get(key, {}), new[part].get(key, {}))
+                differing += other_code(old[part].get(key, {}), new[part].get(key, {}))
             elif old[part].get(key) != new[part].get(key):
                 differing.append(f"{key} ({old[part].get(key)!r}, now {new[part].get(key)!r})")
     return differing + (["data manifest"] if old["data"] != new["data"] else [])
-
-
-def _other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """The files and packages whose code is another than at the beginning."""
-    changed = [old.get(half) or new[half] for half in sorted({*old, *new}) if old.get(half) != new.get(half)]
-    return [f"{about.get('file') or about.get('package')}, which was changed" for about in changed]
 
 
 def append(file: Any, line: dict[str, Any]) -> None:

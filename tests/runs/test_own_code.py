@@ -158,3 +158,10 @@ def test_a_damaged_settings_file_of_another_run_is_passed_over(data, mine, tmp_p
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "settings.json").write_text(text, encoding="utf-8")
     assert train(data, plan(mine, rounds=1), work=tmp_path, resume=True).is_file()
+
+
+def test_a_finished_run_of_another_file_is_not_taken_for_this_one(data, mine, tmp_path):
+    train(data, plan(mine, rounds=1), work=tmp_path, out=tmp_path / "r")
+    mine.write_text(RULE + "\n", encoding="utf-8")
+    with pytest.raises(FedcliError, match=r"already holds another result \(mine.py, which was changed\)"):
+        train(data, plan(mine, rounds=1), work=tmp_path, out=tmp_path / "r")
