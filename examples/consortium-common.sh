@@ -26,12 +26,15 @@ kill_now() { # NAME: kill -9 of it and of what it started
 finish() {
     local code=$?
     trap - EXIT
+    set +e
     [ "$code" -eq 0 ] || tail -n 5 "$place"/*.log >&2 || true
     for pid in "${started[@]}"; do kill -- "-$pid" 2> /dev/null || true; done
     sleep 2
     for pid in "${started[@]}"; do kill -9 -- "-$pid" 2> /dev/null || true; done
     # a job of NVFlare leaves the group of what started it; its command line names our folder
-    ps -eo pid=,args= | grep -F "$place/" | grep -v grep | while read -r pid _; do kill -9 "$pid" 2> /dev/null || true; done
+    for pid in $(ps -eo pid=,args= | grep -F "$place/" | grep -v grep | awk '{print $1}'); do
+        kill -9 "$pid" 2> /dev/null || true
+    done
     rm -rf "$place"
     exit "$code"
 }

@@ -44,13 +44,25 @@ def score(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     logits that are not finite.
     """
     chance = probabilities(logits)  # [N, C]
-    counts = np.bincount(y, minlength=chance.shape[1])  # [C]
+    classes = chance.shape[1]
     guess = np.asarray(logits).argmax(1)  # [N]
+    table = np.bincount(y * classes + guess, minlength=classes**2).reshape(classes, classes)  # [C, C] true, predicted
+    seen = np.flatnonzero(table.sum(1))
+    return together(table, _wins(chance, y, seen), _calibration(chance, guess, y))
+
+
+def together(table: np.ndarray, wins: np.ndarray, calibration: dict[str, float | None]) -> dict[str, Any]:
+    """What score() returns.
+
+    table: int64 [C, C], images by true and predicted class. wins: [S, S] of the S classes that have an image, pairs of
+    an image of class a and one of b in which a's own score ranks first, a tie is half.
+    """
+    counts = table.sum(1)  # [C]
     return {
-        **_decisions(guess, y, len(counts)),
-        **_areas(chance, y, counts),
-        **_calibration(chance, guess, y),
-        "count": len(y),
+        **_decisions(table),
+        **_areas(wins, counts),
+        **calibration,
+        "count": int(counts.sum()),
         "classes_missing": np.flatnonzero(counts == 0).tolist(),
     }
 
@@ -87,24 +99,24 @@ def mean_recall(recall: np.ndarray) -> np.ndarray:
     return np.where(known, recall, 0)[seen].sum(0) / known.sum(0)
 
 
-def _decisions(guess: np.ndarray, y: np.ndarray, classes: int) -> dict[str, float | None]:
-    if not len(y):
+def _decisions(table: np.ndarray) -> dict[str, float | None]:
+    images = table.sum()
+    if not images:
         return dict.fromkeys(DECISIONS)
-    table = np.bincount(y * classes + guess, minlength=classes**2).reshape(classes, classes)  # [C, C] true, predicted
     hits, true, predicted = table.diagonal(), table.sum(1), table.sum(0)  # [C]
     either = true + predicted > 0
     recall = hits / np.maximum(true, 1)  # 0 where the class has no image, as scikit-learn takes it
     precision = hits / np.maximum(predicted, 1)
     f1 = 2 * hits / np.maximum(true + predicted, 1)
     return {
-        "accuracy": float(hits.sum() / len(y)),
+        "accuracy": float(hits.sum() / images),
         "balanced_accuracy": float(mean_recall(np.where(true > 0, recall, np.nan))),
         "f1_macro": float(f1[either].mean()),
-        "f1_weighted": float(f1 @ true / len(y)),
+        "f1_weighted": float(f1 @ true / images),
         "precision_macro": float(precision[either].mean()),
-        "precision_weighted": float(precision @ true / len(y)),
+        "precision_weighted": float(precision @ true / images),
         "recall_macro": float(recall[either].mean()),
-        "recall_weighted": float(recall @ true / len(y)),
+        "recall_weighted": float(recall @ true / images),
     }
 
 
@@ -127,22 +139,21 @@ def calibration_error(chance: np.ndarray, right: np.ndarray) -> float | None:
     return float(np.abs(np.bincount(place, chance - right, BINS)).sum() / len(chance))
 
 
-def _areas(chance: np.ndarray, y: np.ndarray, counts: np.ndarray) -> dict[str, float | None]:
+def _areas(wins: np.ndarray, counts: np.ndarray) -> dict[str, float | None]:
     """The AUCs over the classes that have an image; None for all when fewer than two have one."""
     names = [*AREAS, "auc_binary"] if len(counts) == 2 else AREAS
     seen = np.flatnonzero(counts)
     if len(seen) < 2:
         return dict.fromkeys(names)
-    n = counts[seen]  # [S]
-    wins = _wins(chance, y, seen)  # [S, S]
+    n, images = counts[seen], counts.sum()  # [S]
     pairs = (wins + wins.T) / (2 * np.outer(n, n))  # [S, S] (A(a|b) + A(b|a)) / 2
-    rest = wins.sum(1) / (n * (len(y) - n))  # [S] class against all others
-    values = pairs[np.triu_indices(len(seen), 1)].mean(), rest.mean(), rest @ n / len(y), rest[-1]
+    rest = wins.sum(1) / (n * (images - n))  # [S] class against all others
+    values = pairs[np.triu_indices(len(seen), 1)].mean(), rest.mean(), rest @ n / images, rest[-1]
     return {name: float(value) for name, value in zip(names, values)}
 
 
 def _wins(chance: np.ndarray, y: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """wins[a, b]: pairs of an image of class a and one of b in which a's own score ranks first; a tie is half."""
+    """As of together()."""
     ranked = [np.sort(chance[y == c].T, axis=1) for c in seen]  # each [C, n_c], rising
     wins = np.zeros((len(seen), len(seen)))
     for a, c in enumerate(seen):

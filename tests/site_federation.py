@@ -2,8 +2,11 @@
 
 import io
 
-from conftest import ROSTER
+import h5py
+import numpy as np
+from conftest import ROSTER, make_chain
 
+from fedcli.data import manifest
 from fedcli.federation.training import Training
 from fedcli.runs.configuration import Execution, Plan
 from fedcli.runs.train import train
@@ -16,6 +19,28 @@ TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, ba
 
 def plan(method="fedavg", rounds=2, training=TRAINING, **rest):
     return Plan(method, {}, training, rounds, **rest)
+
+
+def chain_with_tests(work):
+    """A partition whose clients have ten test images each."""
+    usual = make_chain(work)
+    body = manifest.read(usual).body
+    for entry in body["roster"]:
+        entry["test"] = 10
+
+    def partition(folder):
+        with h5py.File(usual.parent / "rows.h5") as old, h5py.File(folder / "rows.h5", "w") as file:
+            for name in ("train", "val"):
+                old.copy(name, file)
+            for k in range(4):
+                file[f"test/{k}"] = np.arange(80 + 10 * k, 90 + 10 * k)
+            file["test/all"] = np.arange(80, 120)
+        return body
+
+    return manifest.stage(
+        "partition", folder=work / "partitions" / "tests", made_by=["partition"], options={"tests": True},
+        parents=[manifest.above(usual, "dataset")], build=partition,
+    )  # fmt: skip
 
 
 def sites_of(data, folder, clients=ROSTER, **more):
@@ -46,7 +71,7 @@ class Carried:
             yield client, answer if isinstance(answer, str) else through_bytes(answer)
 
 
-def train_at(sites, data, configuration, work, *, change=None, opened=Sites, **rest):
+def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **rest):
     """train() with an engine that asks these sites."""
     transport = Carried(sites, change) if change else Carried(sites)
 
@@ -55,9 +80,10 @@ def train_at(sites, data, configuration, work, *, change=None, opened=Sites, **r
             self.federation = federation
 
         def __enter__(self):
-            return opened(self.federation, transport)
+            return Sites(self.federation, transport)
 
         def __exit__(self, *_):
             pass
 
-    return train(data, configuration, work=work, execution=Execution(open_with=Opened), **rest)
+    execution = Execution(open_with=Opened, min_clients=min_clients)
+    return train(data, configuration, work=work, execution=execution, **rest)

@@ -35,21 +35,29 @@ def group_scores(
     groups: [N] index into values, -1 unknown.
     classes: their names, for the reasons why a group is small; else their indices stand there.
     """
-    overall = Score.of(logits, y)
-    parts = {
-        value: _group(Score.of(logits[groups == g], y[groups == g]), overall, classes) for g, value in enumerate(values)
-    }
-    columns = {
-        metric: {value: part.metrics[metric] for value, part in parts.items()} for metric in compared(logits.shape[1])
-    }
+    tables = decided(logits.argmax(1), y, groups, logits.shape[1], len(values))
+    parts = {value: Score.of(logits[groups == g], y[groups == g]) for g, value in enumerate(values)}
+    return together(Score.of(logits, y), parts, tables, int((groups < 0).sum()), classes)
+
+
+def together(
+    overall: Score, scores: dict[str, Score], tables: np.ndarray, unknown: int, classes: list[str] | None = None
+) -> GroupScores:
+    """As group_scores(), from the scores of all images and of each group.
+
+    tables: [G, C, C] images of each group by true and predicted class. unknown: images in no group.
+    """
+    parts = {value: _group(score, overall, classes) for value, score in scores.items()}
+    count = tables.shape[1]
+    columns = {metric: {value: part.metrics[metric] for value, part in parts.items()} for metric in compared(count)}
     return GroupScores(
         parts,
         overall,
-        int((groups < 0).sum()),
+        unknown,
         {metric: spread(column, low=metric in LOW) for metric, column in columns.items()},
         equity_scaled(overall.metrics["auc_ovo_macro"], columns["auc_ovo_macro"]),
-        undefined_rates(y, groups, values, classes or [f"class {c}" for c in range(logits.shape[1])]),
-        parity(logits.argmax(1), y, groups, logits.shape[1], len(values)),
+        undefined_rates(tables.sum(2), list(scores), classes or [f"class {c}" for c in range(count)]),
+        parity(tables),
     )
 
 
@@ -113,24 +121,39 @@ def across(column: dict[str, float | None]) -> Across:
     return Across(float(np.mean(known)), float(np.std(known, ddof=1)))
 
 
-def parity(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int) -> dict[str, float | None]:
-    """Demographic parity, equalized odds and average odds differences of decisions [N], under their names.
+def decided(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int) -> np.ndarray:
+    """Decisions [N] and labels [N] as tables int64 [G, C, C]: images of each group by true and predicted class.
 
-    count: of groups; groups: [N] in -1 .. count - 1. Of class 1 for two classes, else each name ends in `_ovr_macro`:
-    the mean over the classes of which it is defined. None where it is defined of none.
+    count: of groups; groups: [N] in -1 .. count - 1.
     """
+    tables, at = np.zeros((count, classes, classes), np.int64), groups >= 0
+    np.add.at(tables, (groups[at], y[at], guess[at]), 1)
+    return tables
+
+
+def parity(tables: np.ndarray) -> dict[str, float | None]:
+    """Demographic parity, equalized odds and average odds differences of decisions, under their names.
+
+    tables: as decided() makes them. Of class 1 for two classes, else each name
+    ends in `_ovr_macro`: the mean over the classes of which it is defined. None where it is defined of none.
+    """
+    classes = tables.shape[1]
     if classes == 2:
-        return dict(zip(PARITY, _parity(guess == 1, y == 1, groups, count)))
-    table = [_parity(guess == c, y == c, groups, count) for c in range(classes)]
-    known = [[number for number in column if number is not None] for column in zip(*table)]
+        return dict(zip(PARITY, _parity(tables)))
+    columns = zip(*(_parity(_against_all(tables, c)) for c in range(classes)))
+    known = [[number for number in column if number is not None] for column in columns]
     return {f"{name}_ovr_macro": float(np.mean(c)) if c else None for name, c in zip(PARITY, known)}
 
 
-def _parity(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> list[float | None]:
-    """The three of one class against all others. guess, y: bool [N]."""
-    at = groups >= 0
-    table = np.zeros((count, 2, 2), np.int64)  # [G, truly, guessed]
-    np.add.at(table, (groups[at], y[at].astype(int), guess[at].astype(int)), 1)
+def _against_all(tables: np.ndarray, c: int) -> np.ndarray:
+    """Tables [G, 2, 2] of one class against all others, from those of all classes [G, C, C]."""
+    hits, true, guessed = tables[:, c, c], tables[:, c].sum(1), tables[:, :, c].sum(1)  # [G] each
+    rest = tables.sum((1, 2)) - true - guessed + hits
+    return np.stack([np.stack([rest, guessed - hits], 1), np.stack([true - hits, hits], 1)], 1)
+
+
+def _parity(table: np.ndarray) -> list[float | None]:
+    """The three of one class against all others. table: [G, truly, guessed]."""
     rest = table.sum(0) - table  # [G, 2, 2]
     selected, odds, rest_odds = _rates(table.sum(1)), _rates(table), _rates(rest)  # [G], [G, 2], [G, 2]
     both = ((rest_odds - odds).sum(1) / 2)[:, None]  # [G, 1], NaN where one of four rates is not defined
@@ -152,10 +175,8 @@ def _range(rates: np.ndarray) -> float | None:
     return float(known.max() - known.min()) if len(known) > 1 else None
 
 
-def undefined_rates(y: np.ndarray, groups: np.ndarray, values: list[str], classes: list[str]) -> list[str]:
-    """What the three differences had to leave out; for two classes, those of class 1."""
-    counts = np.zeros((len(values), len(classes)), np.int64)  # [G, C]
-    np.add.at(counts, (groups[groups >= 0], y[groups >= 0]), 1)
+def undefined_rates(counts: np.ndarray, values: list[str], classes: list[str]) -> list[str]:
+    """What the three differences had to leave out; for two classes, those of class 1. counts: images [G, C]."""
     out = []
     for value, row in zip(values, counts):
         if not row.sum():

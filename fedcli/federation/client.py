@@ -49,6 +49,14 @@ class Report:
     memory: Tensors
 
 
+@dataclass(frozen=True)
+class Absent:
+    """In place of the report of a client that did not answer."""
+
+    client: str
+    why: str  # a sentence without a full stop
+
+
 def run_client(
     method: Method, net: Network, layout: Layout, shard: Shard, task: Task, training: Training,
     val: Shard | None = None, steps: Steps | None = None,

@@ -1,7 +1,7 @@
 """One round, as a function from state to state: the only round loops, of clients together and of clients alone."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from ..methods.registry import Method
 from ..models.layout import Layout
 from ..seeds import derive
 from . import checks
-from .client import Report, Task, Training
+from .client import Absent, Report, Task, Training
 from .engines import Engine, InProcess
 from .state import RunState
 
@@ -30,6 +30,7 @@ class Played:
     columns: dict[str, Tensor]  # what clients reported
     bytes_down: int = 0  # to each client: the model and what is broadcast with it; mean over clients
     bytes_up: int = 0  # from each client: its model and its columns; mean over clients
+    absent: dict[str, str] = field(default_factory=dict)  # client of the cohort that did not answer -> why
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Federation:
         rounds: T, of the whole training.
         participation: share of the roster that takes part in a round, in (0, 1].
         single_site: every client trains by itself and nothing is sent.
+        min_clients: of a round that must answer; 0: all of them.
     """
 
     clients: InProcess
@@ -48,6 +50,7 @@ class Federation:
     seed: int = 0
     participation: float = 1.0
     single_site: bool = False
+    min_clients: int = 0
 
     @property
     def method(self) -> Method:
@@ -103,18 +106,21 @@ def _play_round(federation: Federation, state: RunState, roster: list[str], engi
     # what a client keeps beside the model needs its training, also where the rule will not keep the model
     keeps_more = training.personal or training.keep_optimizer or training.bn == "local"
     keeps_more = keeps_more or bool(federation.layout.own_shapes)
-    if isinstance(rule, SubsetTraining) and rule.trains_subset and not (keeps_more or _reports_training(local)):
+    subset = isinstance(rule, SubsetTraining) and rule.trains_subset and not (keeps_more or _reports_training(local))
+    absent: dict[str, str] = {}
+    if subset and not federation.min_clients and isinstance(rule, SubsetTraining):  # else one that trains may be absent
         arriving = _train_subset(engine, tasks, method, rule)
     else:
-        arriving = iter(engine(tasks))
+        arriving = _present(engine(tasks), absent)
     reports, thetas, columns = _collect(method, arriving, len(tasks), state.theta)
+    _check_absent(absent, len(tasks), federation.min_clients, t)
     down = sum(_bytes(task.theta, *task.shared.values()) for task in tasks)
     sent = sum(report.steps > 0 for report in reports)
     up = sent * _bytes(state.theta) + _bytes(*columns.values())
     updates = _client_updates(federation, reports, thetas, columns, roster=len(roster), round=t)
     theta, weights = rule.aggregate(state.theta, updates, server)
     checks.model(method, rule, "aggregate", theta, state.theta)
-    checks.weights(method, weights, len(tasks))
+    checks.weights(method, weights, len(reports))
     checks.tensors(method, rule, "aggregate", server, "the server's memory")
     theta = local.post_aggregate(theta, updates, weights, shared)
     checks.model(method, local, "post_aggregate", theta, state.theta)
@@ -127,8 +133,25 @@ def _play_round(federation: Federation, state: RunState, roster: list[str], engi
     losses = torch.stack([r.loss for r in reports])
     return Played(
         RunState(t, theta, shared, server, clients), [r.client for r in reports], weights, losses, updates.columns,
-        bytes_down=round(down / len(tasks)), bytes_up=round(up / len(tasks)),
+        bytes_down=round(down / len(tasks)), bytes_up=round(up / len(reports)), absent=absent,
     )  # fmt: skip
+
+
+def _present(arriving: Iterable[Report | Absent], absent: dict[str, str]) -> Iterator[Report]:
+    """The reports; who is absent is put into that dict."""
+    for report in arriving:
+        if isinstance(report, Absent):
+            absent[report.client] = report.why
+        else:
+            yield report
+
+
+def _check_absent(absent: dict[str, str], clients: int, least: int, round: int) -> None:
+    """Raises FedcliError where fewer clients answered than must."""
+    if absent and clients - len(absent) < (least or clients):
+        client, why = next(iter(absent.items()))
+        what = f"{clients - len(absent)} of {clients} clients answered in round {round}; {client}: {why}"
+        raise FedcliError(what[:380], f"at least {least or clients} must; start them again and go on with --resume")
 
 
 def _reports_training(local: Local) -> bool:
@@ -139,7 +162,9 @@ def _reports_training(local: Local) -> bool:
 
 def _train_subset(engine: Engine, tasks: list[Task], method: Method, rule: SubsetTraining) -> Iterator[Report]:
     """What every client measures, and the models of those that the rule then selects to train; in task order."""
-    measured = list(engine([replace(task, part="measure") for task in tasks]))
+    absent: dict[str, str] = {}
+    measured = list(_present(engine([replace(task, part="measure") for task in tasks]), absent))
+    _check_absent(absent, len(tasks), 0, tasks[0].round)
     for report in measured[1:]:
         checks.columns(method, (measured[0].client, measured[0].columns), (report.client, report.columns))
     columns = {name: torch.stack([report.columns[name] for report in measured]) for name in measured[0].columns}
@@ -147,7 +172,8 @@ def _train_subset(engine: Engine, tasks: list[Task], method: Method, rule: Subse
     selected = rule.select_clients(columns, rows)
     checks.selection(method, selected, len(tasks))
     chosen = selected.tolist()
-    trained = iter(engine([replace(task, part="train") for task, trains in zip(tasks, chosen, strict=True) if trains]))
+    training = [replace(task, part="train") for task, trains in zip(tasks, chosen, strict=True) if trains]
+    trained = _present(engine(training), absent)
     for report, trains in zip(measured, chosen, strict=True):
         if trains:
             model = next(trained)
@@ -167,7 +193,7 @@ def _play_single_sites(federation: Federation, state: RunState, roster: list[str
         tasks.append(replace(task, theta=theta, memory=memory, part="alone"))
     memories: dict[str, Tensors] = {}
     losses = []
-    for report in engine(tasks):
+    for report in _present(engine(tasks), {}):
         _check_finite(report, bool(report.theta.isfinite().all()))
         memories[report.client] = {**report.memory, "model": report.theta}
         losses.append(report.loss)
@@ -213,6 +239,7 @@ def _collect(
 ) -> tuple[list[Report], Tensor, dict[str, Tensor]]:
     """Reports without their tensors, and these as tables: models [K, P] and a column [K, ...] per name.
 
+    count: K at most.
     Each is copied into its table as it arrives, so that no client's model or column exists twice.
     """
     table = torch.empty(count, len(theta), device=theta.device)
@@ -226,6 +253,9 @@ def _collect(
         for name, value in report.columns.items():
             columns.setdefault(name, value.new_empty(count, *value.shape))[k] = value
         reports.append(replace(report, theta=theta[:0], columns={}))
+    if not reports:
+        return [], table, columns
+    table, columns = table[: len(reports)], {name: column[: len(reports)] for name, column in columns.items()}
     finite = torch.stack([row.isfinite().all() for row in table]).tolist()  # once a round: it waits for the device
     for report, whole in zip(reports, finite, strict=True):
         _check_finite(report, whole)

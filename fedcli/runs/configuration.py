@@ -29,6 +29,7 @@ class Execution:
             suits. It changes no bit.
         checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
         timeout: seconds that an engine waits for the sites' answers in a round; 0 waits for as long as it takes.
+        min_clients: sites that must answer in a round; 0: all that were asked.
         open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
     """
 
@@ -37,6 +38,7 @@ class Execution:
     engine: str | None = "in-process"
     checkpoint_every: int = 0
     timeout: float = 0
+    min_clients: int = 0
     open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
 
 

@@ -16,7 +16,6 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,18 +24,19 @@ from torch import Tensor
 
 from .. import console, models
 from ..data import manifest, synthetic
-from ..errors import FedcliError, UsageError
+from ..errors import FedcliError
 from ..federation import state as states
-from ..federation.client import Report, Task, Training
-from ..federation.engines import Engine, open_engine, parsed, remote
+from ..federation.client import Absent, Report, Task, Training
+from ..federation.engines import Engine
 from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
 from . import checkpoint, own_code, precision, record, resources
 from . import folder as folders
-from .assembly import SITES, PlannedFederation, assemble, be_deterministic, open_parent, probe
+from .assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
 from .background import Background
+from .chosen_engine import opened, reaches_sites
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .scoring import Scoring, check_patience, in_words
@@ -64,10 +64,7 @@ def train(
     """
     kind = manifest.verify(data, "partition", "corruption", "sites").kind
     method, device = plan.check(), execution.device
-    if execution.engine:
-        parsed(execution.engine, device)
-    remotely = bool(execution.open_with or remote(execution.engine))
-    _check_sites(plan, kind, remotely)
+    remotely = reaches_sites(plan, kind, execution)
     be_deterministic(device, execution.threads or models.describe(plan.model).threads)
     resources.restart(device)
     parent_run = open_parent(plan, method)
@@ -98,8 +95,9 @@ def train(
         "environment": record.environment(device),
     }
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
+    federation = replace(federation, min_clients=execution.min_clients)
     check_patience(federation)
-    with _opened(execution, federation) as engine, folders.claimed(folder):
+    with opened(execution, federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)
         # a site keeps the memory of its last rounds only, so the state must never be far behind
@@ -112,30 +110,6 @@ def train(
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
-
-
-def _opened(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
-    """The engine that is given or named, as a context."""
-    if execution.open_with:
-        return execution.open_with(federation)
-    if reached := remote(execution.engine):
-        kind, where = reached
-        return kind.open(federation, where, execution)
-    return open_engine(execution.engine, federation.clients, federation.cohort_size)
-
-
-def _check_sites(plan: Plan, kind: str, remotely: bool) -> None:
-    """Refuse what images at sites and this engine do not allow. Raises UsageError."""
-    if kind == SITES and not remotely:
-        raise UsageError("the images are at their sites, which this engine does not reach", "add --engine socket:DIR")
-    if kind == SITES and plan.eval_every:
-        raise UsageError("--eval-every scores test images, which are at their sites", "leave --eval-every out")
-    if remotely and plan.single_site:
-        raise UsageError("clients that train alone need no engine that reaches sites", "leave --engine out")
-    if remotely and plan.teacher:
-        raise UsageError(
-            "a teacher from a file is not sent to sites", "leave --teacher out: --weights may be its start"
-        )
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
@@ -239,6 +213,8 @@ class _Training:
         """Play the next round and keep what it leaves; returns its clocks."""
         start = time.perf_counter()
         played = self.federation.play(self.state, engine=self._watched)
+        for client, why in played.absent.items():
+            console.warn(f"round {played.state.round} without {client}: {why}")
         line = self._line(played)
         before = time.perf_counter()
         line |= self.scoring.line(played.state)
@@ -260,7 +236,7 @@ class _Training:
             "peak_bytes": resources.peak(self.federation.device),
         }
 
-    def _watched(self, tasks: list[Task]) -> Iterator[Report]:
+    def _watched(self, tasks: list[Task]) -> Iterator[Report | Absent]:
         """The engine's reports; in a long round, a word every half minute on how far it is."""
         for done, report in enumerate(self.engine(tasks), 1):
             yield report
@@ -319,8 +295,10 @@ class _Training:
             "bytes_down": played.bytes_down,
             "bytes_up": played.bytes_up,
         }
-        if self.plan.participation < 1:
+        if self.plan.participation < 1 or played.absent:
             line["clients"] = played.clients
+        if played.absent:
+            line["absent"] = played.absent
         line["reports"] = {name: _numbers(column) for name, column in played.columns.items() if column.ndim == 1}
         server = {k: v.reshape(1) for k, v in played.state.server.items() if v.ndim == 0 and v.is_floating_point()}
         if server:

@@ -11,16 +11,20 @@ from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from .. import shapes
-from ..federation.client import Report, Task
+from ..errors import FedcliError
+from ..federation.client import Absent, Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays, unpack
 from ..runs.assembly import PlannedFederation
 from ..transport.frames import digest
 from .description import SAME, SHAPE, SiteError, check_against, versions
-from .site import BEGIN, START, TRAIN
+from .scoring import Tallies, keys, of_arrays
+from .site import BEGIN, SCORE, START, TRAIN
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
+NOTHING = "it did not answer"
 CHANGING = "rounds", "eval_every"  # what may differ when a run is gone on with
 
 
@@ -41,27 +45,47 @@ class Sites:
     """Asks the sites of a federation; an engine as engines.Engine wants it."""
 
     def __init__(self, federation: PlannedFederation, transport: Transport, timeout: float | None = None):
-        """Begin the run at every site. Raises SiteError for one that does not answer, refuses, or holds other data."""
+        """Begin the run at every site.
+
+        Raises SiteError for one that holds other data, and where fewer begin than the federation can do with.
+        """
         self.federation, self.transport, self.timeout = federation, transport, timeout
         self.beginning = _beginning(federation)
         self.run = self.beginning[0]["run"]
-        self._begin(federation.data.roster)
+        failed = self._begin(federation.data.roster)
+        present = len(federation.data.roster) - len(failed)
+        if failed and present < (federation.min_clients or len(federation.data.roster)):
+            raise next(iter(failed.values()))
 
-    def __call__(self, tasks: list[Task]) -> Iterator[Report]:
-        answers = self._asked([(task.client, self._message(task)) for task in tasks])
-        if lost := [client for client, (scalars, _) in answers.items() if scalars.get("unknown")]:
-            self._begin(lost)  # a site that was started again
-            answers |= self._asked([(task.client, self._message(task)) for task in tasks if task.client in lost])
+    def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
+        answers = self._asked(tasks)
+        unknown = [client for client, answer in answers.items() if _lacks(answer)]
+        if unknown:  # sites that were started again
+            failed = self._begin(unknown)
+            answers |= self._asked([task for task in tasks if task.client in unknown and task.client not in failed])
+            answers |= {client: error.sentence for client, error in failed.items()}
         for task in tasks:  # in task order, whatever came first
-            yield self._report(task, answers.pop(task.client))
+            try:
+                yield self._report(task, answers.pop(task.client, NOTHING))
+            except FedcliError as error:
+                if not self.federation.min_clients:
+                    raise
+                yield Absent(task.client, error.sentence.removeprefix(f"site {task.client}: "))
 
-    def _begin(self, clients: Sequence[str]) -> None:
+    def _begin(self, clients: Sequence[str]) -> dict[str, SiteError]:
+        """Begin the run at these sites; who did not, and why. Raises SiteError for one that holds other data."""
         scalars, arrays = self.beginning
-        answers = self._asked([(client, ({**scalars, "client": client}, arrays)) for client in clients])
+        messages = [(client, ({**scalars, "client": client}, arrays)) for client in clients]
+        answers = dict(self.transport(messages, self.timeout))
         body, counts = self.federation.data.body, self.federation.counts
         expected = {key: body[key] for key in SAME if key in body} | {"versions": versions()}
+        failed: dict[str, SiteError] = {}
         for client in clients:
-            description = _answered(client, answers[client])[0].get("description")
+            try:
+                description = _answered(client, answers.get(client, NOTHING))[0].get("description")
+            except SiteError as error:
+                failed[client] = error
+                continue
             shapes.check(description, SHAPE, f"site {client} described itself wrongly", "is it another version?")
             assert isinstance(description, dict)
             check_against(expected, description, "the coordinator")
@@ -70,22 +94,36 @@ class Sites:
                     f"site {client} has {held} training images, the coordinator knows of {counts[client]}",
                     "start the site with the data that it described, or describe it again",
                 )
+        return failed
 
-    def _asked(self, messages: Sequence[tuple[str, Message]]) -> dict[str, Message]:
-        """The answer of each client. Raises SiteError for the first, in their order, that did not."""
-        answers = dict(self.transport(messages, self.timeout))
-        for client, _ in messages:
-            answer = answers.get(client, "it did not answer")
-            if isinstance(answer, str):
-                raise SiteError(f"site {client}: {answer}", "start it again, and go on with --resume")
-        return {client: answer for client, answer in answers.items() if not isinstance(answer, str)}
+    def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> tuple[dict[str, Tallies], int]:
+        """What each site says of a round's model [P] on its own test images, and how many images they leave out.
+
+        Raises SiteError for one that does not answer, or not with counts.
+        """
+        question = {"ask": SCORE, "run": self.run, "round": round}
+        arrays = to_arrays({"theta": theta})
+        answers = dict(self.transport([(c, ({**question, "client": c}, arrays)) for c in clients], self.timeout))
+        body, made, left_out = self.federation.data.body, {}, 0
+        for client in clients:
+            scalars, counts = _answered(client, answers.get(client, NOTHING))
+            if (scalars.get("run"), scalars.get("round")) != (self.run, round):
+                raise SiteError(f"site {client} answered another question than that of round {round}")
+            made[client] = of_arrays(client, counts, keys(body["attributes"]), len(body["classes"]))
+            left_out += int(scalars.get("left_out", 0))
+        return made, left_out
+
+    def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
+        """What came back, by client."""
+        return dict(self.transport([(task.client, self._message(task)) for task in tasks], self.timeout))
 
     def _message(self, task: Task) -> Message:
         scalars, arrays = pack(task)
         after = int(task.memory[AFTER]) if AFTER in task.memory else 0
         return {**scalars, "ask": TRAIN, "run": self.run, "after": after}, arrays
 
-    def _report(self, task: Task, answer: Message) -> Report:
+    def _report(self, task: Task, answer: Message | str) -> Report:
+        """Raises SiteError, MessageError for what is no report on this task."""
         scalars, arrays = _answered(task.client, answer)
         if (scalars.get("run"), scalars.get("round")) != (self.run, task.round):
             raise SiteError(f"site {task.client} answered another question than that of round {task.round}")
@@ -96,6 +134,8 @@ class Sites:
             raise SiteError(f"site {task.client} answered with a model {what}")
         if report.loss.ndim or not report.loss.is_floating_point() or report.n < 1 or report.steps < 0:
             raise SiteError(f"site {task.client} answered without its loss, or with numbers that cannot be")
+        if not report.theta.isfinite().all() and self.federation.min_clients:  # otherwise the server says so
+            raise SiteError(f"site {task.client}: its model is not finite (NaN or infinity)")
         return replace(report, client=task.client, row=task.row)
 
 
@@ -112,8 +152,15 @@ def _beginning(federation: PlannedFederation) -> Message:
     return {"ask": BEGIN, "run": run, **scalars}, arrays
 
 
-def _answered(client: str, answer: Message) -> Message:
+def _lacks(answer: Message | str) -> bool:
+    """Whether a site says that it has not begun the run."""
+    return not isinstance(answer, str) and bool(answer[0].get("unknown"))
+
+
+def _answered(client: str, answer: Message | str) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
+    if isinstance(answer, str):
+        raise SiteError(f"site {client}: {answer}", "start it again, and go on with --resume")
     scalars, _ = answer
     if "error" in scalars:
         raise SiteError(f"site {client}: {scalars['error']}"[:380], str(scalars.get("hint", "")))

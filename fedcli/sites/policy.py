@@ -6,6 +6,7 @@ minimum_images = 50               # in the client's training part
 smallest_cell = 10                # a description hides counts below
 maximum_rounds = 100              # of a run
 gradients = false                 # refuses the model after a single step, and columns as long as the model
+scores = true                     # counts of predictions on test images may leave; without privacy the default
 [privacy]                         # cut and noised updates, see privacy.py
 clip = 1.0
 noise = 20.0
@@ -52,6 +53,7 @@ class Policy:
     smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
     maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
     gradients: Annotated[bool, "whether a single step's update may leave"] = True
+    scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = None
     privacy: Privacy | None = None
 
     def check_plan(self, plan: Plan, images: int) -> None:
@@ -67,6 +69,11 @@ class Policy:
         """Raises Refusal."""
         if self.maximum_rounds and round > self.maximum_rounds:
             raise Refusal(f"its policy allows {self.maximum_rounds} rounds, not {round}")
+
+    def check_scores(self) -> None:
+        """Raises Refusal. Where nothing is said they may leave, but not beside noised updates."""
+        if not (self.privacy is None if self.scores is None else self.scores):
+            raise Refusal("its policy lets no counts of its test images leave", "write scores = true there")
 
     def check_report(self, report: Report, trainable: int) -> None:
         """Before a report leaves; trainable: numbers of the model that are trained. Raises Refusal."""

@@ -9,6 +9,7 @@ A question is a message whose scalar "ask" is one of
     describe    who it is, see description.py
     begin       the plan of a run, and as arrays start/NAME the network's first tensors, where no seed makes them
     train       a task; "after" is the round after which the client's memory is meant
+    score       a model of a round: counts of its answers on the client's test images, and of each group, see scoring.py
 
 and names the "run" and the "client". Its answer is a message too; one with the scalar "error" says in a sentence why
 there is no other. A site never raises at whoever asks.
@@ -26,6 +27,7 @@ import torch
 
 from .. import console
 from ..data import manifest
+from ..data.shard import Shards
 from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.engines.in_process import InProcess
@@ -34,13 +36,15 @@ from ..files import appending
 from ..runs import own_code
 from ..runs.assembly import assemble, be_deterministic
 from ..runs.configuration import Plan
+from ..runs.finished import load_personal, logits, part
 from ..runs.folder import append
 from ..transport import frames
 from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
+from .scoring import tallied, to_arrays
 
-DESCRIBE, BEGIN, TRAIN = "describe", "begin", "train"
+DESCRIBE, BEGIN, TRAIN, SCORE = "describe", "begin", "train", "score"
 START = "start/"
 PARTS = "whole", "measure", "train"
 UNKNOWN = "the site has not begun this run"
@@ -54,6 +58,8 @@ class Begun:
     run: str
     plan: Plan
     clients: InProcess
+    data: Shards
+    memory: Path
 
 
 class Site:
@@ -94,6 +100,7 @@ class Site:
             DESCRIBE: lambda scalars, arrays: ({"description": self.description}, {}),
             BEGIN: self._begin,
             TRAIN: self._train,
+            SCORE: self._score,
         }
         kind = scalars.get("ask")
         if not isinstance(kind, str) or kind not in known:
@@ -120,7 +127,8 @@ class Site:
         )
         own = federation.clients
         clients = replace(own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]})
-        self.begun = Begun(run, plan, clients)
+        kept = self.folder / "memory" / f"{run}-{self.description['data'][:8]}"
+        self.begun = Begun(run, plan, clients, federation.data, kept)
         return {"description": self.description, "run": run}, {}
 
     def _train(self, scalars: Scalars, arrays: Arrays) -> Message:
@@ -131,16 +139,34 @@ class Site:
             raise SiteError("it was sent a task without the round that its memory is of")
         task = unpack(Task, (scalars, arrays), device=self.device)
         self._check(task, begun)
-        folder = self.folder / "memory" / f"{begun.run}-{self.description['data'][:8]}"
-        task = replace(task, memory=memory.load(folder, after, self.device))
+        task = replace(task, memory=memory.load(begun.memory, after, self.device))
         report = begun.clients.run_one(task)
         self.policy.check_report(report, begun.clients.layout.trainable)
         if task.part != "measure" and report.memory:
-            memory.save(folder, task.round, report.memory)
+            memory.save(begun.memory, task.round, report.memory, after)
         if self.policy.privacy and task.part != "measure":
             report = self._noised(report, task, frames.digest((scalars, arrays)))
         answer, content = pack(report)
         return {**answer, "run": begun.run, "round": task.round, "kept": bool(report.memory)}, content
+
+    def _score(self, scalars: Scalars, arrays: Arrays) -> Message:
+        begun, round = self.begun, scalars.get("round")
+        if begun is None or scalars.get("run") != begun.run:
+            return {"error": UNKNOWN, "unknown": True}, {}
+        self.policy.check_scores()
+        theta, layout = arrays.get("theta"), begun.clients.layout
+        if theta is None or theta.shape != (layout.size,) or not isinstance(round, int):
+            raise SiteError("it was asked to score what is no model of this run")
+        places = begun.data.client_test[self.client]
+        if not len(places):
+            raise SiteError("it has no test images of its own", "partition its data with a test part for each client")
+        shard = part(begun.data.test["clean"], places)
+        layout.load(to_tensors({"theta": theta}, self.device)["theta"])
+        layout.load_own(layout.own_start)
+        load_personal(layout, memory.newest(begun.memory, round, self.device))
+        answers = logits(begun.clients.net, shard, begun.clients.method.local)
+        tallies, left_out = tallied(answers, shard, begun.data.attributes, self.policy.smallest_cell)
+        return {"run": begun.run, "round": round, "left_out": left_out}, to_arrays(tallies)
 
     def _check(self, task: Task, begun: Begun) -> None:
         """Raises SiteError for a task that this run cannot have."""

@@ -26,6 +26,7 @@ from .flags import (
     Out,
     Seed,
     Shots,
+    Timeout,
     Val,
     Work,
 )  # isort: skip
@@ -267,15 +268,12 @@ class TrainOptions(Options):
         Flag("NAME[:N]", local=True),
     ] = None
     sites: Annotated[
-        Sequence[Source],
-        "description of a site, or a folder of them, in place of DATA: the images stay there; may be repeated",
-        Flag("FILE", local=True),
+        Sequence[Source], "description of a site, or a folder of them, in place of DATA", Flag("FILE", local=True)
     ] = ()
-    timeout: Annotated[
-        float, "seconds to wait for the answers of sites in a round, >= 0; 0 waits as long as it takes", LOCAL
-    ] = 0.0
+    timeout: Timeout = 0.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", LOCAL] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", LOCAL] = None
+    min_clients: Annotated[int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", LOCAL] = 0
     checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
     work: Work = WORK
     out: Out = None
@@ -307,11 +305,13 @@ class EvaluateOptions(Options):
     ] = ()
     export: Annotated[
         str | None,
-        "also write the last round's predictions beside the scores, one row per image, as other tools read them",
+        "also write the last round's predictions beside the scores, a row per image",
         Flag("csv", local=True),
     ] = None
     code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
     metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
+    engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
+    timeout: Timeout = 0.0
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None

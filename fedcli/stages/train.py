@@ -31,10 +31,10 @@ from .partition import for_training
 from .results import Run
 
 ROUNDS, MOST_ROUNDS, STEPS = 20, 50, 100  # by default; local steps of the median client
-DATA = "corruption", "partition", "dataset", "sites"
+DATA = "corruption", "partition", "sites", "dataset"
 PRECISIONS = "fp32", "bf16", "auto"
 WITH_RESUME = {  # may be given anew
-    "engine", "at_once", "jobs", "timeout", "resume", "force", "work", "out", "checkpoint_every",
+    "engine", "at_once", "jobs", "timeout", "min_clients", "resume", "force", "work", "out", "checkpoint_every",
 }  # fmt: skip
 
 
@@ -165,7 +165,9 @@ def _data(options: TrainOptions) -> Path:
 
 def _execution(options: TrainOptions) -> Execution:
     engine = named(options.engine, jobs=options.jobs, at_once=options.at_once)
-    return Execution(options.device, options.threads, engine, options.checkpoint_every, options.timeout)
+    return Execution(
+        options.device, options.threads, engine, options.checkpoint_every, options.timeout, options.min_clients
+    )  # fmt: skip
 
 
 def _follow(first: Run, data: Path, configuration: Plan, options: TrainOptions) -> Run:

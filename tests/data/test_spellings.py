@@ -156,8 +156,8 @@ def test_deep_grey_images_are_bright_or_left_out_with_the_reason(tmp_path, value
 
 
 def test_files_of_one_size_that_swap_places_make_another_dataset(tmp_path):
-    raw = folder(tmp_path / "raw", "image,label\na.bmp,x\nb.bmp,y\n")
-    for name, grey in (("a.bmp", 10), ("b.bmp", 200)):
+    raw = folder(tmp_path / "raw", "image,label\na.bmp,x\nb.bmp,y\nd.bmp,x\ne.bmp,y\n")
+    for name, grey in (("a.bmp", 10), ("b.bmp", 200), ("d.bmp", 0), ("e.bmp", 0)):
         Image.new("L", (300, 900), grey).save(raw / name)
     first = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
     assert prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1) == first

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from score_json import across, group_scores, spread
 
-from fedcli.evaluation.groups import cross, equity_scaled, parity
+from fedcli.evaluation import groups as of_groups
+from fedcli.evaluation.groups import cross, equity_scaled
 from fedcli.metrics import CALIBRATION, score
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -14,6 +15,11 @@ NOTHING = {"worst": None, "best": None, "gap": None, "std": None, "average": Non
 # chance of class 1, label, group: the women are ranked perfectly, the men no better than by a coin
 WOMEN = [(0.9, 1, 0), (0.1, 0, 0)]
 MEN = [(0.3, 1, 1), (0.7, 1, 1), (0.5, 0, 1), (0.5, 0, 1)]
+
+
+def parity(*decisions):
+    """Of guesses, labels and groups [N], and the numbers of classes and groups."""
+    return of_groups.parity(of_groups.decided(*decisions))
 
 
 def grouped(rows, values=("female", "male")):

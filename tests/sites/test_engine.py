@@ -206,3 +206,81 @@ def test_an_optimizer_that_is_kept_stays_at_its_site(data, sites, tmp_path):
     usual = train(data, kept, work=tmp_path, out=tmp_path / "usual")
     run = train_at(sites, data, kept, tmp_path, out=tmp_path / "sites-run")
     assert files(run)["rounds.jsonl"] == files(usual)["rounds.jsonl"]
+
+
+def absent_in(rounds, clients):
+    """A transport's change: these sites do not answer in these rounds."""
+    return lambda client, question, answer: (
+        "it did not answer in time" if client in clients and question.get("round") in rounds else answer
+    )
+
+
+def lines_of(run):
+    return [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
+
+
+def test_a_round_goes_on_without_those_that_are_absent_and_says_so(data, sites, tmp_path):
+    run = train_at(sites, data, plan("scaffold", 3), tmp_path, change=absent_in([2], ["south", "west"]), min_clients=2)
+    first, second, third = lines_of(run)
+    assert "absent" not in first and "clients" not in first and len(third["weights"]) == 4
+    assert second["absent"] == dict.fromkeys(["south", "west"], "it did not answer in time")
+    assert second["clients"] == ["north", "east"] and second["weights"] == [0.5, 0.5]
+
+
+def test_too_few_that_answer_end_the_run_in_a_sentence(data, sites, tmp_path):
+    with pytest.raises(FedcliError, match="2 of 4 clients answered in round 2; south: it did not answer in time"):
+        train_at(sites, data, plan(), tmp_path, change=absent_in([2], ["south", "west"]), min_clients=3)
+
+
+@pytest.mark.parametrize("wrong", [name for name in WRONG if name != "nothing"])
+def test_a_wrong_answer_makes_a_site_absent(data, sites, tmp_path, wrong):
+    change = WRONG[wrong][0]
+
+    def in_round_1(client, question, answer):
+        return change(answer) if (client, question.get("round")) == ("south", 1) else answer
+
+    first, second = lines_of(train_at(sites, data, plan(), tmp_path, change=in_round_1, min_clients=1))
+    assert list(first["absent"]) == ["south"] and "absent" not in second
+
+
+def test_one_that_was_absent_at_the_start_may_come_later(data, sites, tmp_path):
+    def late(client, question, answer):
+        late.asked += client == "east"
+        if client == "east" and late.asked <= 2:
+            sites["east"].begun = None
+            return "no site listens"
+        return answer
+
+    late.asked = 0
+    first, second = lines_of(train_at(sites, data, plan(), tmp_path, change=late, min_clients=3))
+    assert first["absent"] == {"east": "no site listens"} and "absent" not in second
+
+
+def test_an_answer_that_comes_too_late_does_not_count_and_its_memory_is_not_used(data, tmp_path):
+    """A site that is late in round 2 has played it, and is asked in round 3 with its memory of round 1."""
+    late = absent_in([2], ["south"])
+    lost = sites_of(data, tmp_path / "late")
+    run = train_at(lost, data, plan("scaffold", 3), tmp_path, out=tmp_path / "a", change=late, min_clients=1)
+
+    sites = sites_of(data, tmp_path / "silent")
+    whole = sites["south"].answer
+    sites["south"].answer = lambda scalars, arrays: (
+        ({"error": "it did not answer in time"}, {}) if scalars.get("round") == 2 else whole(scalars, arrays)
+    )
+    other = train_at(sites, data, plan("scaffold", 3), tmp_path, out=tmp_path / "b", min_clients=1)
+    assert lines_of(run) == lines_of(other)
+
+
+def test_rules_that_need_every_client_refuse_to_do_without(data, tmp_path):
+    with pytest.raises(UsageError, match="fedce needs every client in every round"):
+        train(data, plan("fedce"), work=tmp_path, execution=Execution(engine="socket:s", min_clients=2))
+    with pytest.raises(UsageError, match="about sites that may be absent"):
+        train(data, plan(), work=tmp_path, execution=Execution(min_clients=2))
+
+
+def test_a_rule_that_trains_some_clients_trains_all_where_one_may_be_absent(data, sites, tmp_path):
+    released = plan("afl")
+    released.settings["rule"] = "released"
+    usual = train(data, released, work=tmp_path, out=tmp_path / "usual")
+    run = train_at(sites, data, released, tmp_path, out=tmp_path / "sites-run", min_clients=3)
+    assert files(run)["models/00002.h5"] == files(usual)["models/00002.h5"]

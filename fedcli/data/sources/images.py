@@ -127,7 +127,7 @@ def _white(mode: str, values: np.ndarray) -> float:
 
 
 def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     name = str(path)
     if not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be, for every image
@@ -140,6 +140,8 @@ def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
                 return read(image)
     except Unreadable:
         raise
+    except UnidentifiedImageError:
+        raise Unreadable(f"UnidentifiedImageError: cannot identify image file {path.name!r}") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
             raise Unreadable(str(error)) from error

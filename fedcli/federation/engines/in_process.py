@@ -9,15 +9,18 @@ from ...errors import FedcliError
 from ...methods.registry import Method
 from ...models.layout import Layout
 from ...models.network import Network
-from ..client import Report, Task, Training, run_client
+from ..client import Absent, Report, Task, Training, run_client
 from ..graphs import local_steps
 from ..steps import Steps
 
 
 class Engine(Protocol):
-    """Runs the tasks of a round, wherever that may be; their reports come in the order of the tasks."""
+    """Runs the tasks of a round, wherever that may be; their reports come in the order of the tasks.
 
-    def __call__(self, tasks: list[Task], /) -> Iterable[Report]: ...
+    Only where the federation can do without some clients may an engine say that one is absent.
+    """
+
+    def __call__(self, tasks: list[Task], /) -> Iterable[Report | Absent]: ...
 
 
 @dataclass(frozen=True)

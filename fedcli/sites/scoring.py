@@ -1,0 +1,59 @@
+"""What a site says of a model on its own test images: tallies of all, and of each group, without small cells.
+
+The images of a class with fewer than `smallest` of them are left out of all tallies, and those of a class in a group
+out of that attribute's tallies; see description.hidden() for what is left out beside them.
+"""
+
+import numpy as np
+
+from ..data.shard import Shard
+from ..federation.engines.wire import Arrays
+from ..tallies import Tally
+from .description import SiteError, hidden
+
+ALL = "all"
+Tallies = dict[str, Tally]  # ALL, or "attribute/place of the value" -> the tally
+
+
+def tallied(logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], smallest: int) -> tuple[Tallies, int]:
+    """Tallies of logits [N, C] on a shard, and how many images are in none of them."""
+    y = shard.y.cpu().numpy()
+    shown = ~_in_hidden_cell(y, smallest)  # [N]
+    made = {ALL: Tally.of(logits[shown], y[shown])}
+    for name, values in attributes.items():
+        groups = shard.groups[name].cpu().numpy()
+        known = shown.copy()
+        for c in np.unique(y):
+            known[y == c] &= ~_in_hidden_cell(groups[y == c], smallest)
+        for g in range(len(values)):
+            at = known & (groups == g)
+            made[f"{name}/{g}"] = Tally.of(logits[at], y[at])
+    return made, int((~shown).sum())
+
+
+def _in_hidden_cell(values: np.ndarray, smallest: int) -> np.ndarray:
+    """Which images have a value, class or group [N], that too few others have: bool [N]."""
+    cells = {str(value): int((values == value).sum()) for value in np.unique(values)}
+    return np.isin(values, [int(value) for value, count in hidden(cells, smallest).items() if count is None])
+
+
+def to_arrays(tallies: Tallies) -> Arrays:
+    """As they are sent: "sex/0/table" and so on."""
+    return {f"{key}/{name}": array for key, tally in tallies.items() for name, array in tally.arrays().items()}
+
+
+def of_arrays(client: str, arrays: Arrays, keys: list[str], classes: int) -> Tallies:
+    """What to_arrays() made. Raises SiteError where it cannot be that."""
+    made: Tallies = {}
+    for key in keys:
+        own = {name.removeprefix(f"{key}/"): array for name, array in arrays.items() if name.startswith(f"{key}/")}
+        tally = Tally.of_arrays(own, classes)
+        if tally is None:
+            raise SiteError(f"site {client} answered with counts of {key!r} that cannot be", "is it another version?")
+        made[key] = tally
+    return made
+
+
+def keys(attributes: dict[str, list[str]]) -> list[str]:
+    """Of the tallies of these attributes."""
+    return [ALL, *(f"{name}/{g}" for name, values in attributes.items() for g in range(len(values)))]

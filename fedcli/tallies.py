@@ -1,0 +1,131 @@
+"""What a site may say of a model instead of its logits: counts from which every score follows, and which can be added.
+
+A tally counts images by true and predicted class, and by true class and the chance that the model gives to a class, in
+2,048 bins. An AUC counts two images in one bin as a tie: it is off by at most half of the share of such pairs, which
+resolution() gives. The calibration error takes chances in steps of 1/2048.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import metrics
+from .metrics import BINS, CALIBRATION
+
+FINE = 2048  # bins of a chance
+Arrays = dict[str, np.ndarray]
+TOP, POSITIVE = "top", "positive"
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Of one model on some images; all int64.
+
+    Attributes:
+        table: [C, C] images by true and predicted class.
+        chances: [C, C, FINE] images by true class, the class whose chance it is, and the bin of that chance.
+        top, positive: [BINS, 3] of the most likely class, and of class 1: images, those that it is right of, and the
+            sum of chances in steps of 1/FINE.
+    """
+
+    table: np.ndarray
+    chances: np.ndarray
+    top: np.ndarray
+    positive: np.ndarray
+
+    @classmethod
+    def of(cls, logits: np.ndarray, y: np.ndarray) -> "Tally":
+        """Of logits [N, C] and labels [N]. Raises FedcliError for logits that are not finite."""
+        chance = metrics.probabilities(logits)  # [N, C]
+        count, classes = chance.shape
+        guess = np.asarray(logits).argmax(1)  # [N]
+        table = np.bincount(y * classes + guess, minlength=classes**2).reshape(classes, classes)
+        fine = np.minimum((chance * FINE).astype(np.int64), FINE - 1)  # [N, C]
+        place = (y[:, None] * classes + np.arange(classes)) * FINE + fine  # [N, C]
+        chances = np.bincount(place.ravel(), minlength=classes**2 * FINE).reshape(classes, classes, FINE)
+        top = _calibrated(chance[np.arange(count), guess], guess == y)
+        return cls(table, chances, top, _calibrated(chance[:, min(1, classes - 1)], y == 1))
+
+    @classmethod
+    def nothing(cls, classes: int) -> "Tally":
+        """Of no image."""
+        return cls.of(np.zeros((0, classes)), np.zeros(0, np.int64))
+
+    @classmethod
+    def of_arrays(cls, arrays: Arrays, classes: int) -> "Tally | None":
+        """What arrays() made; None where it cannot be that."""
+        shapes = {name: array.shape for name, array in cls.nothing(classes).arrays().items()}
+        if {name: array.shape for name, array in arrays.items()} != shapes:
+            return None
+        if any(array.dtype != np.int64 or (array < 0).any() for array in arrays.values()):
+            return None
+        made = cls(**arrays)
+        images = made.table.sum(1)  # [C]
+        alike = (made.chances.sum(2) == images[:, None]).all() and made.top[:, 0].sum() == images.sum()
+        return made if alike and made.positive[:, 0].sum() == images.sum() else None
+
+    def arrays(self) -> Arrays:
+        """By the names of the attributes."""
+        return {"table": self.table, "chances": self.chances, TOP: self.top, POSITIVE: self.positive}
+
+    def __add__(self, other: "Tally") -> "Tally":
+        mine, others = self.arrays(), other.arrays()
+        return Tally(**{name: mine[name] + others[name] for name in mine})
+
+    @property
+    def images(self) -> int:
+        return int(self.table.sum())
+
+    def score(self) -> dict:
+        """As metrics.score() of the logits."""
+        calibration = {CALIBRATION: _error(self.top)}
+        if len(self.table) == 2:
+            calibration["calibration_error_positive_class"] = _error(self.positive)
+        return metrics.together(self.table, self._wins()[0], calibration)
+
+    def resolution(self) -> float:
+        """By how much an AUC of two classes may be off: half of the largest share of pairs of images in one bin."""
+        _, ties = self._wins()
+        seen = np.flatnonzero(self.table.sum(1))
+        n = self.table.sum(1)[seen]
+        pairs = np.outer(n, n)
+        return float((ties / (2 * pairs)).max()) if len(seen) > 1 else 0.0
+
+    def _wins(self) -> tuple[np.ndarray, np.ndarray]:
+        """Pairs won as of metrics.together() [S, S], and pairs that tie [S, S]."""
+        seen = np.flatnonzero(self.table.sum(1))
+        wins, ties = np.zeros((len(seen), len(seen))), np.zeros((len(seen), len(seen)))
+        for a, c in enumerate(seen):
+            for b, other in enumerate(seen):
+                if a != b:
+                    own, others = self.chances[c, c], self.chances[other, c]  # [FINE]
+                    below = np.concatenate([[0], np.cumsum(others)[:-1]])
+                    ties[a, b] = own @ others
+                    wins[a, b] = own @ below + ties[a, b] / 2
+        return wins, ties
+
+    def true_positives_at(self, false_positives: float) -> tuple[float, float, float] | None:
+        """For two classes, the lowest threshold on the chance of class 1 whose false positive rate is no higher.
+
+        Returns (threshold, false positive rate, true positive rate) there; None where a class has no image.
+        """
+        negatives, positives = self.chances[:2, 1]  # [FINE] each
+        if len(self.table) != 2 or not negatives.sum() or not positives.sum():
+            return None
+        above = np.concatenate([np.cumsum(negatives[::-1])[::-1], [0]]) / negatives.sum()  # at threshold k / FINE
+        k = int(np.flatnonzero(above <= false_positives)[0])
+        return k / FINE, float(above[k]), float(positives[k:].sum() / positives.sum())
+
+
+def _calibrated(chance: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """int64 [BINS, 3] from chances [N] and whether they are right [N]."""
+    place = np.searchsorted(np.arange(1, BINS + 1) / BINS, chance).clip(max=BINS - 1)
+    out = np.zeros((BINS, 3), np.int64)
+    np.add.at(out, place, np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1).astype(np.int64))
+    return out
+
+
+def _error(bins: np.ndarray) -> float | None:
+    """The calibration error of bins [BINS, 3], as metrics.calibration_error()."""
+    images = bins[:, 0].sum()
+    return float(np.abs(bins[:, 2] / FINE - bins[:, 1]).sum() / images) if images else None

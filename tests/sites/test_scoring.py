@@ -1,0 +1,150 @@
+"""Evaluation over sites: counts in place of logits, the same scores as where all images are at hand."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from site_federation import Carried, chain_with_tests, plan, sites_of, train_at
+
+from fedcli.errors import FedcliError, UsageError
+from fedcli.evaluation.evaluate import evaluate
+from fedcli.evaluation.scores import Scores
+from fedcli.federation.engines import REMOTE, Remote
+from fedcli.reporting.rows import rows
+from fedcli.runs.train import train
+from fedcli.sites.description import SiteError, describe, gathered
+from fedcli.sites.engine import Sites
+from fedcli.sites.policy import Policy, Privacy
+from fedcli.stages.evaluate import run as evaluate_stage
+from fedcli.stages.options import EvaluateOptions
+
+OPEN = Policy(smallest_cell=1)
+TIED = 0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/test_tallies.py
+
+
+@pytest.fixture
+def data(tmp_path):
+    return chain_with_tests(tmp_path)
+
+
+def reached(monkeypatch, sites):
+    """--engine here:x asks these sites."""
+    transport = Carried(sites)
+
+    @contextmanager
+    def opened(federation, where, execution):
+        yield Sites(federation, transport)
+
+    monkeypatch.setitem(REMOTE, "here", Remote(opened, "X", "nothing"))
+    return transport
+
+
+def federated(run, work, **more):
+    return Scores.read(evaluate_stage(EvaluateOptions(run, work=work, engine="here:x", **more)).path)
+
+
+def numbers(value, at=()):
+    """Place -> number of all that a JSON value holds."""
+    if isinstance(value, dict):
+        return {k: v for key, item in value.items() for k, v in numbers(item, (*at, key)).items()}
+    if isinstance(value, list):
+        return {k: v for i, item in enumerate(value) for k, v in numbers(item, (*at, i)).items()}
+    return {at: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
+
+
+def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monkeypatch):
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    trained = replace(plan().training, lr=0.2)
+    run = train_at(sites, data, plan("scaffold", 3, trained), tmp_path, out=tmp_path / "run")
+    reached(monkeypatch, sites)
+    scores = federated(run, tmp_path)
+    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    pooled = Scores.read(path)
+    for part in ("versions", "groups", "clients"):
+        mine, other = (numbers(s.body()[part]) for s in (scores, pooled))
+        shared = {place for place in other if "intervals" not in place}
+        assert mine.keys() == shared and len(mine) > 50
+        for place in shared:
+            exact = place[-1] in ("count", "unknown") or "accuracy" in place or "f1_macro" in place
+            assert mine[place] == pytest.approx(other[place], abs=0 if exact else TIED), place
+    assert scores.kept_rounds == [1, 2, 3] and not scores.intervals
+    assert [row.scores.label for row in rows([path])] == ["SCAFFOLD"]
+
+
+def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_path, monkeypatch):
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    folder = tmp_path / "described"
+    folder.mkdir()
+    for client in sites:
+        (folder / f"{client}.json").write_text(json.dumps(describe(data, client, client)))
+    run = train_at(sites, gathered([folder], tmp_path), plan(), tmp_path, out=tmp_path / "run")
+    reached(monkeypatch, sites)
+    made = evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
+    (row,) = rows([made.path])
+    assert row.scores.versions["clean"].count == 40 and list(row.scores.groups) == ["sex"]
+    assert row.scores.data["partition"].options["sites"].keys() == sites.keys()
+    assert set(row.scores.clients) == set(sites)
+    with pytest.raises(UsageError, match="no attribute 'age'"):
+        evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("age",)))
+    with pytest.raises(UsageError, match="--shots needs the test images"):
+        evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", shots="9,3"))
+    with pytest.raises(UsageError, match="reaches no sites"):
+        evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="pool:2"))
+
+
+def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
+    usual = train(data, plan("fedbn"), work=tmp_path, out=tmp_path / "usual")
+    path = evaluate(usual, by=[], out=None, device="cpu", made_by=["evaluate"])
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    run = train_at(sites, data, plan("fedbn"), tmp_path, out=tmp_path / "run")
+    reached(monkeypatch, sites)
+    scores, pooled = federated(run, tmp_path), Scores.read(path)
+    assert scores.kept_rounds == [2] and "every client's own model answers" in scores.warning
+    for client, own in pooled.clients.items():
+        for metric in ("accuracy", "balanced_accuracy"):
+            assert scores.clients[client].metrics[metric].last == own.metrics[metric].last
+
+
+def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
+    sites = sites_of(data, tmp_path / "sites", policy=Policy(smallest_cell=4))
+    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
+    transport = reached(monkeypatch, sites)
+    sent = []
+    transport.change = lambda client, question, answer: sent.append(answer) or answer
+    scores = federated(run, tmp_path)
+    assert "are left out by their sites" in scores.warning and scores.versions["clean"].count < 40
+    tables = [array for _, arrays in sent for name, array in arrays.items() if name.endswith("table")]
+    counts = np.concatenate([table.sum(1) for table in tables])
+    assert tables and not ((counts > 0) & (counts < 4)).any()
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (Policy(scores=False), "lets no counts of its test images leave"),
+        (Policy(privacy=Privacy(epsilon=1e6)), "lets no counts of its test images leave"),
+        (Policy(smallest_cell=100), "no test images that they may speak of"),
+    ],
+)
+def test_a_policy_may_refuse_scores(data, tmp_path, monkeypatch, policy, sentence):
+    sites = sites_of(data, tmp_path / "sites", policy=policy)
+    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
+    reached(monkeypatch, sites)
+    with pytest.raises(FedcliError, match=sentence):
+        federated(run, tmp_path)
+
+
+def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
+    transport = reached(monkeypatch, sites)
+
+    def more(client, question, answer):
+        scalars, arrays = answer
+        return scalars, {name: array + (name == "all/table") for name, array in arrays.items()}
+
+    transport.change = more
+    with pytest.raises(SiteError, match="site north answered with counts of 'all' that cannot be"):
+        federated(run, tmp_path)

@@ -1,0 +1,61 @@
+"""Counts in place of logits: the scores that they give, pooled and from parts."""
+
+import numpy as np
+import pytest
+
+from fedcli import metrics
+from fedcli.tallies import FINE, Tally
+
+
+def answers(classes, count=600, seed=0, absent=()):
+    """Logits [N, C] that know something, and labels [N]."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice([c for c in range(classes) if c not in absent], count)
+    return rng.normal(0, 1, (count, classes)) + 1.2 * np.eye(classes)[y], y
+
+
+@pytest.mark.parametrize(("classes", "absent"), [(2, ()), (3, ()), (5, (2,)), (2, (0,))])
+def test_scores_of_added_tallies_are_those_of_all_logits(classes, absent):
+    logits, y = answers(classes, absent=absent)
+    parts = np.array_split(np.arange(len(y)), 3)
+    whole = Tally.nothing(classes)
+    for at in parts:
+        whole = whole + Tally.of(logits[at], y[at])
+    counted, pooled = whole.score(), metrics.score(logits, y)
+    assert counted.keys() == pooled.keys()
+    for name, value in pooled.items():
+        assert counted[name] == (pytest.approx(value, abs=1 / FINE) if isinstance(value, float) else value), name
+    assert all(counted[name] == pooled[name] for name in metrics.DECISIONS)  # counts alone: to the last digit
+
+
+def test_no_image_has_no_score():
+    assert Tally.nothing(3).score() == metrics.score(np.zeros((0, 3)), np.zeros(0, int))
+    assert Tally.nothing(3).resolution() == 0
+
+
+def test_how_far_an_area_may_be_off_is_known_where_scores_lie_close():
+    logits, y = answers(2)
+    close = Tally.of(logits / 1000, y)
+    error = abs(close.score()["auc_binary"] - metrics.score(logits, y)["auc_binary"])
+    assert 1 / FINE < error <= close.resolution()
+    assert Tally.of(logits, y).resolution() < 2 / FINE
+
+
+def test_a_threshold_gives_the_rates_that_it_promises():
+    logits, y = answers(2)
+    chance = metrics.probabilities(logits)[:, 1]
+    threshold, false, true = Tally.of(logits, y).true_positives_at(0.1)
+    assert (chance[y == 0] >= threshold).mean() == false <= 0.1
+    assert (chance[y == 1] >= threshold).mean() == true
+    assert (chance[y == 0] >= threshold - 1 / FINE).mean() > 0.1
+    assert Tally.of(logits[y == 0], y[y == 0]).true_positives_at(0.1) is None
+
+
+@pytest.mark.parametrize("change", ["shape", "type", "sign", "sum", "name"])
+def test_arrays_that_are_no_tally_are_not_taken_for_one(change):
+    arrays = Tally.of(*answers(3)).arrays()
+    assert Tally.of_arrays(arrays, 3).images == 600 and Tally.of_arrays(arrays, 4) is None
+    table = arrays["table"]
+    changed = {"shape": table[:2], "type": table.astype(float), "sign": -table, "sum": table + 1}
+    other = {**arrays, "table": changed[change]} if change in changed else {**arrays, "more": table}
+    assert Tally.of_arrays(other, 3) is None
