@@ -1,5 +1,7 @@
 """Engines whose job stands between coordinator and sites; here the job is a thread in place of NVFlare or Flower."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -93,3 +95,9 @@ def test_a_job_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "JOB_WAIT", 0.0)
     with pytest.raises(SiteError, match="no job listens at .*north.sock"):
         train(make_chain(tmp_path), plan(), work=tmp_path, execution=Execution(engine=f"flower:{tmp_path / 's'}"))
+
+
+def test_every_process_that_evaluates_over_sites_knows_their_engines():
+    asked = "import fedcli.stages.at_sites, fedcli.federation.engines as e; print(sorted(e.REMOTE))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['flower', 'nvflare', 'socket']"
