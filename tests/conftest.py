@@ -43,6 +43,13 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
+def _one_core(monkeypatch):
+    """Nothing forks this large process unasked, since the suite has a worker on each core; results are the same."""
+    monkeypatch.setattr("fedcli.processes.cores", lambda: 1)
+    monkeypatch.setattr("fedcli.federation.engines.pool.cores", lambda: 1)
+
+
+@pytest.fixture(autouse=True)
 def _loud():
     """--quiet of one test is not the next one's."""
     with console.shown():

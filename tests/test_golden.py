@@ -28,7 +28,9 @@ def play() -> dict[str, dict[str, Any]]:
     data = next(Path("golden").glob("corruptions/*/corruption.json"))
     for words in METHODS:
         method, *flags = words.split()
-        session.run(f"fedcli train {method} {data} --rounds 2 --lr 0.003 --work golden {' '.join(flags)}")
+        session.run(
+            f"fedcli train {method} {data} --rounds 2 --batch-size 64 --lr 0.003 --work golden {' '.join(flags)}"
+        )
         session.run("fedcli evaluate --work golden")
     runs = {read(path)["body"]["method"]: path.parent for path in Path("golden").glob("runs/*/run.json")}
     return {method: numbers(runs[method]) for method in sorted(runs)}

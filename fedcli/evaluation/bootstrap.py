@@ -5,7 +5,7 @@ chapters 6 and 13, with whole patients drawn (Davison and Hinkley, Bootstrap Met
 section 3.8).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from .statistics import sign_floor
 
 METRICS = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"  # and auc_binary, of two classes
 LEVEL = 0.95
-CHUNK = 2**19  # image weights at a time, 4 MiB: they stay in a cache, and memory does not grow with resamples
+CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
 
 
 def draw(units: np.ndarray | int, resamples: int, seed: int) -> np.ndarray:
@@ -27,16 +27,21 @@ def draw(units: np.ndarray | int, resamples: int, seed: int) -> np.ndarray:
         with replacement. A number stands for that many images of a patient each.
     Equal arguments give equal draws, which is what pairs two models on the same images.
     """
-    parts = list(_draws(units, resamples, seed, np.int16))
-    return np.concatenate(parts, 1).T
+    parts = list(_draws(units, resamples, seed))
+    return np.concatenate(parts, 1).T.astype(np.int16)
 
 
-def _draws(units: np.ndarray | int, resamples: int, seed: int, dtype: type) -> Iterator[np.ndarray]:
-    """The transposed draws [N, b] a few at a time; how many at a time changes no number."""
+def _draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """The transposed draws [N, b] a few at a time; how many at a time changes no number.
+
+    They are integers wide enough for the number of pairs of images that a resample can hold, twice.
+    """
     places = np.arange(units) if isinstance(units, int) else np.unique(units, return_inverse=True)[1]  # [N]
     if not len(places):
         raise FedcliError("there is no image to draw", "evaluate on a test set with images")
     count = int(places.max()) + 1
+    most = count * int(np.bincount(places).max())  # images of a resample
+    dtype = np.int32 if most * most < 2**31 else np.int64
     chance = np.random.default_rng(derive("bootstrap", seed))
     step = max(1, CHUNK // len(places))
     for start in range(0, resamples, step):
@@ -64,22 +69,35 @@ def bootstrap(
     out that the test set holds no image of; a score without meaning there (an AUC of one class, a group without an
     image) is NaN in that resample and `interval` passes over it.
     """
+    (table,) = bootstrap_all([logits], y, units, resamples=resamples, seed=seed, groups=groups)
+    return table
+
+
+def bootstrap_all(
+    tables: Sequence[np.ndarray],
+    y: np.ndarray,
+    units: np.ndarray | None = None,
+    *,
+    resamples: int = 1000,
+    seed: int,
+    groups: np.ndarray | None = None,
+) -> list[dict[str, np.ndarray]]:
+    """bootstrap() of each of several models' logits on the same images; the resamples are drawn once."""
     parts = _members(groups, len(y))
-    plans = [_Plan.of(logits[at], y[at]) for at in parts]
-    rounds = [
-        [plan.scores(weights[at]) for plan, at in zip(plans, parts, strict=True)]
-        for weights in _draws(len(y) if units is None else units, resamples, seed, np.float64)
-    ]
-    names = rounds[0][0] if rounds else ()
-    table = {
-        name: np.concatenate([np.stack([scores[name] for scores in each], 1) for each in rounds]) for name in names
-    }
-    return {name: column if groups is not None else column[:, 0] for name, column in table.items()}
+    plans = [[_Plan.of(logits[at], y[at]) for at in parts] for logits in tables]
+    drawn: list[list[list[dict[str, np.ndarray]]]] = [[] for _ in tables]
+    for weights in _draws(len(y) if units is None else units, resamples, seed):
+        each = [weights if groups is None else weights[at] for at in parts]
+        for plan, scores in zip(plans, drawn, strict=True):
+            scores.append([part.scores(held) for part, held in zip(plan, each, strict=True)])
+    return [_joined(scores, groups is not None) for scores in drawn]
 
 
-def weighted(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Scores of the same images under other weights: weights [B, N] -> {metric: float64 [B]}."""
-    return _Plan.of(logits, y).scores(np.asarray(weights, np.float64).T)
+def _joined(drawn: list[list[dict[str, np.ndarray]]], by_group: bool) -> dict[str, np.ndarray]:
+    """Scores of some resamples at a time, by group -> {metric: [B, G], or [B] without groups}."""
+    names = drawn[0][0] if drawn else ()
+    table = {name: np.concatenate([np.stack([scores[name] for scores in each], 1) for each in drawn]) for name in names}
+    return {name: column if by_group else column[:, 0] for name, column in table.items()}
 
 
 def interval(values: np.ndarray, level: float = LEVEL) -> tuple[float | None, float | None]:
@@ -156,7 +174,7 @@ class _Plan:
         """Weights by true and predicted class: [C, C, b]."""
         table = np.zeros((self.classes**2, weights.shape[1]))
         if len(self.cells):
-            table[self.cells] = np.add.reduceat(weights[self.order], self.starts, axis=0)
+            table[self.cells] = np.add.reduceat(weights[self.order], self.starts, axis=0, dtype=weights.dtype)
         return table.reshape(self.classes, self.classes, -1)
 
     def _decisions(self, table: np.ndarray) -> dict[str, np.ndarray]:
@@ -189,10 +207,10 @@ def _area(score: np.ndarray, y: np.ndarray, c: int) -> _Area:
 
 def _wins(area: _Area, weights: np.ndarray) -> np.ndarray:
     """Weight of the pairs in which the class's own image ranks first, by the other's class [c, b]; a tie is half."""
-    upto = np.zeros((len(area.own) + 1, weights.shape[1]))  # weight of the lowest 0, 1, ... n
-    np.cumsum(weights[area.own], axis=0, out=upto[1:])
+    upto = np.zeros((len(area.own) + 1, weights.shape[1]), weights.dtype)  # weight of the lowest 0, 1, ... n
+    np.cumsum(weights[area.own], axis=0, dtype=weights.dtype, out=upto[1:])
     above = 2 * upto[-1] - upto[area.below] - upto[area.upto]  # [m, b] twice
-    return np.add.reduceat(above * weights[area.other], area.starts, axis=0) / 2
+    return np.add.reduceat(above * weights[area.other], area.starts, axis=0, dtype=weights.dtype) / 2
 
 
 def _mean(values: np.ndarray, there: np.ndarray) -> np.ndarray:

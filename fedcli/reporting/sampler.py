@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..evaluation.bootstrap import bootstrap
+from ..evaluation.bootstrap import bootstrap_all
 from ..evaluation.groups import CROSS, cross
 from ..evaluation.parts import VERSIONS
 from ..seeds import derive
@@ -35,7 +35,7 @@ class Sampler:
         if run.path not in self.made:
             answered = answers(run.path)
             needed = [v for v in answered.tables if v in self.versions or "average" in self.versions]
-            made = {v: _mean([self._draws(answered, table) for table in answered.tables[v]]) for v in needed}
+            made = {v: _mean(self._draws(answered, answered.tables[v])) for v in needed}
             if len(made) == 2:
                 made["average"] = _mean(list(made.values()))
             self.made[run.path] = made
@@ -48,7 +48,7 @@ class Sampler:
             group_of, _ = grouping(run, name)
             made = {}
             for version, tables in answered.tables.items():
-                drawn = [self._draws(answered, table, group_of) for table in tables]
+                drawn = self._draws(answered, tables, group_of)
                 made[version] = _mean(drawn), _mean([{m: _gap(c) for m, c in columns.items()} for columns in drawn])
             self.by_group[run.path, name] = made
         return self.by_group[run.path, name]
@@ -58,10 +58,13 @@ class Sampler:
         g = grouping(run, name)[1].index(value)
         return {version: {m: c[:, g] for m, c in each.items()} for version, (each, _) in self.groups(run, name).items()}
 
-    def _draws(self, answered: Answers, table: np.ndarray, groups: np.ndarray | None = None) -> Columns:
+    def _draws(
+        self, answered: Answers, tables: Sequence[np.ndarray], groups: np.ndarray | None = None
+    ) -> list[Columns]:
         seed = derive("compare", self.seed, *answered.id)
-        drawn = bootstrap(table, answered.y, answered.units, resamples=self.resamples, seed=seed, groups=groups)
-        return {metric: drawn[metric] for metric in self.metrics if metric in drawn}
+        known = {"resamples": self.resamples, "seed": seed, "groups": groups}
+        drawn = bootstrap_all(tables, answered.y, answered.units, **known)
+        return [{metric: each[metric] for metric in self.metrics if metric in each} for each in drawn]
 
 
 def _mean(columns: list[Columns]) -> Columns:

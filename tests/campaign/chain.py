@@ -59,7 +59,7 @@ LATER = {  # what is typed when all stages are done
     "ls": ["ls"],
     "export": ["evaluate", "--export", "csv", "--corrupt", "contrast", "--severity", "2"],
     "materialize": ["partition", "--iid", "--clients", "2", "--materialize"],
-    "mixture": ["corrupt", "--client", "client-00=contrast:1", "--client", "client-01=pixelate:4", "--jobs", "2"],
+    "mixture": ["corrupt", "--client", "client-00=contrast:1", "--client", "client-01=gaussian:4", "--jobs", "2"],
 }
 CLOCKS = {"timing.jsonl"}  # what no promise of equal bytes holds
 

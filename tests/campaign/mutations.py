@@ -53,7 +53,7 @@ def reseal(work: Path, changed: Path) -> None:
     """Write the digest of a changed file into the manifest that lists it, as an attacker or a script would."""
     digest = hashlib.sha256(changed.read_bytes()).hexdigest()
     for path in work.rglob("*.json"):
-        with contextlib.suppress(ValueError, AttributeError, TypeError):
+        with contextlib.suppress(ValueError, AttributeError, TypeError, RecursionError):
             manifest = json.loads(path.read_text(encoding="utf-8"))
             name = changed.relative_to(path.parent).as_posix()
             if name in manifest.get("files", {}):

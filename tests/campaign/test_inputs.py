@@ -30,8 +30,6 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "clients.csv": ("partition", [["partition", "--clients-file", "clients.csv"]]),
     "clients.json": ("partition", [["partition", "--clients-file", "clients.json"]]),
     "clients.npy": ("partition", [["partition", "--clients-file", "clients.npy"]]),
-    "order.csv": ("partition", [["partition", "--fedism", "1", "--clients", "4", "--dirichlet", "1",
-    "--order-file", "order.csv"]]),
     "augment.json": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.json"]]),
     "augment.yaml": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.yaml"]]),
     "weights.pt": ("train", [["train", "fedavg", "--rounds", "1", "--weights", "weights.pt"]]),
@@ -67,7 +65,6 @@ def brought(tmp_path_factory) -> Path:
     )
     write_csv(folder / "folds.csv", ["image", "fold"], [[n, str(i // 2 % 3)] for i, n in enumerate(names)])
     write_csv(folder / "clients.csv", ["image", "client"], [[n, ["n", "s"][i % 2]] for i, n in enumerate(names)])
-    write_csv(folder / "order.csv", ["id"], [[n] for n in names])
     (folder / "clients.json").write_text(
         '{"north": ["im01.png", "im02.png"], "south": ["im03.png", "im04.png", "im05"]}'
     )

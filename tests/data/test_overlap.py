@@ -6,13 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from raw_folders import prepare, write_pool
+from raw_folders import write_pool
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import manifest, overlap
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
+from fedcli.data.sources import isic2018
+from fedcli.data.sources.source import Choices
 
 #          image 0  1  2  3  4  5  6  7   the last four test
 UNITS = ["a", "a", "b", "", "c", "b", "", "a"]
@@ -21,15 +23,18 @@ PIXELS = [10, 11, 12, 13, 14, 11, 13, 11]
 
 def dataset(work: Path, units: list[str], pixels: list[int]) -> Path:
     rows = [Row(f"i{i}", i % 2, None, i >= 4, {}, unit) for i, unit in enumerate(units)]
+    return stage(work, rows, [np.full((4, 4, 1), value, np.uint8) for value in pixels])
 
+
+def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
     def build(folder: Path) -> dict:
-        write_pool(folder / "pool.h5", rows, [np.full((4, 4, 1), value, np.uint8) for value in pixels], [])
-        body = {"classes": ["x", "y"], "attributes": {}, "size": [4, 4], "channels": 1, "augment": "none"}
-        return body | {"name": "made", "clients": 2, "sites": None, "unit": "lesion_id" if any(units) else None}
+        write_pool(folder / "pool.h5", rows, images, [])
+        size, unit = list(images[0].shape[:2]), "lesion_id" if any(row.patient for row in rows) else None
+        classes = [str(label) for label in range(1 + max(row.label for row in rows))]
+        body = {"classes": classes, "attributes": {}, "size": size, "channels": 1, "augment": "none"}
+        return body | {"name": "made", "clients": 2, "sites": None, "unit": unit}
 
-    return manifest.stage(
-        "dataset", folder=work / "made", made_by=["prepare"], options={}, parents=[], build=build
-    )  # fmt: skip
+    return manifest.stage("dataset", folder=work / "made", made_by=["prepare"], options={}, parents=[], build=build)
 
 
 def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
@@ -90,9 +95,11 @@ def test_strict_is_for_datasets_and_partitions(tmp_path):
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
-def test_the_official_fold_of_ham10000_shares_696_lesions(tmp_path):
+@pytest.mark.parametrize(("split", "shared"), [("official", 696), ("lesion", 0)])
+def test_the_official_fold_of_ham10000_shares_696_lesions(split, shared, tmp_path):
+    """Lesions and parts as they are in its table; the pixels are a number for each image."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    official = overlap.find(prepare("isic2018", raw=raw, work=tmp_path, size=32, split="official"))
-    assert official["patients"]["name"] == "lesion_id" and official["patients"]["count"] == 696
-    own = overlap.find(prepare("isic2018", raw=raw, work=tmp_path, size=32))
-    assert own["patients"]["count"] == 0
+    rows = isic2018.rows(raw, Choices(8, split)).rows
+    numbers = np.arange(len(rows), dtype=np.uint16).view(np.uint8).reshape(-1, 1, 2, 1)
+    patients = overlap.find(stage(tmp_path, rows, list(numbers)))["patients"]
+    assert (patients["name"], patients["count"]) == ("lesion_id", shared)

@@ -6,7 +6,7 @@ import scipy.stats
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
 
 from fedcli.errors import FedcliError
-from fedcli.evaluation.bootstrap import METRICS, bootstrap, bootstrap_p, draw, interval, weighted
+from fedcli.evaluation.bootstrap import METRICS, _Plan, bootstrap, bootstrap_p, draw, interval
 from fedcli.evaluation.statistics import delong, holm, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from fedcli.metrics import probabilities, score
 
@@ -17,6 +17,11 @@ def images(n=90, classes=3, *, seed=0, ties=False):
     y = chance.integers(0, classes, n)
     logits = chance.normal(size=(n, classes)) + 1.2 * np.eye(classes)[y]
     return (np.round(logits) if ties else logits).astype(np.float32), y, np.sort(chance.integers(0, n // 2, n))
+
+
+def weighted(logits, y, weights):
+    """Scores of the same images under other weights: weights [B, N] -> {metric: [B]}."""
+    return _Plan.of(logits, y).scores(np.asarray(weights, np.int32).T)
 
 
 def one_by_one(logits, y, weights):

@@ -2,9 +2,11 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import h5py
@@ -27,6 +29,7 @@ from fedcli.runs.folder import unfinished
 from fedcli.runs.scoring import CURVES
 from fedcli.runs.train import Interrupted, Plan, plan_of, train
 
+EACH_ROUND = Execution(checkpoint_every=1)
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
 
@@ -229,6 +232,14 @@ def fail_once(monkeypatch, target, error, after=0):
     monkeypatch.setattr(owner, name, broken)
 
 
+@cache
+def without_a_stop(method):
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        whole = train(make_chain(work), plan(method), work=work, out=work / "runs" / "whole", execution=EACH_ROUND)
+        return results(whole.parent)
+
+
 @pytest.mark.parametrize(
     ("target", "error", "after"),
     [
@@ -241,17 +252,13 @@ def fail_once(monkeypatch, target, error, after=0):
 )
 @pytest.mark.parametrize("method", ["fedbn", "fedheal"])
 def test_a_stop_anywhere_costs_no_round_and_no_byte(tmp_path, monkeypatch, method, target, error, after):
-    data = make_chain(tmp_path)
-    whole = train(
-        data, plan(method), work=tmp_path, out=tmp_path / "runs" / "whole", execution=Execution(checkpoint_every=1)
-    )
-    out = tmp_path / "runs" / "cut"
+    data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
     fail_once(monkeypatch, target, error, after)
     with pytest.raises((OSError, KeyboardInterrupt, FedcliError)):
-        train(data, plan(method), work=tmp_path, out=out, execution=Execution(checkpoint_every=1))
+        train(data, plan(method), work=tmp_path, out=out, execution=EACH_ROUND)
     monkeypatch.undo()
-    again = train(data, plan(method), work=tmp_path, out=out, execution=Execution(checkpoint_every=1), resume=True)
-    assert results(again.parent) == results(whole.parent)
+    again = train(data, plan(method), work=tmp_path, out=out, execution=EACH_ROUND, resume=True)
+    assert results(again.parent) == without_a_stop(method)
     assert not list(out.rglob("*.tmp")) and not (out / "state").exists()
     manifest.verify(again)
 
