@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from .. import sites as _sites  # noqa: F401 - names its engines
 from ..data import manifest
 from ..errors import FedcliError, UsageError
 from ..evaluation import federated

@@ -1,6 +1,8 @@
 """Evaluation over sites: counts in place of logits, the same scores as where all images are at hand."""
 
 import json
+import subprocess
+import sys
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -148,3 +150,10 @@ def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
     transport.change = more
     with pytest.raises(SiteError, match="site north answered with counts of 'all' that cannot be"):
         federated(run, tmp_path)
+
+
+def test_the_command_knows_the_engines_that_reach_sites():
+    """In a process of its own, which has imported nothing else."""
+    line = "from fedcli.stages import evaluate; from fedcli.federation.engines import remote; print(remote('socket:s'))"
+    made = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
+    assert "open_sockets" in made.stdout
