@@ -27,6 +27,8 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--device cuda": "needs a GPU",
     "--download": "needs the internet",
     "--socket ": "answers until it is stopped; tests/sites runs it",
+    "--policy ": "answers until it is stopped; tests/sites runs it",
+    "--engine socket:": "needs sites that run",
     "--nvflare ": "answers until it is stopped; tests/consortium runs it",
     "--sites described": "needs sites that run",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
@@ -36,6 +38,8 @@ FOLDERS = {
     "RAW": "isic2018", "HAM10000": "isic2018", "kaggle": "rsna-ich", "ISIC": "isic2019", "HYPERKVASIR": "hyper-kvasir",
 }  # fmt: skip
 STANDS_FOR = {"METHOD": "fedprox", "NAME": "fedheal"}
+DATASET = {"NAME": "toy"}
+RUN_ELSEWHERE = {"extend.md": "test_extend.py", "consortium.md": "consortium"}  # page -> its own test
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
     "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains
@@ -56,6 +60,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
+    "Reproduce a published table": TWO_CLIENTS,
     "Reports and statistics": [
         *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
         *SWEPT,
@@ -76,6 +81,9 @@ def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
     found = {}
     for page in (ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted(ROOT.glob("docs/*.md"))):
+        if page.name in RUN_ELSEWHERE:
+            assert (ROOT / "tests" / RUN_ELSEWHERE[page.name]).exists()
+            continue
         for part in re.split(r"^#+ ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
             if lines := lines_of(part):
                 found.setdefault(part.splitlines()[0], []).extend(lines)
@@ -116,7 +124,8 @@ def as_run(line: str, raw: dict[str, Path]) -> list[str]:
     words = shlex.split(line)[1:]
     if "RUN" in words:
         words[words.index("RUN")] = str(min(Path("fedcli-work").glob("runs/*/run.json")))
-    words = [str(raw.get(word, STANDS_FOR.get(word, word))) for word in words]
+    stands_for = STANDS_FOR | (DATASET if words[0] == "datasets" else {})
+    words = [str(raw.get(word, stands_for.get(word, word))) for word in words]
     for word in raw:  # --raw NAME=FOLDER
         words = [re.sub(f"={word}$", f"={raw[word]}", given) for given in words]
     words = [path for word in words for path in (matching(word) or [word])]
