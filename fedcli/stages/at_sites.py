@@ -16,8 +16,6 @@ from ..runs.assembly import assemble, be_deterministic, open_parent
 from ..runs.configuration import Execution
 from ..runs.finished import model_file
 from ..runs.train import plan_of
-from ..sites.engine import Sites
-from ..sites.engine import Sites  # and with it the engines in REMOTE
 from .options import EvaluateOptions
 
 
@@ -40,11 +38,10 @@ def evaluate(run: Path, options: EvaluateOptions, out: Path | None) -> Path:
     rounds = kept[-1:] if personal else kept  # a site keeps what is a client's own for the last rounds only
     kind, where = reached
     with kind.open(federation, where, engine) as sites:
-        assert isinstance(sites, Sites)  # what every engine of REMOTE opens
 
         def ask(round: int) -> tuple[Mapping[str, federated.Tallies], int]:
             theta = _model(model_file(path.parent, round), federation.layout)
-            return sites.tallies(round, theta, federation.data.roster)
+            return sites.tallies(round, theta, federation.data.roster)  # type: ignore[attr-defined]
 
         return federated.evaluate(path, ask, rounds=rounds, by=list(options.by), out=out)
 
