@@ -162,7 +162,7 @@ def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(ls, "_manifests", fail)
+    monkeypatch.setattr(ls, "_lines", fail)
     code, out, err = fedcli("ls", "--work", tmp_path)
     assert code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
 
