@@ -25,6 +25,7 @@ from ..methods import Method, resolve
 from ..methods.mixins import scored_model
 from ..processes import CAN_FORK
 from ..runs.configuration import Plan
+from .measuring import threads
 from .toy import ROSTER, toy_federation, toy_shard
 
 ROUNDS = 3
@@ -230,7 +231,8 @@ def verdicts(subject: Subject) -> list[Verdict]:
 def outcome(check: Callable[[Subject], None], subject: Subject) -> str:
     """Why a method does not hold a check; "" where it does. Raises what is no fault of the method."""
     try:
-        check(subject)
+        with threads(1):  # processes side by side have one each, and bits are compared
+            check(subject)
     except Failed as error:
         return str(error)
     except FedcliError as error:

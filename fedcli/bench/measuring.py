@@ -4,6 +4,7 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -227,3 +228,14 @@ def wait(device: str) -> None:
     """Until the device is idle."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many CPU threads for torch within."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -19,8 +19,7 @@ import itertools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 
@@ -39,6 +38,7 @@ from ..methods import resolve
 from ..models.layout import Layout
 from ..seeds import derive
 from . import engine
+from .measuring import threads
 
 BATCH = 32
 LEARNING_RATE = 5e-3  # small, so that rounding does not grow from step to step
@@ -68,7 +68,7 @@ class Problem:
 
     @property
     def threads(self) -> int:
-        return models.describe(self.model).threads or torch.get_num_threads()
+        return models.describe(self.model).threads or torch.get_numthreads()
 
     def shards(self) -> dict[str, Shard]:
         return engine._shards(self.clients, self.images, self.size, "cpu")
@@ -129,7 +129,7 @@ def compare(name: str, problem: Problem, repeats: int) -> Compared:
         start_seconds = time.perf_counter() - begin
         results.append(Compared(name, _alternately(name, problem, train, repeats), start_seconds))
 
-    with _threads(problem.threads):
+    with threads(problem.threads):
         peer.run(problem, measure)
     return results[0]
 
@@ -169,16 +169,6 @@ def check_same_model(name: str, start: Tensor, ours: Tensor, theirs: Tensor) -> 
 def weights(net: nn.Module) -> Tensor:
     """A copy of all parameters as one vector [T]."""
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def fedcli_training(problem: Problem) -> Train:
@@ -312,7 +302,7 @@ def _flower_client(problem: Problem, message, context):
 @functools.cache
 def _in_worker(problem: Problem) -> tuple[nn.Module, dict[str, Shard]]:
     """What a Flower worker keeps between messages."""
-    torch.set_num_threads(problem.threads)
+    torch.set_numthreads(problem.threads)
     return problem.net().train(), problem.shards()
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fedcli.bench import peers
+from fedcli.bench.measuring import threads
 from fedcli.bench.peers import Peer, Problem, check_same_model, compare, fedcli_training, weights
 from fedcli.commands import bench as command
 from fedcli.errors import FedcliError
@@ -46,13 +47,13 @@ def test_an_order_is_every_image_once_and_another_each_round():
 
 
 def test_fedclis_side_trains_as_a_loop_by_hand_on_the_same_batches():
-    with peers._threads(1):
+    with threads(1):
         check_same_model("the loop", weights(SMALL.net()), fedcli_training(SMALL)(), by_hand(SMALL))
 
 
 def test_fedclis_side_starts_afresh_each_time():
     train = fedcli_training(SMALL)
-    with peers._threads(1):
+    with threads(1):
         assert torch.equal(train(), train())
 
 
@@ -62,7 +63,7 @@ def test_other_batches_give_another_model():
             return torch.arange(self.images)
 
     other = Unshuffled(**dataclasses.asdict(SMALL))
-    with peers._threads(1), pytest.raises(FedcliError, match="did not train as fedcli did"):
+    with threads(1), pytest.raises(FedcliError, match="did not train as fedcli did"):
         check_same_model("the loop", weights(SMALL.net()), fedcli_training(SMALL)(), by_hand(other))
 
 
@@ -94,13 +95,13 @@ def test_weights_that_are_not_numbers_are_refused():
 def test_a_peer_that_trains_the_same_gets_a_row(monkeypatch):
     same = Peer("in this process", "torch", ("torch",), lambda problem, measure: measure(lambda: by_hand(problem)))
     monkeypatch.setitem(peers.PEERS, "same", same)
-    threads = torch.get_num_threads()
+    before = torch.get_num_threads()
     compared = compare("same", SMALL, repeats=2)
     assert len(compared.timing.ours) == len(compared.timing.bare) == 2
     assert compared.timing.images == 3 * 40 * 2
     assert compared.timing.what.startswith("fedavg beside same ") and "(in this process)" in compared.timing.what
     assert compared.start_seconds > 0
-    assert torch.get_num_threads() == threads
+    assert torch.get_num_threads() == before
 
 
 def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):

@@ -262,7 +262,7 @@ def test_bf16_computes_the_image_tower_low_and_the_texts_exactly():
 
 @pytest.mark.parametrize("spec", ["fedavg", "fedproto", "fed-mas"])
 def test_methods_that_know_nothing_of_clip_train_it(spec, monkeypatch):
-    monkeypatch.setitem(play.__globals__, "toy_net", lambda extend, **_: toy_clip(extend=extend))
+    monkeypatch.setattr("fedcli.bench.toy.toy_net", lambda extend, **_: toy_clip(extend=extend))
     state = play(spec, rounds=1, shards=toy_shards(east=toy_shard("east", 1)))
     assert state.theta.isfinite().all() and len(state.theta) >= 32_819
 
