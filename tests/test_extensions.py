@@ -6,6 +6,7 @@ import pytest
 from own_files import RULE, written
 
 from fedcli import extensions
+from fedcli.data.partition import scheme
 from fedcli.errors import FedcliError, UsageError
 from fedcli.extensions import Code, OwnCodeError
 from fedcli.methods import METHODS, resolve
@@ -56,11 +57,12 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
             RULE.replace('Annotated[float, "share of the way, in (0, 1]"]', "dict | list"),
             r"mine\.py, line 23: TypeError",
         ),
+        (RULE.replace("def aggregate", "def agregate"), r"mine\.py, line 23: TypeError: Part has no aggregate\(\)"),
         ("raise ValueError('x' * 1000)", r"mine\.py, line 1: ValueError: x{200}\.\.\."),
         ("\0", r"mine\.py: (SyntaxError|ValueError): source code string cannot contain null bytes"),
         ("# coding: latin-7000\nx = 1", r"mine\.py: SyntaxError"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_a_mistake_in_a_file_is_a_sentence_with_its_line(text, sentence, tmp_path):
     path, before = written(tmp_path, text), set(sys.modules)
@@ -69,6 +71,22 @@ def test_a_mistake_in_a_file_is_a_sentence_with_its_line(text, sentence, tmp_pat
     assert len(caught.value.sentence) < 400 + len(str(tmp_path)) and caught.value.hint
     left = {name for name in set(sys.modules) - before if name.startswith("fedcli_file_")}
     assert bool(left) == ("registers" in sentence)
+
+
+SCHEME = """
+from dataclasses import dataclass
+from fedcli.data.partition.scheme import BASE, register
+@register("mine")
+@dataclass(frozen=True, kw_only=True)
+class Mine(BASE):
+    pass
+"""
+
+
+@pytest.mark.parametrize("base", ["Scheme", "Random"])  # Random divides by patients, and has no assign() either
+def test_a_scheme_without_assign_is_refused_where_it_is_registered(base, tmp_path):
+    with pytest.raises(FedcliError, match=r"mine\.py, line 4: TypeError: Mine has no assign\(\)"):
+        scheme.named(str(written(tmp_path, SCHEME.replace("BASE", base))))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -90,6 +90,8 @@ def _check(name: str, local: Local, aggregator: Aggregator) -> None:
         if not isinstance(half, kind):
             raise TypeError(f"{half!r} is no object of a class that extends {kind.__name__}")
         options.kinds(half)  # refuses an annotation that is no type of an option
+    if type(aggregator).aggregate is Aggregator.aggregate:
+        raise TypeError(f"{type(aggregator).__name__} has no aggregate()")
 
 
 def resolve(spec: str, settings: dict[str, Any] | None = None) -> Method:

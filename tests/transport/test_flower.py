@@ -2,30 +2,14 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
+from wire_messages import MESSAGE, same
 
 from fedcli.errors import FedcliError
 from fedcli.transport import flower
 from fedcli.transport.relay import Question
 
 needs_flower = pytest.mark.skipif(not flower.INSTALLED, reason="the extra flower is not installed")
-MESSAGE = (
-    {"ask": "train", "nested": {"a": [1, None, 0.1]}},
-    {
-        "theta": np.arange(3, dtype=np.float32),
-        "loss": np.array(0.5),
-        "columns/n": np.array(2),
-        "none": np.zeros((0, 2)),
-    },
-)
-
-
-def same(one, other):
-    assert one[0] == other[0] and one[1].keys() == other[1].keys()
-    for name, array in one[1].items():
-        assert (other[1][name].dtype, other[1][name].shape) == (array.dtype, array.shape)
-        assert other[1][name].tobytes() == array.tobytes()
 
 
 @needs_flower

@@ -217,6 +217,8 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
         if outside:
             extensions.check_name(name)
             options.kinds(scheme)  # refuses an annotation that is no type of an option
+            if scheme.assign is Scheme.assign and scheme.divide.__module__ == __name__:
+                raise TypeError(f"{scheme.__name__} has no assign()")
             scheme.code = extensions.origin() or extensions.of_functions(scheme)
         scheme.name = name
         table[name] = scheme
