@@ -257,8 +257,8 @@ class TrainOptions(Options):
     )
     threads: Annotated[
         int,
-        "CPU threads, in [0, 1024]; 0 uses one for cnn and torch's choice for others. Part of what equal bits are "
-        "promised for",
+        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
+        "choice. Part of what equal bits are promised for",
     ] = 0
     engine: Annotated[
         str | None,
