@@ -287,13 +287,13 @@ def test_the_resnet_trains_and_its_statistics_travel():
     assert all(moved[n].any() for n in moved if n.endswith(("attnpool.v_proj.A", "layer1.0.conv3.A", "running_mean")))
 
 
-def test_a_run_opened_again_scores_as_the_network_that_trained(tmp_path):
+@pytest.mark.parametrize(("model", "spec"), [("clip-tiny", "lora"), ("cnn", "fairlora")])
+def test_a_run_opened_again_scores_as_the_network_that_trained(model, spec, tmp_path):
     """Whatever is frozen comes back, from another seed: single tensors of a module that trains in part as well."""
-    plan = Plan("lora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model="clip-tiny")
+    plan = Plan(spec, {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model=model)
     run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
-    net = models.build(
-        "clip-tiny", models.Inputs(1, CLASSES, 8, run.data.classes), seed=3, extend=run.method.local.extend
-    )
+    inputs = models.Inputs(1, CLASSES, 8, run.data.classes, {"sex": ["f", "m"]})
+    net = models.build(model, inputs, seed=3, extend=run.method.local.extend)
     scored = predictions(run)["clean"][0][0]
     layout = Layout(net)
     layout.load(run.layout.read())
