@@ -126,10 +126,8 @@ class Row:
 
     @property
     def shot_groups(self) -> list[str]:
-        described = [
-            f"{run.scores.dataset}: {shots.described(run.scores.shots)}" for run in self.scored if _by_shots(run)
-        ]
-        return list(dict.fromkeys(described))
+        named = [(run.scores.dataset, run.scores.shots) for run in self.scored if _by_shots(run)]
+        return list(dict.fromkeys(f"{dataset}: {shots.described(known)}" for dataset, known in named))
 
     @cached_property
     def chosen(self) -> list[Chosen]:
@@ -158,8 +156,8 @@ class Row:
     @cached_property
     def comparable(self) -> str:
         """What rows must share for one of them to be the best: data, test images and rounds."""
-        tested_on = [self.scores.external.sha256] if self.scores.external else []
-        return json.dumps([self.scores.rounds, self.data, *tested_on], sort_keys=True)
+        own = self.scores.external and self.scores.external.sha256
+        return json.dumps([self.scores.rounds, self.data, own], sort_keys=True)
 
 
 def rows(
