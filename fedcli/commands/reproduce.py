@@ -127,7 +127,9 @@ def run_cells(
     recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, scale: str = "paper",
     left_out: list[str] | None = None, made_up: list[str] | None = None, measured: bool = True, as_json: bool = False,
 ) -> list:  # fmt: skip
-    """Run cells, write their folder, show it, and return what became of each. Raises FedcliError where a cell failed, after all is written.
+    """Run cells, write their folder, show it, and return what became of each.
+
+    Raises FedcliError where a cell failed, after all is written.
 
     measured: whether time and memory are estimated first.
     """

@@ -48,6 +48,25 @@ OneRound = tuple[Score, dict[str, GroupScores]]  # of one round; attribute -> it
 Grouping = tuple[np.ndarray, list[str]]  # of each test image the place of its group among the values, -1 unknown: [N]
 
 
+@dataclass(frozen=True)
+class Extra:
+    """What evaluate may be asked beside the scores that every run has.
+
+    Attributes:
+        corrupt, severity: kinds and severities under which the test images are scored too.
+        on, map_classes, all_images: a manifest whose test images, or all of whose images, are scored in place of the
+            run's own, and a table of its classes.
+        cross_site: every client's own model is scored on every client's own test part too.
+    """
+
+    corrupt: Sequence[str] = ()
+    severity: Sequence[str] = ()
+    on: Path | None = None
+    map_classes: Path | None = None
+    all_images: bool = False
+    cross_site: bool = False
+
+
 def evaluate(
     run_path: Path,
     *,
@@ -56,32 +75,23 @@ def evaluate(
     device: str,
     made_by: list[str],
     shots: str | None = None,
-    corrupt: Sequence[str] = (),
-    severity: Sequence[str] = (),
-    on: Path | None = None,
-    map_classes: Path | None = None,
-    all_images: bool = False,
-    across: bool = False,
+    extra: Extra = Extra(),
 ) -> Path:
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
     shots: training images above which a class is head and below which it is tail, "700,70"; reports show
         these groups where they were asked for.
-    corrupt, severity: kinds and severities under which the test images are scored too.
-    on, map_classes, all_images: a manifest whose test images, or all of whose images, are scored in place of the run's
-        own, and a table of its classes.
-    across: every client's own model is scored on every client's own test part too.
     Raises FedcliError, UsageError, HashError.
     """
     limits, path = thresholds(shots), manifest.find(run_path, "run")
     manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
-    tests = external.asked(path, on, map_classes, everything=all_images)
-    wanted = severities.asked(corrupt, severity, path)
-    if across:
+    tests = external.asked(path, extra.on, extra.map_classes, everything=extra.all_images)
+    wanted = severities.asked(extra.corrupt, extra.severity, path)
+    if extra.cross_site:
         cross_site.check(path)
-    options, default = asked(path, by, shots, wanted, tests, {"cross_site": True} if across else {})
-    asked_for = Question(options["by"], limits, wanted, tests, across)
+    options, default = asked(path, by, shots, wanted, tests, {"cross_site": True} if extra.cross_site else {})
+    asked_for = Question(options["by"], limits, wanted, tests, extra.cross_site)
     return manifest.stage(
         "scores", folder=out or default, made_by=made_by, options=options, parents=[path, *tests.parents],
         build=partial(_build, path, device, asked_for),

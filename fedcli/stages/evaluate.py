@@ -3,6 +3,7 @@
 from .. import console, extensions
 from ..errors import UsageError
 from ..evaluation import own_metrics
+from ..evaluation.evaluate import Extra
 from ..evaluation.evaluate import evaluate as score_run
 from ..evaluation.export import to_csv
 from . import at_sites
@@ -25,12 +26,14 @@ def run(options: EvaluateOptions) -> Scores:
         raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
     if options.engine:
         return Scores(at_sites.evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
+    extra = Extra(
+        options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
+        options.cross_site,
+    )  # fmt: skip
     with extensions.given(options.code), own_metrics.asked_for(options.metric):
         path = score_run(
             source(options.run, options.work, "run"), by=list(options.by), shots=options.shots,
-            out=path_of(options.out), device=options.device, made_by=options.made_by(), corrupt=options.corrupt,
-            severity=options.severity, on=path_of(options.on), map_classes=path_of(options.map_classes),
-            all_images=options.all_images, across=options.cross_site,
+            out=path_of(options.out), device=options.device, made_by=options.made_by(), extra=extra,
         )  # fmt: skip
     for table in to_csv(path) if options.export else []:
         console.say(f"wrote {table}")

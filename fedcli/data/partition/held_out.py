@@ -51,7 +51,7 @@ def sites(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> list[HeldO
 
 
 def _parts(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> tuple[str, str]:
-    """Attribute and value: a site is a value of what clients are made of, of the dataset's sites, or of any attribute."""
+    """Attribute and value, which is one of what clients are made of, of the dataset's sites, or of any attribute."""
     attributes = dataset["attributes"]
     name, equals, value = text.partition("=")
     if equals and name in attributes:
