@@ -138,8 +138,8 @@ app = typer.Typer(
 
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, predict.predict,
-    report.report, compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
+    report.report, compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep,
+    site.site, export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
     lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)

@@ -46,7 +46,8 @@ def export(
     """Write a run's model as a file of another program, or the job that carries messages to sites.
 
     A model is checked against `fedcli predict` before it is kept; model.json says how its images are prepared.
-    A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method; neither package is needed for it, and no code travels.
+    A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method.
+    Neither package is needed for it, and no code travels.
 
     Examples: fedcli export nvflare described -o job; fedcli export flower described -o app --sockets /run/fedcli;
     fedcli export model RUN --format onnx -o model; fedcli export RUN --format safetensors

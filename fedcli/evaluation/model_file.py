@@ -7,7 +7,8 @@ inside, but for safetensors, which hold the network's weights alone. What was wr
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,19 +73,43 @@ def export(run: Run, format: str, folder: Path, client: str | None = None) -> Pa
     example = torch.rand(1 if one_by_one else 2, channels, size, size)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder) as temporary:
-        write, load = FORMATS[format]
         path = temporary / f"model.{SUFFIXES[format]}"
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of exporters that are to be replaced
-            write(module, example, path, not one_by_one)
-            difference = _checked(run, load(path, module), one_by_one, client)
+            with _slow_attention():
+                scorer = _written(format, module, example, path, not one_by_one)
+            difference = _checked(run, scorer, one_by_one)
         _text(temporary / "model.json", _sidecar(run, preprocessing, path, format, client, one_by_one, difference))
         sync(temporary)
         temporary.rename(folder)
     return folder / path.name
 
 
-def _checked(run: Run, scorer: Scorer, one_by_one: bool, client: str | None) -> float:
+def _written(format: str, module: Prepared, example: Tensor, path: Path, any_batch: bool) -> Scorer:
+    """Write the file and load it again. Raises FedcliError where the network has a part that the format lacks."""
+    write, load = FORMATS[format]
+    try:
+        write(module, example, path, any_batch)
+        return load(path, module)
+    except FedcliError:
+        raise
+    except Exception as error:  # exporters and runtimes raise a dozen unrelated types
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise FedcliError(f"this network cannot be written as {format}: {why}"[:300], "try another --format") from error
+
+
+@contextmanager
+def _slow_attention() -> Iterator[None]:
+    """Attention in single steps, which exporters know, in place of one fused operator."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def _checked(run: Run, scorer: Scorer, one_by_one: bool) -> float:
     """The largest difference of a probability from predict's on test images. Raises FedcliError above TOLERANCE."""
     test = run.data.test["clean"]
     at = test.rows[:CHECKED].to(test.images.device)

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from ..data import manifest
 from ..errors import FedcliError
+from .clinical_parts import Clinical
 from .parts import (
     AMONG,
     ANY,
@@ -251,6 +252,11 @@ class Scores(Quality):
         Names("any", "any"),
         "as `evaluate --cross-site` asked: whose model -> whose own clean test images -> scores of the last round",
     ] = omitted(dict)
+    clinical: Annotated[
+        Clinical | None,
+        "as `evaluate --clinical` asked: thresholds from validation images carried to test images, calibration, "
+        "decision curves and conformal sets of the last round's model",
+    ] = omitted()
     shots: Annotated[
         Shots | None,
         "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "
