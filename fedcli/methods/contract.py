@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from .losses import weighted_cross_entropy
+from .losses import binary_cross_entropy, weighted_cross_entropy
 
 if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these rooms when it runs
     from ..data.shard import Batch, Shard
@@ -108,6 +108,7 @@ class Local:
         head: "linear", or the kind of classifier that extend() replaces it by.
         model: "clip" where the method means nothing without that kind of network; "" for any.
         works_without_server: False: the method means nothing where each client trains by itself (--single-site).
+        needs_one_label: why it has no meaning where an image may have several labels; "" where it has.
     """
 
     own_prior: bool = False
@@ -116,6 +117,7 @@ class Local:
     head: str = "linear"
     model: str = ""
     works_without_server: bool = True
+    needs_one_label: str = ""
 
     def extend(self, net: "Network") -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
@@ -159,10 +161,12 @@ class Aggregator:
     Attributes:
         full_participation: True: the rule has no meaning when clients are absent.
         works_without_server: True: where each client trains by itself (--single-site), leaving the rule out is fair.
+        needs_one_label: as of Local.
     """
 
     full_participation: bool = False
     works_without_server: bool = False
+    needs_one_label: str = ""
 
     def warning(self, rounds: int, validation: bool) -> str:
         """As Local.warning; validation: every client has a validation part."""
@@ -188,6 +192,9 @@ class Aggregator:
 
 def cross_entropy(logits: Tensor, y: Tensor, client: ClientRound) -> Tensor:
     """Mean cross-entropy, with the client's class prior added to the logits where one is set, or the loss that stands
-    for it under --loss, --class-weights and --label-smoothing."""
+    for it under --loss, --class-weights and --label-smoothing; of several labels per image the binary one of each."""
+    if y.ndim == 2:
+        losses = binary_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal)  # [B]
+        return losses.mean()
     logits = logits if client.offset is None else logits + client.offset
     return weighted_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal)

@@ -59,6 +59,8 @@ class LowRank(Local):
     model = "clip"
     head = "prompts"
 
+    needs_one_label = "it chooses one of the class texts by a softmax"
+
     def extend(self, net: "Network") -> None:
         if not hasattr(net, "make_prompts"):
             raise UsageError("low-rank adapters need a CLIP network", "--model clip-vit-b16")

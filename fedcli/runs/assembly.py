@@ -102,6 +102,7 @@ def assemble(
     Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
+    plan.check_labels(source.body, method)
     net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
     continues = isinstance(method.aggregator, ContinuesRun)
     still = features.is_frozen(net)

@@ -1,6 +1,6 @@
 """What to train: every option that decides the bytes of a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import UnionType
@@ -12,8 +12,9 @@ from ..data.transforms import check_augment
 from ..errors import UsageError
 from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
+from ..labels import is_multi_label
 from ..methods.mixins import LearnsFromTeacher
-from ..methods.registry import Method, resolve
+from ..methods.registry import METHODS, Method, resolve
 
 ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
 
@@ -121,6 +122,19 @@ class Plan:
         if idle := [name for name in self.settings if self.single_site and name not in self.acting(method)]:
             raise UsageError(f"{idle[0]} is an option of the server, which --single-site never asks", "leave it out")
         return method
+
+    def check_labels(self, body: Mapping[str, Any], method: Method) -> None:
+        """Refuse what is defined for one label per image alone. body: of the data's manifest. Raises UsageError."""
+        if not is_multi_label(body):
+            return
+        if why := method.local.needs_one_label or method.aggregator.needs_one_label:
+            others = [m.name for m in METHODS.values() if not (m.local.needs_one_label or m.aggregator.needs_one_label)]
+            what = f"{method.name} needs one label per image ({why}), and images of {body['dataset']} have several"
+            raise UsageError(what, f"methods that take several: {', '.join(others)}")
+        for flag, given in (("prior", self.training.prior), ("class-weights", self.training.class_weights)):
+            if given not in ("none", "balanced"):
+                what = f"--{flag} {given} is for one label per image, and images of {body['dataset']} have several"
+                raise UsageError(what, "--class-weights balanced makes up for rare labels")
 
     def acting(self, method: Method) -> dict[str, Any]:
         """The method's options that can change a number: where clients train alone, those of its local half."""
