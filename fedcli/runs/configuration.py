@@ -85,7 +85,7 @@ class Plan:
                 f"{method.name} fine-tunes a CLIP network, which {self.model} is not",
                 "--model clip-vit-b16 --weights openai, or --model clip-tiny to try it",
             )
-        if method.local.model and self.freeze:
+        if method.local.freezes and self.freeze:
             raise UsageError(f"{method.name} freezes its network itself", "leave --freeze-backbone out")
         if self.augment:
             check_augment(self.augment)

@@ -240,7 +240,7 @@ def _check_second(options: TrainOptions, first: Plan, method: Method) -> None:
     if options.single_site:
         raise UsageError(f"--then {then} needs one model of all clients", "leave --then or --single-site out")
     _second(first, then, "RUN").check()
-    if options.freeze_backbone or isinstance(method.aggregator, ContinuesRun) or method.local.model:
+    if options.freeze_backbone or isinstance(method.aggregator, ContinuesRun) or method.local.freezes:
         what = "--freeze-backbone" if options.freeze_backbone else method.name
         raise UsageError(f"--then {then} needs a backbone that {what} does not train", "leave one of them out")
 
