@@ -10,7 +10,7 @@ import numpy as np
 
 MULTI_LABEL = "multi-label"  # as manifests say it under "task"
 NO, YES, UNKNOWN = 0, 1, 2  # whether an image has a label
-Label = int | tuple[int, ...]  # a class, or for each label NO, YES or UNKNOWN
+Label = Any  # the index of a class; or a tuple, for each label NO, YES or UNKNOWN
 
 
 def is_multi_label(body: Mapping[str, Any]) -> bool:

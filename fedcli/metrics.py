@@ -244,7 +244,7 @@ def _score_labels(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     each, known = of_labels(logits, y), y != UNKNOWN
     right = ((logits >= 0) == (y == YES)) & known  # [N, L]
     whole, some = (right | ~known).all(1), known.any(1)  # [N]
-    macro = {name: [label[name] for label in each if label[name] is not None] for name in OF_LABEL}
+    macro = {name: [value for label in each if (value := label[name]) is not None] for name in OF_LABEL}
     means = {f"{name}_macro": float(np.mean(values)) if values else None for name, values in macro.items()}
     shares = {
         "exact_match_accuracy": float(whole[some].mean()) if some.any() else None,

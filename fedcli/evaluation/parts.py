@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 
-from ..metrics import AREAS, CALIBRATION, DECISIONS, OF_LABELS, score
+from ..metrics import AREAS, CALIBRATION, DECISIONS, OF_LABEL, OF_LABELS, score
 from .schema import Names, decode, flat, omitted
 
 Number = float | None
@@ -160,6 +160,24 @@ class Groups:
     each: Annotated[dict[str, dict[str, OverRounds]], Names("compared", "any")] = field(default_factory=dict)
     across: Annotated[dict[str, Across], Names("compared")] = field(default_factory=dict)
     intervals: Annotated[dict[str, dict[str, Interval]], Names("resampled", "any")] = omitted(dict)
+
+
+@dataclass(frozen=True)
+class LabelGroups:
+    """One of several labels between the groups of an attribute; auc: of each group."""
+
+    auc: Annotated[dict[str, Number], Names("any")]
+    between: Between
+    differences: Annotated[dict[str, Number], Names("difference")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfLabel:
+    """One of several labels on one version of the test images; groups: of each attribute, by the last round's model."""
+
+    images: int
+    metrics: Annotated[dict[str, OverRounds], Names("of_label")] = flat(lambda key: key in OF_LABEL)
+    groups: Annotated[dict[str, LabelGroups], Names("attribute")] = omitted(dict)
 
 
 ByGroup = dict[str, dict[str, Groups]]  # attribute -> version

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from ..data import manifest
 from ..errors import FedcliError
+from ..metrics import OF_LABEL
 from .parts import (
     AMONG,
     ANY,
@@ -28,6 +29,7 @@ from .parts import (
     GroupScores,
     Interval,
     Number,
+    OfLabel,
     OverRounds,
     Score,
     Summary,
@@ -220,6 +222,12 @@ class Scores(Quality):
         "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a "
         "score",
     ] = None
+    labels: Annotated[
+        dict[str, dict[str, OfLabel]],
+        Names("version", "any"),
+        "of several labels per image each one by itself, decided for at a probability of 1/2: version -> label; images: "
+        "test images that have it; groups are of the last round's model",
+    ] = omitted(dict)
     personal: Annotated[
         dict[str, OwnModels],
         Names("own"),
@@ -273,6 +281,7 @@ def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) ->
     """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
     known = {
         "metric": METRICS,
+        "of_label": OF_LABEL,
         "compared": COMPARED,
         "headline": HEADLINE,
         "difference": [*PARITY, *(f"{name}_ovr_macro" for name in PARITY)],

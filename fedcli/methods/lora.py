@@ -63,8 +63,6 @@ class LowRank(Local):
     freezes = True
     head = "prompts"
 
-    needs_one_label = "it chooses one of the class texts by a softmax"
-
     def extend(self, net: "Network") -> None:
         body, clip = net.backbone, hasattr(net, "make_prompts")
         parts = body.parts if clip else adaptable.parts(net)

@@ -127,7 +127,9 @@ class Plan:
         """Refuse what is defined for one label per image alone. body: of the data's manifest. Raises UsageError."""
         if not is_multi_label(body):
             return
-        if why := method.local.needs_one_label or method.aggregator.needs_one_label:
+        texts = method.local.head == "prompts" and models.describe(self.model).kind == "clip"
+        why = method.local.needs_one_label or method.aggregator.needs_one_label
+        if why := why or "on a CLIP network it chooses one of the class texts by a softmax" * texts:
             others = [m.name for m in METHODS.values() if not (m.local.needs_one_label or m.aggregator.needs_one_label)]
             what = f"{method.name} needs one label per image ({why}), and images of {body['dataset']} have several"
             raise UsageError(what, f"methods that take several: {', '.join(others)}")
