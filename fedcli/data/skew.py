@@ -1,8 +1,9 @@
 """How different the clients of a partition are: labels, sizes, and which images are in more than one of them.
 
 The distance of two label distributions p and q is TV(p, q) = sum_c |p_c - q_c| / 2: 0 where they are equal, 1 where no
-class is in both. Of several labels per image p is the share of each label among all labels that images have. All that a client got counts, also what is held out for validation later. Numbers are rounded to six
-digits, so that the manifest has the same bytes on every machine.
+class is in both. Of several labels per image p is the share of each label among all labels that images have. All that
+a client got counts, also what is held out for validation later. Numbers are rounded to six digits, so that the manifest
+has the same bytes on every machine.
 """
 
 from collections.abc import Sequence

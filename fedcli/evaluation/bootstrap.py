@@ -68,7 +68,7 @@ def bootstrap(
     seed: int,
     groups: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Scores of logits [N, C] against labels y [N], or [N, C], in every resample of the patients: {metric: float64 [B]}.
+    """Scores of logits [N, C] against labels y, [N] or [N, C], in resamples of the patients: {metric: float64 [B]}.
 
     units: [N], the patient of each image; None draws images one by one.
     groups: [N], -1 for none; then each metric is [B, G], of the images of each group 0..G-1, in the same resamples.

@@ -100,6 +100,7 @@ def _build(
         best_on_validation=_best(run, y, groupings),
         shots=shot_scores(logits, y, run.data.classes, _trained_on(run), limits) if y.ndim == 1 else None,
         labels=label_scores(logits, y, run.data.classes, groupings) if y.ndim == 2 else {},
+        train_images=sum(map(len, run.data.train.values())) if y.ndim == 2 else 0,
         personal=_personal(run, y, groupings) if general else {},
         clients=clients,
         among_clients=among(clients, personal=has_personal_models(run)),

@@ -25,7 +25,8 @@ def to_csv(scores: Path) -> list[Path]:
     is one, predictions-corrupted.csv.
 
     One row per image: id, unit (patient or lesion, where the dataset has it), label (from 0), prob_0 prob_1 ..., and
-    each attribute's value, empty where unknown. Of several labels per image label_0 label_1 ... are 0 or 1, or empty. Raises FedcliError where every client answers for itself, HashError.
+    each attribute's value, empty where unknown. Of several labels per image label_0 label_1 ... are 0, 1 or empty.
+    Raises FedcliError where every client answers for itself, HashError.
     """
     body = manifest.verify(scores, "scores").body
     predicted = read(scores.parent / "predictions.h5")

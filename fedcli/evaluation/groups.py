@@ -154,7 +154,7 @@ def parity(tables: np.ndarray) -> dict[str, float | None]:
     """Demographic parity, equalized odds and average odds differences of decisions, under their names.
 
     tables: as decided() or decided_labels() makes them. Of class 1 for two classes, else each name
-    ends in `_ovr_macro`: the mean over the classes, or labels, of which it is defined. None where it is defined of none.
+    ends in `_ovr_macro`: the mean over the classes or labels of which it is defined. None where it is defined of none.
     """
     if tables.ndim == 4:
         columns = zip(*(label.values() for label in parity_of_labels(tables)))

@@ -222,11 +222,12 @@ class Scores(Quality):
         "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a "
         "score",
     ] = None
+    train_images: Annotated[int, "training images of all clients, where no `shots` count them"] = omitted(int)
     labels: Annotated[
         dict[str, dict[str, OfLabel]],
         Names("version", "any"),
-        "of several labels per image each one by itself, decided for at a probability of 1/2: version -> label; images: "
-        "test images that have it; groups are of the last round's model",
+        "of several labels per image each one by itself, at a threshold of 1/2: version -> label; images: test images "
+        "that have it; groups are of the last round's model",
     ] = omitted(dict)
     personal: Annotated[
         dict[str, OwnModels],
@@ -256,6 +257,11 @@ class Scores(Quality):
         "is the global model on all test images: versions. Fed-MAS reports the best round of each, here no round is "
         "chosen",
     ] = field(default_factory=dict)
+
+    @property
+    def several_labels(self) -> bool:
+        """Whether an image may have several labels."""
+        return bool(self.labels)
 
     @classmethod
     def read(cls, path: Path) -> "Scores":

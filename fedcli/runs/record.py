@@ -95,7 +95,7 @@ def body(
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
         **_traffic(rounds), "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),
-        **({"best": {"round": best.round, "metric": metric_of(federation.data.body), "score": best.score}} if best else {}),
+        **({"best": {"round": best.round, "metric": metric_of(about), "score": best.score}} if best else {}),
     }  # fmt: skip
 
 
