@@ -21,8 +21,8 @@ def demo(
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """Compare three methods on generated head CT slices of four hospitals, one of them with a noisy scanner, on clean and
-    corrupted images and by race and sex, in about a minute.
+    """Compare three methods on generated head CT slices of four hospitals, one of them with a noisy scanner, on clean
+    and corrupted images and by race and sex, in about a minute.
 
     Nothing is downloaded. Bleeds of two groups are drawn fainter, so there is a disparity to find.
     """
