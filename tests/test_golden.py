@@ -19,8 +19,8 @@ import session
 NUMBERS = Path(__file__).parent / "golden" / "numbers.json"
 # three at small batches, then one method of each family
 METHODS = (
-    "fedavg --batch-size 16", "fedheal --batch-size 16", "fedism-plus --batch-size 16", "fedprox+afl", "scaffold", "fednova",
-    "ditto --personal", "fedbn", "fedproto", "creff", "fedmrl",
+    "fedavg --batch-size 16", "fedheal --batch-size 16", "fedism-plus --batch-size 16", "fedprox+afl", "scaffold",
+    "fednova", "ditto --personal", "fedbn", "fedproto", "creff", "fedmrl",
 )  # fmt: skip
 EXACT = ("bytes_down", "bytes_up", "numbers_sent", "roster", "rounds", "rule", "settings", "corruption", "model")
 
