@@ -5,7 +5,7 @@ Order is that of help, of a written command line and of what a manifest records.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from .base import Flag, Options, Source
 from .evaluation_options import EvaluateOptions
@@ -131,6 +131,12 @@ class PartitionOptions(Options):
         default_factory=dict, hash=False
     )
     clients: Clients = None
+    hold_out: Annotated[
+        str | None,
+        "a hospital that trains nothing: all its images are the test images; of an attribute but the dataset's sites "
+        "or that of --by: ATTRIBUTE=VALUE",
+        Flag("SITE"),
+    ] = None
     minimum: Annotated[int, "images each client must have, >= 0; --balanced sees to it, others are refused"] = 0
     val: Val = 0.0
     seed: Seed = 0
@@ -218,6 +224,11 @@ class TrainOptions(Options):
     set: Annotated[Mapping[str, object], "an option of the method; may be repeated"] = field(
         default_factory=dict, hash=False
     )
+    server_optimizer: Annotated[
+        Literal["none", "momentum", "adam", "yogi", "adagrad"],
+        "the server takes this optimizer's step along the mean update; short for METHOD+fedavgm, +fedadam, +fedyogi or "
+        "+fedadagrad, for methods that average",
+    ] = "none"
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     model: Annotated[
         str | None,
@@ -256,8 +267,8 @@ class TrainOptions(Options):
     )
     threads: Annotated[
         int,
-        "CPU threads, in [0, 1024]; 0 uses one for cnn and torch's choice for others. Part of what equal bits are "
-        "promised for",
+        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
+        "choice. Part of what equal bits are promised for",
     ] = 0
     engine: Annotated[
         str | None,
