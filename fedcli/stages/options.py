@@ -232,7 +232,7 @@ class TrainOptions(Options):
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     model: Annotated[
         str | None,
-        "cnn, the default, another that `fedcli models` lists, torchvision:NAME, timm:NAME, open_clip:NAME or ./net.py:build",
+        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or ./net.py:build",
     ] = None
     weights: Annotated[Source | None, "starting weights: imagenet, pretrained, a file, or a finished run's folder"] = (
         None
