@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import UsageError, nearest
 from ..evaluation.parts import METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
 from ..evaluation.scores import Quality, Scores
 from ..evaluation.statistics import over_seeds
+from ..labels import is_multi_label
 from .numbers import Entry, better_low, entries
 
 LAST5, LAST, BEST = AT = "last5", "last", "best"
@@ -32,6 +34,11 @@ class Value:
 
 
 Values = Mapping[str, Value]  # by the name of an entry, or of a column
+
+
+def usual(body: Mapping[str, Any]) -> Sequence[str]:
+    """The metrics that are shown of runs on data, given by their manifest's body."""
+    return OF_LABELS if is_multi_label(body) else SHOWN
 
 
 def shown(quality: Quality, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
