@@ -20,14 +20,29 @@ QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def train(data, out, *more, rounds=4, address=""):
-    command = [FEDCLI, "train", "scaffold", data, "--rounds", str(rounds), "--out", out, "--quiet", *more]
-    return subprocess.Popen(command, env=QUIET | {"RAY_ADDRESS": address}, stderr=subprocess.PIPE, text=True)
+    command = [FEDCLI, "train", "scaffold", data, "--rounds", str(rounds), "--out", out, *more]
+    with open(f"{out}.txt", "a") as words:
+        return subprocess.Popen(
+            command, env=QUIET | {"RAY_ADDRESS": address}, stdout=subprocess.DEVNULL, stderr=words, text=True
+        )
 
 
-def done(process):
-    _, words = process.communicate(timeout=400)
-    assert process.returncode == 0, words[-2000:]
-    return words
+def done(process, out):
+    code = process.wait(timeout=500)
+    assert code == 0, words(out)
+    return out
+
+
+def words(out):
+    return Path(f"{out}.txt").read_text()[-3000:]
+
+
+def wait_for_round(number, process, out):
+    lines, end = out / "rounds.jsonl", time.monotonic() + 180
+    while not lines.exists() or lines.read_text().count("\n") < number:
+        assert process.poll() is None and time.monotonic() < end, words(out)
+        time.sleep(0.05)
+    return lines.read_text().count("\n")
 
 
 def made(out):
@@ -51,8 +66,7 @@ def nodes():
             )
             command = [RAY, "start", *where, "--node-ip-address", "127.0.0.1", "--num-cpus", "1", "--block"]
             more = ["--object-store-memory", "100000000", "--include-log-monitor", "false"]
-            log = open(Path(folder, f"{name}.log"), "w")
-            group = {"start_new_session": True, "stdout": log, "stderr": log}
+            group = {"start_new_session": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             started[name] = subprocess.Popen(
                 [*command, *more, *["--include-dashboard", "false"] * head], env=QUIET, **group
             )
@@ -75,35 +89,27 @@ def wait_for_nodes(address, count):
 
 
 def test_a_cluster_of_this_machine_comes_to_the_bytes_of_a_pool(tmp_path):
-    data = make_chain(tmp_path)
-    done(train(data, tmp_path / "pool", "--engine", "pool:2"))
-    done(train(data, tmp_path / "ray", "--engine", "ray:2"))
-    assert made(tmp_path / "ray") == made(tmp_path / "pool")
+    data, pool, ray = make_chain(tmp_path), tmp_path / "pool", tmp_path / "ray"
+    done(train(data, pool, "--engine", "pool:2"), pool)
+    done(train(data, ray, "--engine", "ray:2"), ray)
+    assert made(ray) == made(pool)
 
 
 def test_a_node_that_is_killed_in_a_round_and_then_the_whole_cluster(tmp_path, nodes):
-    """The run goes on without the node, and is resumed on a new cluster after it lost the other one too."""
+    """The run goes on without the node, ends when it lost the other too, and is resumed to the same bytes."""
     start, kill = nodes
-    data, rounds = make_chain(tmp_path), 400
+    data, pool, ray, rounds = make_chain(tmp_path), tmp_path / "pool", tmp_path / "ray", 100
     address = start("head", head=True)
     wait_for_nodes(address, 1)
     start("second")
     wait_for_nodes(address, 2)
-    pool = train(data, tmp_path / "pool", "--engine", "pool:2", rounds=rounds)
-    process = train(data, tmp_path / "ray", "--engine", "ray", rounds=rounds, address=address)
-    lines, end = tmp_path / "ray" / "rounds.jsonl", time.monotonic() + 180
-    while not lines.exists() or lines.read_text().count("\n") < 5:
-        assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
-        time.sleep(0.05)
+    done(train(data, pool, "--engine", "pool:2", rounds=rounds), pool)
+    process = train(data, ray, "--engine", "ray", rounds=rounds, address=address)
+    wait_for_round(5, process, ray)
     kill("second")
-    at = lines.read_text().count("\n")
-    while lines.read_text().count("\n") < at + 5:
-        assert process.poll() is None and time.monotonic() < end, process.communicate()[1]
-        time.sleep(0.05)
+    wait_for_round(wait_for_round(5, process, ray) + 5, process, ray)
     kill("head")
-    _, words = process.communicate(timeout=200)
-    assert "a worker of the ray cluster was lost: 1 worker goes on" in words
-    assert process.returncode and not (tmp_path / "ray" / "run.json").exists(), words
-    done(pool)
-    done(train(data, tmp_path / "ray", "--engine", "ray:2", "--resume", rounds=rounds))
-    assert made(tmp_path / "ray") == made(tmp_path / "pool")
+    assert process.wait(timeout=200) and not (ray / "run.json").exists(), words(ray)
+    assert "a worker of the ray cluster was lost: 1 worker goes on" in words(ray)
+    done(train(data, ray, "--engine", "ray:2", "--resume", rounds=rounds), ray)
+    assert made(ray) == made(pool)
