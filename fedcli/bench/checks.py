@@ -148,7 +148,7 @@ def runs_on_processes(subject: Subject) -> None:
 
 def survives_one_image(subject: Subject) -> None:
     """A client of one image and a class that nobody has."""
-    count = 12 if subject.method.local.model != "clip" else 9
+    count = 12 if not subject.method.local.freezes else 9
     shards = {client: toy_shard(client, count, absent=2) for client in ROSTER}
     shards["east"] = toy_shard("east", 1, absent=2)
     theta = subject.train(shards=shards, until=2).theta
@@ -261,7 +261,7 @@ def _is_pair(spec: str) -> bool:
 
 
 def _model(subject: Subject) -> str:
-    return "clip-tiny" if subject.method.local.model else "cnn"
+    return "clip-tiny" if subject.method.local.freezes else "cnn"
 
 
 def _refuses(half: object, name: str) -> None:

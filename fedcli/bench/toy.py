@@ -33,6 +33,7 @@ def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = nothing) -> Ne
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = _toy_net(dropout)
+        net.channels, net.side = 1, 8
         torch.manual_seed(seed + 1)
         extend(net)
     make_lone_safe(net)
@@ -85,7 +86,7 @@ def toy_federation(
 ) -> Federation:  # fmt: skip
     """The toy clients under a method, by default on 20 to 50 images each and by SGD."""
     extend = method.local.extend
-    net = toy_clip(extend=extend) if method.local.model == "clip" else toy_net(dropout=dropout, extend=extend)
+    net = toy_clip(extend=extend) if method.local.freezes else toy_net(dropout=dropout, extend=extend)
     layout = Layout(net, method.local.personal_tensors(net))
     shards = shards or {client: toy_shard(client) for client in ROSTER}
     training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)

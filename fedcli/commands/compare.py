@@ -7,7 +7,7 @@ import typer
 
 from .. import console, terminal
 from ..errors import UsageError
-from ..stages.options import EvaluateOptions
+from ..stages.evaluation_options import EvaluateOptions
 from . import complete
 from . import options as o
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from ..stages.options import EvaluateOptions
+from ..stages.evaluation_options import EvaluateOptions
 from . import options as o
 from .declare import command
 from .shown import show_groups, show_rows, show_tables

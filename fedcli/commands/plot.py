@@ -7,7 +7,7 @@ import typer
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
-from ..stages.options import EvaluateOptions
+from ..stages.evaluation_options import EvaluateOptions
 from . import options as o
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import typer
 
 from .. import console
 from ..errors import UsageError, nearest
-from ..stages.options import ReportOptions
+from ..stages.evaluation_options import ReportOptions
 from . import complete
 from . import options as o
 from .declare import command

@@ -10,8 +10,9 @@ The factor that starts at 0 is A, on the side of the input, as in FairLoRA's tex
 random and B at 0; with B of variance 1 the gradients of A are larger here.
 """
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -22,14 +23,14 @@ if TYPE_CHECKING:  # for annotations only
     from ..models.network import Groups
 
 
-POINTWISE = (1, 1), (1, 1), (0, 0), 1  # kernel, stride, padding and groups of a linear layer over channels
-
-
 class Adapted(nn.Module):
-    """A frozen linear layer or 1x1 convolution with an adapter beside it; the layer's tensors keep their names.
+    """A frozen linear layer or convolution with an adapter beside it; the layer's tensors keep their names.
+
+    In a convolution x is what the kernel sees of the image, so `in` is channels times the kernel's pixels: A is a
+    convolution like the layer's own to r channels, and B a linear layer over them.
 
     Args:
-        base: nn.Linear, or an nn.Conv2d that is a linear layer over channels.
+        base: nn.Linear, or an nn.Conv2d of one group that pads with zeros.
         singular: what S starts with: None for no S, [r], or [G, r].
         groups: which holds the group shares of a forward pass; with S [G, r] only.
     """
@@ -43,10 +44,12 @@ class Adapted(nn.Module):
         groups: "Groups | None" = None,
     ):
         super().__init__()
-        self.pixels = isinstance(base, nn.Conv2d)
-        if isinstance(base, nn.Conv2d) and (base.kernel_size, base.stride, base.padding, base.groups) != POINTWISE:
-            raise TypeError(f"{base} is not a linear layer over channels")
-        outputs, inputs = base.weight.shape[:2]
+        if isinstance(base, nn.Conv2d) and (base.groups, base.padding_mode) != (1, "zeros"):
+            raise TypeError(f"{base} is not a convolution of one group that pads with zeros")
+        self.kernel = tuple(base.weight.shape[1:])  # (in,), or (channels, height, width) of a convolution
+        outputs, inputs = len(base.weight), math.prod(self.kernel)
+        if isinstance(base, nn.Conv2d):
+            self.steps: tuple[Any, ...] = base.stride, base.padding, base.dilation
         self.weight, self.bias = base.weight, base.bias
         self.weight.requires_grad_(False)
         if self.bias is not None:
@@ -57,10 +60,10 @@ class Adapted(nn.Module):
         self.scale, self.groups = alpha / rank, groups
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.pixels:
-            low = F.conv2d(x, self.A.T[:, :, None, None])  # [B, r, H, W]
+        if len(self.kernel) == 3:
+            low = F.conv2d(x, self.A.T.unflatten(1, self.kernel), None, *self.steps)  # [B, r, H, W]
             added = F.conv2d(self.weighed(low, 1), self.B.T[:, :, None, None])
-            return F.conv2d(x, self.weight, self.bias) + self.scale * added
+            return F.conv2d(x, self.weight, self.bias, *self.steps) + self.scale * added
         added = self.weighed(x @ self.A, -1) @ self.B
         return F.linear(x, self.weight, self.bias) + self.scale * added
 

@@ -107,6 +107,7 @@ class Local:
         trains_backbone: True: all that it changes is how features or their norms are trained.
         head: "linear", or the kind of classifier that extend() replaces it by.
         model: "clip" where the method means nothing without that kind of network; "" for any.
+        freezes: True: extend() freezes the network and adds the little that trains.
         works_without_server: False: the method means nothing where each client trains by itself (--single-site).
     """
 
@@ -115,6 +116,7 @@ class Local:
     trains_backbone: bool = False
     head: str = "linear"
     model: str = ""
+    freezes: bool = False
     works_without_server: bool = True
 
     def extend(self, net: "Network") -> None:

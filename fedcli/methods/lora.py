@@ -1,4 +1,4 @@
-"""LoRA and SVD-LoRA: a frozen CLIP whose image tower learns through low-rank adapters, averaged factor by factor.
+"""LoRA and SVD-LoRA: a frozen network that learns through low-rank adapters, averaged factor by factor.
 
 Source: Hu, Shen, Wallis, Allen-Zhu, Li, Wang, Wang and Chen, "LoRA: low-rank adaptation of large language models", ICLR
 2022, arXiv 2106.09685. Averaged by clients: Sun, Li, Li and Ding, "Improving LoRA in privacy-preserving federated
@@ -10,6 +10,9 @@ what trains.
                              batch norms train as well
 
 Two contexts of 4 tokens train beside them and are shared by all clients; for volumes, so does the projection of slices.
+On any network but CLIP, which the paper does not train, adapters stand on every linear layer and convolution that is
+called, see models/adaptable.py, with the ViT's rank and alpha where most of these are linear layers and with RN50's
+where most are convolutions; the linear classifier and batch norms train as well.
 All else is frozen and never travels. `lora` is y = W0 x + s x A B. `svd-lora` adds one S [r] between the two, which
 starts at linspace(1, 0.1, r); the attention pool is plain LoRA in both.
 Averages of A, S and B are not the average of their product, which is what the paper's section 4.2 writes. exact=true
@@ -37,6 +40,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
+from ..models import adaptable
 from . import adapters
 from .contract import Aggregator, ClientUpdates, Local, Tensors
 from .helpers import average
@@ -56,24 +60,29 @@ class LowRank(Local):
     rank: Annotated[int, "of the adapters, >= 0; 0 is the backbone's default, 12 for a ViT and 32 for a ResNet"] = 0
     alpha: Annotated[float, "adapters count alpha / rank, >= 0; 0 is the default, 2 for a ViT and 8 for a ResNet"] = 0.0
 
-    model = "clip"
+    freezes = True
     head = "prompts"
 
     def extend(self, net: "Network") -> None:
-        if not hasattr(net, "make_prompts"):
-            raise UsageError("low-rank adapters need a CLIP network", "--model clip-vit-b16")
+        body, clip = net.backbone, hasattr(net, "make_prompts")
+        parts = body.parts if clip else adaptable.parts(net)
+        if not parts["mlp"] + parts["conv"]:
+            what = "the network has no linear layer or convolution that an adapter could stand beside"
+            raise UsageError(f"{what}, but the one that sees the pixels", "use another --model, or train fedavg")
         net.requires_grad_(False)
-        net.tokens, net.head = True, net.make_prompts(2)
-        rank, alpha = self.size(net)
-        body, parts = net.backbone, net.backbone.parts
+        if clip:
+            net.tokens, net.head = True, net.make_prompts(2)
+        else:
+            net.head.requires_grad_(True)
+        rank, alpha = self.size(parts)
         adapters.adapt(body, parts["mlp"] + parts["conv"], rank, alpha, *self.singular(net, rank))
         adapters.adapt(body, parts["attention"], rank, alpha)
-        for name in parts["norms"] + (["slices"] if body.slices is not None else []):
+        for name in parts["norms"] + (["slices"] if clip and body.slices is not None else []):
             body.get_submodule(name).requires_grad_(True)
 
-    def size(self, net: "Network") -> tuple[int, float]:
-        """Rank and alpha, the backbone's default where they are 0."""
-        default = (32, 8.0) if net.backbone.parts["conv"] else (12, 2.0)
+    def size(self, parts: dict[str, list[str]]) -> tuple[int, float]:
+        """Rank and alpha, the default of a backbone with these parts where they are 0."""
+        default = (32, 8.0) if len(parts["conv"]) > len(parts["mlp"]) else (12, 2.0)
         return self.rank or default[0], self.alpha or default[1]
 
     def singular(self, net: "Network", rank: int) -> "tuple[Tensor | None, Groups | None]":
@@ -155,7 +164,7 @@ def factors(models: Tensor, layout: "Layout", adapter: adapters.Roles) -> adapte
 
 register(
     "lora", LowRank(), FactorMean(), label="LoRA",
-    about="CLIP's image tower through low-rank adapters; all else is frozen", default_training=DEFAULT_TRAINING,
+    about="a frozen network that learns through low-rank adapters", default_training=DEFAULT_TRAINING,
 )  # fmt: skip
 register(
     "svd-lora", SingularValues(), FactorMean(), label="SVD-LoRA",

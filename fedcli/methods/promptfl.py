@@ -67,6 +67,7 @@ class Prompted(Local):
     rule: Annotated[Literal["paper", "released"], "released leaves a volume's slice projection at random"] = "paper"
 
     model = "clip"
+    freezes = True
     head = "prompts"
 
     def extend(self, net: "Network") -> None:

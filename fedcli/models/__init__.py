@@ -157,7 +157,7 @@ def build(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive("init", seed))
         net = model.build(inputs, precision)
-    net.side = inputs.size
+    net.channels, net.side = inputs.channels, inputs.size
     net.class_names, net.attributes = list(inputs.names), inputs.attributes
     if weights:
         if model.load:

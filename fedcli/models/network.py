@@ -24,6 +24,7 @@ class Network(nn.Module):
         precision: fp32, or bf16 for autocast; weights and outputs stay float32.
 
     Attributes:
+        channels, side: of the images it is built for, the side in pixels.
         start: what --weights named, None for random weights.
         class_names, attributes: of the dataset; attributes: name -> values.
         groups: read by parts that differ by group.
@@ -31,7 +32,8 @@ class Network(nn.Module):
     """
 
     start: str | None = None
-    side: int = 0  # of the images it is built for, in pixels
+    channels: int = 0
+    side: int = 0
     tokens: bool = False  # True: features() gives what a head of tokens reads, not one vector per image
     backbone: Any  # modules, whose own attributes a method may read
     head: Any
@@ -108,6 +110,10 @@ def make_lone_safe(net: nn.Module) -> None:
         kind = type(module)
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, LoneSafe):
             module.__class__ = safe.get(kind) or type(f"LoneSafe{kind.__name__}", (LoneSafeOther, kind), {})
+
+
+def has_batch_norm(net: nn.Module) -> bool:
+    return any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in net.modules())
 
 
 def frozen_parts(net: nn.Module) -> dict[str, nn.Module]:

@@ -13,7 +13,8 @@ from ..data import sources
 from ..errors import UsageError, nearest
 from ..methods import resolve
 from ..stages.base import Options
-from ..stages.options import STAGES, EvaluateOptions, TrainOptions
+from ..stages.evaluation_options import EvaluateOptions
+from ..stages.options import STAGES, TrainOptions
 from ..stages.train import ROUNDS, plan
 from .flags import ASKED, asked, files_in, filled, variable
 from .model import Flags

@@ -8,7 +8,8 @@ from typing import Any
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..methods import resolve
-from ..stages.options import EvaluateOptions, TrainOptions
+from ..stages.evaluation_options import EvaluateOptions
+from ..stages.options import TrainOptions
 from . import flags
 from .expand import Cell, try_training
 from .model import Chain, Column, Recipe, Row, at_values

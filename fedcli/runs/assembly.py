@@ -20,6 +20,7 @@ from ..federation.state import RunState, Tensors
 from ..methods.mixins import ContinuesRun, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
+from ..models.network import has_batch_norm
 from . import features, initial, resources
 from .configuration import Plan
 
@@ -129,6 +130,9 @@ def assemble(
         method.local.warning(net, plan.rounds),
         method.aggregator.warning(plan.rounds, validation),
         "what is frozen has random weights: give --weights" if random else "",
+        f"the network has no batch norm, so --bn {plan.training.bn} does nothing"
+        if plan.training.bn != "aggregate" and not has_batch_norm(net)
+        else "",
         "with a frozen backbone, terms on features or norms do nothing"
         if still and method.local.trains_backbone
         else "",

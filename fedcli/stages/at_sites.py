@@ -16,7 +16,7 @@ from ..runs.assembly import assemble, be_deterministic, open_parent
 from ..runs.configuration import Execution
 from ..runs.finished import model_file
 from ..runs.train import plan_of
-from .options import EvaluateOptions
+from .evaluation_options import EvaluateOptions
 
 
 def evaluate(run: Path, options: EvaluateOptions, out: Path | None) -> Path:

@@ -7,7 +7,7 @@ from ..evaluation.evaluate import evaluate as score_run
 from ..evaluation.export import to_csv
 from . import at_sites
 from .call import called_with, path_of, source
-from .options import EvaluateOptions
+from .evaluation_options import EvaluateOptions
 from .results import Scores
 
 

@@ -8,24 +8,21 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from .base import Flag, Options, Source
+from .evaluation_options import EvaluateOptions
 from .flags import (
     ATTRIBUTE,
-    CODE,
     COLUMN,
     INPUT,
     LOCAL,
     NAME,
-    RUNS,
     WORK,
     Clients,
     Device,
     Dirichlet,
-    Groups,
     Jobs,
     On,
     Out,
     Seed,
-    Shots,
     Timeout,
     Val,
     Work,
@@ -221,6 +218,11 @@ class TrainOptions(Options):
     set: Annotated[Mapping[str, object], "an option of the method; may be repeated"] = field(
         default_factory=dict, hash=False
     )
+    server_optimizer: Annotated[
+        Literal["none", "momentum", "adam", "yogi", "adagrad"],
+        "the server takes this optimizer's step along the mean update; short for METHOD+fedavgm, +fedadam, +fedyogi or "
+        "+fedadagrad, for methods that average",
+    ] = "none"
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     model: Annotated[
         str | None,
@@ -257,8 +259,8 @@ class TrainOptions(Options):
     )
     threads: Annotated[
         int,
-        "CPU threads, in [0, 1024]; 0 uses one for cnn and torch's choice for others. Part of what equal bits are "
-        "promised for",
+        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
+        "choice. Part of what equal bits are promised for",
     ] = 0
     engine: Annotated[
         str | None,
@@ -282,66 +284,6 @@ class TrainOptions(Options):
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False
     force: Annotated[bool, "resume even with other values, and record it", LOCAL] = False
-
-
-@dataclass(frozen=True)
-class EvaluateOptions(Options):
-    """A run scored on the clean and the corrupted test set, per client and per group."""
-
-    stage: ClassVar[str] = "evaluate"
-    run: Annotated[Source | None, "run manifest; default: the newest under --work, - reads stdin", INPUT] = None
-    _: KW_ONLY
-    by: Groups = ()
-    shots: Shots = None
-    corrupt: Annotated[
-        Sequence[str],
-        "also score the test images under this corruption, which needs no training; may be repeated",
-        Flag("KIND"),
-    ] = ()
-    severity: Annotated[
-        Sequence[str],
-        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
-        Flag("N"),
-    ] = ()
-    export: Annotated[
-        str | None,
-        "also write the last round's predictions beside the scores, a row per image",
-        Flag("csv", local=True),
-    ] = None
-    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
-    metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
-    engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
-    timeout: Timeout = 0.0
-    device: Device = "cpu"
-    work: Work = WORK
-    out: Out = None
-
-
-@dataclass(frozen=True)
-class ReportOptions(Options):
-    """Runs compared in one table, a row per system."""
-
-    stage: ClassVar[str] = "report"
-    runs: Annotated[Sequence[Source], "runs or scores; default: every run under --work", RUNS] = ()
-    _: KW_ONLY
-    by: Groups = ()
-    shots: Shots = None
-    metric: Annotated[
-        Sequence[str], "a score to show, such as f1_macro; may be repeated; default: two of them", Flag("NAME")
-    ] = ()
-    at: Annotated[
-        Literal["last5", "last", "best"],
-        "last5, the mean over the last five rounds, last, or best: chosen on validation images",
-    ] = "last5"
-    spread: Annotated[
-        Literal["pooled", "runs"],
-        "± of runs that differ in the seed alone: pooled, over all their rounds, or runs",
-    ] = "pooled"
-    separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
-    against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""
-    minutes: Annotated[bool, "also how long each run trained"] = False
-    bytes: Annotated[bool, "also what travels between the server and a client in a round"] = False
-    work: Work = WORK
 
 
 STAGES: dict[str, type[Options]] = {

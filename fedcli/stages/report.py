@@ -12,7 +12,7 @@ from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, rows
 from ..reporting.tables import render
 from .call import called_with
-from .options import EvaluateOptions, ReportOptions
+from .evaluation_options import EvaluateOptions, ReportOptions
 
 if TYPE_CHECKING:
     import pandas

@@ -33,6 +33,7 @@ from .results import Run
 ROUNDS, MOST_ROUNDS, STEPS = 20, 50, 100  # by default; local steps of the median client
 DATA = "corruption", "partition", "sites", "dataset"
 PRECISIONS = "fp32", "bf16", "auto"
+SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
 WITH_RESUME = {  # may be given anew
     "engine", "at_once", "jobs", "timeout", "min_clients", "resume", "force", "work", "out", "checkpoint_every",
 }  # fmt: skip
@@ -114,7 +115,7 @@ def plan(options: TrainOptions) -> Plan:
         class_weights=options.class_weights, loss=options.loss, **_completed(options, usual, optimizer),
     )  # fmt: skip
     made = Plan(
-        method=options.method or "", settings=_settings(options), training=training, seed=options.seed,
+        method=_spec(options), settings=_settings(options), training=training, seed=options.seed,
         rounds=options.rounds or usual.get("rounds", ROUNDS), participation=options.participation,
         model=options.model or "cnn", weights=_text(options.weights), teacher=_text(options.teacher),
         freeze=options.freeze_backbone, augment=_augmentation(options), precision=options.precision,
@@ -200,7 +201,18 @@ def _method(options: TrainOptions) -> Method:
         raise UsageError(
             f"{options.method} is no method but a path", "write the method first: fedcli train METHOD DATA"
         )
-    return resolve(options.method or "", _settings(options))
+    return resolve(_spec(options), _settings(options))
+
+
+def _spec(options: TrainOptions) -> str:
+    """The method's name, with the server's optimizer as its add-on. Raises UsageError where it has another rule."""
+    if options.server_optimizer == "none":
+        return options.method or ""
+    method, addon = resolve(options.method or ""), SERVER_OPTIMIZERS[options.server_optimizer]
+    if not isinstance(method.aggregator, type(METHODS["fedavg"].aggregator)):
+        what = f"{method.name} has its own server rule, so --server-optimizer has no place"
+        raise UsageError(what, "leave it out, or train a method that averages, such as fedprox or moon")
+    return addon if method.name == "fedavg" else f"{options.method}+{addon}"
 
 
 def _settings(options: TrainOptions) -> dict[str, Any]:
@@ -240,7 +252,7 @@ def _check_second(options: TrainOptions, first: Plan, method: Method) -> None:
     if options.single_site:
         raise UsageError(f"--then {then} needs one model of all clients", "leave --then or --single-site out")
     _second(first, then, "RUN").check()
-    if options.freeze_backbone or isinstance(method.aggregator, ContinuesRun) or method.local.model:
+    if options.freeze_backbone or isinstance(method.aggregator, ContinuesRun) or method.local.freezes:
         what = "--freeze-backbone" if options.freeze_backbone else method.name
         raise UsageError(f"--then {then} needs a backbone that {what} does not train", "leave one of them out")
 

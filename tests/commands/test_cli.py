@@ -240,6 +240,7 @@ ERRORS = {
     "momentum for adam": (("train", "fedavg", "{corruption}", "--momentum", "0.9"), 2, "--momentum", "sgd"),
     "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adagrad"), 2, "adagrad", "adam"),
     "an unknown format": (("report", "{scores}", "--format", "markdwn"), 2, "markdwn", "markdown"),
+    "a number in another spelling": (("partition", "{dataset}", "--clients", "1e0"), 2, "'1e0' is not a", "--help"),
     "no method": (("train",), 2, "which method", "fedcli methods"),
     "cuda where there is none": (("train", "fedavg", "{corruption}", "--device", "cuda"), 1, "cuda", "CPU"),
     "an update that is not finite": (

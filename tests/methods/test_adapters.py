@@ -40,9 +40,9 @@ def by_hand(made, x, w):
     """The formula in float64, image by image: W0 x + s x A diag(w) B."""
     weight, a, b = (t.detach().double().numpy() for t in (made.weight.flatten(1), made.A, made.B))
     bias = 0 if made.bias is None else made.bias.detach().double().numpy()
-    channels_last = x.movedim(1, -1) if made.pixels else x
+    channels_last = x.movedim(1, -1) if made.kernel[1:] else x
     rows = [v @ (weight.T + 1.5 * a @ np.diag(d) @ b) + bias for v, d in zip(channels_last.double().numpy(), w)]
-    return np.moveaxis(np.stack(rows), -1, 1) if made.pixels else np.stack(rows)
+    return np.moveaxis(np.stack(rows), -1, 1) if made.kernel[1:] else np.stack(rows)
 
 
 @pytest.mark.parametrize("base", [None, conv()])
@@ -132,12 +132,26 @@ def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kwargs", [{"kernel_size": 3}, {"kernel_size": 1, "stride": 2}, {"kernel_size": 1, "groups": 2}]
-)
-def test_a_convolution_that_is_no_linear_layer_is_refused(kwargs):
-    with pytest.raises(TypeError, match="not a linear layer over channels"):
-        Adapted(nn.Conv2d(4, 4, **kwargs), 2, 1.0)
+@pytest.mark.parametrize("kwargs", [{"groups": 2}, {"padding_mode": "reflect", "padding": 1}])
+def test_a_convolution_of_several_groups_or_other_padding_is_refused(kwargs):
+    with pytest.raises(TypeError, match="not a convolution of one group"):
+        Adapted(nn.Conv2d(4, 4, 3, **kwargs), 2, 1.0)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"stride": 2, "padding": 1}, {"padding": "same", "dilation": 2}])
+@pytest.mark.parametrize("singular", [None, torch.tensor([1.0, 0.5])])
+def test_a_convolution_with_its_adapter_is_the_convolution_of_their_sum(kwargs, singular):
+    generator = torch.Generator().manual_seed(0)
+    base = nn.Conv2d(3, 4, (3, 2), **kwargs)
+    adapted = Adapted(base, 2, 1.0, singular)
+    with torch.no_grad():
+        adapted.A.copy_(torch.randn(adapted.A.shape, generator=generator))
+        w = torch.ones(2) if singular is None else singular
+        sum_ = base.weight + 0.5 * ((adapted.A * w) @ adapted.B).T.view_as(base.weight)
+        x = torch.randn(2, 3, 7, 7, generator=generator)
+        stride, padding, dilation = base.stride, base.padding, base.dilation
+        expected = torch.nn.functional.conv2d(x, sum_, base.bias, stride, padding, dilation)
+        torch.testing.assert_close(adapted(x), expected)
 
 
 class Named:

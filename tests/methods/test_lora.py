@@ -14,6 +14,7 @@ from fedcli.federation import state as states
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
 from fedcli.methods.adapters import Adapted
+from fedcli.models import adaptable
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.runs.finished import logits, open_run
@@ -116,11 +117,76 @@ def test_before_training_the_adapters_change_no_logit(spec, name):
     assert torch.equal(net(x), seen)
 
 
+def other(name, spec, side=32, settings=None):
+    """Any network under a method, and what it is built for."""
+    inputs = models.Inputs(3, 2, side, ["healthy", "ill"], {"race": ["asian", "black", "white"]})
+    extend = resolve(spec, settings).local.extend
+    return models.build(name, inputs, seed=0, extend=extend), inputs
+
+
+@pytest.mark.parametrize(
+    ("name", "adapters", "spec"),
+    [
+        ("cnn", 2, "lora"), ("resnet10", 11, "svd-lora"), ("torchvision:shufflenet_v2_x0_5", 36, "fairlora"),
+        ("torchvision:squeezenet1_1", 24, "lora"), ("timm:test_vit", 24, "lora"), ("timm:test_vit", 24, "svd-lora"),
+        ("timm:test_vit", 24, "fairlora"), ("timm:test_convnext", 21, "fairlora"),
+        ("timm:test_efficientnet", 14, "fairlora"), ("timm:test_resnet", 14, "fairlora"),
+    ],
+)  # fmt: skip
+def test_on_any_network_adapters_stand_beside_its_layers(name, adapters, spec):
+    if name.startswith("timm:"):
+        pytest.importorskip("timm")
+    net, inputs = other(name, spec)
+    plain = models.build(name, inputs, seed=0)
+    assert sum(isinstance(module, Adapted) for module in net.modules()) == adapters
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(net.eval()(x), plain.eval()(x))  # A starts at 0
+    norms = [n for n, m in plain.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    trains = {n for n, p in net.named_parameters() if p.requires_grad}
+    assert all(n.endswith((".A", ".B", ".S")) or n.startswith(("head.", *norms)) for n in trains)
+    assert {"head.weight", "head.bias"} <= trains and {f"{norm}.weight" for norm in norms} <= trains
+    for norm in norms:
+        nn.init.ones_(net.get_submodule(norm).weight)  # timm starts the last of each block at 0
+    net.train()(x).square().sum().backward()
+    assert all(p.grad.any() for n, p in net.named_parameters() if n.endswith(".A")), "every adapter is used"
+
+
+@pytest.mark.parametrize(("name", "adapters"), [("vit_b_16", 24), ("swin_t", 27)])
+@pytest.mark.filterwarnings("ignore")
+def test_layers_whose_tensors_others_read_get_no_adapter(name, adapters):
+    """Shapes alone: torchvision's attention reads the weights of its projections and does not call them."""
+    with torch.device("meta"):
+        net, _ = other(f"torchvision:{name}", "lora")
+    assert sum(isinstance(module, Adapted) for module in net.modules()) == adapters
+    assert not [n for n, m in net.named_modules() if isinstance(m, Adapted) and n.endswith(("qkv", "out_proj"))]
+
+
+def test_rank_and_alpha_are_those_of_the_kind_of_network_that_most_layers_make():
+    ranks = {name: other(name, "lora")[0] for name in ("cnn", "clip-tiny")}
+    scales = {name: next(m.scale for m in net.modules() if isinstance(m, Adapted)) for name, net in ranks.items()}
+    assert scales == {"cnn": 8 / 32, "clip-tiny": 2 / 12}
+
+
+def test_a_layer_that_takes_images_in_its_second_dimension_gets_no_adapter():
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.turned, self.straight = nn.Linear(4, 4), nn.Linear(4, 4)
+
+        def forward(self, x):
+            rows = x.flatten(2).transpose(0, 1)  # [C, B, 4]
+            return self.straight(self.turned(rows).transpose(0, 1)).mean(1)
+
+    net = models.Network(Turned(), 4, 2)
+    net.channels, net.side = 3, 2
+    assert adaptable.parts(net)["mlp"] == ["straight"]
+
+
 @BOTH
-def test_another_network_is_refused(spec):
-    with pytest.raises(UsageError, match="need a CLIP network") as error:
+def test_a_network_without_a_layer_for_adapters_is_refused(spec):
+    with pytest.raises(UsageError, match="no linear layer or convolution that an adapter could stand beside") as error:
         toy_net(extend=resolve(spec).local.extend)
-    assert "--model clip" in error.value.hint
+    assert "--model" in error.value.hint
 
 
 class Two(nn.Module):
@@ -221,13 +287,13 @@ def test_the_resnet_trains_and_its_statistics_travel():
     assert all(moved[n].any() for n in moved if n.endswith(("attnpool.v_proj.A", "layer1.0.conv3.A", "running_mean")))
 
 
-def test_a_run_opened_again_scores_as_the_network_that_trained(tmp_path):
+@pytest.mark.parametrize(("model", "spec"), [("clip-tiny", "lora"), ("cnn", "fairlora")])
+def test_a_run_opened_again_scores_as_the_network_that_trained(model, spec, tmp_path):
     """Whatever is frozen comes back, from another seed: single tensors of a module that trains in part as well."""
-    plan = Plan("lora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model="clip-tiny")
+    plan = Plan(spec, {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model=model)
     run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
-    net = models.build(
-        "clip-tiny", models.Inputs(1, CLASSES, 8, run.data.classes), seed=3, extend=run.method.local.extend
-    )
+    inputs = models.Inputs(1, CLASSES, 8, run.data.classes, {"sex": ["f", "m"]})
+    net = models.build(model, inputs, seed=3, extend=run.method.local.extend)
     scored = predictions(run)["clean"][0][0]
     layout = Layout(net)
     layout.load(run.layout.read())

@@ -389,8 +389,8 @@ def test_a_method_of_clip_on_another_network_is_refused_before_anything_is_loade
     from fedcli.federation.client import Training
     from fedcli.runs.train import Plan
 
-    with pytest.raises(UsageError, match="fairlora fine-tunes a CLIP network, which cnn is not") as error:
-        Plan("fairlora", {}, Training(), 1).check()
+    with pytest.raises(UsageError, match="promptfl fine-tunes a CLIP network, which cnn is not") as error:
+        Plan("promptfl", {}, Training(), 1).check()
     assert "clip-tiny" in error.value.hint
     with pytest.raises(UsageError, match="freezes its network itself"):
         Plan("lora", {}, Training(), 1, model="clip-tiny", freeze=True).check()

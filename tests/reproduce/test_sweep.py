@@ -14,7 +14,8 @@ from fedcli.locks import held
 from fedcli.reporting import page
 from fedcli.reproduce import jobs, sweep
 from fedcli.reproduce.expand import Cell
-from fedcli.stages.options import EvaluateOptions, TrainOptions
+from fedcli.stages.evaluation_options import EvaluateOptions
+from fedcli.stages.options import TrainOptions
 
 
 def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatch):

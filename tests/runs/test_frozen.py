@@ -186,6 +186,13 @@ def test_a_frozen_random_backbone_is_told(tmp_path):
     assert "random weights" in manifest.read(begun(tmp_path, freeze=True)).body["warning"]
 
 
+def test_batch_norms_that_are_not_there_are_named(tmp_path):
+    local = replace(TRAINING, bn="local")
+    for model, said in (("clip-tiny", True), ("cnn", False)):
+        run = train(make_chain(tmp_path), Plan("fedavg", {}, local, 1, model=model), work=tmp_path, out=None)
+        assert ("no batch norm, so --bn local does nothing" in manifest.read(run).body["warning"]) is said
+
+
 def test_a_curve_scores_what_evaluate_scores(tmp_path):
     """FedBN's norms in the curve are the clients' mean, not those of the client that trained last."""
     run = train(make_chain(tmp_path), Plan("fedbn", {}, TRAINING, 2, eval_every=1), work=tmp_path)

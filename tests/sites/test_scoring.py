@@ -20,7 +20,7 @@ from fedcli.sites.description import SiteError, describe, gathered
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.options import EvaluateOptions
+from fedcli.stages.evaluation_options import EvaluateOptions
 
 OPEN = Policy(smallest_cell=1)
 TIED = 0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/test_tallies.py

@@ -16,7 +16,7 @@ import torch
 from ...errors import UsageError, nearest
 from .in_process import Engine, InProcess
 from .on_ray import Ray
-from .pool import Pool, usual_jobs
+from .pool import Pool, pays, usual_jobs
 from .streams import Streams
 
 IN_PROCESS = "in-process"
@@ -121,6 +121,14 @@ def chosen(engine: str | None, clients: int, device: str) -> tuple[str, int]:
     name, count = parsed(engine or f"pool:{usual_jobs(threads, clients, device)}", device)
     count = min(count, clients)
     return (name, count) if count > 1 or (name in ENGINES and ENGINES[name].anywhere) else (IN_PROCESS, 1)
+
+
+def side_by_side(engine: str | None, clients: int, device: str) -> bool:
+    """Whether rounds of so many clients train on processes of one thread each, whatever their network wants."""
+    if engine is None:
+        return pays(clients, device)
+    name, count = parsed(engine, device)
+    return name in ENGINES and (ENGINES[name].anywhere or (name == "pool" and min(count, clients) > 1))
 
 
 def open_engine(engine: str | None, clients: InProcess, at_most: int) -> AbstractContextManager[Engine]:

@@ -1,0 +1,68 @@
+"""The options of what reads runs: evaluate and report."""
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, ClassVar, Literal
+
+from .base import Flag, Options, Source
+from .flags import CODE, INPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Work
+
+
+@dataclass(frozen=True)
+class EvaluateOptions(Options):
+    """A run scored on the clean and the corrupted test set, per client and per group."""
+
+    stage: ClassVar[str] = "evaluate"
+    run: Annotated[Source | None, "run manifest; default: the newest under --work, - reads stdin", INPUT] = None
+    _: KW_ONLY
+    by: Groups = ()
+    shots: Shots = None
+    corrupt: Annotated[
+        Sequence[str],
+        "also score the test images under this corruption, which needs no training; may be repeated",
+        Flag("KIND"),
+    ] = ()
+    severity: Annotated[
+        Sequence[str],
+        "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
+        Flag("N"),
+    ] = ()
+    export: Annotated[
+        str | None,
+        "also write the last round's predictions beside the scores, a row per image",
+        Flag("csv", local=True),
+    ] = None
+    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
+    metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
+    engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
+    timeout: Timeout = 0.0
+    device: Device = "cpu"
+    work: Work = WORK
+    out: Out = None
+
+
+@dataclass(frozen=True)
+class ReportOptions(Options):
+    """Runs compared in one table, a row per system."""
+
+    stage: ClassVar[str] = "report"
+    runs: Annotated[Sequence[Source], "runs or scores; default: every run under --work", RUNS] = ()
+    _: KW_ONLY
+    by: Groups = ()
+    shots: Shots = None
+    metric: Annotated[
+        Sequence[str], "a score to show, such as f1_macro; may be repeated; default: two of them", Flag("NAME")
+    ] = ()
+    at: Annotated[
+        Literal["last5", "last", "best"],
+        "last5, the mean over the last five rounds, last, or best: chosen on validation images",
+    ] = "last5"
+    spread: Annotated[
+        Literal["pooled", "runs"],
+        "± of runs that differ in the seed alone: pooled, over all their rounds, or runs",
+    ] = "pooled"
+    separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
+    against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""
+    minutes: Annotated[bool, "also how long each run trained"] = False
+    bytes: Annotated[bool, "also what travels between the server and a client in a round"] = False
+    work: Work = WORK
