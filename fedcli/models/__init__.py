@@ -10,7 +10,7 @@ from torch import nn
 
 from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
-from ..seeds import derive
+from ..seeds import derive, seed_torch
 from . import outside
 from .clip import ClipNetwork
 from .clip_weights import load_clip
@@ -155,7 +155,7 @@ def build(
             "prepare with a larger --size, or use --model cnn",
         )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive("init", seed))
+        seed_torch(derive("init", seed))
         net = model.build(inputs, precision)
     net.channels, net.side = inputs.channels, inputs.size
     net.class_names, net.attributes = list(inputs.names), inputs.attributes
@@ -168,7 +168,7 @@ def build(
     if freeze:
         net.backbone.requires_grad_(False)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive("extend", seed))
+        seed_torch(derive("extend", seed))
         extend(net)
     make_lone_safe(net)
     return net

@@ -131,6 +131,12 @@ class PartitionOptions(Options):
         default_factory=dict, hash=False
     )
     clients: Clients = None
+    hold_out: Annotated[
+        str | None,
+        "a hospital that trains nothing: all its images are the test images; of an attribute but the dataset's sites "
+        "or that of --by: ATTRIBUTE=VALUE",
+        Flag("SITE"),
+    ] = None
     minimum: Annotated[int, "images each client must have, >= 0; --balanced sees to it, others are refused"] = 0
     val: Val = 0.0
     seed: Seed = 0
