@@ -272,7 +272,8 @@ class TrainOptions(Options):
         str | None,
         "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
         "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
-        "nvflare:DIR or flower:DIR for hospitals; changes no number; default: a process on every core for networks of one thread, else in-process",
+        "nvflare:DIR or flower:DIR for hospitals; changes no number; default: a process on every core for networks "
+        "of one thread, else in-process",
         Flag("NAME[:N]", local=True),
     ] = None
     sites: Annotated[

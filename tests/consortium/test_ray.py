@@ -16,7 +16,7 @@ from conftest import make_chain
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="the extra ray is not installed")
 FEDCLI = Path(sys.executable).with_name("fedcli")
 RAY = Path(sys.executable).with_name("ray")
-QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 
 
 def train(data, out, *more, rounds=4, address=""):
@@ -78,12 +78,17 @@ def nodes():
             process.wait()
 
 
+NODES = """
+import ray
+ray.init(log_to_driver=False, logging_level="ERROR")
+print(sum(node["Alive"] for node in ray.nodes()))
+"""
+
+
 def wait_for_nodes(address, count):
-    code = f"import ray; ray.init({address!r}, log_to_driver=False, logging_level='ERROR'); print(sum(n['Alive'] for n in ray.nodes()))"
-    end = time.monotonic() + 180
-    while subprocess.run([sys.executable, "-c", code], env=QUIET, capture_output=True, text=True).stdout.strip() != str(
-        count
-    ):
+    end, asked = time.monotonic() + 180, [sys.executable, "-c", NODES]
+    environment = QUIET | {"RAY_ADDRESS": address}
+    while subprocess.run(asked, env=environment, capture_output=True, text=True).stdout.strip() != str(count):
         assert time.monotonic() < end, f"the cluster at {address} does not have {count} nodes"
         time.sleep(1)
 
