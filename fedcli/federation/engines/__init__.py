@@ -1,7 +1,7 @@
 """What runs the tasks of a round. An engine is a file here and one line in ENGINES; none changes a number.
 
-`--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU, ray on
-whatever a ray cluster has.
+`--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU, ray
+on whatever a ray cluster has.
 `--engine NAME:WHERE` reaches sites that hold the images: such an engine is a file of fedcli/sites and a line in REMOTE.
 """
 

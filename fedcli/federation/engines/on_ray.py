@@ -2,8 +2,8 @@
 
 A worker makes the clients by itself, from files that it finds under the same paths. What all clients of a round
 receive, the model and what is broadcast with it, is put into ray's object store once; a client always comes to the same
-worker, and what it keeps is sent beside its task. A task depends on nothing else, so where a worker is lost, with its node or
-alone, the others do its tasks again, to the same bits.
+worker, and what it keeps is sent beside its task. A task depends on nothing else, so where a worker is lost, with its
+node or alone, the others do its tasks again, to the same bits.
 
 RAY_ADDRESS names a cluster; without it a cluster of this machine is started, and ended with the engine.
 """
