@@ -1,7 +1,12 @@
 """The one error a user sees: a sentence, a hint and an exit code."""
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
+
+SPACE = "free some space, raise the limit on it, or give --work on another disk"
+NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # the disk's, the user's, the process's
 
 
 class FedcliError(Exception):
@@ -25,6 +30,18 @@ class HashError(FedcliError):
     """A file is not the one its manifest was written for."""
 
     code = 3
+
+
+def of_system(error: Exception) -> FedcliError | None:
+    """What the system refused, in a sentence: a full disk, a limit, a folder; None for any other error."""
+    if not isinstance(error, OSError):
+        return None
+    name, hint = error.filename, SPACE if error.errno in NO_ROOM else ""
+    if error.errno == errno.ENOSPC:
+        return FedcliError(f"no space left on the device{f' while writing {name}' if name else ''}", hint)
+    if isinstance(error, FileExistsError | NotADirectoryError) and name and not Path(name).is_dir():
+        return FedcliError(f"{name} is no folder, and a folder is needed there", hint)
+    return FedcliError(f"{error.strerror or error}{f': {name}' if name else ''}", hint)
 
 
 def nearest(word: str, known: Iterable[str], listed: Iterable[str] | None = None) -> str:

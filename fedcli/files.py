@@ -1,5 +1,6 @@
 """Files that are whole or not there: hashed, read with a bound, written beside and renamed, never through a link."""
 
+import errno
 import hashlib
 import os
 import re
@@ -16,6 +17,7 @@ from .errors import FedcliError, UsageError
 
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
+PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, getattr(errno, "ESTALE", errno.EIO)
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -31,6 +33,11 @@ def sha256(path: Path) -> str:
 def _digest(path: Path, *_: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether an error says something of the system or the disk at this moment, and not of a file."""
+    return isinstance(error, OSError) and error.errno in PASSING
 
 
 def regular(path: Path, hint: str = "") -> Path:

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from .errors import FedcliError
-from .files import regular, replacing
+from .files import may_pass, regular, replacing
 
 DEEPEST = 16  # groups in one another
 MOST = 1_000_000  # datasets
@@ -73,7 +73,12 @@ def open_hdf5(
             raise _unreadable(path, error, hint) from None
 
 
-def _unreadable(path: Path, error: Exception, hint: str) -> FedcliError:
+def _unreadable(path: Path, error: Exception, hint: str) -> Exception:
+    """What to raise for an error while path was read; one of another file, which was written meanwhile, stays."""
+    if isinstance(error, OSError) and error.errno and may_pass(error):
+        return OSError(error.errno, os.strerror(error.errno), error.filename or str(path))
+    if isinstance(error, OSError) and error.filename:
+        return error
     why = " ".join(str(error).split())[:160]
     return FedcliError(f"{path} is not a readable HDF5 file: {why}", f"it may be damaged; {hint}")
 

@@ -1,5 +1,7 @@
 """An HDF5 file of a stranger is refused before it can name other bytes, lead in circles or ask for memory."""
 
+import errno
+import os
 import resource
 import signal
 from contextlib import contextmanager
@@ -186,6 +188,22 @@ def test_a_write_that_fails_anywhere_is_an_error_and_never_a_crash(tmp_path, mon
     with largest_file(2 * size), create_hdf5(tmp_path / "again.h5", size) as file:
         fill(file)
     assert (tmp_path / "again.h5").read_bytes() == whole.read_bytes()
+
+
+def test_an_error_that_may_pass_is_not_called_damage(tmp_path, monkeypatch):
+    def fails(*_, **__):
+        raise OSError(errno.EMFILE, "Unable to open file (a long text of HDF5)")
+
+    path = tmp_path / "x.h5"
+    with create_hdf5(path) as file:
+        file["x"] = np.zeros(3)
+    with pytest.raises(OSError, match=r"Too many open files: .*b\.csv"), open_hdf5(path):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "b.csv")
+    with pytest.raises(OSError, match="No space left"), open_hdf5(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "b.csv")
+    monkeypatch.setattr(h5py.File, "__init__", fails)
+    with pytest.raises(OSError, match=r"Too many open files: .*x\.h5"), open_hdf5(path):
+        pass
 
 
 def test_an_error_of_whoever_fills_a_file_is_its_own(tmp_path):

@@ -5,20 +5,19 @@ Exit codes: 0 done; 1 an error that names its cause; 2 wrong usage; 3 a hash tha
 """
 
 import codecs
-import errno
 import io
 import os
 import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from .. import __version__, console, extensions
-from ..errors import FedcliError
+from ..errors import FedcliError, of_system
 from . import (
     bench,
     check,
@@ -48,8 +47,7 @@ from . import (
 from .panels import Command
 
 LOG_FILE = "--log-file"
-SPACE = "free some space, raise the limit on it, or give --work on another disk"
-NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # the disk's, the user's, the process's
+READ_AS = {"int": "a whole number", "float": "a number", "bool": "true or false"}  # the type of pydantic's error
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
 
@@ -94,10 +92,8 @@ class Commands(TyperGroup):
             _end(ctx, f"too little memory, or a damaged package: {error or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
             _refuse(ctx, error)
-            if fault := extensions.fault(error):
+            if fault := extensions.fault(error) or of_system(error):
                 _end(ctx, fault.sentence, fault.hint, fault.code)
-            if isinstance(error, OSError):
-                _end(ctx, _sentence(error), SPACE if error.errno in NO_ROOM else "", 1)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
 
@@ -105,6 +101,7 @@ class Commands(TyperGroup):
 def _refuse(ctx: typer.Context, error: Exception) -> None:
     """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
     if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
+        _reword(error)
         sentence = error.format_message().rstrip(".")
         command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
         line = getattr(getattr(error, "ctx", None), "command_path", None) or command
@@ -112,20 +109,23 @@ def _refuse(ctx: typer.Context, error: Exception) -> None:
             _end(ctx, f"{sentence[:1].lower()}{sentence[1:]}", f"`{line} --help` lists what can be given", 2)
 
 
+def _reword(error: Any) -> None:
+    """Name the value that is refused, which typer's words for a number do not where pydantic reads it."""
+    errors = getattr(error.__cause__, "errors", None)
+    if errors is None or not hasattr(error, "message"):
+        return
+    first = errors()[0]
+    limit = first.get("ctx", {}).get("ge")
+    wanted = READ_AS.get(first["type"].partition("_")[0]) if limit is None else f"at least {limit:g}"
+    if wanted:
+        error.message = f"{str(first['input'])[:80]!r} is not {wanted}"
+
+
 def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
     if ctx.meta.get(options.DEBUG):
         traceback.print_exc(file=sys.stderr)
     console.fail(sentence, hint)
     raise typer.Exit(code)
-
-
-def _sentence(error: Exception) -> str:
-    name = getattr(error, "filename", None)
-    if getattr(error, "errno", None) == errno.ENOSPC:
-        return f"no space left on the device{f' while writing {name}' if name else ''}"
-    if isinstance(error, FileExistsError | NotADirectoryError) and name and not os.path.isdir(name):  # noqa: PTH112
-        return f"{name} is no folder, and a folder is needed there"
-    return f"{getattr(error, 'strerror', None) or error}{f': {name}' if name else ''}"
 
 
 app = typer.Typer(

@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import console
 from ..errors import FedcliError, UsageError
+from ..files import may_pass
 from ..processes import in_order
 from . import attributes, manifest, sources, splits
 from . import pool as shard
@@ -29,6 +30,7 @@ from .sources.tables import leaking, sample_rows
 
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
+ABSENT = "-1"  # stands for the contents of a file that cannot be read
 FILLED = "another --split, --test or --split-file may fill it"
 PIECE, READERS = 2**16, 8  # bytes read of a large raw file at each of three places; threads that read
 RUN, RUN_BYTES = 32, 2**22  # images and bytes that a worker holds before it writes them
@@ -54,7 +56,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
         choices = replace(choices, split="file")
     options = recorded(name, card, choices)
     options |= {"code": code.recorded} if code else {}
-    options["raw_fingerprint"] = fingerprint(raw, listing) if raw else None
+    contents = contents_of(raw, listing) if raw else {}
+    options["raw_fingerprint"] = fingerprint(raw, listing, contents) if raw else None
     if file := request.split_file:
         first, *second = splits.files(file)
         options |= {"split_file": {"name": first.name, "sha256": manifest.sha256(first)}, "fold": request.fold}
@@ -68,6 +71,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
             console.say(f"preparing {len(listing.rows):,} images of {name} at {choices.size} pixels")
         channels = card["channels"] if listing.channels is None else listing.channels
         kept, skipped = fill(folder / "pool.h5", source, raw, choices, listing, channels)
+        if raw:
+            refuse_changed(raw, contents, kept, skipped)
         made = describe(name, card, choices, listing, kept, skipped)
         return made | ({"sample": True} if sample else {})
 
@@ -126,16 +131,31 @@ def checked(name: str, listing: Listing) -> Listing:
     return listing
 
 
-def fingerprint(raw: Path, listing: Listing) -> str:
-    """sha256 over the names, sizes and bytes of the images used (of large ones three pieces) and of the tables."""
-    digest, root = hashlib.sha256(), str(raw)  # a Path per image would take longer than looking it up
+def contents_of(raw: Path, listing: Listing) -> dict[str, str]:
+    """Size and digest of every image used (of large ones three pieces); "-1" of one that cannot be read."""
+    root = str(raw)  # a Path per image would take longer than looking it up
     names = sorted({str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped})
     with ThreadPoolExecutor(READERS) as readers:
-        for name, seen in zip(names, readers.map(_seen, (f"{root}/{name}" for name in names)), strict=True):
-            digest.update(f"{name}\0{seen}\n".encode())
+        return dict(zip(names, readers.map(_seen, (f"{root}/{name}" for name in names)), strict=True))
+
+
+def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str:
+    """sha256 over the names and contents of the images used and of the tables."""
+    digest = hashlib.sha256()
+    for name, seen in contents.items():
+        digest.update(f"{name}\0{seen}\n".encode())
     for name in listing.tables:
         digest.update(f"{name}\0{manifest.sha256(raw / name)}\n".encode())
     return digest.hexdigest()
+
+
+def refuse_changed(raw: Path, contents: Mapping[str, str], kept: list[Row], skipped: list[tuple[str, str]]) -> None:
+    """Raises FedcliError for a file that could be read at one time and not at the other: the fingerprint is wrong."""
+    absent = (str(row.source) for row in kept if contents[str(row.source)] == ABSENT)
+    came = [name for name in absent if _seen(f"{raw}/{name}") != ABSENT]  # an image within a file has no path
+    went = [name for name, _ in skipped if name in contents and _seen(f"{raw}/{name}") != contents[name]]
+    if changed := came + went:
+        raise FedcliError(f"{raw / changed[0]} changed while it was read", "prepare again when nothing writes there")
 
 
 def _seen(path: str) -> str:
@@ -145,15 +165,17 @@ def _seen(path: str) -> str:
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
-            return "-1"
+            return ABSENT
         with open(path, "rb") as file:
             size, digest = os.fstat(file.fileno()).st_size, hashlib.sha256()
             for start in (0, size // 2, size - PIECE) if size > 3 * PIECE else (0,):
                 file.seek(start)
                 digest.update(file.read(PIECE if size > 3 * PIECE else size))
             return f"{size} {digest.hexdigest()}"
-    except (OSError, ValueError):  # ValueError: no name at all
-        return "-1"
+    except (OSError, ValueError) as error:  # ValueError: no name at all
+        if may_pass(error):
+            raise
+        return ABSENT
 
 
 def refuse(skipped: list[tuple[str, str]], strict: bool) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from .. import console, extensions
 from ..bench.estimate import span
-from ..errors import FedcliError
+from ..errors import FedcliError, of_system
 from ..locks import Busy
 from ..processes import Ended, one_each
 from ..runs.resources import check_device
@@ -115,8 +115,9 @@ def _tried(cell: Cell, work: Callable[[], Path], debug: bool = False) -> Outcome
     except Exception as error:  # one cell's fault is not the next one's: it is reported, and shows in the exit code
         if debug:
             traceback.print_exc()
-        fault = extensions.fault(error)
-        return Outcome(cell, None, fault.sentence if fault else f"unexpected {type(error).__name__}: {error}")
+        if fault := extensions.fault(error) or of_system(error):
+            return Outcome(cell, None, fault.sentence, fault.hint)
+        return Outcome(cell, None, f"unexpected {type(error).__name__}: {error}")
 
 
 def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -> Outcome:

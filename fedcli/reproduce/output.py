@@ -11,7 +11,7 @@ from pathlib import Path
 from .. import console
 from ..data import manifest
 from ..data.manifest import sync
-from ..errors import FedcliError
+from ..errors import FedcliError, of_system
 from ..evaluation.schema import encode
 from ..locks import scratch
 from ..reporting import page, writers
@@ -78,8 +78,9 @@ def _said(missing: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        why = error.sentence if isinstance(error, FedcliError) else f"unexpected {type(error).__name__}: {error}"
-        raise FedcliError(f"{missing}: {why}", getattr(error, "hint", "") or "--debug shows where") from error
+        fault = error if isinstance(error, FedcliError) else of_system(error)
+        why = fault.sentence if fault else f"unexpected {type(error).__name__}: {error}"
+        raise FedcliError(f"{missing}: {why}", (fault and fault.hint) or "--debug shows where") from error
 
 
 def _text(path: Path, text: str) -> None:

@@ -23,16 +23,19 @@ ERRORS = {
     "writing": (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EMFILE),
     "reading": (errno.EIO, errno.EACCES, errno.ENOENT, errno.ESTALE, errno.EMFILE),
 }
+LASTING = errno.ENOENT, errno.EACCES
 
 
 class Operations:
     """Counts what a process does to files; at operation number `last` it is killed, or gets an error of the system.
 
-    reading: count instead the files below `folder` that are opened to be read.
+    reading: count instead the files below this folder that are opened to be read. One that is absent or forbidden
+    stays so.
     """
 
     def __init__(self, last: int | None, error: int = 0, *, reading: Path | None = None):
         self.last, self.error, self.reading, self.count, self.process = last, error, reading, 0, 0
+        self.gone = ""  # a file that is absent or forbidden from now on
 
     def watch(self) -> None:
         self.process = os.getpid()
@@ -49,6 +52,8 @@ class Operations:
         return counted
 
     def _heard(self, event: str, args: tuple) -> None:
+        if event == "open" and isinstance(args[0], int):
+            return  # a file that is open already
         if event == "open" and isinstance(args[2], int):
             writes = bool(args[2] & (os.O_WRONLY | os.O_RDWR))
             if not writes if self.reading and self._inside(args[0]) else writes and not self.reading:
@@ -63,7 +68,9 @@ class Operations:
         if os.getpid() != self.process:
             return
         self.count += 1
-        if self.count == self.last:
+        if self.count == self.last and self.error in LASTING:
+            self.gone = path
+        if self.count == self.last or (path and path == self.gone):
             if self.error:
                 raise OSError(self.error, os.strerror(self.error), path or None)
             os.killpg(0, signal.SIGKILL)

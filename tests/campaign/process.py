@@ -48,9 +48,21 @@ def warm() -> None:
             importlib.import_module(".".join(("fedcli", *inside)).removesuffix(".__init__"))
     for name in LATE:
         importlib.import_module(name)
+    _build_once()
     gc.collect()
     gc.freeze()  # a collection in a child would else copy every page
     atexit.register(gc.unfreeze)
+
+
+def _build_once() -> None:
+    """Have the parser of the command line built here: in each process it would take as long as a short command."""
+    import typer
+
+    from fedcli.commands.app import app
+
+    usual = typer.main.get_command
+    built = usual(app)
+    typer.main.get_command = lambda given: built if given is app else usual(given)
 
 
 def start(

@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ from raw_folders import write_csv, write_ct, write_skin
 
 from fedcli.data import manifest, prepare, sources
 from fedcli.data.pool import read_pool
-from fedcli.data.sources import isic2018, rsna_ich
+from fedcli.data.sources import images, isic2018, rsna_ich
 from fedcli.errors import FedcliError, UsageError
 
 REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
@@ -107,6 +108,41 @@ def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     assert pool.id.tolist() == whole.id[others].tolist() and pool.split.tolist() == whole.split[others].tolist()
     assert np.array_equal(pool.pixels(), whole.pixels(others))
     assert sorted(p.name for p in path.parent.iterdir()) == ["dataset.json", "pool.h5"]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO])
+def test_an_error_that_may_pass_stops_and_leaves_no_image_out(skin, tmp_path, monkeypatch, number):
+    def fails(self):
+        raise OSError(number, os.strerror(number), "i03.jpg")
+
+    monkeypatch.setattr(prepare, "_seen", fails)
+    with pytest.raises(OSError, match="i03"):
+        run("isic2018", tmp_path, raw=skin)
+    monkeypatch.undo()
+    monkeypatch.setattr(images, "_upright", fails)
+    with pytest.raises(OSError, match="i03"):
+        run("isic2018", tmp_path, raw=skin)
+
+
+def test_an_image_that_comes_or_goes_while_it_is_read_is_an_error(skin, tmp_path, monkeypatch):
+    path, fill, seen = skin / "images" / "i03.jpg", prepare.fill, prepare._seen
+
+    def without(*arguments):
+        path.rename(tmp_path / "elsewhere")
+        made = fill(*arguments)
+        (tmp_path / "elsewhere").rename(path)
+        path.write_bytes(b"")
+        return made
+
+    monkeypatch.setattr(prepare, "fill", without)
+    with pytest.raises(FedcliError, match="i03.jpg changed while it was read"):
+        run("isic2018", tmp_path, raw=skin)
+    shutil.copy(skin / "images" / "i04.jpg", path)
+    monkeypatch.setattr(prepare, "fill", fill)
+    monkeypatch.setattr(prepare, "_seen", lambda name: "-1" if name == str(path) else seen(name))
+    with pytest.raises(FedcliError, match="i03.jpg changed while it was read"):
+        run("isic2018", tmp_path, raw=skin)
+    assert not list((tmp_path / "work" / "datasets").iterdir())
 
 
 def test_strict_refuses_an_unreadable_image_and_leaves_nothing(skin, tmp_path):

@@ -107,6 +107,15 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monke
     assert cell["difference"] == pytest.approx(cell["mean"] - 97)
 
 
+def test_a_cell_says_what_the_system_refused_as_every_command_does():
+    def full():
+        raise OSError(28, "No space left on device", "w/rounds.jsonl")
+
+    outcome = jobs._tried(None, full)
+    assert outcome.sentence == "no space left on the device while writing w/rounds.jsonl"
+    assert "free some space" in outcome.hint
+
+
 def test_a_fault_in_the_page_loses_no_number_and_a_cell_trained_again_says_why(tiny, monkeypatch):
     def write(*_, **about):
         raise ValueError("no ink")

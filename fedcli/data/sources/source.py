@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...files import may_pass
 from ..pool import Row
 
 
@@ -15,7 +16,9 @@ class Unreadable(Exception):
 
 
 def unreadable(error: Exception, path: Path) -> Unreadable:
-    """Why a library could not read path, without the folders above it."""
+    """Why a library could not read path, without the folders above it. Raises an error that may pass."""
+    if may_pass(error):
+        raise error
     text = str(error).replace(str(path), path.name).strip().rstrip(".")
     return Unreadable(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
