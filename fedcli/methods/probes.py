@@ -8,11 +8,13 @@ image of the binary one. Each leaves the network as it was, but for its mode.
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import UsageError
 from ..labels import NO, YES
 from .contract import ClientRound
-from .losses import plain_loss
+from .losses import each_loss, plain_loss
 
 if TYPE_CHECKING:
     from ..data.shard import Shard
@@ -55,6 +57,35 @@ def _balanced_over_labels(net: "Network", shard: "Shard") -> Tensor:
             correct[answer] += (at & (says == bool(answer))).sum(0)
             images[answer] += at.sum(0)
     return (correct[images > 0] / images[images > 0]).mean()
+
+
+@torch.no_grad()
+def group_losses(net: "Network", client: ClientRound, groups: Tensor, count: int) -> Tensor:
+    """Sums of the losses of the client's images in each of `count` groups, float64 [G]; groups [N], -1 is in none."""
+    net.eval()
+    total = torch.zeros(count + 1, dtype=torch.float64, device=groups.device)  # the last for unknown ones
+    for batch in client.shard.in_order():
+        losses = each_loss(net(batch.x), batch.y).double()  # [B]
+        member = F.one_hot(groups[batch.at] % (count + 1), count + 1).double()  # [B, G + 1]; -1 becomes the last
+        total += losses @ member
+    return total[:count]
+
+
+@torch.no_grad()
+def group_predictions(net: "Network", client: ClientRound, groups: Tensor, count: int) -> Tensor:
+    """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is known.
+
+    Raises UsageError for several labels per image.
+    """
+    if client.shard.multi_label:
+        raise UsageError("images of several labels have no one predicted class", "--set gap=accuracy needs none")
+    net.eval()
+    classes = client.shard.classes
+    total = torch.zeros(count + 1, classes, classes, dtype=torch.float64, device=groups.device)  # last: unknown
+    for batch in client.shard.in_order():
+        cell = ((groups[batch.at] % (count + 1)) * classes + batch.y) * classes + net(batch.x).argmax(1)  # [B]
+        total += cell.bincount(minlength=total.numel()).view_as(total)
+    return total[:count]
 
 
 def gradient(net: "Network", client: ClientRound, batch_size: int = 64) -> tuple[Tensor, Tensor]:
