@@ -10,12 +10,13 @@ FOLDER = Path(__file__).parent.parent / "methods"
 
 
 class Listed(NamedTuple):
-    """One line of `fedcli methods`."""
+    """One line of `fedcli methods`; labels: whether an image may have several."""
 
     name: str
     label: str
     rule: str
     about: str
+    labels: str
 
 
 @cache
@@ -41,27 +42,43 @@ def _registered(module: str) -> Iterator[Listed]:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
             words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg in ("label", "about")}
             rules = [rule for half in call.args[1:3] if (rule := _rule(module, half))]
+            one = any(_needs_one_label(module, half) for half in call.args[1:3])
             name = ast.literal_eval(call.args[0])
-            yield Listed(name, words["label"], " + ".join(dict.fromkeys(rules)) or "paper", words["about"])
+            yield Listed(
+                name, words["label"], " + ".join(dict.fromkeys(rules)) or "paper", words["about"], labels_of(one)
+            )
+
+
+def labels_of(one: object) -> str:
+    """Whether images may have several labels, in a word. one: why they may not."""
+    return "one" if one else "several"
+
+
+def _needs_one_label(module: str, half: ast.expr) -> str:
+    """Why a half needs one label per image; "" where it does not."""
+    if isinstance(half, ast.Call) and isinstance(half.func, ast.Name):
+        return _default(module, half.func.id, "needs_one_label")
+    return ""
 
 
 def _rule(module: str, half: ast.expr) -> str:
     """The rule of a half, from its call or its class's default; "" where it has no such option."""
     if isinstance(half, ast.Call) and isinstance(half.func, ast.Name):
         given = [word.value for word in half.keywords if word.arg == "rule"]
-        return ast.literal_eval(given[0]) if given else _default(module, half.func.id)
+        return ast.literal_eval(given[0]) if given else _default(module, half.func.id, "rule")
     return ""
 
 
-def _default(module: str, name: str) -> str:
-    """The default of the option `rule` of a class or of one that it extends."""
+def _default(module: str, name: str, field: str) -> str:
+    """What a class, or one that it extends, gives a field such as `rule`; "" where none does."""
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1 and name in [part.name for part in node.names]:
-            return _default(node.module or "", name)
+            return _default(node.module or "", name, field)
         if isinstance(node, ast.ClassDef) and node.name == name:
             for line in node.body:
-                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "rule":
+                targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
+                if any(isinstance(target, ast.Name) and target.id == field for target in targets):
                     return ast.literal_eval(line.value) if line.value else ""
-            bases = (_default(module, base.id) for base in node.bases if isinstance(base, ast.Name))
+            bases = (_default(module, base.id, field) for base in node.bases if isinstance(base, ast.Name))
             return next(filter(None, bases), "")
     return ""

@@ -46,7 +46,8 @@ def _table(
             Cell(f"{own.images:,}"),
             *(_cell(system, label, *one, spread) for system in scored for one in shown),
         ]
-        for label, own in labels.items()
+        for label in scored[0].scores.classes
+        if (own := labels.get(label))
     ]
     return Table(title, [Column("label"), Column("images"), *heads], rows, legend)
 
