@@ -232,9 +232,11 @@ class TrainOptions(Options):
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     model: Annotated[
         str | None,
-        "cnn, the default, another that `fedcli models` lists, torchvision:NAME, timm:NAME or ./net.py:build",
+        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or ./net.py:build",
     ] = None
-    weights: Annotated[Source | None, "starting weights: imagenet, a file, or a finished run's folder"] = None
+    weights: Annotated[Source | None, "starting weights: imagenet, pretrained, a file, or a finished run's folder"] = (
+        None
+    )
     teacher: Annotated[
         Source | None,
         "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the "
@@ -271,8 +273,9 @@ class TrainOptions(Options):
     engine: Annotated[
         str | None,
         "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
-        "a GPU, socket:DIR for sites that listen in a folder, nvflare:DIR or flower:DIR for hospitals; changes no "
-        "number; default: a process on every core for networks of one thread, else in-process",
+        "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
+        "nvflare:DIR or flower:DIR for hospitals; changes no number; default: a process on every core for networks "
+        "of one thread, else in-process",
         Flag("NAME[:N]", local=True),
     ] = None
     sites: Annotated[
