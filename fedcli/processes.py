@@ -2,6 +2,7 @@
 
 A worker is connected by a pipe of its own and served by a thread of this process, so a killed one is noticed by the
 call that it was on, and no other waits for it. Workers leave Ctrl-C to this process and end when it ends.
+Arrays go through memory that both ends share, where there is some (see shared_blocks.py).
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from typing import Any, TypeVar
 
 from . import console, extensions
 from .errors import FedcliError
+from .shared_blocks import Channel, channels
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -47,22 +49,33 @@ class Workers:
     They are forked where the system can, so that they share what is in memory; else setup and all calls are pickled.
     """
 
-    def __init__(self, count: int, setup: Callable[..., None] = lambda: None, *arguments: Any, shared: bool = False):
-        """setup(*arguments) is called once in each worker. shared: any free worker does the next call."""
+    def __init__(
+        self,
+        count: int,
+        setup: Callable[..., None] = lambda: None,
+        *arguments: Any,
+        shared: bool = False,
+        block: int = 0,
+    ):
+        """setup(*arguments) is called once in each worker.
+
+        shared: any free worker does the next call.
+        block: bytes of arrays that a worker is sent at once, and returns at once, without passing the pipe.
+        """
         context: Any = multiprocessing.get_context("fork" if CAN_FORK else "spawn")
-        pipes: list[Connection] = []
+        ends: list[Channel] = []
         self.processes = []
         for _ in range(count):  # all of them before the first thread
-            end, far_end = context.Pipe()
-            inherited = [*pipes, end] if CAN_FORK else []
+            end, far_end = channels(context, block if CAN_FORK else 0)
+            inherited = [*ends, end] if CAN_FORK else []
             process = context.Process(target=_work, args=(far_end, inherited, setup, arguments), daemon=True)
             process.start()
             far_end.close()
-            pipes.append(end)
+            ends.append(end)
             self.processes.append(process)
         queues = [queue.SimpleQueue[Any]() for _ in range(1 if shared else count)]
         self._queues = queues * (count if shared else 1)
-        served = zip(pipes, self._queues, strict=True)
+        served = zip(ends, self._queues, strict=True)
         self._threads = [threading.Thread(target=_serve, args=each, daemon=True) for each in served]
         for thread in self._threads:
             thread.start()
@@ -90,13 +103,13 @@ class Workers:
             process.join()
 
 
-def _serve(pipe: Connection, waiting: "queue.SimpleQueue[tuple[Future, Call] | None]") -> None:
+def _serve(pipe: Channel, waiting: "queue.SimpleQueue[tuple[Future, Call] | None]") -> None:
     """The life of a thread: one worker's calls and their results."""
     while (task := waiting.get()) is not None:
         future, call = task
         try:
             pipe.send(call)
-            value, error, trace = pipe.recv()
+            value, error, trace = pipe.receive()
         except (EOFError, OSError):
             future.set_exception(WorkerKilled())
         except Exception as fault:  # what was to be sent cannot be pickled
@@ -113,7 +126,7 @@ def _serve(pipe: Connection, waiting: "queue.SimpleQueue[tuple[Future, Call] | N
     pipe.close()
 
 
-def _work(pipe: Connection, inherited: list[Connection], setup: Callable[..., None], arguments: tuple) -> None:
+def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple) -> None:
     """The life of a worker. inherited: this process's ends of pipes, which came with the fork."""
     for other in inherited:
         other.close()
@@ -121,7 +134,7 @@ def _work(pipe: Connection, inherited: list[Connection], setup: Callable[..., No
     setup(*arguments)
     while True:
         try:
-            call = pipe.recv()
+            call = pipe.receive()
         except EOFError:
             return
         if call is None:
@@ -131,7 +144,7 @@ def _work(pipe: Connection, inherited: list[Connection], setup: Callable[..., No
         try:
             answer = function(*values), None, ""
         except Exception as error:
-            answer = None, _portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
+            answer = None, portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
         try:
             pipe.send(answer)
         except BrokenPipeError:
@@ -139,7 +152,7 @@ def _work(pipe: Connection, inherited: list[Connection], setup: Callable[..., No
         del call, values, answer
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error itself where it survives a pipe, else one that says the same."""
     try:
         pickle.loads(pickle.dumps(error))

@@ -1,11 +1,14 @@
+import multiprocessing
 import os
 import signal
 
+import numpy as np
 import pytest
 from in_a_process import half_or_die
 
+from fedcli import shared_blocks
 from fedcli.errors import FedcliError
-from fedcli.processes import Ended, in_order, one_each
+from fedcli.processes import CAN_FORK, Ended, Workers, in_order, one_each
 
 
 def doubled(number):
@@ -58,3 +61,34 @@ def test_a_killed_process_takes_no_other_with_it_and_says_its_code():
     sent = {index: message for index, message in messages if not isinstance(message, Ended)}
     assert {index: half for index, (half, _) in sent.items()} == {0: 0.5, 1: 1.0, 3: 2.0, 4: 2.5}
     assert {slot for _, slot in sent.values()} <= {"a", "b"}
+
+
+def halved(arrays):
+    for array in arrays.values():
+        array /= 2  # what a worker receives is its own
+    return arrays
+
+
+@pytest.mark.parametrize("block", [0, 2**16, 2**22])
+@pytest.mark.parametrize("kept", [0, 2**28], ids=["pages returned", "pages kept"])
+def test_arrays_arrive_whole_whether_the_block_holds_all_some_or_none(block, kept, monkeypatch):
+    monkeypatch.setattr(shared_blocks, "KEPT", kept)
+    draws = np.random.default_rng(0)
+    sizes = {"scalar": (), "nothing": (0,), "small": (3,), "odd": (10_001,), "large": (100, 3000), "turned": (70, 80)}
+    sent = {name: draws.normal(size=size) for name, size in sizes.items()}
+    sent["turned"] = sent["turned"].T  # not in rows
+    with Workers(1, block=block) as workers:
+        first = workers.submit(0, halved, sent).result()
+        second = workers.submit(0, halved, first).result()
+    for name, array in sent.items():
+        np.testing.assert_array_equal(first[name], array / 2)  # the second message changed nothing of the first
+        np.testing.assert_array_equal(second[name], array / 4)
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="memory is shared by forking")
+def test_what_fits_into_the_block_does_not_pass_the_pipe():
+    end, far_end = shared_blocks.channels(multiprocessing, 2**20)
+    end.send(np.arange(2**16))  # half a MiB: no pipe takes it while nobody reads
+    np.testing.assert_array_equal(far_end.receive(), np.arange(2**16))
+    end.close()
+    far_end.close()

@@ -12,12 +12,11 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .. import models
 from ..data import manifest
 from ..federation.engines import chosen
 from ..federation.server import cohort
-from ..runs import precision, resources
-from ..runs.assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
+from ..runs import chosen_engine, precision, resources
+from ..runs.assembly import PlannedFederation, assemble, open_parent, probe
 from ..runs.configuration import ON_CPU, Execution, Plan
 from ..runs.scoring import Scoring
 from ..runs.train import STATE_SHARE
@@ -66,14 +65,15 @@ def estimate(source: Path, plan: Plan, execution: Execution = ON_CPU, *, limit: 
     Raises what train() would raise before its first round.
     """
     method, device = plan.check(), execution.device
-    be_deterministic(device, execution.threads or models.describe(plan.model).threads)
+    body = manifest.verify(source, "partition", "corruption").body
+    settle_threads = chosen_engine.prepare(plan, execution, len(body["roster"]))
     resources.restart(device)
     available = resources.free(device) + resources.held(device)
     begin = time.perf_counter()
-    manifest.verify(source, "partition", "corruption")
     if plan.precision == "auto":
         plan = replace(plan, precision=precision.fastest(*probe(source, plan, device))[0])
     federation = assemble(source, plan, method, open_parent(plan, method), device)
+    settle_threads(federation)
     scoring = Scoring(federation)
     loading, loaded = time.perf_counter() - begin, resources.peak(device)
     resources.restart(device)

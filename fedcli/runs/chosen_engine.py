@@ -1,11 +1,67 @@
-"""The engine of a run, and what images at sites allow."""
+"""The engine and the threads of a run, and what images at sites allow."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+import torch
+
+from .. import models
 from ..errors import UsageError
-from ..federation.engines import Engine, open_engine, parsed, remote
-from .assembly import SITES, PlannedFederation
+from ..federation.engines import Engine, open_engine, parsed, remote, side_by_side
+from ..federation.server import cohort_size
+from ..processes import cores
+from . import resources
+from .assembly import SITES, PlannedFederation, be_deterministic
 from .configuration import Execution, Plan
+
+MODELS_IN_A_PROCESS = 10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
+
+
+def prepare(plan: Plan, execution: Execution, clients: int) -> Callable[[PlannedFederation], None]:
+    """Make equal inputs give equal bits, on the CPU threads that suit the plan, its engine and so many clients.
+
+    Returns what has to be called with the federation before its engine is opened: where processes side by side would
+    need more memory than there is, one process trains with all threads. Raises UsageError, FedcliError.
+    """
+    device, usual = execution.device, execution.threads or models.describe(plan.model).threads
+    together = not (usual or execution.open_with) and side_by_side(
+        execution.engine, cohort_size(clients, plan.participation), device
+    )
+    before = torch.get_num_threads()
+    be_deterministic(device, 1 if together else usual)
+
+    def settle(federation: PlannedFederation) -> None:
+        if together and execution.engine is None and not _fits(federation):
+            torch.set_num_threads(before)
+
+    return settle
+
+
+def _fits(federation: PlannedFederation) -> bool:
+    """Whether a process for each core and client has the memory to train; True where the system does not say."""
+    free = resources.free("cpu")
+    processes = min(cores(), federation.cohort_size)
+    return not free or processes * _process_bytes(federation) < free
+
+
+def _process_bytes(federation: PlannedFederation) -> int:
+    """What a process needs to train a client: models, and what a step keeps for its backward pass."""
+    net, theta = federation.net, federation.layout.flat
+    shard = max(federation.data.train.values(), key=len)
+    few = min(2, len(shard))
+    kept: dict[int, int] = {}  # address -> bytes of what a forward pass saves
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    was_training = net.training
+    net.eval()  # counts the same, and leaves statistics and random numbers alone
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        net(shard.batch(torch.arange(few)).x)
+    net.train(was_training)
+    batch = min(federation.training.batch_size, len(shard))
+    return MODELS_IN_A_PROCESS * theta.numel() * theta.element_size() + sum(kept.values()) * batch // few
 
 
 def opened(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:

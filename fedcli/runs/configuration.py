@@ -24,7 +24,7 @@ class Execution:
 
     Attributes:
         device: "cpu", "cuda" or "cuda:N". Equal bits are promised for one device and number of threads.
-        threads: of the CPU; 0 for one where the network is small, and torch's choice for others.
+        threads: of the CPU; 0 for one where the network is small or clients train side by side, else torch's choice.
         engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what
             suits. It changes no bit.
         checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.

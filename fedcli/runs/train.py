@@ -22,7 +22,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import console, models
+from .. import console
 from ..data import manifest, synthetic
 from ..errors import FedcliError
 from ..federation import state as states
@@ -32,9 +32,9 @@ from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
-from . import checkpoint, own_code, precision, record, resources
+from . import checkpoint, chosen_engine, own_code, precision, record, resources
 from . import folder as folders
-from .assembly import PlannedFederation, assemble, be_deterministic, open_parent, probe
+from .assembly import PlannedFederation, assemble, open_parent, probe
 from .background import Background
 from .chosen_engine import opened, reaches_sites
 from .configuration import ON_CPU, Execution, Plan
@@ -62,10 +62,10 @@ def train(
     then: the method that is to follow, noted for a later resume.
     Raises FedcliError, HashError, Interrupted.
     """
-    kind = manifest.verify(data, "partition", "corruption", "sites").kind
+    source = manifest.verify(data, "partition", "corruption", "sites")
     method, device = plan.check(), execution.device
-    remotely = reaches_sites(plan, kind, execution)
-    be_deterministic(device, execution.threads or models.describe(plan.model).threads)
+    remotely = reaches_sites(plan, source.kind, execution)
+    settle_threads = chosen_engine.prepare(plan, execution, len(source.body["roster"]))
     resources.restart(device)
     parent_run = open_parent(plan, method)
     parents = [data] + ([parent_run.path] if parent_run else [])
@@ -85,6 +85,10 @@ def train(
         return _finished(folder, options, parents)
     if resume and not out and "code" in options and not (folder / "settings.json").exists():
         own_code.refuse_changed(folder.parent, options)
+    federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
+    federation = replace(federation, min_clients=execution.min_clients)
+    check_patience(federation)
+    settle_threads(federation)
     settings = {
         "options": options,
         "data": manifest.sha256(data),
@@ -94,9 +98,6 @@ def train(
         "then": then,
         "environment": record.environment(device),
     }
-    federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
-    federation = replace(federation, min_clients=execution.min_clients)
-    check_patience(federation)
     with opened(execution, federation) as engine, folders.claimed(folder):
         if (folder / "run.json").exists():  # another process finished it since
             return _finished(folder, options, parents)

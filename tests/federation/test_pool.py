@@ -10,12 +10,15 @@ from conftest import ROSTER, make_chain, play, toy_net, toy_shards
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Task, Training
+from fedcli.federation.engines import pool as pool_engine
 from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.pool import Pool, shared_out, usual_jobs
 from fedcli.federation.server import Federation
 from fedcli.methods import METHODS, resolve
 from fedcli.models.layout import Layout
 from fedcli.processes import WorkerError
+from fedcli.runs import chosen_engine, resources
+from fedcli.runs.assembly import assemble
 from fedcli.runs.configuration import Execution
 from fedcli.runs.train import Plan, train
 
@@ -78,15 +81,46 @@ def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch)
         federation.play(federation.first(), engine=engine)
 
 
-def test_several_processes_of_several_threads_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+def test_several_processes_of_several_threads_are_refused(tmp_path):
     with pytest.raises(UsageError, match="on one thread"):
         train(
             make_chain(tmp_path),
             Plan("fedavg", {}, TRAINING, rounds=1),
             work=tmp_path,
-            execution=Execution(engine="pool:2"),
+            execution=Execution(engine="pool:2", threads=2),
         )
+
+
+@pytest.fixture
+def four_cores(monkeypatch):
+    threads = torch.get_num_threads()
+    for module in (pool_engine, chosen_engine):
+        monkeypatch.setattr(module, "cores", lambda: 4)
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(
+    ("engine", "clients", "threads"),
+    [(None, 2, 1), (None, 1, 4), ("in-process", 8, 4), ("pool:2", 8, 1), ("pool:2", 1, 4), ("pool:1", 8, 4)],
+)
+def test_a_large_network_trains_on_one_thread_where_clients_train_side_by_side(four_cores, engine, clients, threads):
+    plan = Plan("fedavg", {}, TRAINING, rounds=1, model="resnet18")
+    chosen_engine.prepare(plan, Execution(engine=engine), clients)
+    assert torch.get_num_threads() == threads
+
+
+@pytest.mark.parametrize(("free", "threads"), [(10**6, 4), (10**12, 1), (0, 1)])  # 0: the system does not say
+def test_one_process_trains_where_memory_is_short(four_cores, tmp_path, monkeypatch, free, threads):
+    monkeypatch.setattr(resources, "free", lambda device: free)
+    plan = Plan("fedavg", {}, TRAINING, rounds=1, model="resnet10")
+    settle = chosen_engine.prepare(plan, Execution(engine=None), 2)
+    federation = assemble(make_chain(tmp_path), plan, plan.check(), None, "cpu")
+    before = {name: tensor.clone() for name, tensor in federation.net.state_dict().items()}
+    settle(federation)
+    assert torch.get_num_threads() == threads
+    assert all(torch.equal(tensor, before[name]) for name, tensor in federation.net.state_dict().items())
 
 
 def test_workers_get_about_as_many_images_each():

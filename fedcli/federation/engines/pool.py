@@ -20,6 +20,9 @@ from ..client import Report, Task
 from .in_process import InProcess
 from .wire import Arrays, Message, pack, to_arrays, to_tensors, unpack
 
+MODELS_AT_ONCE = 6  # of model size: theta, what the method sends beside it, and what a client keeps
+ROOM = 2**20  # bytes for all that is smaller
+
 _clients: InProcess | None = None  # of a worker process, which is forked with it
 
 
@@ -34,9 +37,12 @@ class Pool:
         if not CAN_FORK:
             raise UsageError("this system cannot fork processes that train clients", "leave --jobs out")
         if torch.get_num_threads() > 1:  # a forked process cannot take over the threads of another
-            raise UsageError(f"--jobs {jobs} needs networks that train on one thread", "add --threads 1")
+            raise UsageError(
+                f"--jobs {jobs} needs networks that train on one thread", "leave --threads out, or give --threads 1"
+            )
         self.worker_of = shared_out({client: len(shard) for client, shard in clients.shards.items()}, jobs)
-        self.workers = Workers(jobs, _begin, clients)
+        model = clients.layout.flat.numel() * clients.layout.flat.element_size()
+        self.workers = Workers(jobs, _begin, clients, block=MODELS_AT_ONCE * model + ROOM)
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
         try:
@@ -71,6 +77,14 @@ def usual_jobs(threads: int, clients: int, device: str) -> int:
     """
     alone = multiprocessing.parent_process() is None
     return min(cores(), clients) if threads == 1 and alone and CAN_FORK and device == "cpu" else 1
+
+
+def pays(clients: int, device: str) -> bool:
+    """Whether several processes of one thread train a large network sooner than one process with all threads.
+
+    Two processes of one thread do about 1.4 times as much as one of two, so they may leave some cores idle.
+    """
+    return cores() <= 2 * usual_jobs(1, clients, device) and cores() > 1
 
 
 def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
