@@ -1,4 +1,4 @@
-"""Files of somebody's own that hold code, and archives that could: a mistake in them ends in a sentence with its line."""
+"""Files of somebody's own that hold code, and archives that could: a mistake in them ends in a sentence."""
 
 import io
 import re
@@ -33,8 +33,10 @@ VALUES = [
     "range(3)", "(1, 2, 3)", "b''", "print", "float('inf')", "True", "[[1, 2], [3]]", "'é' * 5000", "10**400",
 ]  # fmt: skip
 LINES = [
-    "raise ValueError('mine')", "raise KeyError(3)", "raise SystemExit(3)", "raise Exception", "return None", "import nothing",
-    "raise MemoryError", "raise OSError(28, 'full')", "assert False", "1 / 0", "del x", "yield 1", "return 'x'", "return -1",
+    "raise ValueError('mine')", "raise KeyError(3)", "raise SystemExit(3)", "raise Exception",
+    "return None", "import nothing",
+    "raise MemoryError", "raise OSError(28, 'full')", "assert False", "1 / 0", "del x", "yield 1", "return 'x'",
+    "return -1",
     "raise ValueError('a\\nb' * 500)", "raise KeyboardInterrupt", "raise UnicodeDecodeError('a', b'b', 0, 1, 'c')",
     "raise StopIteration", "raise RecursionError", "x = [0] * 3; x[5]", "pass", "print('x')", "break", "lambda: 0",
 ]  # fmt: skip
