@@ -105,6 +105,9 @@ def train(
         run = _Training(folder, federation, engine, execution.checkpoint_every or int(remotely))
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
+        if execution.limits and not remotely and (limits := execution.limits(federation, execution, run.seconds)):
+            with appending(folder / "timing.jsonl") as timing:
+                folders.append(timing, limits)
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
         result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
@@ -165,6 +168,8 @@ class _Training:
         self.beside = ""  # what stands beside the bar of progress
         self.reported = time.monotonic()
         self.written = self.spent = 0.0
+        self.seconds = 0.0  # of the rounds that this process played
+        self.in_clients = 0.0  # seconds of the round at hand
         self.background = Background()
 
     def play(self) -> None:
@@ -212,7 +217,7 @@ class _Training:
 
     def _play_one(self, lines: Any) -> dict[str, Any]:
         """Play the next round and keep what it leaves; returns its clocks."""
-        start = time.perf_counter()
+        start, self.in_clients = time.perf_counter(), 0.0
         played = self.federation.play(self.state, engine=self._watched)
         for client, why in played.absent.items():
             console.warn(f"round {played.state.round} without {client}: {why}")
@@ -220,6 +225,7 @@ class _Training:
         before = time.perf_counter()
         line |= self.scoring.line(played.state)
         scored = time.perf_counter() - before
+        before = time.perf_counter()
         folders.append(lines, line)
         self.beside = in_words(line)
         if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last
@@ -227,20 +233,26 @@ class _Training:
             model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
         # only now, and in one step: an interrupted round is played again
         self.state = replace(played.state, best=self.scoring.best(self.state.best, played.state, line))
-        seconds = time.perf_counter() - start
+        written, seconds = time.perf_counter() - before, time.perf_counter() - start
         self._checkpoint(self.state, seconds)
+        self.seconds += seconds
         return {
             "round": self.state.round,
             "seconds": round(seconds, 4),
+            "client_seconds": round(self.in_clients, 4),
             "evaluation_seconds": round(scored, 4),
+            "writing_seconds": round(written, 4),
             "images_per_second": round(self._images(played) / (seconds - scored), 1),
             "peak_bytes": resources.peak(self.federation.device),
         }
 
     def _watched(self, tasks: list[Task]) -> Iterator[Report | Absent]:
         """The engine's reports; in a long round, a word every half minute on how far it is."""
+        begin = time.perf_counter()
         for done, report in enumerate(self.engine(tasks), 1):
+            self.in_clients += time.perf_counter() - begin
             yield report
+            begin = time.perf_counter()
             if time.monotonic() - self.reported > WORD_EVERY and done < len(tasks):
                 console.say(f"round {tasks[0].round} of {tasks[0].rounds}: {done} of {len(tasks)} clients")
                 self.reported = time.monotonic()
