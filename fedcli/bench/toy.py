@@ -17,7 +17,7 @@ from ..methods.registry import Method
 from ..models.clip import ClipNetwork
 from ..models.layout import Layout
 from ..models.network import Network, make_lone_safe
-from ..seeds import derive
+from ..seeds import derive, seed_torch
 
 ROSTER = ["north", "south", "east", "west"]
 CLASSES = 3
@@ -31,10 +31,10 @@ def nothing(net: Network) -> None:
 
 def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = nothing) -> Network:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         net = _toy_net(dropout)
         net.channels, net.side = 1, 8
-        torch.manual_seed(seed + 1)
+        seed_torch(seed + 1)
         extend(net)
     make_lone_safe(net)
     return net
@@ -55,10 +55,10 @@ def _toy_net(dropout: float) -> Network:
 def toy_clip(seed: int = 0, extend: Extend = nothing) -> ClipNetwork:
     """The tiny vision transformer over toy images, which it enlarges to its own 32 x 32: 16 tokens of width 16."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         net = ClipNetwork("clip-tiny", 1, ["a", "b", "c"])
         net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
-        torch.manual_seed(seed + 1)
+        seed_torch(seed + 1)
         extend(net)
     make_lone_safe(net)
     return net

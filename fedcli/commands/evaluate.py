@@ -13,9 +13,9 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     """Score a run on the clean and the corrupted test set, per client and per group.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
-    fedcli evaluate --corrupt gaussian --severity 1..5
+    fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --on fedcli-work/datasets/*/dataset.json
     """
-    from ..reporting import severities
+    from ..reporting import cross_site, severities
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
@@ -24,5 +24,6 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
         lines = rows([scores.path])
         show_rows(lines, sys.stderr)
         show_groups(scores.path, sys.stderr)
-        show_tables(severities.tables([("", lines[0].scores)]), sys.stderr)
+        known = [("", lines[0].scores)]
+        show_tables([*severities.tables(known), *cross_site.tables(known)], sys.stderr)
     o.show(scores.path, json)

@@ -126,8 +126,10 @@ def _possible(table: Any, cells: list, given: dict[str, str]) -> tuple[list, lis
 def run_cells(
     recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, scale: str = "paper",
     left_out: list[str] | None = None, made_up: list[str] | None = None, measured: bool = True, as_json: bool = False,
-) -> None:  # fmt: skip
-    """Run cells, write their folder and show it. Raises FedcliError where a cell failed, after all is written.
+) -> list:  # fmt: skip
+    """Run cells, write their folder, show it, and return what became of each.
+
+    Raises FedcliError where a cell failed, after all is written.
 
     measured: whether time and memory are estimated first.
     """
@@ -153,6 +155,7 @@ def run_cells(
             + (" and others" if len(failed) > 1 else ""),
             "the reason of each stands above; mend it and give the same command again: the others are not redone",
         )
+    return outcomes
 
 
 def _list(as_json: bool) -> None:

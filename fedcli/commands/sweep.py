@@ -1,16 +1,20 @@
 """fedcli sweep."""
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .. import console
 from ..errors import UsageError
-from ..stages.options import TrainOptions
+from ..stages.options import PartitionOptions, TrainOptions
 from . import complete
 from . import options as o
 from .declare import parsed
 from .reproduce import Device, DryRun, Jobs, Seeds, read_seeds, run_cells
+from .shown import show_tables
 
 
 def sweep(
@@ -27,7 +31,9 @@ def sweep(
     ] = None,
     over: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,...", help="an option of the method or a flag of train; may be repeated"),
+        typer.Option(
+            metavar="KEY=VALUE,...", help="an option of the method or a flag of train, or hold-out=all; may be repeated"
+        ),
     ] = None,
     seeds: Seeds = None,
     jobs: Jobs = None,
@@ -43,11 +49,15 @@ def sweep(
     The best is marked only where the clients have validation images, and by these alone. It can be stopped at any
     moment: the same command goes on.
 
-    Example: fedcli sweep fedism-plus --over q=0.5,1,2,5 --seeds 3 -- --rounds 10 --lr 1e-3
+    hold-out=all leaves each hospital out of training in turn and tests on it.
+
+    Examples: fedcli sweep fedism-plus --over q=0.5,1,2,5 --seeds 3 -- --rounds 10 --lr 1e-3;
+    fedcli sweep fedavg --over hold-out=all -- --rounds 10
     """
     from ..data import manifest
+    from ..reporting.writers import markdown
     from ..reproduce import jobs as engine
-    from ..reproduce import sweep
+    from ..reproduce import leave_one_out, sweep
     from ..reproduce.script import script
     from ..stages.partition import for_training
     from ..stages.train import fitted
@@ -57,14 +67,36 @@ def sweep(
     if words and not words[0].startswith("-"):
         raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
     common = parsed(TrainOptions, words)
-    source = for_training(o.source(data, work, "corruption", "partition", "dataset"), work)
-    recipe = sweep.recipe_of(method, source, over or [])
-    common = fitted(replace(common, method=recipe.rows[0].method), source)  # one number of rounds for all
-    cells = sweep.cells(recipe, common, read_seeds(seeds, recipe.seeds) or recipe.seeds)
+    sites, grid = leave_one_out.asked(over or [])
+    if sites:
+        source = o.source(data, work, "partition", "dataset")
+        left_out = leave_one_out.plan(sites, source, _partitioned(source))
+        source, data_of = left_out.dataset, left_out.make(work)
+    else:
+        source, left_out = for_training(o.source(data, work, "corruption", "partition", "dataset"), work), None
+        data_of = {(): source}
+    recipe = sweep.recipe_of(method, source, grid, left_out)
+    common = fitted(replace(common, method=recipe.rows[0].method), next(iter(data_of.values())))  # rounds for all
+    cells = sweep.cells(recipe, common, read_seeds(seeds, recipe.seeds) or recipe.seeds, left_out)
     if dry_run:
         print(script(recipe, cells, samples={}, work=work, source=source), end="")
         return
     place = engine.Place(work, engine.devices(device, jobs), debug)
     lines = {"cells": [" ".join(cell.train.argv()) for cell in cells]}
     folder = work / "sweeps" / f"{recipe.name[:80]}-{manifest.identity(lines, [source])}"
-    run_cells(recipe, cells, {(): source}, place, folder, as_json=json)
+    outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
+    if left_out:
+        made = list(leave_one_out.tables(left_out, outcomes, work, place.devices[0]))
+        show_tables(made, sys.stderr if json else sys.stdout)
+        o.write(
+            folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
+        )
+        console.say(f"written: {folder}/held-out.md")
+
+
+def _partitioned(source: Path) -> PartitionOptions | None:
+    """The options of a partition, as its manifest has recorded them; None of a dataset."""
+    from ..data import manifest
+
+    read = manifest.read(source)
+    return None if read.kind == "dataset" else parsed(PartitionOptions, read.made_by[1:])

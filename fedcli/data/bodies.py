@@ -16,7 +16,7 @@ MODEL = {
 }  # fmt: skip
 BODIES = {
     "dataset": {**POOLED, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
-    "partition": {**DATA, "scheme": str},
+    "partition": {**DATA, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int}},
     "corruption": {**DATA, **CORRUPTION},
     "sites": {
         **POOLED, "dataset": str, "versions": {str: str},

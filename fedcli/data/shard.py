@@ -1,7 +1,7 @@
 """From manifests to shards in memory: the pool once as uint8 where the net lives, a client as an index into it."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from .. import console
 from ..errors import FedcliError
 from ..hdf5 import WHOLE, Column, open_hdf5
 from . import manifest, pipelines, transforms
-from .pool import Pool, pool_of
+from .pool import TEST, Pool, pool_of
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
 CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
@@ -212,6 +212,25 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         test["corrupted"] = with_images(test["clean"], test_images, device)
     patients = _patients(pool, everyone)
     return Shards(body["classes"], body["attributes"], roster, train, val, test, own, corrupted, body, patients)
+
+
+def load_tests(path: Path, *, channels: int, device: str = "cpu", everything: bool = False) -> Shards:
+    """The test images of a dataset, partition or corruption manifest, whose hashes the caller has verified, without
+    its clients.
+
+    everything: of a dataset, all images instead of its test part.
+    """
+    found = manifest.read(path, "dataset", "partition", "corruption")
+    if found.kind != "dataset":
+        loaded = load(path, channels=channels, augment="none", device=device)
+        return replace(loaded, roster=[], train={}, val={}, client_test={}, corrupted=[])
+    pool = pool_of(path)
+    rows = np.arange(len(pool.y)) if everything else np.flatnonzero(pool.split == TEST)
+    images = _placed(torch.from_numpy(pool.pixels(rows)).permute(0, 3, 1, 2), device)
+    common = dict(classes=len(found.body["classes"]), channels=channels)
+    test = {"clean": _shard(pool, images, rows, np.arange(len(rows)), device, **common)}
+    body = found.body
+    return Shards(body["classes"], body["attributes"], [], {}, {}, test, {}, [], body, _patients(pool, rows))
 
 
 def _patients(pool: Pool, rows: np.ndarray) -> np.ndarray | None:

@@ -9,7 +9,7 @@ clients is taken in each round and then averaged.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
-from . import own_metrics, severities
+from . import cross_site, external, own_metrics, severities
 from .answering import answers_of, of_client, predictions, who_answers
 from .existing import asked
 from .groups import CROSS, cross, group_scores
@@ -48,6 +48,25 @@ OneRound = tuple[Score, dict[str, GroupScores]]  # of one round; attribute -> it
 Grouping = tuple[np.ndarray, list[str]]  # of each test image the place of its group among the values, -1 unknown: [N]
 
 
+@dataclass(frozen=True)
+class Extra:
+    """What evaluate may be asked beside the scores that every run has.
+
+    Attributes:
+        corrupt, severity: kinds and severities under which the test images are scored too.
+        on, map_classes, all_images: a manifest whose test images, or all of whose images, are scored in place of the
+            run's own, and a table of its classes.
+        cross_site: every client's own model is scored on every client's own test part too.
+    """
+
+    corrupt: Sequence[str] = ()
+    severity: Sequence[str] = ()
+    on: Path | None = None
+    map_classes: Path | None = None
+    all_images: bool = False
+    cross_site: bool = False
+
+
 def evaluate(
     run_path: Path,
     *,
@@ -56,48 +75,64 @@ def evaluate(
     device: str,
     made_by: list[str],
     shots: str | None = None,
-    corrupt: Sequence[str] = (),
-    severity: Sequence[str] = (),
+    extra: Extra = Extra(),
 ) -> Path:
     """Score a run and return the path of scores.json.
 
     by: attributes whose groups are compared; none for all that the dataset has.
     shots: training images above which a class is head and below which it is tail, "700,70"; reports show
         these groups where they were asked for.
-    corrupt, severity: kinds and severities under which the test images are scored too.
     Raises FedcliError, UsageError, HashError.
     """
     limits, path = thresholds(shots), manifest.find(run_path, "run")
     manifest.verify(path, "run")  # first, so that a damaged run does not cost the scores that were made of it
-    options, default = asked(path, by, shots, wanted := severities.asked(corrupt, severity, path))
-    folder = out or default
-    build = partial(_build, path, device, options["by"], limits, wanted)
-    return manifest.stage("scores", folder=folder, made_by=made_by, options=options, parents=[path], build=build)
+    tests = external.asked(path, extra.on, extra.map_classes, everything=extra.all_images)
+    wanted = severities.asked(extra.corrupt, extra.severity, path)
+    if extra.cross_site:
+        cross_site.check(path)
+    options, default = asked(path, by, shots, wanted, tests, {"cross_site": True} if extra.cross_site else {})
+    asked_for = Question(options["by"], limits, wanted, tests, extra.cross_site)
+    return manifest.stage(
+        "scores", folder=out or default, made_by=made_by, options=options, parents=[path, *tests.parents],
+        build=partial(_build, path, device, asked_for),
+    )  # fmt: skip
 
 
-def _build(
-    path: Path, device: str, by: list[str], limits: tuple[int, int], wanted: severities.Asked, folder: Path
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Question:
+    """What evaluate is asked, checked: attributes, thresholds of head and tail, corruptions, test images."""
+
+    by: list[str]
+    limits: tuple[int, int]
+    severities: severities.Asked
+    tests: external.Asked
+    cross_site: bool = False
+
+
+def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[str, Any]:
     run = open_run(path, device)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
+    run, tested_on = external.with_tests(run, asked_for.tests)
     logits = predictions(run)
     others = {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
     write(folder / "predictions.h5", run, {"": logits, **others})
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
-    groupings = {name: _grouping(run, name) for name in by}
+    groupings = {name: _grouping(run, name) for name in asked_for.by}
     clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
     quality = own_metrics.added(_quality(run, logits, y, groupings), logits, y, groupings, run.data.test_patients)
     scores = Scores(
-        **_about(run),
+        **_about(run, tested_on.sentence if tested_on else ""),
+        external=tested_on,
+        cross_site=cross_site.scores(run) if asked_for.cross_site else {},
         versions=quality.versions,
         intervals=quality.intervals,
         groups=quality.groups,
-        severities=_severities(run, y, groupings, wanted),
+        severities=_severities(run, y, groupings, asked_for.severities),
         views={view: _quality(run, tables, y, groupings) for view, tables in others.items()},
         best_on_validation=_best(run, y, groupings),
-        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), limits),
+        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits),
         personal=_personal(run, y, groupings) if general else {},
         clients=clients,
         among_clients=among(clients, personal=has_personal_models(run)),
@@ -171,12 +206,12 @@ def _best(run: Run, y: np.ndarray, groupings: dict[str, Grouping]) -> Best | Non
     )
 
 
-def _about(run: Run) -> dict[str, Any]:
-    """What a report needs to know about the run, so that it reads scores.json alone."""
+def _about(run: Run, tested_on: str) -> dict[str, Any]:
+    """What a report needs to know about the run, so that it reads scores.json alone. tested_on: a sentence for it."""
     body, data = run.manifest.body, run.data
     return {
         **{key: body[key] for key in COPIED},
-        "warning": "; ".join(filter(None, [body.get("warning"), who_answers(run)])),
+        "warning": "; ".join(filter(None, [body.get("warning"), who_answers(run), tested_on])),
         "options": {key: value for key, value in run.manifest.options.items() if key not in UNCOPIED},
         "data": {kind: _stage(run.path, kind) for kind in ("dataset", "partition", "corruption")},
         "roster_size": len(data.roster),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from ..data import manifest, sources
 from ..errors import FedcliError, UsageError, nearest
@@ -33,25 +33,44 @@ def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path
     return target
 
 
+class Tests(Protocol):
+    """Test images in place of the run's own: what scores.json records of them, and their manifest."""
+
+    @property
+    def options(self) -> dict[str, Any]: ...
+
+    @property
+    def parents(self) -> list[Path]: ...
+
+
 def asked(
-    run: Path, by: list[str], shots: str | None, severities: list[tuple[str, int]] | None = None
+    run: Path,
+    by: list[str],
+    shots: str | None,
+    severities: list[tuple[str, int]] | None = None,
+    tests: Tests | None = None,
+    more: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], Path]:
-    """The options of scores, and the folder they go to. severities: kinds and severities of other test sets."""
-    options = {"by": _attributes(by, run)} | ({"shots": list(thresholds(shots))} if shots else {})
+    """The options of scores, and the folder they go to. severities: kinds and severities of other test sets.
+    more: options that are recorded as they are."""
+    others = tests.parents if tests else []
+    data = others[0] if others else manifest.parent(run, "corruption", "partition")
+    options = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
     options |= {"severities": [list(pair) for pair in severities]} if severities else {}
-    options |= own_metrics.recorded()
-    return options, run.parent / "scores" / manifest.identity(options, [run])
+    options |= own_metrics.recorded() | (tests.options if tests else {}) | (more or {})
+    return options, run.parent / "scores" / manifest.identity(options, [run, *others])
 
 
-def _attributes(by: list[str], run: Path) -> list[str]:
+def _attributes(by: list[str], data: Path) -> list[str]:
     """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are named."""
-    body = manifest.read(manifest.parent(run, "corruption", "partition")).body
-    known, crossed = body["attributes"], []
+    found = manifest.read(data)
+    body = found.body
+    known, crossed, dataset = body["attributes"], [], body["name" if found.kind == "dataset" else "dataset"]
     for name in by:
         parts = [part.strip() for part in name.split(CROSS)]
         for part in parts:
             if part not in known:
-                raise UsageError(f"{body['dataset']} has no attribute {part!r}", _where(part, known, body["dataset"]))
+                raise UsageError(f"{body['dataset']} has no attribute {part!r}", _where(part, known, dataset))
         if len(set(parts)) < len(parts):
             raise UsageError(f"--by {name!r} crosses an attribute with itself", "give each once, such as race*sex")
         crossed += [CROSS.join(parts)] if len(parts) > 1 else []

@@ -150,6 +150,33 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class External:
+    """Test images that are not the run's own.
+
+    Attributes:
+        part: "test", or "all" images of a dataset.
+        left_out: images of classes that the run does not have.
+        classes: class there -> class of the run, "" for none.
+        held_out: attribute and value of the site that a partition keeps for testing; {} where there is none.
+    """
+
+    kind: str
+    dataset: str
+    sha256: str
+    part: str
+    images: int
+    left_out: int
+    classes: dict[str, str]
+    held_out: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        images = "image" if self.images == 1 else "images"
+        left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
+        return f"scored on {self.images} {images} of {self.dataset}{left_out}, in place of the run's own test images"
+
+
+@dataclass(frozen=True)
 class Traffic:
     """Bytes to and from a client in a round."""
 
@@ -214,6 +241,16 @@ class Scores(Quality):
         "the global model of the round that was best on the clients' validation parts, the first of equals; test "
         "images are not used to choose it. null where the partition has no validation parts",
     ] = None
+    external: Annotated[
+        External | None,
+        "the test images that `evaluate --on` asked for in place of the run's own; every score is on them, `dataset` "
+        "and `data` are what the run was trained on, and no image there belongs to a client",
+    ] = omitted()
+    cross_site: Annotated[
+        dict[str, dict[str, Score]],
+        Names("any", "any"),
+        "as `evaluate --cross-site` asked: whose model -> whose own clean test images -> scores of the last round",
+    ] = omitted(dict)
     shots: Annotated[
         Shots | None,
         "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "

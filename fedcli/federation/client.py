@@ -13,7 +13,7 @@ from ..methods.priors import offset as prior_offset
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import Network
-from ..seeds import derive
+from ..seeds import derive, seed_torch
 from . import checks
 from .optimizer import Optimizer, own_state
 from .steps import LocalStep, Steps
@@ -82,7 +82,7 @@ def run_client(
     layout.zero_grad()
     _recall(layout, client, training)
     with torch.random.fork_rng(devices=_devices(task.theta)):
-        torch.manual_seed(derive("dropout", *event))  # dropout knows only the global stream
+        seed_torch(derive("dropout", *event))  # dropout knows only the global stream
         if task.part == "measure":
             method.aggregator.measure_global(net, client)
             _check(method, method.aggregator, "measure_global", client)

@@ -99,6 +99,7 @@ class Row:
         """What the run and its data were asked for, but for the method's settings."""
         scores = self.scores
         asked = {"dataset": scores.dataset} | ({"model": scores.model["name"]} if scores.model else {})
+        asked |= {"tested on": scores.external.dataset} if scores.external else {}
         for kind, stage in scores.data.items():
             asked |= {f"{kind} {key}": value for key, value in (stage.options if stage else {}).items()}
         return asked | scores.options | ({"seed": self.seeds} if self.runs > 1 else {})
@@ -125,10 +126,8 @@ class Row:
 
     @property
     def shot_groups(self) -> list[str]:
-        described = [
-            f"{run.scores.dataset}: {shots.described(run.scores.shots)}" for run in self.scored if _by_shots(run)
-        ]
-        return list(dict.fromkeys(described))
+        named = [(run.scores.dataset, run.scores.shots) for run in self.scored if _by_shots(run)]
+        return list(dict.fromkeys(f"{dataset}: {shots.described(known)}" for dataset, known in named))
 
     @cached_property
     def chosen(self) -> list[Chosen]:
@@ -156,8 +155,9 @@ class Row:
 
     @cached_property
     def comparable(self) -> str:
-        """What rows must share for one of them to be the best: data and rounds."""
-        return json.dumps([self.scores.rounds, self.data], sort_keys=True)
+        """What rows must share for one of them to be the best: data, test images and rounds."""
+        own = self.scores.external and self.scores.external.sha256
+        return json.dumps([self.scores.rounds, self.data, own], sort_keys=True)
 
 
 def rows(

@@ -130,6 +130,7 @@ def brief(value: Any) -> str:
 def _about(run: Scores) -> dict[str, Any]:
     """What is asked of a run beside settings and options."""
     about = {"method": run.label, "rule": run.rule, "rounds": run.rounds, "clients": run.roster_size}
+    about |= {"tested on": f"{run.external.dataset} {run.external.sha256[:8]}"} if run.external else {}
     return about | {"dataset": run.dataset} | {f"model {key}": run.model.get(key) for key in MODEL}
 
 

@@ -12,10 +12,12 @@ from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import TrainOptions
 from . import flags
 from .expand import Cell, try_training
+from .leave_one_out import Plan
 from .model import Chain, Column, Recipe, Row, at_values
 from .recipe import ON_VALIDATION
 from .shape import Figure
 
+HOLD_OUT = "partition.hold-out"
 SHOWN = "balanced_accuracy", "auc_ovo_macro"
 CHOSEN = (
     "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
@@ -24,17 +26,24 @@ UNCHOSEN = (
     "Nothing is marked as best: the partition has no validation images (fedcli partition --val 0.1), and the test set "
     "chooses nothing."
 )
+LEFT_OUT = "Every row is trained without one site and tested on all of its images; nothing is chosen."
 
 
-def recipe_of(method: str, source: Path, over: list[str]) -> Recipe:
-    """The sweep. over: "q=0.5,1,2", once per key. Raises UsageError for a key that neither method nor train has."""
-    grid = dict(_axis(method, text) for text in over)
+def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None = None) -> Recipe:
+    """The sweep. over: "q=0.5,1,2", once per key. left_out: sites that are left out of training in turn.
+
+    Raises UsageError for a key that neither method nor train has.
+    """
+    sites: dict[str, list[Any]] = {HOLD_OUT: list(left_out.values)} if left_out else {}
+    grid = sites | dict(_axis(method, text) for text in over)
     if not grid:
         raise UsageError("a sweep needs values to go over", "write for example --over q=0.5,1,2")
-    if len(grid) < len(over):
+    if len(grid) < len(over) + len(sites):
         raise UsageError("--over names a key twice", "give all its values at once: --over q=0.5,1,2")
-    body = manifest.read(source, "partition", "corruption").body
-    validated = any(client["val"] for client in body["roster"])
+    body = manifest.read(source, "partition", "corruption", "dataset").body
+    dataset = body["name"] if left_out else body["dataset"]
+    validated = not left_out and any(client["val"] for client in body["roster"])
+    note = LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN
     base = Row(method, method, {}, ("data",))
     rows = (at_values(base, dict(zip(grid, values, strict=True))) for values in product(*grid.values()))
     rows = tuple(replace(row, name=row.name.removeprefix(f"{method}, ")) for row in rows)
@@ -47,23 +56,24 @@ def recipe_of(method: str, source: Path, over: list[str]) -> Recipe:
     if validated:
         columns.append(Column("validation balanced_accuracy, best round", "data", ON_VALIDATION, validation=True))
     keys = " and ".join(place.partition(".")[2] for place in grid)
-    title = f"{method} on {body['dataset']}, over {keys}"
+    title = f"{method} on {dataset}, over {keys}"
     figure = Figure(title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if SHOWN[0] in c.name))
     return Recipe(
-        f"{method}-{keys.replace(' and ', '-')}", title, "", (CHOSEN if validated else UNCHOSEN,), (0,), "pooled",
-        "last5", rows[0].name, {}, {}, {"data": Chain("data", body["dataset"], body["dataset"])}, rows, tuple(columns),
+        f"{method}-{keys.replace(' and ', '-')}", title, "", (note,), (0,), "pooled",
+        "last5", rows[0].name, {}, {}, {"data": Chain("data", dataset, dataset)}, rows, tuple(columns),
         (figure,), {},
     )  # fmt: skip
 
 
-def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...]) -> list[Cell]:
+def cells(recipe: Recipe, common: TrainOptions, seeds: tuple[int, ...], left_out: Plan | None = None) -> list[Cell]:
     """A cell for each row and seed. common: what all trainings share. Raises UsageError."""
     made = []
     for seed, row in product(seeds, recipe.rows):
         asked = TrainOptions.from_flags(row.train)
         own = {name: getattr(asked, name) for name in row.train}
         train = replace(common, **own, method=row.method, set={**common.set, **row.settings}, seed=seed)
-        made.append(Cell(row.name, "data", "", seed, (), train, EvaluateOptions()))
+        chain = left_out.chain(row.at[HOLD_OUT]) if left_out else ()
+        made.append(Cell(row.name, "data", "", seed, chain, train, EvaluateOptions()))
     for cell in made:
         try_training(cell)
     return made

@@ -15,6 +15,7 @@ from ..federation.training import LOSS_OPTIONS, OPTIONAL
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..models import outside
+from ..models.weights import PUBLISHED
 from . import own_code, resources
 from .assembly import PlannedFederation
 from .configuration import Plan
@@ -47,7 +48,7 @@ def options(plan: Plan, method: Method, parent_run: ParentRun | None) -> dict[st
     flat.update(method=method.name, settings=plan.acting(method), rule=method.rule)
     weights = str(parent_run.model) if parent_run else plan.weights
     for name, path in (("weights", weights), ("teacher", plan.teacher)):
-        if path and path != "imagenet":
+        if path and path not in PUBLISHED:
             flat[name] = manifest.sha256(Path(path)) if Path(path).is_file() else path
     flat["model"] = outside.titled(plan.model)
     if code := own_code.recorded(method, plan.model):

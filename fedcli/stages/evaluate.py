@@ -3,6 +3,7 @@
 from .. import console, extensions
 from ..errors import UsageError
 from ..evaluation import own_metrics
+from ..evaluation.evaluate import Extra
 from ..evaluation.evaluate import evaluate as score_run
 from ..evaluation.export import to_csv
 from . import at_sites
@@ -15,13 +16,24 @@ def run(options: EvaluateOptions) -> Scores:
     """Score a run on the clean and the corrupted test set, per client and per group. Raises FedcliError, UsageError."""
     if options.export not in (None, "csv"):
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
+    here = [flag for flag in ("on", "cross_site") if getattr(options, flag)]
+    if options.engine and here:
+        flag = here[0].replace("_", "-")
+        raise UsageError(
+            f"--{flag} and --engine exclude each other", "sites score their own images with what they have"
+        )
+    if options.cross_site and options.on:
+        raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
     if options.engine:
         return Scores(at_sites.evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
+    extra = Extra(
+        options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
+        options.cross_site,
+    )  # fmt: skip
     with extensions.given(options.code), own_metrics.asked_for(options.metric):
         path = score_run(
             source(options.run, options.work, "run"), by=list(options.by), shots=options.shots,
-            out=path_of(options.out), device=options.device, made_by=options.made_by(), corrupt=options.corrupt,
-            severity=options.severity,
+            out=path_of(options.out), device=options.device, made_by=options.made_by(), extra=extra,
         )  # fmt: skip
     for table in to_csv(path) if options.export else []:
         console.say(f"wrote {table}")

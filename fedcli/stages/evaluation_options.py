@@ -27,6 +27,20 @@ class EvaluateOptions(Options):
         "of --corrupt, or of the run's own kind: 1 to 5, or 1..5; may be repeated; default: all five",
         Flag("N"),
     ] = ()
+    on: Annotated[
+        Source | None,
+        "score the test images of this dataset, partition or corruption manifest in place of the run's own: another "
+        "hospital, another dataset",
+        Flag("MANIFEST"),
+    ] = None
+    map_classes: Annotated[
+        Source | None,
+        "with --on: CSV with the columns theirs and ours, a line for each of its classes; an empty cell leaves a class "
+        "out; default: classes of equal names",
+        Flag("FILE"),
+    ] = None
+    all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = False
+    cross_site: Annotated[bool, "also score every client's own model on every client's own test images"] = False
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, a row per image",

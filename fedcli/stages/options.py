@@ -131,6 +131,12 @@ class PartitionOptions(Options):
         default_factory=dict, hash=False
     )
     clients: Clients = None
+    hold_out: Annotated[
+        str | None,
+        "a hospital that trains nothing: all its images are the test images; of an attribute but the dataset's sites "
+        "or that of --by: ATTRIBUTE=VALUE",
+        Flag("SITE"),
+    ] = None
     minimum: Annotated[int, "images each client must have, >= 0; --balanced sees to it, others are refused"] = 0
     val: Val = 0.0
     seed: Seed = 0
@@ -226,9 +232,11 @@ class TrainOptions(Options):
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     model: Annotated[
         str | None,
-        "cnn, the default, another that `fedcli models` lists, torchvision:NAME, timm:NAME or ./net.py:build",
+        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or ./net.py:build",
     ] = None
-    weights: Annotated[Source | None, "starting weights: imagenet, a file, or a finished run's folder"] = None
+    weights: Annotated[Source | None, "starting weights: imagenet, pretrained, a file, or a finished run's folder"] = (
+        None
+    )
     teacher: Annotated[
         Source | None,
         "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the "

@@ -12,7 +12,16 @@ from .call import called_with, path_of, source
 from .options import PartitionOptions
 from .results import Partition
 
-UNDECIDED = ("dataset", "minimum", "val", "seed", "materialize", "work", "out")  # flags that are about no scheme
+UNDECIDED = (
+    "dataset",
+    "hold_out",
+    "minimum",
+    "val",
+    "seed",
+    "materialize",
+    "work",
+    "out",
+)  # flags that are about no scheme
 
 
 def run(options: PartitionOptions) -> Partition:
@@ -32,7 +41,7 @@ def run(options: PartitionOptions) -> Partition:
     recorded = replace(options, scheme=f"{file}:{scheme.name}") if file else options  # without the file's place
     to = manifest.Destination(Path(options.work), path_of(options.out), recorded.made_by())
     stage = {name: getattr(options, name) for name in ("val", "minimum", "seed", "materialize")}
-    return Partition(make_partition(dataset, scheme, to, **stage))
+    return Partition(make_partition(dataset, scheme, to, **stage, hold_out_site=options.hold_out))
 
 
 partition = called_with("partition", PartitionOptions, run)

@@ -24,6 +24,7 @@ from ...seeds import derive
 from .. import holdings, manifest, skew, synthetic
 from ..manifest import Destination
 from ..pool import TEST, TRAIN, Pool, copy_pool, pool_of
+from .held_out import held_out, without
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
 
 COPIED = "classes", "attributes", "size", "channels", "augment"  # from the dataset's manifest
@@ -38,6 +39,7 @@ def make_partition(
     minimum: int = 0,
     seed: int = 0,
     materialize: bool = False,
+    hold_out_site: str | None = None,
 ) -> Path:
     """Divide a dataset's training images among clients; returns the path of partition.json.
 
@@ -45,6 +47,7 @@ def make_partition(
         dataset: a dataset's manifest, or its folder.
         val: share of each client's patients kept for validation, in [0, 1).
         minimum: images each client must have, else it is refused; dirichlet-balanced sees to it (0: even sizes).
+        hold_out_site: a site, or ATTRIBUTE=VALUE, whose images are the test images and train nothing.
         materialize: also write sites/<client>.h5, rows in the order train, val, test; one site in memory at a time.
 
     Raises FedcliError, UsageError.
@@ -57,14 +60,18 @@ def make_partition(
     options = {"scheme": scheme.name, **scheme.recorded(body)}
     options |= {"code": scheme.code.recorded} if scheme.code else {}
     options |= dict(val=val, minimum=minimum, seed=seed, materialize=materialize)
+    site = held_out(hold_out_site, getattr(scheme, "by", ()), body) if hold_out_site else None
+    options |= {"hold_out": site.recorded} if site else {}
 
     def build(folder: Path) -> dict[str, Any]:
-        pool = pool_of(dataset)
+        pool = pool_of(dataset) if site is None else without(pool_of(dataset), body, site)
         division = scheme.divide(pool, body, seed, minimum)
         _check_sizes(division, minimum, scheme)
-        return synthetic.marked(_write(folder, pool, body, scheme, division, options), [dataset])
+        made = _write(folder, pool, body, scheme, division, options)
+        kept = {"held_out": site.recorded | {"images": int((pool.split == TEST).sum())}} if site else {}
+        return synthetic.marked(made | kept, [dataset])
 
-    slug = synthetic.titled(f"{body['name']}-{scheme.name}", [dataset])
+    slug = synthetic.titled(f"{body['name']}-{scheme.name}{f'-without-{site.value}' if site else ''}", [dataset])
     folder = manifest.place(to.work, to.out, "partition", slug, options, [dataset])
     return manifest.stage(
         "partition", folder=folder, made_by=to.made_by, options=options, parents=[dataset], build=build
@@ -91,8 +98,8 @@ def _write(
     rows: dict[str, dict[str, np.ndarray]] = {"train": {}, "val": {}, "test": {}}  # part -> client -> rows of the pool
     for name, part in division.train.items():
         rng = np.random.default_rng(derive("validation", options["seed"], name))
-        held_out = hold_out(pool.y[part], numbers[part], options["val"], rng)
-        rows["train"][name], rows["val"][name] = part[~held_out], part[held_out]
+        kept = hold_out(pool.y[part], numbers[part], options["val"], rng)
+        rows["train"][name], rows["val"][name] = part[~kept], part[kept]
         rows["test"][name] = division.test.get(name, part[:0])
     _write_rows(folder / "rows.h5", rows, np.flatnonzero(pool.split == TEST))
     if options["materialize"]:

@@ -133,7 +133,10 @@ def _above(path: Path) -> list[Path]:
     paths, run = [path], manifest.parent(path, "run")
     while run:
         paths, run = [run, *paths], manifest.parent(run, "run")
-    stages = [manifest.parent(path, kind) for kind in STAGES]
+    trained = manifest.parent(path, "run") or path
+    tested = manifest.parent(path, *STAGES)  # data of its own, where scores are on other images than the run's
+    stages = [manifest.parent(trained, kind) for kind in STAGES]
+    stages += [manifest.parent(tested, kind) for kind in STAGES] + [tested] if tested else []
     return [*(stage for stage in stages if stage), *paths]
 
 

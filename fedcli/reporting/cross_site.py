@@ -1,0 +1,27 @@
+"""Every client's model on every client's test part, as a table of each score: trained at, tested on."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..evaluation.scores import Scores
+from .columns import SHOWN
+from .table import Cell, Column, Table, percent
+
+LEGEND = (
+    "In percent, last round's models on clean test images. A row is whose model it is, a column whose test images; in "
+    "brackets their number. Where both are the same client, nothing was transferred."
+)
+
+
+def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
+    """Tables of each run whose scores hold them. named: name and scores of each run."""
+    for name, scores in named:
+        if not (rows := scores.cross_site):
+            continue
+        sizes = {client: score.count for client, score in next(iter(rows.values())).items()}
+        heads = [Column("trained at"), *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
+        for metric in metrics:
+            lines = [
+                [Cell(model), *(percent(tested[client].metrics[metric]) for client in sizes)]
+                for model, tested in rows.items()
+            ]
+            yield Table(f"Trained at and tested on: {metric}, {name or scores.label}", heads, lines, LEGEND)
