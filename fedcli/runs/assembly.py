@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from .. import models
 from ..data import manifest
 from ..data import shard as load
-from ..errors import FedcliError, UsageError
+from ..errors import FedcliError, HashError, UsageError
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
@@ -140,11 +141,30 @@ def assemble(
     if still and not elsewhere:
         shards = features.cached(net, shards)
     return PlannedFederation(
-        clients=InProcess(method, net, layout, shards.train, plan.training, val=shards.val),
+        clients=InProcess(
+            method, net, layout, shards.train, plan.training, val=shards.val,
+            remake=None if elsewhere else partial(remake, data.resolve(), manifest.sha256(data), plan),
+        ),
         rounds=plan.rounds, seed=plan.seed, participation=plan.participation, single_site=plan.single_site,
         plan=plan, device=device, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
         warning="; ".join(filter(None, warnings)),
     )  # fmt: skip
+
+
+def remake(data: Path, digest: str, plan: Plan, device: str, threads: int) -> InProcess:
+    """The clients of a plan in another process, perhaps of another machine. Raises FedcliError, HashError.
+
+    digest: sha256 of the manifest.
+    """
+    if not data.is_file():
+        what = f"the node {os.uname().nodename} has no {data}"
+        raise FedcliError(what, "nodes need the same files under the same paths: a shared file system, or copies")
+    manifest.verify(data, "partition", "corruption")
+    if manifest.sha256(data) != digest:
+        raise HashError(f"{data} of the node {os.uname().nodename} is another", "copy the data to all nodes again")
+    be_deterministic(device, threads)
+    method = plan.check()
+    return assemble(data, plan, method, open_parent(plan, method), device).clients
 
 
 def _network(

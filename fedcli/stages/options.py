@@ -273,8 +273,9 @@ class TrainOptions(Options):
     engine: Annotated[
         str | None,
         "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
-        "a GPU, socket:DIR for sites that listen in a folder, nvflare:DIR or flower:DIR for hospitals; changes no "
-        "number; default: a process on every core for networks of one thread, else in-process",
+        "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
+        "nvflare:DIR or flower:DIR for hospitals; changes no number; default: a process on every core for networks "
+        "of one thread, else in-process",
         Flag("NAME[:N]", local=True),
     ] = None
     sites: Annotated[
