@@ -105,9 +105,8 @@ def train(
         run = _Training(folder, federation, engine, execution.checkpoint_every or int(remotely))
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
-        if execution.limits and not remotely and (limits := execution.limits(federation, execution, run.seconds)):
-            with appending(folder / "timing.jsonl") as timing:
-                folders.append(timing, limits)
+        if not remotely:
+            run.measure(execution)
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
         result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
@@ -325,6 +324,12 @@ class _Training:
         """Images that clients trained on; the loss of one that did not train is NaN."""
         trained = [client for client, loss in zip(played.clients, played.losses.tolist(), strict=True) if loss == loss]
         return self.plan.training.epochs * sum(len(self.data.train[client]) for client in trained)
+
+    def measure(self, execution: Execution) -> None:
+        """Write down what the machine can do, after the rounds, so that it takes no time from them."""
+        if execution.limits and (limits := execution.limits(self.federation, execution, self.seconds)):
+            with appending(self.folder / "timing.jsonl") as timing:
+                folders.append(timing, limits)
 
     def body(self) -> dict[str, Any]:
         """Of run.json, when all rounds are played."""
