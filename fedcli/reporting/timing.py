@@ -71,7 +71,8 @@ def speed(run: Path) -> str:
     time = ", ".join(f"{what} {100 * max(seconds, 0) / total:.0f} %" for what, seconds in spent.items())
     return (
         f"speed: {_images(lines.values()) / trained:,.0f} images/s while clients train, "
-        f"{100 * products[1]:.0f} % of this machine's matrix speed ({products[1] * products[0] / 1e9:,.0f} of {products[0] / 1e9:,.0f} GFLOP/s) and "
+        f"{100 * products[1]:.0f} % of this machine's matrix speed ({products[1] * products[0] / 1e9:,.0f} of "
+        f"{products[0] / 1e9:,.0f} GFLOP/s) and "
         f"{100 * moved[1]:.0f} % of its memory speed ({moved[0] / 1e9:,.0f} GB/s); time: {time}"
     )
 

@@ -32,6 +32,7 @@ from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
+from ..methods.registry import Method
 from . import checkpoint, chosen_engine, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
@@ -39,6 +40,7 @@ from .background import Background
 from .chosen_engine import opened, reaches_sites
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
+from .initial import ParentRun
 from .scoring import Scoring, check_patience, in_words
 
 STATE_SHARE = 0.02  # of the time may go into writing states
@@ -69,14 +71,10 @@ def train(
     resources.restart(device)
     parent_run = open_parent(plan, method)
     parents = [data] + ([parent_run.path] if parent_run else [])
-    slug = method.name + "-single-site" * plan.single_site
-    if parent_run and isinstance(method.aggregator, ContinuesRun):
-        slug = f"{parent_run.body['method']}-{slug}"
+    slug = synthetic.titled(_slug(plan, method, parent_run), parents)
 
     def folder_of(plan: Plan) -> Path:
-        return manifest.place(
-            work, out, "run", synthetic.titled(slug, parents), record.options(plan, method, parent_run), parents
-        )
+        return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
 
     if plan.precision == "auto":
         plan = _measured(data, plan, folder_of, device)
@@ -113,6 +111,12 @@ def train(
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
+
+
+def _slug(plan: Plan, method: Method, parent_run: ParentRun | None) -> str:
+    """How the folder of a run begins."""
+    begun = f"{parent_run.body['method']}-" if parent_run and isinstance(method.aggregator, ContinuesRun) else ""
+    return begun + method.name + "-single-site" * plan.single_site
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
