@@ -33,6 +33,7 @@ def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = nothing) -> Ne
     with torch.random.fork_rng(devices=[]):
         seed_torch(seed)
         net = _toy_net(dropout)
+        net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
         net.channels, net.side = 1, 8
         seed_torch(seed + 1)
         extend(net)

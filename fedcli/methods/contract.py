@@ -188,8 +188,8 @@ class Aggregator:
         raise TypeError(f"{type(self).__name__} has no aggregate()")
 
 
-def cross_entropy(logits: Tensor, y: Tensor, client: ClientRound) -> Tensor:
+def cross_entropy(logits: Tensor, y: Tensor, client: ClientRound, images: Tensor | None = None) -> Tensor:
     """Mean cross-entropy, with the client's class prior added to the logits where one is set, or the loss that stands
-    for it under --loss, --class-weights and --label-smoothing."""
+    for it under --loss, --class-weights and --label-smoothing. images: [B] their weights, of mean 1 over all images."""
     logits = logits if client.offset is None else logits + client.offset
-    return weighted_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal)
+    return weighted_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal, images)

@@ -18,10 +18,11 @@ CLASS_WEIGHTS = ("none", "balanced", "effective")
 
 
 def weighted_cross_entropy(
-    logits: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0, gamma: float = 0.0
-) -> Tensor:
-    """The mean loss of a batch, a scalar: logits [B, C], labels [B], weights [C]."""
-    if not (smoothing or gamma):
+    logits: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0, gamma: float = 0.0,
+    images: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """The mean loss of a batch, a scalar: logits [B, C], labels [B], weights [C], and of images [B] where given."""
+    if not (smoothing or gamma or images is not None):
         return F.cross_entropy(logits, y, weights)
     log_p = logits.log_softmax(1)  # [B, C]
     w = torch.ones_like(log_p[0]) if weights is None else weights  # [C]
@@ -32,7 +33,7 @@ def weighted_cross_entropy(
         each = each - smoothing * (w * log_p.masked_fill(~present, 0)).sum(1) / present.sum(1)
     if gamma:
         each = each * (-true.expm1()).clamp_min(1e-7) ** gamma  # the power has no gradient at 0 for gamma below 1
-    return each.sum() / w[y].sum()
+    return (each if images is None else images * each).sum() / w[y].sum()
 
 
 def class_weights(kind: str, counts: Tensor) -> Tensor | None:

@@ -39,6 +39,30 @@ def balanced_accuracy(net: "Network", client: ClientRound, shard: "Shard | None"
     return (correct[have] / shard.class_counts[have]).mean()
 
 
+@torch.no_grad()
+def group_losses(net: "Network", client: ClientRound, groups: Tensor, count: int) -> Tensor:
+    """Sums of the losses of the client's images in each of `count` groups, float64 [G]; groups [N], -1 is in none."""
+    net.eval()
+    total = torch.zeros(count + 1, dtype=torch.float64, device=groups.device)  # the last for unknown ones
+    for batch in client.shard.in_order():
+        losses = F.cross_entropy(net(batch.x), batch.y, reduction="none").double()  # [B]
+        member = F.one_hot(groups[batch.at] % (count + 1), count + 1).double()  # [B, G + 1]; -1 becomes the last
+        total += losses @ member
+    return total[:count]
+
+
+@torch.no_grad()
+def group_predictions(net: "Network", client: ClientRound, groups: Tensor, count: int) -> Tensor:
+    """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is known."""
+    net.eval()
+    classes = client.shard.classes
+    total = torch.zeros(count + 1, classes, classes, dtype=torch.float64, device=groups.device)  # last: unknown
+    for batch in client.shard.in_order():
+        cell = ((groups[batch.at] % (count + 1)) * classes + batch.y) * classes + net(batch.x).argmax(1)  # [B]
+        total += cell.bincount(minlength=total.numel()).view_as(total)
+    return total[:count]
+
+
 def gradient(net: "Network", client: ClientRound, batch_size: int = 64) -> tuple[Tensor, Tensor]:
     """Mean loss, and its gradient [T] as a fresh vector, over the client's whole shard."""
     net.eval()
