@@ -36,6 +36,7 @@ from ..models.layout import Layout
 from ..processes import cores
 from ..runs.assembly import be_deterministic
 from ..seeds import derive
+from . import limits
 from .formulas import formula
 
 CLASSES = 7
@@ -45,21 +46,32 @@ SIDE = 224  # px of prepared images
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of the two sides, one pair per repetition."""
+    """Seconds of the two sides, one pair per repetition.
+
+    flops: of matrix products and convolutions of our side, once; limit: of them in a second, as one large product has.
+    """
 
     what: str
     ours: list[float]
     bare: list[float]
     images: int
+    flops: float = 0.0
+    limit: float = 0.0
 
     @property
     def ratio(self) -> float:
         return statistics.median(a / b for a, b in zip(self.ours, self.bare, strict=True))
 
+    @property
+    def share(self) -> float | None:
+        """Of the limit, by the median of our seconds; None where nothing was counted."""
+        return self.flops / statistics.median(self.ours) / self.limit if self.limit else None
+
     def row(self) -> list[str]:
         ours, bare = map(self._speed, (self.ours, self.bare))
         spread = sorted(a / b for a, b in zip(self.ours, self.bare, strict=True))
-        return [self.what, ours, bare, f"{self.ratio:.3f}", f"{spread[0]:.3f} to {spread[-1]:.3f}"]
+        limit = "-" if self.share is None else f"{100 * self.share:.0f} %"
+        return [self.what, ours, bare, f"{self.ratio:.3f}", f"{spread[0]:.3f} to {spread[-1]:.3f}", limit]
 
     def _speed(self, side: list[float]) -> str:
         """Images a second, or how long where there is nothing to count."""
@@ -99,7 +111,9 @@ def engine(
         _wait(device)
 
     pairs = _alternate(ours, bare, repeats)
-    return Timing(f"{method}, {model}, {size} px, {optimizer}", *pairs, images=len(shards) * images)
+    flops, _ = limits.counted(lambda: federation.play(state, engine=limits.unrecorded(federation.clients)))
+    what, limit = f"{method}, {model}, {size} px, {optimizer}", limits.matrix_speed(device)
+    return Timing(what, *pairs, images=len(shards) * images, flops=flops, limit=limit)
 
 
 def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Training, passes: dict[str, int]) -> None:

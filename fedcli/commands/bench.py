@@ -7,7 +7,7 @@ import typer
 from .. import console, terminal
 from . import options as o
 
-COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest"]
+COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
 
 
 def bench(
@@ -61,7 +61,14 @@ def bench(
     if json:
         o.show_json(
             [
-                {"what": t.what, "ratio": t.ratio, "seconds": t.ours, "bare_seconds": t.bare, "images": t.images}
+                {
+                    "what": t.what,
+                    "ratio": t.ratio,
+                    "seconds": t.ours,
+                    "bare_seconds": t.bare,
+                    "images": t.images,
+                    "share_of_limit": t.share,
+                }
                 for t in timings
             ]
         )

@@ -152,7 +152,7 @@ def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str
 def refuse_changed(raw: Path, contents: Mapping[str, str], kept: list[Row], skipped: list[tuple[str, str]]) -> None:
     """Raises FedcliError for a file that could be read at one time and not at the other: the fingerprint is wrong."""
     absent = (str(row.source) for row in kept if contents[str(row.source)] == ABSENT)
-    came = [name for name in absent if _seen(f"{raw}/{name}") != ABSENT]  # an image within a file has no path
+    came = [name for name in absent if not (raw / name.rpartition("#")[0]).is_file()]  # FILE#IMAGE: one of many in it
     went = [name for name, _ in skipped if name in contents and _seen(f"{raw}/{name}") != contents[name]]
     if changed := came + went:
         raise FedcliError(f"{raw / changed[0]} changed while it was read", "prepare again when nothing writes there")

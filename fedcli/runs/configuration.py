@@ -31,6 +31,7 @@ class Execution:
         timeout: seconds that an engine waits for the sites' answers in a round; 0 waits for as long as it takes.
         min_clients: sites that must answer in a round; 0: all that were asked.
         open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
+        limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
     """
 
     device: str = "cpu"
@@ -40,6 +41,7 @@ class Execution:
     timeout: float = 0
     min_clients: int = 0
     open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
+    limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
 
 
 ON_CPU = Execution()  # one client after another
