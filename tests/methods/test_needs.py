@@ -1,4 +1,4 @@
-"""What a server must see of each client, as methods declare it, against what their rules do with the clients' models."""
+"""What a server must see of each client, as methods declare it, against what their rules do with the models."""
 
 from dataclasses import replace
 
