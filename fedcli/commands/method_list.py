@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent.parent / "methods"
+NEEDS = ["", "sums", "scalars", "updates"]  # as methods.contract.NEEDS, from the least to the most
 
 
 class Listed(NamedTuple):
@@ -15,6 +16,7 @@ class Listed(NamedTuple):
     name: str
     label: str
     rule: str
+    needs: str
     about: str
     labels: str
 
@@ -42,23 +44,15 @@ def _registered(module: str) -> Iterator[Listed]:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
             words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg in ("label", "about")}
             rules = [rule for half in call.args[1:3] if (rule := _rule(module, half))]
-            one = any(_needs_one_label(module, half) for half in call.args[1:3])
-            name = ast.literal_eval(call.args[0])
-            yield Listed(
-                name, words["label"], " + ".join(dict.fromkeys(rules)) or "paper", words["about"], labels_of(one)
-            )
+            needs = max((_of_class(module, half, "needs") for half in call.args[1:3]), key=NEEDS.index)
+            one = any(_of_class(module, half, "needs_one_label") for half in call.args[1:3])
+            name, rule = ast.literal_eval(call.args[0]), " + ".join(dict.fromkeys(rules)) or "paper"
+            yield Listed(name, words["label"], rule, needs, words["about"], labels_of(one))
 
 
 def labels_of(one: object) -> str:
     """Whether images may have several labels, in a word. one: why they may not."""
     return "one" if one else "several"
-
-
-def _needs_one_label(module: str, half: ast.expr) -> str:
-    """Why a half needs one label per image; "" where it does not."""
-    if isinstance(half, ast.Call) and isinstance(half.func, ast.Name):
-        return _default(module, half.func.id, "needs_one_label")
-    return ""
 
 
 def _rule(module: str, half: ast.expr) -> str:
@@ -69,16 +63,24 @@ def _rule(module: str, half: ast.expr) -> str:
     return ""
 
 
-def _default(module: str, name: str, field: str) -> str:
-    """What a class, or one that it extends, gives a field such as `rule`; "" where none does."""
+def _of_class(module: str, half: ast.expr, attribute: str) -> str:
+    return (
+        _default(module, half.func.id, attribute)
+        if isinstance(half, ast.Call) and isinstance(half.func, ast.Name)
+        else ""
+    )
+
+
+def _default(module: str, name: str, attribute: str) -> str:
+    """What a class says of an attribute, or one that it extends."""
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1 and name in [part.name for part in node.names]:
-            return _default(node.module or "", name, field)
+            return _default(node.module or "", name, attribute)
         if isinstance(node, ast.ClassDef) and node.name == name:
             for line in node.body:
                 targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
-                if any(isinstance(target, ast.Name) and target.id == field for target in targets):
-                    return ast.literal_eval(line.value) if line.value else ""
-            bases = (_default(module, base.id, field) for base in node.bases if isinstance(base, ast.Name))
+                if [target.id for target in targets if isinstance(target, ast.Name)] == [attribute]:
+                    return ast.literal_eval(line.value) if line.value else ""  # type: ignore[attr-defined]
+            bases = (_default(module, base.id, attribute) for base in node.bases if isinstance(base, ast.Name))
             return next(filter(None, bases), "")
     return ""

@@ -8,7 +8,7 @@ from .. import extensions, terminal
 from . import complete, method_list
 from . import options as o
 
-HEAD = ["method", "name", "rule", "what it does", "labels per image"]
+HEAD = ["method", "name", "rule", "server needs", "what it does", "labels per image"]
 
 
 def methods(
@@ -48,11 +48,15 @@ def _list() -> None:
         more = installed().values()
         lines += [[*_line(m), ", ".join(map(str, m.code.values()))] for m in more]
     terminal.table(head + ["from"] * bool(packages), lines)
-    print("\nA method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+    print(
+        "\nThe server needs sums over the clients (which secure aggregation computes), scalars of each, or its update."
+    )
+    print("A method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
 
 
 def _line(method: Any) -> list[str]:
-    return [method.name, method.label, method.rule, method.about, method_list.labels_of(_needs_one_label(method))]
+    labels = method_list.labels_of(_needs_one_label(method))
+    return [method.name, method.label, method.rule, method.needs, method.about, labels]
 
 
 def _needs_one_label(method: Any) -> str:
@@ -84,6 +88,7 @@ def _about(method: Any) -> dict[str, Any]:
         "documentation": method.documentation,
         "options": list(unique.values()),
         "code": {half: code.recorded for half, code in method.code.items()},
+        "needs": method.needs,
         "needs_every_client": method.aggregator.full_participation,
         "needs_one_label": _needs_one_label(method),
         "not_recorded": no_graph_reason(method.local),
@@ -91,12 +96,15 @@ def _about(method: Any) -> dict[str, Any]:
 
 
 def _print(method: Any) -> None:
+    from ..methods.contract import NEEDS
+
     about = _about(method)
     print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
     for half, code in method.code.items():
         print(f"{half} is from {code}, sha256 {code.sha256[:12]}...\n")
     if about["needs_one_label"]:
         print(f"It needs one label per image: {about['needs_one_label']}.\n")
+    print(f"The server must see {NEEDS[method.needs]}.\n")
     if about["not_recorded"]:
         print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
     if about["options"]:

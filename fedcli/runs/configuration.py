@@ -13,7 +13,7 @@ from ..errors import UsageError
 from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
 from ..labels import is_multi_label
-from ..methods.mixins import LearnsFromTeacher
+from ..methods.mixins import BalancedSampling, LearnsFromTeacher
 from ..methods.registry import METHODS, Method, resolve
 
 ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
@@ -112,6 +112,8 @@ class Plan:
         if method.local.own_loss and (given := self.training.changed(LOSS_OPTIONS)):
             flag = f"--{given[0].replace('_', '-')}"
             raise UsageError(f"{method.name} has a loss of its own, so {flag} has no place", f"leave {flag} out")
+        if isinstance(method.local, BalancedSampling) and self.training.sampling != "shuffle":
+            raise UsageError(f"{method.name} draws its classes equally often itself", "leave --sampling out")
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
         if self.single_site and not (method.local.works_without_server and method.aggregator.works_without_server):
@@ -135,8 +137,10 @@ class Plan:
             others = [m.name for m in METHODS.values() if not (m.local.needs_one_label or m.aggregator.needs_one_label)]
             what = f"{method.name} needs one label per image ({why}), and images of {body['dataset']} have several"
             raise UsageError(what, f"methods that take several: {', '.join(others)}")
-        for flag, given in (("prior", self.training.prior), ("class-weights", self.training.class_weights)):
-            if given not in ("none", "balanced"):
+        training = self.training
+        options = {"prior": training.prior, "class-weights": training.class_weights, "sampling": training.sampling}
+        for flag, given in options.items():
+            if given.partition(":")[0] not in ("none", "balanced", "shuffle", "group"):
                 what = f"--{flag} {given} is for one label per image, and images of {body['dataset']} have several"
                 raise UsageError(what, "--class-weights balanced makes up for rare labels")
 

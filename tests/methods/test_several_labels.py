@@ -68,6 +68,7 @@ def test_a_pair_is_refused_for_either_half_and_one_label_is_never_refused():
             Plan("fedavg", {}, Training(class_weights="effective:0.9"), 2),
             "--class-weights effective:0.9 is for one label",
         ),
+        (Plan("fedavg", {}, Training(sampling="class"), 2), "--sampling class is for one label"),
         (Plan("lora", {}, Training(), 2, model="clip-tiny"), "on a CLIP network it chooses one of the class texts"),
     ],
 )
