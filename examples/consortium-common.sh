@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What both consortium scripts share: processes that end with the script, two hospitals' images, and the comparison.
 # Sourced by consortium-nvflare.sh and consortium-flower.sh; it starts nothing by itself.
 set -euo pipefail

@@ -144,7 +144,7 @@ def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], a
         try:
             answer = function(*values), None, ""
         except Exception as error:
-            answer = None, _portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
+            answer = None, portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
         try:
             pipe.send(answer)
         except BrokenPipeError:
@@ -152,7 +152,7 @@ def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], a
         del call, values, answer
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error itself where it survives a pipe, else one that says the same."""
     try:
         pickle.loads(pickle.dumps(error))

@@ -10,3 +10,17 @@ def derive(*names: object) -> int:
     """
     text = "\x1f".join(map(str, names)).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+def seed_torch(seed: int) -> None:
+    """Seed torch's global streams on the devices in use.
+
+    torch.manual_seed() also queues a call, with the whole stack as text, for every kind of device that is not in use.
+    """
+    import torch
+
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
+    if torch.backends.mps.is_available():
+        torch.mps.manual_seed(seed)

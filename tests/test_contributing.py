@@ -1,12 +1,15 @@
 """The four recipes of CONTRIBUTING.md, carried out in a copy of the package as they stand."""
 
+import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -44,26 +47,40 @@ def copy(tmp_path_factory):
     return root
 
 
-def run(words: list[str], root: Path, folder: Path) -> str:
-    environment = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{root / 'tests'}", "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+def run(work: Callable[[], object], root: Path, folder: Path) -> str:
+    """What work prints in a process that imports the copy."""
+
+    def in_copy() -> None:
+        sys.path[:0] = map(str, (root, root / "tests"))
+        for name in ("conftest", "raw_folders", "session"):
+            sys.modules.pop(name, None)
+        assert Path(importlib.import_module("fedcli").__file__).is_relative_to(root)
+        work()
+
+    path = f"{root}{os.pathsep}{root / 'tests'}"
+    ended = forked.run(in_copy, folder, env={"PYTHONPATH": path}, anew=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout
 
 
 def test_every_command_of_the_page_runs(copy, tmp_path):
-    """One process imports the copy once and runs them one after another."""
-    program = "import sys, session\nfor line in sys.argv[1:]: print(session.output(line), end='')"
     lines = "".join(block for kind, block in BLOCKS if kind == "sh").splitlines()
-    printed = run([sys.executable, "-c", program, *filter(None, lines)], copy, tmp_path)
+
+    def work():
+        output = importlib.import_module("session").output
+        for line in filter(None, lines):
+            print(output(line), end="")
+
+    printed = run(work, copy, tmp_path)
     assert "Yin, Chen" in printed
     assert re.search(r"partitions/dots-by-SYNTHETIC-\w+/partition.json", printed)
     assert re.search(r"runs/fedavg-\w+/run.json", printed)
 
 
 def test_the_tests_of_the_page_pass(copy):
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--import-mode=importlib"]
-    assert "3 passed" in run([*line, "tests/methods/test_median.py", "tests/data/test_by_class.py"], copy, copy)
+    line = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", str(copy)]
+    line += ["tests/methods/test_median.py", "tests/data/test_by_class.py"]
+    assert "3 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
 
 
 def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):
@@ -71,4 +88,6 @@ def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):
         pytest.skip("no ruff here")
     files = {copy / block.partition("\n")[0][2:] for kind, block in BLOCKS if kind in ("python", "diff")}
     for words in (["check"], ["format", "--check"]):
-        run(["ruff", *words, "--config", str(ROOT / "pyproject.toml"), *map(str, files)], copy, copy)
+        line = ["ruff", *words, "--config", str(ROOT / "pyproject.toml"), *map(str, files)]
+        ended = subprocess.run(line, cwd=copy, capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -17,15 +17,19 @@ import pytest
 import session
 
 NUMBERS = Path(__file__).parent / "golden" / "numbers.json"
-# besides the demo's FedAvg, FedHEAL and FedISM+, one method of each family
-METHODS = ("fedprox+afl", "scaffold", "fednova", "ditto --personal", "fedbn", "fedproto", "creff", "fedmrl")
+# three at small batches, then one method of each family
+METHODS = (
+    "fedavg --batch-size 16", "fedheal --batch-size 16", "fedism-plus --batch-size 16", "fedprox+afl", "scaffold",
+    "fednova", "ditto --personal", "fedbn", "fedproto", "creff", "fedmrl",
+)  # fmt: skip
 EXACT = ("bytes_down", "bytes_up", "numbers_sent", "roster", "rounds", "rule", "settings", "corruption", "model")
 
 
 def play() -> dict[str, dict[str, Any]]:
     """Play two rounds of every method in this folder; the numbers of each, by its name."""
-    session.run("fedcli demo --rounds 2 --work golden")
-    data = next(Path("golden").glob("corruptions/*/corruption.json"))
+    session.run("fedcli prepare toy --work golden --jobs 1")
+    session.run("fedcli partition --dirichlet 1.0 --clients 8 --work golden")
+    data = session.run("fedcli corrupt gaussian --severity 5 --ratio 0.25 --work golden").splitlines()[-1]
     for words in METHODS:
         method, *flags = words.split()
         session.run(

@@ -1,9 +1,12 @@
 """What one process holds, another cannot take; what a killed one held is free."""
 
+import importlib
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import forked
 import pytest
 
 from fedcli.errors import FedcliError
@@ -18,18 +21,17 @@ with scratch(Path(sys.argv[1])) as folder:
     os._exit(9)
 """
 
-# a module that is None in sys.modules cannot be imported, as on a system that has none
-WITHOUT_FCNTL = """
-import sys
-sys.modules["fcntl"] = None
-from fedcli.commands.app import app
-for line in sys.argv[1:]:
-    app(line.split(), prog_name="fedcli", standalone_mode=False)
-"""
+POSIX = "fcntl", "resource", "pwd", "grp", "termios"
 
 
-def python(code: str, *words: object, folder=None) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-c", code, *map(str, words)], cwd=folder, capture_output=True, text=True)
+def python(code: str, *words: object) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True)
+
+
+def without(*names: str) -> None:
+    """A module that is None in sys.modules cannot be imported, as on a system that has none."""
+    sys.modules.update(dict.fromkeys(names))
+    warnings.filterwarnings("ignore", "only soft file lock is available")
 
 
 def test_a_lock_is_held_by_one_at_a_time(tmp_path):
@@ -59,7 +61,15 @@ def test_a_folder_of_a_killed_process_is_removed_and_one_of_a_living_process_is_
 
 def test_a_chain_of_stages_runs_where_there_is_no_fcntl(tmp_path):
     lines = "prepare toy --jobs 1", "partition --iid --clients 2", "train fedavg --rounds 1 --jobs 1", "evaluate"
-    ended = python(WITHOUT_FCNTL, *lines, folder=tmp_path)
+
+    def work():
+        without("fcntl")
+        from fedcli.commands.app import app
+
+        for line in lines:
+            app(line.split(), prog_name="fedcli", standalone_mode=False)
+
+    ended = forked.run(work, tmp_path, anew=True)
     assert ended.returncode == 0, ended.stderr
     assert [Path(line).name for line in ended.stdout.splitlines()] == [
         "dataset.json", "partition.json", "run.json", "scores.json",
@@ -68,14 +78,15 @@ def test_a_chain_of_stages_runs_where_there_is_no_fcntl(tmp_path):
 
 
 def test_no_module_asks_for_posix_when_it_is_imported():
-    code = """
-import importlib, pathlib, sys, fedcli
-sys.modules.update(dict.fromkeys(["fcntl", "resource", "pwd", "grp", "termios"]))
-root = pathlib.Path(fedcli.__file__).parent
-for path in root.rglob("*.py"):
-    if path.name != "__main__.py":
-        name = ".".join(("fedcli", *path.relative_to(root).with_suffix("").parts))
-        importlib.import_module(name.removesuffix(".__init__"))
-"""
-    ended = python(code)
+    def work():
+        without(*POSIX)
+        import fedcli
+
+        root = Path(fedcli.__file__).parent
+        for path in root.rglob("*.py"):
+            if path.name != "__main__.py":
+                name = ".".join(("fedcli", *path.relative_to(root).with_suffix("").parts))
+                importlib.import_module(name.removesuffix(".__init__"))
+
+    ended = forked.run(work, anew=True)
     assert ended.returncode == 0, ended.stderr

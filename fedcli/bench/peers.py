@@ -68,7 +68,7 @@ class Problem:
 
     @property
     def threads(self) -> int:
-        return models.describe(self.model).threads or torch.get_numthreads()
+        return models.describe(self.model).threads or torch.get_num_threads()
 
     def shards(self) -> dict[str, Shard]:
         return engine._shards(self.clients, self.images, self.size, "cpu")
@@ -302,7 +302,7 @@ def _flower_client(problem: Problem, message, context):
 @functools.cache
 def _in_worker(problem: Problem) -> tuple[nn.Module, dict[str, Shard]]:
     """What a Flower worker keeps between messages."""
-    torch.set_numthreads(problem.threads)
+    torch.set_num_threads(problem.threads)
     return problem.net().train(), problem.shards()
 
 

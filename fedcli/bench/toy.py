@@ -17,7 +17,7 @@ from ..methods.registry import Method
 from ..models.clip import ClipNetwork
 from ..models.layout import Layout
 from ..models.network import Network, make_lone_safe
-from ..seeds import derive
+from ..seeds import derive, seed_torch
 
 ROSTER = ["north", "south", "east", "west"]
 CLASSES = 3
@@ -31,10 +31,11 @@ def nothing(net: Network) -> None:
 
 def toy_net(seed: int = 0, dropout: float = 0.2, extend: Extend = nothing) -> Network:
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         net = _toy_net(dropout)
+        net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
         net.channels, net.side = 1, 8
-        torch.manual_seed(seed + 1)
+        seed_torch(seed + 1)
         extend(net)
     make_lone_safe(net)
     return net
@@ -55,10 +56,10 @@ def _toy_net(dropout: float) -> Network:
 def toy_clip(seed: int = 0, extend: Extend = nothing) -> ClipNetwork:
     """The tiny vision transformer over toy images, which it enlarges to its own 32 x 32: 16 tokens of width 16."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_torch(seed)
         net = ClipNetwork("clip-tiny", 1, ["a", "b", "c"])
         net.class_names, net.attributes = ["a", "b", "c"], {"sex": ["f", "m"]}
-        torch.manual_seed(seed + 1)
+        seed_torch(seed + 1)
         extend(net)
     make_lone_safe(net)
     return net
@@ -82,11 +83,15 @@ def toy_shard(client: str, count: int | None = None, kind: str = "none", absent:
 
 def toy_federation(
     method: Method, *, shards: dict[str, Shard] | None = None, training: Training | None = None, rounds: int = 3,
-    participation: float = 1.0, seed: int = 1, dropout: float = 0.2,
+    participation: float = 1.0, seed: int = 1, dropout: float = 0.2, device: str = "cpu",
 ) -> Federation:  # fmt: skip
-    """The toy clients under a method, by default on 20 to 50 images each and by SGD."""
+    """The toy clients under a method, by default on 20 to 50 images each and by SGD.
+
+    device: where these shards are.
+    """
     extend = method.local.extend
     net = toy_clip(extend=extend) if method.local.freezes else toy_net(dropout=dropout, extend=extend)
+    net = net.to(device)
     layout = Layout(net, method.local.personal_tensors(net))
     shards = shards or {client: toy_shard(client) for client in ROSTER}
     training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)

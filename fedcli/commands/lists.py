@@ -35,7 +35,8 @@ def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False)
         about[name] = f"{extensions.first_line(build)}; from {code}"
     about |= {
         "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny",
-        "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224",
+        "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224@64",
+        "open_clip:NAME": "the image tower of any CLIP of open_clip, which fedcli[clip] brings",
         "FILE.py:FUNCTION": "one of your own: FUNCTION(channels, classes) returns it; see docs/extend.md",
     }
     _list("model", about, json)

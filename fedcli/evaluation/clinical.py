@@ -17,7 +17,8 @@ from math import ceil
 import numpy as np
 
 from ..errors import UsageError, nearest
-from ..metrics import calibration_error, probabilities
+from ..labels import UNKNOWN, YES
+from ..metrics import calibration_error, chances, probabilities
 from ..runs import finished as runs
 from ..runs.finished import Run
 from . import binary
@@ -39,7 +40,8 @@ class Images:
     """Some images as the last round's model sees them.
 
     Attributes:
-        logits: [N, C]. groupings: attribute -> place of each image's group [N], -1 unknown, and the groups' names.
+        logits: [N, C]. y: [N], or [N, L] of several labels per image.
+        groupings: attribute -> place of each image's group [N], -1 unknown, and the groups' names.
         client: [N], place in the roster of the client whose image it is, -1 of none.
     """
 
@@ -50,7 +52,15 @@ class Images:
 
     @property
     def chances(self) -> np.ndarray:
-        return probabilities(self.logits)
+        return chances(self.logits, self.y)
+
+    def of(self, c: int) -> "Images":
+        """The same for one class: y is 1 for it and logits are its probability [n]; without images of which a label
+        is not known."""
+        at = np.flatnonzero(self.y[:, c] != UNKNOWN) if self.y.ndim == 2 else np.arange(len(self.y))
+        label = (self.y[at, c] == YES) if self.y.ndim == 2 else self.y == c
+        groupings = {name: (place[at], names) for name, (place, names) in self.groupings.items()}
+        return Images(self.chances[at, c], label.astype(np.int64), groupings, self.client[at])
 
     def members(self, choice: str, roster: Sequence[str]) -> Grouping:
         """The division that a choice of thresholds makes."""
@@ -66,12 +76,17 @@ def rules(cost: float | None) -> list[Rule]:
     return [*RULES, *([("cost", cost)] if cost else [])]
 
 
-def positives(classes: list[str], asked: Sequence[str]) -> list[str]:
-    """The classes that are described: those asked for, else the second of two, else all. Raises UsageError."""
+def positives(classes: list[str], asked: Sequence[str], *, several: bool = False) -> list[str]:
+    """The classes that are described: those asked for, else the second of two, else all. Raises UsageError.
+
+    several: an image may have several of them, which are labels then.
+    """
     for name in asked:
         if name not in classes:
             raise UsageError(f"--positive {name!r} is no class", nearest(name, classes))
-    return [name for name in classes if name in asked] or (classes[1:] if len(classes) == 2 else classes)
+    return [name for name in classes if name in asked] or (
+        classes[1:] if len(classes) == 2 and not several else classes
+    )
 
 
 def scores(
@@ -85,6 +100,7 @@ def scores(
     tests = {version: Images(table, y, groupings, owner) for version, table in tables.items()}
     chosen = validation(run, {name: values for name, (_, values) in groupings.items()})
     roster = run.data.roster
+    single = tests if y.ndim == 1 else {}  # of several labels per image there is no one decision
     return Clinical(
         len(chosen.y),
         {
@@ -94,9 +110,9 @@ def scores(
             }
             for name in names
         },
-        {version: agreement(images.logits.argmax(1), y, len(run.data.classes)) for version, images in tests.items()},
-        {version: scaled(chosen, images) for version, images in tests.items() if len(chosen.y) and len(y)},
-        {version: list(_conformal(chosen, images)) for version, images in tests.items() if len(chosen.y) and len(y)},
+        {version: agreement(images.logits.argmax(1), y, len(run.data.classes)) for version, images in single.items()},
+        {version: scaled(chosen, images) for version, images in single.items() if len(chosen.y) and len(y)},
+        {version: list(_conformal(chosen, images)) for version, images in single.items() if len(chosen.y) and len(y)},
     )
 
 
@@ -107,7 +123,8 @@ def validation(run: Run, values: dict[str, list[str]]) -> Images:
     """
     parts = {client: run.data.val[client] for client in run.data.roster if len(run.data.val.get(client, ()))}
     if not parts:
-        return Images(np.zeros((0, len(run.data.classes))), np.zeros(0, np.int64), {}, np.zeros(0, np.int64))
+        y = run.data.test["clean"].y.cpu().numpy()[:0]
+        return Images(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
     alone, last = runs.trains_alone(run), run.rounds[-1]
     logits = [runs.predict(run, last, shard, client if alone else None) for client, shard in parts.items()]
     known = [name for name in values if all(name in shard.groups for shard in parts.values())]
@@ -119,7 +136,8 @@ def validation(run: Run, values: dict[str, list[str]]) -> Images:
 
 
 def _class(c: int, images: Images, chosen: Images, roster: Sequence[str], wanted: list[Rule]) -> OfClass:
-    score, label = images.chances[:, c], (images.y == c).astype(np.int64)
+    images, chosen = images.of(c), chosen.of(c)
+    score, label = images.logits, images.y
 
     def each(of: Callable[[np.ndarray], object], grouping: Grouping, bare: bool) -> dict:
         place, names = grouping
@@ -128,7 +146,7 @@ def _class(c: int, images: Images, chosen: Images, roster: Sequence[str], wanted
     def describe(at: np.ndarray) -> Described:
         return described(score[at], label[at])
 
-    operating = list(_operating(c, images, chosen, roster, wanted)) if len(chosen.y) else []
+    operating = list(_operating(images, chosen, roster, wanted)) if len(chosen.y) else []
     return OfClass(
         described(score, label),
         {name: each(describe, grouping, True) for name, grouping in images.groupings.items()},
@@ -137,11 +155,9 @@ def _class(c: int, images: Images, chosen: Images, roster: Sequence[str], wanted
     )
 
 
-def _operating(
-    c: int, images: Images, chosen: Images, roster: Sequence[str], wanted: list[Rule]
-) -> Iterator[Operating]:
-    score, label = images.chances[:, c], (images.y == c).astype(np.int64)
-    from_score, from_label = chosen.chances[:, c], (chosen.y == c).astype(np.int64)
+def _operating(images: Images, chosen: Images, roster: Sequence[str], wanted: list[Rule]) -> Iterator[Operating]:
+    """images, chosen: Images.of() one class."""
+    score, label, from_score, from_label = images.logits, images.y, chosen.logits, chosen.y
     by_client = [CLIENT] if (images.client >= 0).any() else []
     for rule, value in wanted:
         pooled = binary.threshold_of(rule, value, from_score, from_label)

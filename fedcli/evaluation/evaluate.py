@@ -28,6 +28,7 @@ from .clinical_parts import Clinical
 from .existing import asked
 from .groups import CROSS, cross, group_scores
 from .intervals import group_intervals, intervals
+from .of_labels import label_scores
 from .parts import Groups, GroupScores, Score
 from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
@@ -147,7 +148,9 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         severities=_severities(run, y, groupings, asked_for.severities),
         views={view: _quality(run, tables, y, groupings) for view, tables in others.items()},
         best_on_validation=_best(run, y, groupings),
-        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits),
+        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits) if y.ndim == 1 else None,
+        labels=label_scores(logits, y, run.data.classes, groupings) if y.ndim == 2 else {},
+        train_images=sum(map(len, run.data.train.values())) if y.ndim == 2 else 0,
         personal=_personal(run, y, groupings) if general else {},
         clients=clients,
         among_clients=among(clients, personal=has_personal_models(run)),
@@ -164,7 +167,7 @@ def _clinical(run: Run, logits: Logits, groupings: dict[str, Grouping], extra: E
     if any(len(table) > 1 for table in tables.values()):
         what = "--clinical needs one answer for an image: every client trained alone and has no test part of its own"
         raise FedcliError(what, "partition by sites, so that each client has a test part")
-    names = clinical.positives(run.data.classes, extra.positive)
+    names = clinical.positives(run.data.classes, extra.positive, several=run.data.test["clean"].y.ndim == 2)
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
     last = {version: table[0] for version, table in tables.items()}

@@ -132,6 +132,7 @@ def _sidecar(
     model, size, channels = run.manifest.body["model"], preprocessing.choices.size, preprocessing.channels
     inside = format != "safetensors"
     colour = model["channels"] == 3
+    function = "sigmoid" if run.data.test["clean"].y.ndim == 2 else "softmax"
     return {
         "format": format, "file": path.name, "sha256": manifest.sha256(path), "run": manifest.sha256(run.path),
         "method": run.manifest.body["method"], "round": run.rounds[-1], "client": client, "network": model["name"],
@@ -142,7 +143,7 @@ def _sidecar(
             "mean": transforms.IMAGENET_MEAN if colour else transforms.GREY_MEAN,
             "std": transforms.IMAGENET_STD if colour else transforms.GREY_STD,
         },
-        "output": {"name": OUTPUT, "meaning": "logits; softmax gives the probability of each class"},
+        "output": {"name": OUTPUT, "meaning": f"logits; {function} gives the probability of each class"},
         "largest_difference_from_predict": difference, "checked_images": min(CHECKED, len(run.data.test["clean"])),
     }  # fmt: skip
 

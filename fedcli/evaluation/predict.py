@@ -21,7 +21,7 @@ from ..data.sources import own_images
 from ..data.sources.images import fit_image, match_channels
 from ..data.sources.source import Choices, Source, Unreadable
 from ..errors import FedcliError, UsageError, nearest
-from ..metrics import probabilities
+from ..metrics import chances
 from ..runs import finished as runs
 from ..runs.finished import Run
 from ..runs.initial import data_of
@@ -75,16 +75,24 @@ class Preprocessing:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Chances [N, C] of N files, in the order in which they were named; unreadable: (file, why)."""
+    """Chances [N, C] of N files, in the order in which they were named; unreadable: (file, why).
+
+    several: an image may have several labels, each decided for where its chance is at least 1/2.
+    """
 
     files: list[str]
     classes: list[str]
     chances: np.ndarray
     unreadable: list[tuple[str, str]]
+    several: bool = False
 
     @property
     def decisions(self) -> list[str]:
-        """The most likely class of each."""
+        """The most likely class of each, or its labels with | between them."""
+        if self.several:
+            return [
+                "|".join(name for name, p in zip(self.classes, row, strict=True) if p >= 0.5) for row in self.chances
+            ]
         return [self.classes[place] for place in self.chances.argmax(1)] if self.files else []
 
 
@@ -140,7 +148,9 @@ def predict(run: Run, files: list[Path], client: str | None = None) -> Predicted
         raise FedcliError(
             f"none of {console.counted(len(files), 'file', 'files')} can be read", ": ".join(unreadable[0])
         )
-    return Predicted(done, run.data.classes, probabilities(np.concatenate(tables)), unreadable)
+    labels = run.data.test["clean"].y.cpu().numpy()[:0]
+    table = chances(np.concatenate(tables), labels)
+    return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2)
 
 
 def _batches(files: list[Path]) -> Iterator[list[Path]]:

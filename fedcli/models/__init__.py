@@ -10,7 +10,7 @@ from torch import nn
 
 from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
-from ..seeds import derive
+from ..seeds import derive, seed_torch
 from . import outside
 from .clip import ClipNetwork
 from .clip_weights import load_clip
@@ -19,6 +19,7 @@ from .small import resnet10, small_cnn
 from .teacher import Absent, load_teacher
 from .vision import densenet121, resnet18, resnet50
 from .weights import load_weights
+from .wrapped import Asked
 
 __all__ = [
     "MODELS",
@@ -70,7 +71,7 @@ class Model:
             waiting for each other than two threads gain.
         load: puts starting weights into it, where load_weights() cannot.
         kind: what methods may ask for: "clip" for an image and a text tower, "" for a backbone under a linear head.
-        sized: in place of make, for a network from outside: (channels, classes, size, precision) -> the network.
+        sized: in place of make, for a network from outside.
     """
 
     make: Callable[[int, list[str], str], Network] | None
@@ -85,7 +86,7 @@ class Model:
     def build(self, inputs: Inputs, precision: str) -> Network:
         """The network with random weights."""
         if self.sized:
-            return self.sized(inputs.channels, inputs.classes, inputs.size, precision)
+            return self.sized(Asked(inputs.channels, inputs.classes, inputs.size, precision))
         assert self.make is not None
         names = list(inputs.names) or [f"class {k}" for k in range(inputs.classes)]
         return self.make(inputs.channels, names, precision)
@@ -118,13 +119,15 @@ MODELS = {
 
 
 def describe(name: str) -> Model:
-    """How to build a network: one of MODELS, or torchvision:NAME, timm:NAME, PATH.py:FUNCTION. Raises UsageError."""
+    """How to build a network: one of MODELS, or of outside.py. Raises UsageError."""
     if name in MODELS:
         return MODELS[name]
     if outside.is_outside(name):
         return Model(None, outside.channels(name), 8, "", sized=outside.make_of(name))
     hint = nearest(name, [*MODELS, *extensions.installed("models")])
-    raise UsageError(f"unknown model {name!r}", f"{hint}; or torchvision:NAME, timm:NAME, ./net.py:build")
+    raise UsageError(
+        f"unknown model {name!r}", f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build"
+    )
 
 
 def input_channels(name: str, channels: int) -> int:
@@ -155,7 +158,7 @@ def build(
             "prepare with a larger --size, or use --model cnn",
         )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive("init", seed))
+        seed_torch(derive("init", seed))
         net = model.build(inputs, precision)
     net.channels, net.side = inputs.channels, inputs.size
     net.class_names, net.attributes = list(inputs.names), inputs.attributes
@@ -168,7 +171,7 @@ def build(
     if freeze:
         net.backbone.requires_grad_(False)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive("extend", seed))
+        seed_torch(derive("extend", seed))
         extend(net)
     make_lone_safe(net)
     return net

@@ -1,45 +1,42 @@
 """Starting weights from a file or from torchvision, without ever running a pickle's code."""
 
+import argparse
 import json
 import pickle
 import re
 import shlex
 import zipfile
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..errors import FedcliError, UsageError
+from ..extensions import LONG
 from ..files import regular
 from ..hdf5 import Column, below, open_hdf5
-from . import outside, torchscript
+from . import checkpoints, outside, torchscript
 from .network import Network
 from .vision import IMAGENET, imagenet
 
 OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)  # how a file of torch.save began before it was a zip
-HEADS = (
-    "fc.",
-    "classifier.",
-    "head.",
-    "heads.",
-    "AuxLogits.",
-    "aux1.",
-    "aux2.",
-)  # a classifier is for other classes, so it is left out
+PUBLISHED = "imagenet", "pretrained"  # words for the weights that are published with a network
+HEADS = "fc.", "classifier.", "head.", "heads.", "AuxLogits.", "aux1.", "aux2."  # they are for other classes
+BESIDE = (*HEADS, "decoder", "mask_token")  # the latter of masked autoencoders such as RETFound
+CONTAINERS = "state_dict", "model", "teacher", "model_state_dict"  # the key of a checkpoint that holds its tensors
 
 
 def load_weights(net: Network, name: str, weights: str) -> None:
     """Put starting weights into a network's backbone; the head keeps its seeded ones.
 
-    weights: "imagenet", or a .pth/.pt/.safetensors state dict in torchvision's names, or a model of
-    a fedcli run (.h5). Raises FedcliError when it cannot be read or does not fit.
+    weights: "imagenet" or "pretrained", or a .pth/.pt/.bin/.safetensors state dict in torchvision's, timm's or
+    open_clip's names, see checkpoints.py, or a model of a fedcli run (.h5). Raises FedcliError when it cannot be read
+    or does not fit.
     """
-    tensors = _imagenet(name) if weights == "imagenet" else read(Path(weights))
-    own = {k.removeprefix("backbone."): v for k, v in tensors.items() if k.startswith("backbone.")}
+    tensors = _published(name, weights) if weights in PUBLISHED else read(Path(weights))
     known = net.backbone.state_dict()
-    backbone = own or {k: v for k, v in tensors.items() if k in known or not k.startswith(HEADS)}
+    backbone = checkpoints.of_backbone(net.backbone, tensors, weights)
+    backbone = {k: v for k, v in backbone.items() if k in known or not k.startswith(BESIDE)}
     if name == "densenet121":  # the files on torchvision's server predate today's names
         backbone = {re.sub(r"(norm|relu|conv)\.([12])\.", r"\1\2.", k): v for k, v in backbone.items()}
     counters = {k for k in known if k.endswith("num_batches_tracked")}
@@ -56,20 +53,23 @@ def load_weights(net: Network, name: str, weights: str) -> None:
     net.backbone.load_state_dict(backbone, strict=False)
 
 
-def _imagenet(name: str) -> dict[str, Tensor]:
+def _published(name: str, word: str) -> dict[str, Tensor]:
     try:
-        published = imagenet(name).get_state_dict if name in IMAGENET else partial(outside.pretrained, name)
-        tensors = published(progress=False, check_hash=True) if name in IMAGENET else published()
-    except OSError as error:  # URLError is one
+        if name in IMAGENET:
+            return imagenet(name).get_state_dict(progress=False, check_hash=True)
+        tensors = outside.published(name)
+    except FedcliError:
+        raise
+    except (OSError, RuntimeError) as error:  # URLError is the first; the second: nobody publishes them
         place = imagenet(name).url if name in IMAGENET else "them"
         raise FedcliError(
-            f"the ImageNet weights of {name} could not be downloaded: {error}",
+            f"the {word} weights of {name} could not be downloaded: {' '.join(str(error).split())[:LONG]}",
             f"fetch {place} on a machine with a network and pass --weights FILE",
         ) from None
     if tensors is None:
         hint = f"models that have them: {', '.join(IMAGENET)}, and most of torchvision: and timm:"
-        raise UsageError(f"there are no ImageNet weights for {name}", hint)
-    return tensors
+        raise UsageError(f"there are no {word} weights for {name}", hint)
+    return read(tensors) if isinstance(tensors, Path) else tensors
 
 
 def read(path: Path) -> dict[str, Tensor]:
@@ -86,7 +86,8 @@ def read(path: Path) -> dict[str, Tensor]:
         raise FedcliError(
             f"{path} is not {kind}, or is damaged", "give a state dict of tensors: .pth, .safetensors, or a run's .h5"
         ) from error
-    tensors = tensors.get("state_dict", tensors) if isinstance(tensors, dict) else tensors
+    while isinstance(tensors, dict) and (key := next((k for k in CONTAINERS if isinstance(tensors.get(k), dict)), "")):
+        tensors = tensors[key]
     if not isinstance(tensors, dict) or not all(
         isinstance(k, str) and isinstance(v, Tensor) for k, v in tensors.items()
     ):
@@ -118,6 +119,7 @@ def _torch_file(path: Path) -> dict[str, Tensor]:
             f"{path} is {'a damaged' if begun and not names else 'not a'} PyTorch file",
             "download or copy it again" if begun and not names else "give a file that torch.save wrote",
         )
+    torch.serialization.add_safe_globals([argparse.Namespace])  # a bag of values, in checkpoints of training scripts
     try:
         return torch.load(path, map_location="cpu", weights_only=True)  # tensors only: nothing in the file is run
     except pickle.UnpicklingError:

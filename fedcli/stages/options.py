@@ -72,7 +72,8 @@ class PrepareOptions(Options):
     )
     table: Annotated[str | None, "images: the CSV in the folder"] = None
     image_column: Annotated[str | None, "images: files' names", COLUMN] = None
-    label_column: Annotated[str | None, "images: classes", COLUMN] = None
+    label_column: Annotated[Sequence[str], "images: classes; with --multi-label it may be repeated", COLUMN] = ()
+    multi_label: Annotated[bool, "images: several labels per image, A|B or a column of 0 and 1 for each"] = False
     group: Annotated[Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN] = ()
     site: Annotated[str | None, "images: hospitals", COLUMN] = None
     patient: Annotated[str | None, "images: patients or lesions", COLUMN] = None
@@ -216,6 +217,11 @@ class TrainOptions(Options):
         "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
         "(effective numbers)",
     ] = "none"
+    sampling: Annotated[
+        str,
+        "how images are drawn: shuffle, each once, or with replacement and equally often from class, group or "
+        "group-class; group:NAME and group-class:NAME say which attribute",
+    ] = "shuffle"
     label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
     prior: Annotated[
         str,
@@ -232,9 +238,11 @@ class TrainOptions(Options):
     participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
     model: Annotated[
         str | None,
-        "cnn, the default, another that `fedcli models` lists, torchvision:NAME, timm:NAME or ./net.py:build",
+        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or ./net.py:build",
     ] = None
-    weights: Annotated[Source | None, "starting weights: imagenet, a file, or a finished run's folder"] = None
+    weights: Annotated[Source | None, "starting weights: imagenet, pretrained, a file, or a finished run's folder"] = (
+        None
+    )
     teacher: Annotated[
         Source | None,
         "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the "
@@ -271,8 +279,9 @@ class TrainOptions(Options):
     engine: Annotated[
         str | None,
         "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
-        "a GPU, socket:DIR for sites that listen in a folder, nvflare:DIR or flower:DIR for hospitals; changes no "
-        "number; default: a process on every core for networks of one thread, else in-process",
+        "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
+        "nvflare:DIR or flower:DIR for hospitals; changes no number; default: a process on every core for networks "
+        "of one thread, else in-process",
         Flag("NAME[:N]", local=True),
     ] = None
     sites: Annotated[

@@ -130,3 +130,9 @@ def test_a_real_peer_ends_at_the_same_model(name):
     )  # ray changes the process it runs in
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.startswith(f"fedavg beside {name} ")
+
+
+def test_a_worker_of_flower_trains_on_as_many_threads_as_the_other_side():
+    assert Problem(model="resnet18").threads == torch.get_num_threads()
+    net, shards = peers._in_worker(SMALL)
+    assert net.training and list(shards) == SMALL.names and torch.get_num_threads() == SMALL.threads

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from conftest import make_chain
 
@@ -294,15 +295,16 @@ print("HEAVY", sorted({"torch", "pandas", "albumentations", "rich", "h5py", "num
 def test_train_and_evaluate_need_none_of_the_packages_of_prepare(chain, tmp_path):
     """On a machine with only torch, torchvision, h5py, numpy, scikit-learn and typer."""
     absent = ("pandas", "pydicom", "albumentations", "imagecorruptions", "cv2", "skimage", "matplotlib")
-    code = f"""
-import sys
-sys.modules.update(dict.fromkeys({absent!r}))
-from fedcli.commands.app import app
-for line in sys.argv[1:]:
-    app(line.split(), standalone_mode=False)
-"""
     lines = f"train fedism-plus {chain['corruption']} --rounds 1 --quiet", "evaluate --quiet"
-    ended = subprocess.run([sys.executable, "-c", code, *lines], cwd=tmp_path, capture_output=True, text=True)
+
+    def work():
+        sys.modules.update(dict.fromkeys(absent))
+        from fedcli.commands.app import app
+
+        for line in lines:
+            app(line.split(), standalone_mode=False)
+
+    ended = forked.run(work, tmp_path, anew=True)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.endswith("scores.json\n")
 

@@ -1,15 +1,17 @@
 """Names as people write them, lists, completion, defaults from files and variables, and where a run is kept."""
 
+import contextlib
 import json
 import os
 import pty
 import shutil
 import subprocess
 import sys
-import time
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import forked
 import pytest
 from typer.testing import CliRunner
 
@@ -71,7 +73,9 @@ def test_a_dataset_is_found_as_people_write_it(spelt, name):
 
 
 def test_the_list_that_is_read_from_the_files_is_the_table_of_methods():
-    table = {(m.name, m.label, m.rule, m.about) for m in METHODS.values()}
+    one = {m.name for m in METHODS.values() if m.local.needs_one_label or m.aggregator.needs_one_label}
+    labels = {name: "one" if name in one else "several" for name in METHODS}
+    table = {(m.name, m.label, m.rule, m.needs, m.about, labels[m.name]) for m in METHODS.values()}
     assert set(map(tuple, listed())) == table and len(listed()) == len(table)
 
 
@@ -96,12 +100,18 @@ def test_what_cannot_be_read_is_refused_as_all_other_mistakes_are(words, sentenc
     assert "Usage" not in err and "Error" not in err
 
 
-@pytest.mark.parametrize("words", [["methods"], ["reproduce"], ["ls"], ["train", "--help"]])
-def test_lists_and_help_import_no_torch(words, work):
-    code = "import sys; from fedcli.commands.app import app\ntry: app(sys.argv[1:])\nexcept SystemExit: pass\n"
-    line = [sys.executable, "-c", f"{code}print('torch' in sys.modules)", *words]
-    ended = subprocess.run(line, cwd=work.parent, capture_output=True, text=True)
-    assert ended.stdout.splitlines()[-1] == "False", ended.stderr
+def test_lists_and_help_import_no_torch(work):
+    code = """
+import sys
+from fedcli.commands.app import app
+for line in sys.argv[1:]:
+    app(line.split(), standalone_mode=False)
+    print("imports torch:", "torch" in sys.modules)
+"""
+    lines = "methods", "reproduce", "ls", "train --help"
+    ended = subprocess.run([sys.executable, "-c", code, *lines], cwd=work.parent, capture_output=True, text=True)
+    shown = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]
+    assert shown == ["imports torch: False"] * len(lines), ended.stderr
 
 
 def test_ls_shows_every_stage_with_the_runs_score(work):
@@ -256,11 +266,7 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
 def test_the_shell_completes_names_clients_and_files(work, line, found):
     words = line.replace("WORK", str(work))
     shell = {"_FEDCLI_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-    code = "from fedcli.commands.app import main; main()"
-    ended = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.argv[0] = 'fedcli'; {code}"],
-        env=os.environ | shell, capture_output=True, text=True,
-    )  # fmt: skip
+    ended = forked.command("fedcli", env=shell)
     assert any(found in word for word in ended.stdout.split()), ended.stdout + ended.stderr
 
 
@@ -272,33 +278,22 @@ def test_the_shell_completes_nothing_from_a_damaged_manifest(text, tmp_path):
 
 
 def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
-    line = [
-        sys.executable,
-        "-m",
-        "fedcli",
-        "train",
-        "fedavg",
-        "--rounds",
-        "2",
-        "--eval-every",
-        "1",
-        "--work",
-        str(work),
-    ]
+    line = f"fedcli train fedavg --rounds 2 --eval-every 1 --seed 7 --work {work}"
     main, side = pty.openpty()
-    with subprocess.Popen([*line, "--seed", "7"], stdout=side, stderr=side, close_fds=True) as process:
-        os.close(side)
-        shown = b""
-        until = time.monotonic() + 120
-        while time.monotonic() < until:
-            try:
-                if not (piece := os.read(main, 4096)):
-                    break
-            except OSError:  # the other end is closed
-                break
-            shown += piece
+    shown = []
+
+    def read():
+        with contextlib.suppress(OSError):  # the other end is closed
+            while piece := os.read(main, 4096):
+                shown.append(piece)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    ended = forked.command(line, screen=side)
+    os.close(side)
+    reader.join()
     os.close(main)
-    assert process.returncode == 0 and b"loss " in shown and b", clean " in shown
+    assert ended.returncode == 0 and b"loss " in b"".join(shown) and b", clean " in b"".join(shown), shown
 
 
 def test_help_of_a_large_command_has_headings():

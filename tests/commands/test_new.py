@@ -1,9 +1,10 @@
 """`fedcli new`: every file that it writes works as it stands, and so does its test."""
 
-import subprocess
+import os
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 from fedcli.commands.app import app
@@ -25,9 +26,9 @@ def made(tmp_path_factory):
 
 
 def test_the_tests_that_it_writes_pass(made):
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-c", "/dev/null"]
-    ended = subprocess.run([*line, "--rootdir", made, made], cwd=made, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    line = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(made), str(made)]
+    ended = forked.run(lambda: sys.exit(pytest.main(line)), made)
+    assert ended.returncode == 0 and " passed" in ended.stdout, ended.stdout + ended.stderr
 
 
 def test_it_overwrites_nothing(made, capsys):

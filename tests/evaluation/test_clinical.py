@@ -208,3 +208,14 @@ def test_without_validation_images_there_are_no_thresholds(tmp_path):
     for flags in ({"clinical": True, "positive": ["il"]}, {"cost": 2.0}, {"clinical": True, "cost": -1.0}):
         with pytest.raises(UsageError):
             fedcli.evaluate(run, **flags)
+
+
+def test_each_of_several_labels_is_described_by_its_own_probability_without_unknown_entries():
+    draw = np.random.default_rng(5)
+    logits, y = draw.normal(size=(60, 3)), draw.integers(0, 2, (60, 3))
+    y[:7, 1] = 2  # not known
+    part = clinical.Images(logits, y, {"sex": (np.arange(60) % 2, ["f", "m"])}, np.full(60, -1)).of(1)
+    assert part.y.tolist() == y[7:, 1].tolist()
+    assert part.logits == pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
+    assert len(part.groupings["sex"][0]) == len(part.client) == 53
+    assert clinical.positives(["a", "b"], [], several=True) == ["a", "b"]

@@ -9,6 +9,7 @@ from fedcli import models
 from fedcli.errors import FedcliError, UsageError
 from fedcli.models import network, outside
 from fedcli.models.layout import Layout
+from fedcli.models.wrapped import Asked, Fed, Prepared
 
 NET = '''
 """A small network of my own."""
@@ -66,7 +67,7 @@ def holds(net, size=8, channels=3):
 def test_torchvisions_classifiers_lose_their_last_layer(name, width, size, monkeypatch):
     monkeypatch.setitem(outside.NO_AUXILIARY, name, {"init_weights": False} if name in outside.NO_AUXILIARY else {})
     with torch.device("meta"):
-        net = outside.make_of(f"torchvision:{name}")(3, 7, size, "fp32")
+        net = outside.make_of(f"torchvision:{name}")(Asked(3, 7, size, "fp32"))
         assert net.head.in_features == width and net(torch.zeros(2, 3, size, size)).shape == (2, 7)
         assert net.train()(torch.zeros(2, 3, size, size)).shape == (2, 7)
 
@@ -79,7 +80,7 @@ def test_a_network_of_torchvision_trains_and_is_seeded():
 
 
 def test_networks_of_one_size_get_images_in_it():
-    net = outside.Resizing(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16, 5)), 5, 10, "fp32", 4)
+    net = Prepared(nn.Sequential(nn.Flatten(), nn.Linear(3 * 16, 5)), 5, 10, "fp32", Fed(4))
     holds(net, size=9)
 
 

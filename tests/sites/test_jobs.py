@@ -1,9 +1,9 @@
 """Engines whose job stands between coordinator and sites; here the job is a thread in place of NVFlare or Flower."""
 
-import subprocess
-import sys
+import importlib
 import threading
 
+import forked
 import pytest
 from conftest import make_chain
 from site_federation import plan, sites_of
@@ -98,6 +98,9 @@ def test_a_job_that_is_not_there_is_said(tmp_path, monkeypatch):
 
 
 def test_every_process_that_evaluates_over_sites_knows_their_engines():
-    asked = "import fedcli.stages.at_sites, fedcli.federation.engines as e; print(sorted(e.REMOTE))"
-    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    def work():
+        importlib.import_module("fedcli.stages.at_sites")
+        print(sorted(importlib.import_module("fedcli.federation.engines").REMOTE))
+
+    done = forked.run(work, anew=True)
     assert done.stdout.strip() == "['flower', 'nvflare', 'socket']"

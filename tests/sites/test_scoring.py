@@ -1,11 +1,11 @@
 """Evaluation over sites: counts in place of logits, the same scores as where all images are at hand."""
 
+import importlib
 import json
-import subprocess
-import sys
 from contextlib import contextmanager
 from dataclasses import replace
 
+import forked
 import numpy as np
 import pytest
 from site_federation import Carried, chain_with_tests, plan, sites_of, train_at
@@ -150,10 +150,16 @@ def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
     transport.change = more
     with pytest.raises(SiteError, match="site north answered with counts of 'all' that cannot be"):
         federated(run, tmp_path)
+    transport.change = lambda client, question, answer: ({**answer[0], "left_out": "many"}, answer[1])
+    with pytest.raises(SiteError, match="site north leaves out 'many' images, which is no number of images"):
+        federated(run, tmp_path)
 
 
 def test_the_command_knows_the_engines_that_reach_sites():
-    """In a process of its own, which has imported nothing else."""
-    line = "from fedcli.stages import evaluate; from fedcli.federation.engines import remote; print(remote('socket:s'))"
-    made = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
-    assert "open_sockets" in made.stdout
+    """In a process that has imported nothing else of fedcli."""
+
+    def work():
+        importlib.import_module("fedcli.stages.evaluate")
+        print(importlib.import_module("fedcli.federation.engines").remote("socket:s"))
+
+    assert "open_sockets" in forked.run(work, anew=True).stdout

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 import fedcli
@@ -21,7 +22,7 @@ print(run.body["settings"]["tau"], sorted(sexes.group), len(run.to_frame()))
 
 
 def test_the_guides_notebook_goes_from_images_to_scores_and_prints_only_what_it_asks_for(tmp_path):
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK + ASKED], cwd=tmp_path, capture_output=True, text=True)
+    done = forked.run(lambda: exec(NOTEBOOK + ASKED, {"__name__": "__main__"}), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "0.4 ['female', 'male'] 8\n"  # two rounds of four sites
 

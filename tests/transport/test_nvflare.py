@@ -1,10 +1,10 @@
 """NVFlare's side of the transport, without a server."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -103,9 +103,13 @@ def popen(script):
 
 def test_a_process_that_cannot_attach_ends_the_site(tmp_path, profile, monkeypatch):
     monkeypatch.setattr(nvflare.Attached, "_start", lambda self: popen("raise SystemExit(3)"))
-    attached = nvflare.Attached(profile, tmp_path / "site.sock")
-    with pytest.raises(FedcliError, match="ended with exit code 3"), attached, suppress(KeyboardInterrupt):
-        threading.Event().wait(20)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a worker of pytest ignores
+    try:
+        attached = nvflare.Attached(profile, tmp_path / "site.sock")
+        with pytest.raises(FedcliError, match="ended with exit code 3"), attached, pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(20)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(("content", "sentence"), [("{", "is no JSON"), ("{}", "schema_version is missing")])

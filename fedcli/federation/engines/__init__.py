@@ -1,9 +1,11 @@
 """What runs the tasks of a round. An engine is a file here and one line in ENGINES; none changes a number.
 
-`--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU.
+`--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU, ray
+on whatever a ray cluster has.
 `--engine NAME:WHERE` reaches sites that hold the images: such an engine is a file of fedcli/sites and a line in REMOTE.
 """
 
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ import torch
 
 from ...errors import UsageError, nearest
 from .in_process import Engine, InProcess
+from .on_ray import Ray
 from .pool import Pool, pays, usual_jobs
 from .streams import Streams
 
@@ -27,11 +30,14 @@ class Kind:
         open: (all clients, how many at once) -> the engine, as a context. Raises UsageError where it cannot run.
         device: "cpu" or "cuda" if it runs only there.
         hint: for the error where it is given on the other one.
+        anywhere: it may run on other machines, so that one client at once is worth it. COUNT is then the largest number
+            of clients at once, and may be left out.
     """
 
     open: Callable[[InProcess, int], AbstractContextManager[Engine]]
     device: str = ""
     hint: str = ""
+    anywhere: bool = False
 
 
 ENGINES = {
@@ -41,6 +47,7 @@ ENGINES = {
         "cuda",
         "add --device cuda; on CPUs, give --engine pool:N (--jobs N)",
     ),
+    "ray": Kind(Ray, anywhere=True),
 }
 
 
@@ -98,9 +105,11 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
         if colon:
             raise UsageError(f"--engine {engine!r} takes no number", f"write {IN_PROCESS}")
         return IN_PROCESS, 1
+    kind = ENGINES[name]
+    if kind.anywhere and not colon:
+        return name, sys.maxsize
     if not (count.isdecimal() and int(count) > 0):
         raise UsageError(f"--engine {engine!r} lacks the number of clients at once", f"write for example {name}:4")
-    kind = ENGINES[name]
     if int(count) > 1 and kind.device and not device.startswith(kind.device):
         raise UsageError(f"--engine {engine} is for {kind.device}, not for {device}", kind.hint)
     return name, int(count)
@@ -111,7 +120,7 @@ def chosen(engine: str | None, clients: int, device: str) -> tuple[str, int]:
     threads = torch.get_num_threads()
     name, count = parsed(engine or f"pool:{usual_jobs(threads, clients, device)}", device)
     count = min(count, clients)
-    return (name, count) if count > 1 else (IN_PROCESS, 1)
+    return (name, count) if count > 1 or (name in ENGINES and ENGINES[name].anywhere) else (IN_PROCESS, 1)
 
 
 def side_by_side(engine: str | None, clients: int, device: str) -> bool:
@@ -119,7 +128,7 @@ def side_by_side(engine: str | None, clients: int, device: str) -> bool:
     if engine is None:
         return pays(clients, device)
     name, count = parsed(engine, device)
-    return name == "pool" and min(count, clients) > 1
+    return name in ENGINES and (ENGINES[name].anywhere or (name == "pool" and min(count, clients) > 1))
 
 
 def open_engine(engine: str | None, clients: InProcess, at_most: int) -> AbstractContextManager[Engine]:

@@ -1,6 +1,6 @@
 """The default engine: every client in this process, one after another, on one network."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -25,14 +25,20 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """Runs tasks one after another; one network is reused by every client."""
+    """Runs tasks one after another; one network is reused by every client.
+
+    Attributes:
+        val: client -> its validation part, where there is one.
+        remake: (device, threads) -> the same clients in another process; can be pickled.
+    """
 
     method: Method
     net: Network
     layout: Layout
     shards: dict[str, Shard]
     training: Training
-    val: dict[str, Shard] = field(default_factory=dict)  # client -> validation part, where there is one
+    val: dict[str, Shard] = field(default_factory=dict)
+    remake: "Callable[[str, int], InProcess] | None" = None
     steps: Steps = field(init=False)
 
     def __post_init__(self) -> None:

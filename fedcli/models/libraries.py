@@ -1,0 +1,148 @@
+"""Networks of timm and open_clip by name: theirs, or one whose description lies on the Hugging Face hub.
+
+    timm:NAME, timm:NAME@SIDE               a vision transformer may be built for images of another side
+    timm:hf-hub:OWNER/NAME                  config.json of the hub, from its cache on this machine or downloaded
+    open_clip:NAME, open_clip:hf-hub:...    the image tower; open_clip_config.json of the hub
+
+A description is read as data: it names one of the library's own networks and no code.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import FedcliError, UsageError, nearest
+from ..extensions import LONG
+from .clip_text import open_clip
+from .network import Network
+from .wrapped import Asked, Fed, behind
+
+TIMM, OPEN_CLIP = "timm:", "open_clip:"
+HUB, FOLDER = ("hf-hub:", "hf_hub:"), "local-dir:"
+HUB_WEIGHTS = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
+
+
+def timm() -> Any:
+    """The library, which an extra brings. Raises UsageError where it is not installed."""
+    try:
+        import timm as library
+    except ImportError:
+        raise UsageError("--model timm:NAME needs the package timm", "pip install 'fedcli[timm]'") from None
+    return library
+
+
+def check(name: str) -> None:
+    """Refuse a network that the library does not have, before anything is built. Raises FedcliError, UsageError."""
+    library, own = _split(name)
+    if own.startswith(FOLDER):
+        hint = f"read its weights: --model {library}ARCHITECTURE --weights {own.removeprefix(FOLDER)}/model.safetensors"
+        raise UsageError(
+            f"{name} is a folder, whose place a run would have to record", f"{hint}, as in its config.json"
+        )
+    if own.startswith(HUB):
+        return
+    if library == TIMM:
+        own = _sided(own)[0]
+        if not timm().is_model(own.partition(".")[0]):
+            raise UsageError(
+                f"timm has no network {own!r}", nearest(own, timm().list_models(), ("see timm.list_models()",))
+            )
+    elif own not in (known := open_clip().list_models()):
+        raise UsageError(f"open_clip has no network {own!r}", nearest(own, known))
+
+
+def make(name: str, asked: Asked) -> Network:
+    """A network of timm or open_clip with random weights. Raises FedcliError, UsageError."""
+    library, own = _split(name)
+    return _timm(name, own, asked) if library == TIMM else _open_clip(name, own, asked)
+
+
+def _timm(name: str, own: str, asked: Asked) -> Network:
+    own, side = _sided(own)
+    sized: dict[str, Any] = {"img_size": side} if side else {}
+    with _from_hub(name, own):
+        try:
+            net = timm().create_model(own, num_classes=0, in_chans=asked.channels, **sized)
+        except TypeError as error:
+            if not side or "img_size" not in str(error):
+                raise
+            raise UsageError(f"{own} takes images of any side", f"leave @{side} out") from None
+        except (ValueError, AssertionError) as error:
+            if not side:
+                raise
+            raise UsageError(f"{own} cannot be built for {side} pixels: {_said(error)}", "give another @SIDE") from None
+    about = net.default_cfg
+    only = side or (about["input_size"][-1] if about.get("fixed_input_size") else 0)
+    return behind(name, net, asked, Fed.by(only, about["mean"], about["std"], asked.channels), whole=False)
+
+
+def _open_clip(name: str, own: str, asked: Asked) -> Network:
+    if asked.channels != 3:
+        raise UsageError(f"{name} needs 3 channels, these images have {asked.channels}", "use --model cnn or timm:NAME")
+    library = open_clip()
+    with _from_hub(name, own):
+        about = library.get_model_config(own)
+    from open_clip.model import CLIPVisionCfg, _build_vision_tower  # the towers of both kinds, without a text tower
+
+    vision = {**about["vision_cfg"], "timm_model_pretrained": False}
+    tower = _build_vision_tower(about["embed_dim"], CLIPVisionCfg(**vision), about.get("quick_gelu", False))
+    side = tower.image_size if isinstance(tower.image_size, int) else tower.image_size[0]
+    mean, std = library.OPENAI_DATASET_MEAN, library.OPENAI_DATASET_STD
+    return behind(name, tower, asked, Fed.by(side, mean, std, asked.channels), whole=False)
+
+
+def published(name: str) -> dict[str, Tensor] | Path | None:
+    """Weights that are published with a network: its tensors, or a file of them; None where nobody names any.
+
+    Raises OSError where they cannot be downloaded, FedcliError.
+    """
+    library, own = _split(name)
+    if library == TIMM:
+        own, side = _sided(own)
+        with _from_hub(name, own):
+            return timm().create_model(own, pretrained=True, num_classes=0, img_size=side or None).state_dict()
+    if not own.startswith(HUB):
+        return None
+    from open_clip.pretrained import download_pretrained_from_hf
+
+    with _from_hub(name, own):
+        return Path(download_pretrained_from_hf(own.partition(":")[2]))
+
+
+def _split(name: str) -> tuple[str, str]:
+    library = TIMM if name.startswith(TIMM) else OPEN_CLIP
+    return library, name.removeprefix(library)
+
+
+def _sided(own: str) -> tuple[str, int]:
+    """A name and the side after its @, 0 where it has none; a revision on the hub is none."""
+    if own.startswith(HUB) or "@" not in own:
+        return own, 0
+    name, _, side = own.rpartition("@")
+    if not re.fullmatch(r"[1-9]\d{0,4}", side):
+        raise UsageError(f"@{side} is no side in pixels", f"write for example timm:{name}@224")
+    return name, int(side)
+
+
+@contextmanager
+def _from_hub(name: str, own: str) -> Iterator[None]:
+    """Turn what a description on the hub can end in into a sentence; other networks are left alone."""
+    try:
+        yield
+    except (FedcliError, UsageError):
+        raise
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        if not own.startswith(HUB):
+            raise
+        hint = "fetch it once on a machine with a network, or name the architecture and give --weights FILE"
+        raise FedcliError(
+            f"{name} is not in the hub's cache on this machine and cannot be fetched: {_said(error)}", hint
+        ) from error
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[: LONG // 2]}"

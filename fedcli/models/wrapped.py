@@ -1,0 +1,103 @@
+"""A network from outside the package behind features() and a linear head, fed as it was made to be."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .. import extensions
+from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD, by_channel
+from ..errors import FedcliError, UsageError
+from .network import Network
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a network is built for; size: the images' shorter side in pixels."""
+
+    channels: int
+    classes: int
+    size: int
+    precision: str
+
+
+@dataclass(frozen=True)
+class Fed:
+    """How a network wants its images.
+
+    Attributes:
+        side: the only one that it takes, in pixels; 0 takes any.
+        mean, std: of its own normalisation of colours, where it is not ImageNet's; else empty.
+    """
+
+    side: int = 0
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    @classmethod
+    def by(cls, side: int, mean: tuple[float, ...], std: tuple[float, ...], channels: int) -> "Fed":
+        """Of images with these channels: there is no other normalisation than fedcli's but of three colours."""
+        usual = channels != 3 or (tuple(mean), tuple(std)) == (IMAGENET_MEAN, IMAGENET_STD)
+        return cls(side) if usual else cls(side, tuple(mean), tuple(std))
+
+
+class Prepared(Network):
+    """Brings every image to the size and the normalisation that its backbone takes."""
+
+    def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str, fed: Fed):
+        super().__init__(backbone, width, classes, precision)
+        self.fed = fed
+
+    def features(self, x: Tensor) -> Tensor:
+        side = self.fed.side
+        if side:
+            x = F.interpolate(x, (side, side), mode="bilinear", align_corners=False)
+        if self.fed.mean:
+            unit = x * by_channel(IMAGENET_STD, x.device) + by_channel(IMAGENET_MEAN, x.device)  # in [0, 1]
+            x = (unit - by_channel(self.fed.mean, x.device)) / by_channel(self.fed.std, x.device)
+        return super().features(x)
+
+
+def behind(name: str, net: nn.Module, asked: Asked, fed: Fed = Fed(), *, whole: bool = True) -> Network:  # noqa: B008
+    """A network behind features() and a head. whole: its last layer is the classifier, which is taken off."""
+    if whole:
+        _behead(name, net, asked.classes)
+    width = _width(name, net, asked.channels, fed.side or asked.size)
+    if fed == Fed():
+        return Network(net, width, asked.classes, asked.precision)
+    return Prepared(net, width, asked.classes, asked.precision, fed)
+
+
+def _behead(name: str, net: nn.Module, classes: int) -> None:
+    """Put nothing in the place of the last layer that has an output for each class."""
+    layers = [place for place, module in net.named_modules() if _outputs(module) == classes]
+    if not layers or layers[-1] == "":
+        hint = "return a backbone and the width of its features: (backbone, width)"
+        raise UsageError(f"{name} has no last layer of {classes} outputs that could be the classifier", hint)
+    above, _, own = layers[-1].rpartition(".")
+    setattr(net.get_submodule(above), own, nn.Identity())
+
+
+def _outputs(module: nn.Module) -> int:
+    if isinstance(module, nn.Linear):
+        return module.out_features
+    return module.out_channels if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) else 0
+
+
+@torch.no_grad()
+def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
+    """How many features a backbone makes of an image, by showing it two black ones."""
+    modes = {module: module.training for module in backbone.modules()}
+    try:
+        features = backbone.eval()(torch.zeros(2, channels, size, size))
+    except (RuntimeError, ValueError, AssertionError) as error:
+        said = " ".join(str(error).split())[: extensions.LONG]
+        hint = f"it said: {said}; prepare with a larger --size, or other channels"
+        raise FedcliError(f"{name} cannot take images of {channels} x {size} x {size}", hint) from error
+    for module, training in modes.items():
+        module.training = training
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+        shape = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise UsageError(f"the backbone of {name} makes {shape} of two images", "it must make a tensor [2, width]")
+    return features.shape[1]

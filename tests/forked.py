@@ -1,0 +1,89 @@
+"""A program in a process forked from this one: torch is imported once for all of them, which takes seconds."""
+
+import contextlib
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+
+def run(
+    work: Callable[[], object], folder: Path | None = None, *, env: Mapping[str, str] | None = None, anew: bool = False,
+    screen: int | None = None,
+) -> subprocess.CompletedProcess:  # fmt: skip
+    """Call work in a folder; what it prints and its exit code, 1 after an exception.
+
+    anew: import fedcli anew, with what work hides or puts before it in sys.path.
+    screen: of a terminal to print on.
+    """
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
+            process = os.fork()
+        if not process:
+            code = 1
+            try:
+                _become(screen or out.fileno(), screen or err.fileno(), folder, env or {})
+                if anew:
+                    forget()
+                code = _called(work)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                with contextlib.suppress(Exception):
+                    sys.stdout.flush()
+                    sys.stderr.flush()
+                os._exit(code)
+        _, status = os.waitpid(process, 0)
+        texts = []
+        for file in (out, err):
+            file.seek(0)
+            texts.append(file.read().decode("utf-8", "replace"))
+    return subprocess.CompletedProcess([], os.waitstatus_to_exitcode(status), *texts)
+
+
+def main(line: str) -> None:
+    """A command line of fedcli as from a shell; ends the process."""
+    from fedcli.commands.app import main
+
+    sys.argv = line.split()
+    sys.modules["__main__"] = ModuleType("__main__")  # that of pytest has a name of its own for completion
+    main()
+
+
+def command(line: str, folder: Path | None = None, **more) -> subprocess.CompletedProcess:
+    """How a command line of fedcli ends in a process of its own."""
+    return run(lambda: main(line), folder, **more)
+
+
+def forget() -> None:
+    """The next import reads fedcli's modules, and filelock's, again."""
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("fedcli", "filelock")]:
+        del sys.modules[name]
+
+
+def _become(out: int, err: int, folder: Path | None, env: Mapping[str, str]) -> None:
+    gc.freeze()  # a collection here would copy every page of the other process
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115
+    sys.stdout, sys.stderr = (os.fdopen(k, "w", encoding="utf-8", closefd=False) for k in (1, 2))
+    os.environ.update(env)
+    if folder:
+        os.chdir(folder)
+
+
+def _called(work: Callable[[], object]) -> int:
+    try:
+        work()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
