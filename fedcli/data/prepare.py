@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import console
+from .. import console, labels
 from ..errors import FedcliError, UsageError
 from ..files import may_pass
 from ..processes import in_order
@@ -152,7 +152,7 @@ def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str
 def refuse_changed(raw: Path, contents: Mapping[str, str], kept: list[Row], skipped: list[tuple[str, str]]) -> None:
     """Raises FedcliError for a file that could be read at one time and not at the other: the fingerprint is wrong."""
     absent = (str(row.source) for row in kept if contents[str(row.source)] == ABSENT)
-    came = [name for name in absent if _seen(f"{raw}/{name}") != ABSENT]  # an image within a file has no path
+    came = [name for name in absent if not (raw / name.rpartition("#")[0]).is_file()]  # FILE#IMAGE: one of many in it
     went = [name for name, _ in skipped if name in contents and _seen(f"{raw}/{name}") != contents[name]]
     if changed := came + went:
         raise FedcliError(f"{raw / changed[0]} changed while it was read", "prepare again when nothing writes there")
@@ -245,6 +245,11 @@ def check_parts(name: str, rows: list[Row]) -> None:
         console.say(f"the test part is empty: {FILLED}")
 
 
+def _held(rows: list[Row], classes: int) -> np.ndarray:
+    """bool [C]: whether any of the images is of the class, or has the label."""
+    return labels.counts(np.array([row.label for row in rows], np.int64), classes) > 0
+
+
 def describe(
     name: str, card: dict[str, Any], choices: Choices, listing: Listing, kept: list[Row], skipped: list[tuple[str, str]]
 ) -> dict[str, Any]:
@@ -256,12 +261,13 @@ def describe(
     if skipped:
         check_parts(name, kept)
     classes = card["classes"] if listing.classes is None else listing.classes
-    trained = {row.label for row in kept if not row.test}
-    if bare := [classes[label] for label in sorted({row.label for row in kept} - trained)]:
+    trained, every = _held([row for row in kept if not row.test], len(classes)), _held(kept, len(classes))
+    if bare := [name for name, label in zip(classes, every & ~trained, strict=True) if label]:
         console.say(f"no training image of {', '.join(bare)}: too few images to divide")
     return {
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},
+        **({"task": listing.task} if listing.task else {}),
         "classes": classes,
         "channels": card["channels"] if listing.channels is None else listing.channels,
         "attributes": listing.attributes,

@@ -1,6 +1,7 @@
 """Every method, by explicit import: no directory scan, no plugins."""
 
 from . import (  # noqa: F401 - importing registers; the order is that of `fedcli methods`
+    adv,
     afl,
     bsm,
     creff,
@@ -11,14 +12,17 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedavg,
     fedbn,
     fedce,
+    feddisco,
     feddyn,
     fedfv,
     fedga,
     fedheal,
     fedism,
     fedlc,
+    fedlesam,
     fedmas,
     fedmgda,
+    fedminmax,
     fedmrl,
     fednova,
     fedopt,
@@ -26,13 +30,19 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedproc,
     fedproto,
     fedprox,
+    fedrep,
+    fedsam,
+    group_dro,
     ldam,
     logit_adjust,
     lora,
     moon,
     promptfl,
+    propfair,
     qffl,
+    reweigh,
     scaffold,
+    term,
 )  # isort: skip
 from .registry import METHODS, Method, resolve
 

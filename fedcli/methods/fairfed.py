@@ -12,6 +12,17 @@ a_k is the balanced accuracy of the broadcast model on the client's training ima
 divided by the sum; w starts at p, which is also what round 1 uses. `released` is FFL4MIA's code: the
 mean accuracy lacks its sum and is a vector. The FairFed rows in print come from it, and it favours weak
 clients; the original lowers them, because a client far below the mean is far from it.
+gap=eod and gap=spd are what the paper is about: a client's d_k is how far its own unfairness F_k is from that of all
+clients' images together, |F_k - F| (Eqs. 4-6), counted under the broadcast model. For two classes and two groups
+
+    eod    F = P(guess 1 | group 0, class 1) - P(guess 1 | group 1, class 1)
+    spd    F = P(guess 1 | group 0) - P(guess 1 | group 1)
+
+With more classes or groups d_k is the largest such distance over classes and pairs of groups that the client has. A
+client that has no pair (no group, one group, none of unknown images count) falls back to its accuracy gap, as in the
+paper, whose accuracy is that of all images and ours balanced. Clients send counts of predictions by group and class,
+and F is of their sums. A group of one image at a client makes a rate of 0 or 1, and d_k large; nothing guards against
+it. `released` has no such gap.
 With absent clients, w is kept per client as a multiple of p, so that rounds with other participants
 compare; with all present this is the rule above.
 """
@@ -19,11 +30,14 @@ compare; with all present this is the rule above.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import torch
 from torch import Tensor
 
+from ..errors import UsageError
 from . import probes
 from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
 from .fedavg import Plain
+from .groups import Attribute, chosen_attribute
 from .helpers import average, by_row
 from .registry import register
 
@@ -35,11 +49,26 @@ if TYPE_CHECKING:
 class ByGap(Aggregator):
     """Weights that move with the distance from the mean accuracy."""
 
+    needs = "scalars"
+
     beta: Annotated[float, "step on the weights per unit of accuracy, >= 0; 0 is the base"] = 1.0
     rule: Annotated[Literal["original", "released"], "gap to the mean accuracy, or with its sum missing"] = "original"
 
+    gap: Annotated[Literal["accuracy", "eod", "spd"], "what a client's distance is of: accuracy or group fairness"] = (
+        "accuracy"
+    )
+    attribute: Annotated[Attribute, "of eod and spd: whose values are the groups; empty takes the first"] = Attribute()
+
+    def __post_init__(self) -> None:
+        if self.gap != "accuracy" and self.rule == "released":
+            raise UsageError(f"gap={self.gap} has no rule=released", "leave rule at original")
+
     def measure_global(self, net: "Network", client: ClientRound) -> None:
         client.report["accuracy"] = probes.balanced_accuracy(net, client)
+        if self.gap != "accuracy":
+            name = chosen_attribute(net, self.attribute, f"gap={self.gap}", "fairfed with --set gap=accuracy")
+            groups, count = client.shard.groups[name], len(net.attributes[name])
+            client.report["group_predictions"] = probes.group_predictions(net, client, groups, count)  # [G, C, C]
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         p, a, rows = updates.base, updates["accuracy"].double(), updates.rows  # [K] each
@@ -48,11 +77,29 @@ class ByGap(Aggregator):
         weights = weights / weights.sum() if weights.sum() > 0 else p
         if updates.round > 1:
             gap = (a - (p @ a if self.rule == "original" else p * a)).abs()  # [K] Eq. 6
+            if self.gap != "accuracy":
+                own = unfairness_gaps(updates["group_predictions"], self.gap)  # [K]
+                gap = torch.where(own.isnan(), gap, own)  # Eq. 6, its first line
             weights = (weights - self.beta * (gap - gap.mean())).clamp_min(0)
             weights = weights / weights.sum()  # the sum is at least 1: steps add up to 0
         lift[rows] = weights / p
         memory["lift"] = lift
         return average(updates.theta, weights), weights
+
+
+def unfairness_gaps(counts: Tensor, kind: str) -> Tensor:
+    """|F_k - F| [K] from predictions by client, group, class and guess [K, G, C, C]; NaN where a client has no pair."""
+    counts = torch.cat([counts, counts.sum(0, keepdim=True)])  # [K + 1, G, C, C], the last of all clients
+    hits = counts.diagonal(dim1=2, dim2=3) if kind == "eod" else counts.sum(2)  # [K + 1, G, C]
+    cases = counts.sum(3) if kind == "eod" else counts.sum((2, 3))[..., None].expand_as(hits)
+    rates = hits / cases  # NaN where there is no case
+    if rates.shape[2] == 2:
+        rates = rates[..., 1:]  # of two classes the second is the positive one
+    between = rates[:, :, None] - rates[:, None]  # [K + 1, G, G, C] F of every pair of groups
+    gaps = (between[:-1] - between[-1]).abs()
+    gaps.diagonal(dim1=1, dim2=2).fill_(torch.nan)  # a group and itself are no pair
+    known = gaps.isnan().logical_not().flatten(1).any(1)
+    return torch.where(known, gaps.nan_to_num(-1.0).flatten(1).amax(1), torch.nan)
 
 
 register("fairfed", Plain(), ByGap(), label="FairFed", about="weight moves to clients whose accuracy is near the mean")

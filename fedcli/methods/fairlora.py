@@ -40,6 +40,7 @@ from torch import Tensor
 from ..errors import UsageError
 from . import adapters
 from .contract import ClientRound, ClientUpdates, Tensors
+from .groups import Attribute, by_default, chosen_attribute
 from .lora import DEFAULT_TRAINING, FactorMean, LowRank
 from .mixins import GroupViews
 from .registry import register
@@ -50,15 +51,6 @@ if TYPE_CHECKING:
 
 
 RULE = "as the text has it, or 0.7 of an image's own group, another start, shared columns and moving average of all"
-
-
-class Attribute(str):
-    """Name of a group attribute; one with a blank or a sign in it is none."""
-
-    def __new__(cls, value: str = "") -> "Attribute":
-        if not str(value).replace("-", "_").isidentifier() and value != "":
-            raise UsageError(f"attribute={value!r} is no name", "write for example --set attribute=sex")
-        return super().__new__(cls, value)
 
 
 @dataclass(frozen=True)
@@ -87,18 +79,10 @@ class ByGroup(GroupViews, LowRank):
 
     def group_attribute(self, net: "Network") -> str:
         """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
-        if not net.attributes:
-            raise UsageError("fairlora needs a group attribute, and this dataset has none", "train svd-lora")
-        name = self.attribute or next(iter(net.attributes))
-        if name not in net.attributes:
-            raise UsageError(f"the dataset has no attribute {str(name)!r}", f"known: {', '.join(net.attributes)}")
-        return name
+        return chosen_attribute(net, self.attribute, "fairlora", "svd-lora")
 
     def warning(self, net: "Network", rounds: int) -> str:
-        if self.attribute or len(net.attributes) < 2:
-            return ""
-        first, *others = net.attributes
-        return f"the groups are those of {first}; --set attribute=NAME uses another ({', '.join(others)})"
+        return by_default(net, self.attribute)
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         groups = client.shard.groups[self.group_attribute(net)]  # [N]
@@ -135,6 +119,8 @@ class ByGroup(GroupViews, LowRank):
 @dataclass(frozen=True)
 class GroupMean(FactorMean):
     """Average by image count, and each group's singular values by the count of its own images."""
+
+    needs = "scalars"
 
     rule: Annotated[Literal["paper", "released"], RULE] = "paper"
 

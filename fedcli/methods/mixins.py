@@ -38,6 +38,14 @@ class GroupViews:
         raise TypeError(f"{type(self).__name__} has no set_groups()")
 
 
+class WeighsGroups:
+    """Of a Local: it weighs training images by the group of their patient, so a run warns of small groups."""
+
+    def group_attribute(self, net: "Network") -> str:
+        """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
+        raise TypeError(f"{type(self).__name__} has no group_attribute()")
+
+
 class SubsetTraining:
     """Of an Aggregator: it says which models it will keep, so that no other client has to train."""
 

@@ -14,10 +14,12 @@ from .. import models
 from ..data import manifest
 from ..data import shard as load
 from ..errors import FedcliError, HashError, UsageError
+from ..federation import sampling
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
-from ..methods.mixins import ContinuesRun, scored_model
+from ..methods.contract import Local
+from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
@@ -25,6 +27,7 @@ from . import features, initial, resources
 from .configuration import Plan
 
 SITES = "sites"  # the kind of a manifest of sites, which hold the images
+SMALL_GROUP = 30  # training images, below which a weighted group is named
 MOST_THREADS = 1024  # with many more, torch crashes
 
 
@@ -104,6 +107,8 @@ def assemble(
     Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
+    plan.check_labels(source.body, method)
+    sampling.check(plan.training.sampling, source.body["attributes"])
     net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
     continues = isinstance(method.aggregator, ContinuesRun)
     still = features.is_frozen(net)
@@ -137,6 +142,7 @@ def assemble(
         if still and method.local.trains_backbone
         else "",
         new_head,
+        small_groups(method.local, plan.training.sampling, net, shards),
     ]
     if still and not elsewhere:
         shards = features.cached(net, shards)
@@ -149,6 +155,23 @@ def assemble(
         plan=plan, device=device, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
         warning="; ".join(filter(None, warnings)),
     )  # fmt: skip
+
+
+def small_groups(local: Local, drawn: str, net: models.Network, shards: load.Shards) -> str:
+    """A warning where images weigh or are drawn by groups of which few train. Images at sites are not known here."""
+    weighed = local.group_attribute(net) if isinstance(local, WeighsGroups) else ""
+    name = weighed or sampling.attribute(drawn, net.attributes)
+    if not name:
+        return ""
+    known = [shard.groups[name] for shard in shards.train.values() if name in shard.groups]
+    if not known:
+        return ""
+    each = torch.cat(known) + 1  # 0: unknown
+    unknown, *counts = each.bincount(minlength=len(net.attributes[name]) + 1).tolist()
+    small = [f"{value} {n}" for value, n in zip(net.attributes[name], counts, strict=True) if n < SMALL_GROUP]
+    said = [f"images weigh by {name}, of which few train: {', '.join(small)}"] if small else []
+    said += [f"{unknown} training images have no {name}"] if unknown else []
+    return "; ".join(said)
 
 
 def remake(data: Path, digest: str, plan: Plan, device: str, threads: int) -> InProcess:

@@ -62,7 +62,10 @@ def of_message(client: str, message: Message, keys: list[str], classes: int) -> 
             made.setdefault(version, {})[key] = tally
     if "clean" not in made:
         raise SiteError(f"site {client} answered without counts", "is it another version?")
-    return Answer(made, bool(scalars.get("corrupted")), int(scalars.get("left_out", 0)))
+    left_out = scalars.get("left_out", 0)
+    if type(left_out) is not int or left_out < 0:
+        raise SiteError(f"site {client} leaves out {str(left_out)[:40]!r} images, which is no number of images")
+    return Answer(made, bool(scalars.get("corrupted")), left_out)
 
 
 def keys(attributes: dict[str, list[str]]) -> list[str]:

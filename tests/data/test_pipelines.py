@@ -5,6 +5,7 @@ import json
 import albumentations as A
 import pytest
 import torch
+from conftest import make_chain
 
 import fedcli
 from fedcli.data import pipelines, transforms
@@ -39,7 +40,7 @@ def test_what_is_made_ahead_comes_in_order_and_an_error_is_raised():
 
 
 def test_engines_and_a_resumed_run_train_the_same_bytes_also_without_the_file(tmp_path):
-    data = fedcli.prepare("toy", clients=3, work=tmp_path, jobs=1)
+    data = make_chain(tmp_path)
     path = save(tmp_path)
     runs = [
         fedcli.train("fedavg", data, rounds=2, augment=path, engine=engine, work=tmp_path, out=tmp_path / engine[:4])

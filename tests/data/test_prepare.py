@@ -3,6 +3,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from PIL import Image
 from raw_folders import write_csv, write_ct, write_skin
 
 from fedcli.data import manifest, prepare, sources
-from fedcli.data.pool import read_pool
+from fedcli.data.pool import Row, read_pool
 from fedcli.data.sources import images, isic2018, rsna_ich
+from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
 REAL = pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
@@ -31,6 +33,11 @@ def skin(tmp_path):
 def run(name: str, tmp_path: Path, out: Path | None = None, **options) -> Path:
     asked = {"size": 8, "jobs": 1, **options}
     return prepare.prepare(name, prepare.Request(**asked), work=tmp_path / "work", out=out)
+
+
+def blank(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    """In place of a decoder: a black image."""
+    return np.zeros((choices.size, choices.size, 3), np.uint8)
 
 
 def damage(raw: Path, name: str) -> None:
@@ -227,9 +234,11 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
 
 
 @REAL
-def test_all_of_ham10000_has_its_published_counts(tmp_path):
+def test_all_of_ham10000_has_its_published_counts(tmp_path, monkeypatch):
+    """Its tables and the names of its files; test_readme.py decodes the images."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    path = run("isic2018", tmp_path, raw=raw, size=16, jobs=0)
+    monkeypatch.setitem(sources.SOURCES, "isic2018", replace(isic2018.SOURCE, decode=blank))
+    path = run("isic2018", tmp_path, raw=raw)
     body, pool = manifest.verify(path).body, read_pool(path.parent / "pool.h5")
     assert body["skipped"] == [] and body["unknown"] == {"sex": 57, "age": 57, "center": 0}
     counts = dict(zip(body["classes"], np.bincount(pool.y).tolist(), strict=True))
@@ -240,7 +249,6 @@ def test_all_of_ham10000_has_its_published_counts(tmp_path):
     lesions = [set(pool.patient[pool.split == part]) for part in (0, 1)]
     assert len(lesions[0] | lesions[1]) == 7470 and not lesions[0] & lesions[1]
     assert [int((pool.split[pool.y == c] == 0).sum()) for c in range(7)] == [890, 5364, 411, 261, 879, 92, 113]
-    assert np.unique(pool.pixels().reshape(len(pool.y), -1), axis=0).shape[0] > 9_900
 
 
 @REAL

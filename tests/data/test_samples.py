@@ -13,6 +13,7 @@ from fedcli.data import manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
+from fedcli.evaluation import intervals
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation.client import Training
 from fedcli.runs.train import Plan, train
@@ -46,7 +47,8 @@ def made(request, tmp_path_factory):
 
 
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_a_sample_goes_the_whole_way_to_scores(made):
+def test_a_sample_goes_the_whole_way_to_scores(made, monkeypatch):
+    monkeypatch.setattr(intervals, "RESAMPLES", 20)
     name, _, dataset = made
     body, work = manifest.read(dataset).body, dataset.parent.parent.parent
     assert body["name"] == name and body["split"]["train"] and body["split"]["test"]

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import sources
+from fedcli.evaluation import intervals
+from fedcli.reporting import verdicts
 from fedcli.reproduce import forecast, raw, recipe
 
 PAPERS = {  # name -> what the names of its rows contain, or all rows
@@ -28,6 +30,8 @@ PAPERS = {  # name -> what the names of its rows contain, or all rows
 @pytest.mark.parametrize("name", PAPERS)
 def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch):
     monkeypatch.setattr(forecast, "estimate", partial(forecast.estimate, limit=0.1))  # measures no whole rounds
+    monkeypatch.setattr(intervals, "RESAMPLES", 50)
+    monkeypatch.setattr(verdicts, "RESAMPLES", 50)
     known = recipe.load(recipe.find(name))
     samples = {dataset: sources.make_sample(dataset, tmp_path / dataset) for dataset in raw.needed(known)}
     given = [word for dataset, folder in samples.items() for word in ("--raw", f"{dataset}={folder}")]

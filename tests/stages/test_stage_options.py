@@ -49,7 +49,7 @@ def test_what_is_written_reads_as_the_same_options(stage):
     examples = {bool: True, int: 4, float: 0.5, str: "text"}
     given = {}
     for field in cls.declared():
-        value = 32 if field.name == "size" else examples[field.kind.type]
+        value = 32 if field.name == "size" else (*field.kind.choices, examples[field.kind.type])[0]
         given[field.name] = {"several": ["a", "b"], "table": {"k": "v"}}.get(field.shape, value)
     options = cls(**given)
     assert cls(**{field.name: getattr(options, field.name) for field in cls.declared()}) == options

@@ -1,0 +1,124 @@
+"""What methods share that weigh training images by the group of their patient, such as sex or age.
+
+Source: the weighted sum of losses is that of minimax fairness, Martinez et al., ICML 2020, arXiv 2011.03731, Eq. 2,
+over clients as in arXiv 2201.08304, section 3. Part of other methods, and none by itself. With n_kg the images of
+group g at client k, n_g and n_k their sums, rho_g = n_g / n and l_i the loss of image i:
+
+    sum_g mu_g (1 / n_g) sum_(i in g) l_i  =  sum_k (n_k / n) (1 / n_k) sum_(i in k) w_g(i) l_i,    w_g = mu_g / rho_g
+
+so that clients who weigh their images by w and are averaged by image count minimise the left side. Each client sends
+n_kg and the sum of its losses in each group, on the fixed view and before it trains; the server adds them up, which
+secure aggregation could do. mu moves after the round, so a round trains with the weights that earlier ones led to, and
+the first with all weights 1.
+
+Of groups these methods know the following, each of them:
+- an image without a value of the attribute has the weight 1 and counts in no group;
+- a client without an image of a group adds nothing to it; a group that no client of the round has keeps its mu, and
+  the others share what is left;
+- a group of one image counts as any other, so its weight may be large: a run warns of groups under 30 images;
+- with absent clients, counts and losses are those of the clients that are there;
+- test images' groups are never read.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+from . import probes
+from .contract import ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .mixins import WeighsGroups
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+
+class Attribute(str):
+    """Name of a group attribute; one with a blank or a sign in it is none."""
+
+    def __new__(cls, value: str = "") -> "Attribute":
+        if not str(value).replace("-", "_").isidentifier() and value != "":
+            raise UsageError(f"attribute={value!r} is no name", "write for example --set attribute=sex")
+        return super().__new__(cls, value)
+
+
+def chosen_attribute(net: "Network", asked: str, method: str, instead: str) -> str:
+    """The attribute whose values are the groups: the one asked for, or the dataset's first.
+
+    instead: a method for data without groups. Raises UsageError where the dataset has no such one.
+    """
+    if not net.attributes:
+        raise UsageError(f"{method} needs a group attribute, and this dataset has none", f"train {instead}")
+    name = asked or next(iter(net.attributes))
+    if name not in net.attributes:
+        raise UsageError(f"the dataset has no attribute {str(name)!r}", f"known: {', '.join(net.attributes)}")
+    return name
+
+
+def by_default(net: "Network", asked: str) -> str:
+    """A warning where the attribute was not chosen and there are others."""
+    if asked or len(net.attributes) < 2:
+        return ""
+    first, *others = net.attributes
+    return f"the groups are those of {first}; --set attribute=NAME uses another ({', '.join(others)})"
+
+
+@dataclass(frozen=True)
+class WithGroups(WeighsGroups, Local):
+    """Local training that knows the group of every training image."""
+
+    attribute: Annotated[Attribute, "whose values are the groups; empty takes the dataset's first"] = Attribute()
+
+    def extend(self, net: "Network") -> None:
+        self.group_attribute(net)  # data without groups are refused before anything trains
+
+    def group_attribute(self, net: "Network") -> str:
+        return chosen_attribute(net, self.attribute, "a method that weighs groups", "fedavg")
+
+    def warning(self, net: "Network", rounds: int) -> str:
+        return by_default(net, self.attribute)
+
+    def groups_of(self, net: "Network", client: ClientRound) -> tuple[Tensor, int]:
+        """The group of each training image [N], -1 where unknown, and how many groups the dataset has."""
+        name = self.group_attribute(net)
+        return client.shard.groups[name], len(net.attributes[name])
+
+    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+        return cross_entropy(net(batch.x), batch.y, client, client.scratch["image_weights"][batch.at])
+
+
+@dataclass(frozen=True)
+class Minimax(WithGroups):
+    """Train on the group losses weighted by mu, which the server moves. A method says where mu starts and moves to."""
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        groups, count = self.groups_of(net, client)
+        client.report["group_counts"] = groups[groups >= 0].bincount(minlength=count).double()  # [G] n_kg
+        client.report["group_losses"] = probes.group_losses(net, client, groups, count)  # [G]
+        w = client.shared.get("group_weights", torch.ones(count, dtype=torch.float64, device=groups.device))  # [G]
+        client.scratch["image_weights"] = torch.where(groups >= 0, w[groups.clamp_min(0)], 1.0).float()  # [N]
+
+    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+        n, losses = updates["group_counts"].sum(0), updates["group_losses"].sum(0)  # [G] each
+        if not (n > 0).any():
+            return theta
+        here, rho = n > 0, n / n.sum()  # [G] each
+        mu = shared["group_shares"] if "group_shares" in shared else self.start(rho)
+        kept = mu[here].sum()  # of those that are here; the others wait with theirs
+        moved = self.move(mu[here] / kept.clamp_min(1e-300), losses[here] / n[here], n[here])
+        mu, w = mu.clone(), torch.ones_like(mu)
+        mu[here] = kept * moved
+        w[here] = moved / rho[here]
+        shared["group_shares"], shared["group_weights"] = mu, w
+        return theta
+
+    def start(self, rho: Tensor) -> Tensor:
+        """mu [G] before the first round, from the groups' shares of the images [G]."""
+        raise TypeError(f"{type(self).__name__} has no start()")
+
+    def move(self, mu: Tensor, risk: Tensor, n: Tensor) -> Tensor:
+        """mu after a round, in sum 1: of the groups that were there, with their mean losses and images."""
+        raise TypeError(f"{type(self).__name__} has no move()")

@@ -1,0 +1,68 @@
+"""Reweighing: images weigh so that group and class are independent in the training data.
+
+Source: Kamiran and Calders, "Data preprocessing techniques for classification without discrimination", Knowledge and
+Information Systems 33, 2012, doi 10.1007/s10115-011-0463-8, section 4.3 (Algorithm 3); over clients with their own or
+with all counts as in Abay, Zhou, Baracaldo, Rajamoni, Chuba and Ludwig, "Mitigating bias in federated learning", 2020,
+arXiv 2012.02447, section 4.
+
+    W(g, y) = (|g| |y|) / (|D| |g and y|)          |.|: images with this group, this class, both
+
+counts=global adds the clients' counts up at the server: W is that of all images of the round's clients. A client that
+knows no such sum yet, in its first round, uses its own counts, as counts=local always does, where nothing is sent.
+Images of unknown group have weight 1 and count nowhere. A pair that a client has and the sum does not, because its
+images came with a client that is new, has weight 1. A pair of one image weighs up to |D|; a run warns of groups under
+30 images. Where group and class are independent all weights are 1, which is FedAvg.
+How we differ: the paper weighs or resamples for classifiers that take weights; here the loss is weighted.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from .contract import ClientRound, ClientUpdates, Tensors
+from .fedavg import Mean
+from .groups import WithGroups
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..models.network import Network
+
+
+@dataclass(frozen=True)
+class Reweighed(WithGroups):
+    """Weigh images by W(g, y)."""
+
+    counts: Annotated[Literal["global", "local"], "whose images are counted: all clients', or the client's own"] = (
+        "global"
+    )
+
+    needs_one_label = "its weights are those of a group and one class"
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        groups, count = self.groups_of(net, client)
+        y, classes = client.shard.y, client.shard.classes
+        pair = groups.clamp_min(0) * classes + y  # [N]
+        own = pair[groups >= 0].bincount(minlength=count * classes).double().view(count, classes)  # [G, C]
+        if self.counts == "global":
+            client.report["group_class_counts"] = own
+        w = kamiran(client.shared.get("group_class_counts", own) if self.counts == "global" else own)
+        client.scratch["image_weights"] = torch.where(groups >= 0, w.flatten()[pair], 1.0).float()  # [N]
+
+    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+        if self.counts == "global":
+            shared["group_class_counts"] = updates["group_class_counts"].sum(0)  # [G, C]
+        return theta
+
+
+def kamiran(counts: Tensor) -> Tensor:
+    """W [G, C] from the images of each group and class; 1 where there are none."""
+    expected = counts.sum(1, keepdim=True) * counts.sum(0) / counts.sum().clamp_min(1)
+    return torch.where(counts > 0, expected / counts.clamp_min(1), 1.0)  # Alg. 3
+
+
+register(
+    "reweigh", Reweighed(), Mean(), label="Reweighing",
+    about="images weighed so that group and class are independent",
+)  # fmt: skip

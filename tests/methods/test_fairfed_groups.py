@@ -1,0 +1,79 @@
+"""FairFed with its own gap: how far a client's unfairness between groups is from that of all images."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import client_updates, play, toy_net, toy_shard
+from group_clients import client_of, of_group
+
+from fedcli.errors import UsageError
+from fedcli.methods import resolve
+from fedcli.methods.fairfed import unfairness_gaps
+
+
+def table(*clients):
+    """Predictions [K, G, C, C] of two classes and groups, from (cases, guessed 1) of classes 0 and 1 in each group."""
+    made = [[[[n - hit, hit] for n, hit in group] for group in client] for client in clients]
+    return torch.tensor(made).double()
+
+
+COUNTS = table([((4, 1), (4, 3)), ((2, 0), (2, 1))], [((1, 0), (4, 1)), ((3, 3), (6, 2))])
+
+
+def test_equal_opportunity_by_hand():
+    """Recall 3/4 - 1/2 and 1/4 - 1/3; of all images 4/8 - 3/8."""
+    assert unfairness_gaps(COUNTS, "eod").tolist() == pytest.approx([1 / 4 - 1 / 8, 1 / 12 + 1 / 8])
+
+
+def test_statistical_parity_by_hand():
+    """Guessed 1: 4/8 - 1/4 and 1/5 - 5/9; of all images 5/13 - 6/13."""
+    assert unfairness_gaps(COUNTS, "spd").tolist() == pytest.approx([1 / 4 + 1 / 13, 16 / 45 - 1 / 13])
+
+
+def test_weights_move_to_the_client_whose_unfairness_is_that_of_all():
+    """Gaps 1/8 and 5/24, mean 1/6: the weights 1/2 move by 2 / 24."""
+    updates = client_updates(torch.eye(2), t=2, accuracy=[0.9, 0.1], group_predictions=COUNTS)
+    rule = resolve("fairfed", {"gap": "eod", "beta": 2.0}).aggregator
+    assert rule.aggregate(torch.zeros(2), updates, {})[1].tolist() == pytest.approx([0.5 + 1 / 12, 0.5 - 1 / 12])
+
+
+def test_a_client_without_a_pair_of_groups_falls_back_to_its_accuracy():
+    alone = table([((4, 1), (4, 3)), ((0, 0), (0, 0))], [((1, 0), (4, 1)), ((3, 3), (6, 2))])
+    assert unfairness_gaps(alone, "eod").isnan().tolist() == [True, False]
+    updates = client_updates(torch.eye(2), t=2, accuracy=[0.9, 0.7], group_predictions=alone)
+    _, weights = resolve("fairfed", {"gap": "eod"}).aggregator.aggregate(torch.zeros(2), updates, {})
+    own = unfairness_gaps(alone, "eod")[1].item()
+    assert weights.tolist() == pytest.approx([0.5 - (0.1 - own) / 2, 0.5 + (0.1 - own) / 2])  # |0.9 - 0.8|
+
+
+def test_one_client_is_as_unfair_as_all_and_the_order_of_groups_does_not_matter():
+    counts = torch.randint(0, 9, (3, 4, 3, 3), generator=torch.Generator().manual_seed(4)).double()
+    for kind in ("eod", "spd"):
+        assert unfairness_gaps(counts[:1], kind).tolist() == [0.0]
+        torch.testing.assert_close(unfairness_gaps(counts, kind), unfairness_gaps(counts[:, [2, 0, 3, 1]], kind))
+
+
+def test_clients_count_predictions_of_known_groups():
+    net, shard = toy_net(), of_group(toy_shard("north", 6), [0, 0, 1, 1, 1, -1])
+    client = client_of(net, shard)
+    resolve("fairfed", {"gap": "spd"}).aggregator.measure_global(net, client)
+    counts = client.report["group_predictions"]
+    assert counts.shape == (2, 3, 3) and counts.sum((1, 2)).tolist() == [2, 3]
+    by_class = counts.sum(2)[1]
+    assert by_class.tolist() == shard.y[2:5].bincount(minlength=3).tolist()
+
+
+@pytest.mark.parametrize("gap", ["eod", "spd"])
+def test_it_trains(gap):
+    assert play("fairfed", {"gap": gap}, rounds=2).theta.isfinite().all()
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(UsageError, match="gap=eod has no rule=released"):
+        resolve("fairfed", {"gap": "eod", "rule": "released"})
+    net = toy_net()
+    net.attributes = {}
+    with pytest.raises(UsageError, match="gap=eod needs a group attribute"):
+        rule = resolve("fairfed", {"gap": "eod"}).aggregator
+        rule.measure_global(net, client_of(net, replace(toy_shard("north", 4), groups={})))

@@ -1,0 +1,24 @@
+"""FedLESAM, on a loss whose gradient is known."""
+
+import pytest
+import torch
+from conftest import play
+from quadratic import gradient_at
+
+
+def test_fedlesam_looks_back_along_the_global_way():
+    """From (0, 8) to (3, 4): back is (-3, 4) / 5."""
+    old = {"global": torch.tensor([0.0, 8.0])}
+    grad, _, client = gradient_at("fedlesam", {"rho": 0.5}, [3.0, 4.0], memory=old)
+    assert grad == pytest.approx([2.7, 4.4])
+    assert client.memory["global"].tolist() == [3.0, 4.0] and old["global"].tolist() == [0.0, 8.0]
+
+
+@pytest.mark.parametrize("memory", [{}, {"global": torch.tensor([3.0, 4.0])}])
+def test_fedlesam_without_a_way_takes_plain_steps(memory):
+    assert gradient_at("fedlesam", {"rho": 0.5}, [3.0, 4.0], memory=memory)[0] == [3.0, 4.0]
+
+
+def test_without_a_radius_it_is_fedavg():
+    made, plain = play("fedlesam", {"rho": 0.0}, rounds=2).theta, play("fedavg", rounds=2).theta
+    torch.testing.assert_close(made, plain, atol=1e-6, rtol=1e-5)

@@ -1,0 +1,73 @@
+"""FedPer and FedRep: what stays with a client, and what moves when."""
+
+import pytest
+import torch
+from conftest import ROSTER, play, toy_net, toy_shard
+
+from fedcli.errors import UsageError
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.methods import resolve
+from fedcli.models.layout import Layout
+
+SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.01, batch_size=8)
+
+
+def trained(spec, settings=None, memory=None, training=SGD):
+    method = resolve(spec, settings)
+    net = toy_net(dropout=0.0)
+    layout = Layout(net, method.local.personal_tensors(net))
+    start, own = layout.read(), layout.read_own()
+    task = Task("north", 0, 1, 3, 1, start, {}, memory or {})
+    return run_client(method, net, layout, toy_shard("north", 20), task, training), start, own
+
+
+@pytest.mark.parametrize("spec", ["fedper", "fedrep"])
+def test_the_classifier_stays_and_features_travel(spec):
+    net = toy_net()
+    layout = Layout(net, resolve(spec).local.personal_tensors(net))
+    assert set(layout.own_shapes) == {"head.weight", "head.bias"}
+    report, start, own = trained(spec)
+    assert not torch.equal(report.theta, start) and not torch.equal(report.memory["own"], own)
+
+
+def test_fedper_with_one_client_is_fedavg():
+    one = {"roster": ROSTER[:1], "shards": {"north": toy_shard("north")}, "rounds": 2}
+    state, plain = play("fedper", **one), play("fedavg", **one)
+    together = torch.cat([state.theta[:44], state.clients["north"]["own"], state.theta[44:]])
+    torch.testing.assert_close(together, plain.theta)
+
+
+def test_fedrep_moves_the_classifier_first_and_then_leaves_it():
+    """Its classifier after the round is that of the passes over it, which more features' epochs do not change."""
+    once, *_ = trained("fedrep")
+    twice, *_ = trained("fedrep", training=Training(optimizer="sgd", lr=0.1, weight_decay=0.01, batch_size=8, epochs=2))
+    assert torch.equal(once.memory["own"], twice.memory["own"]) and not torch.equal(once.theta, twice.theta)
+
+
+def test_fedrep_without_passes_over_the_classifier_leaves_it_as_it_was():
+    report, _, own = trained("fedrep", {"head_epochs": 0})
+    assert torch.equal(report.memory["own"], own)
+
+
+def test_the_passes_over_the_classifier_are_its_plain_descent():
+    """One step of SGD over all images: W - lr dL/dW in eval mode, features unmoved."""
+    settings = {"solver": "sgd", "head_batch": 20}
+    report, _, own = trained("fedrep", settings, training=Training(optimizer="sgd", lr=0.1, batch_size=8, epochs=1))
+    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 20)
+    torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
+    moved = own - 0.1 * torch.cat([net.head.weight.grad.flatten(), net.head.bias.grad])
+    torch.testing.assert_close(report.memory["own"], moved)
+
+
+def test_clients_end_with_classifiers_of_their_own():
+    state = play("fedper", rounds=2)
+    assert not torch.equal(state.clients["north"]["own"], state.clients["south"]["own"])
+
+
+def test_what_shares_nothing_is_refused():
+    net = toy_net()
+    net.backbone.requires_grad_(False)
+    with pytest.raises(UsageError, match="share nothing else"):
+        resolve("fedper").local.personal_tensors(net)
+    with pytest.raises(UsageError, match="personal classifier"):
+        resolve("fedrep+creff")

@@ -1,0 +1,45 @@
+"""FedSAM and MoFedSAM, on a loss whose gradient is known."""
+
+import pytest
+import torch
+from conftest import client_updates, play
+from quadratic import gradient_at
+
+from fedcli.methods import resolve
+
+
+def test_the_gradient_is_that_a_step_uphill():
+    """At (3, 4) the gradient is (3, 4), of length 5: w~ = (3, 4) (1 + rho / 5)."""
+    grad, loss, _ = gradient_at("fedsam", {"rho": 0.5}, [3.0, 4.0])
+    assert grad == pytest.approx([3.3, 4.4]) and loss == 12.5
+    assert gradient_at("fedsam", {"rho": 0.0}, [3.0, 4.0])[0] == [3.0, 4.0]
+
+
+def test_mofedsam_mixes_it_with_the_shared_direction():
+    """0.25 (3.3, 4.4) + 0.75 (4, 0), which is also what it reports of its one step."""
+    shared = {"direction": torch.tensor([4.0, 0.0])}
+    grad, _, client = gradient_at("mofedsam", {"rho": 0.5, "beta": 0.25}, [3.0, 4.0], shared=shared)
+    assert grad == pytest.approx([3.825, 1.1])
+    assert client.report["direction"].tolist() == pytest.approx([3.825, 1.1])
+    assert gradient_at("mofedsam", {"rho": 0.0, "beta": 0.5}, [3.0, 4.0])[0] == [1.5, 2.0]  # the first round
+
+
+def test_the_shared_direction_is_the_weighted_mean():
+    shared = {}
+    table = client_updates(torch.zeros(2, 2), n=[3, 1], direction=[[4.0, 0.0], [0.0, 8.0]])
+    resolve("mofedsam").local.post_aggregate(torch.zeros(2), table, table.base, shared)
+    assert shared["direction"].tolist() == [3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "same"),
+    [
+        ("fedsam", {"rho": 0.0}, "fedavg"),
+        ("mofedsam", {"rho": 0.0, "beta": 1.0}, "fedavg"),
+        ("mofedsam", {"beta": 1.0}, "fedsam"),
+    ],
+)
+def test_limits(spec, settings, same):
+    """Without dropout, which the second pass draws anew."""
+    made, plain = (play(*method, rounds=2, dropout=0.0).theta for method in ((spec, settings), (same,)))
+    torch.testing.assert_close(made, plain, atol=1e-6, rtol=1e-5)

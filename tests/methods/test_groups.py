@@ -1,0 +1,132 @@
+"""Methods that weigh images by group: what a client is asked, what the server makes of it, and odd groups."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, play, toy_net, toy_shard
+from group_clients import client_of, moved, of_group
+
+from fedcli.errors import UsageError
+from fedcli.methods import resolve
+from fedcli.runs.assembly import small_groups
+
+WEIGHING = ["group-dro", "fedminmax", "reweigh"]
+
+
+def test_a_client_reports_counts_and_sums_of_losses_by_group():
+    net, shard = toy_net(), of_group(toy_shard("north", 5), [0, 1, 1, -1, 0])
+    client = client_of(net, shard)
+    resolve("group-dro").local.on_round_start(net, client)
+    with torch.no_grad():
+        batch = next(shard.in_order())
+        losses = F.cross_entropy(net.eval()(batch.x), batch.y, reduction="none")
+    assert client.report["group_counts"].tolist() == [2, 2]
+    expected = torch.stack([losses[[0, 4]].sum(), losses[[1, 2]].sum()]).double()
+    torch.testing.assert_close(client.report["group_losses"], expected)
+    assert client.scratch["image_weights"].tolist() == [1.0] * 5  # nothing is known before the first round
+
+
+def test_images_of_unknown_group_weigh_as_without_the_method():
+    shared = {"group_weights": torch.tensor([0.5, 2.0]).double()}
+    net, shard = toy_net(), of_group(toy_shard("north", 4), [0, 1, -1, 1])
+    client = client_of(net, shard, shared)
+    resolve("fedminmax").local.on_round_start(net, client)
+    assert client.scratch["image_weights"].tolist() == [0.5, 2.0, 1.0, 2.0]
+
+
+def test_the_loss_of_a_batch_is_the_weighted_mean():
+    net, shard = toy_net(dropout=0.0), of_group(toy_shard("north", 4), [0, 1, -1, 1])
+    client = client_of(net, shard, {"group_weights": torch.tensor([0.5, 2.0]).double()})
+    local = resolve("fedminmax").local
+    local.on_round_start(net, client)
+    batch = shard.batch(torch.tensor([3, 0]))
+    each = F.cross_entropy(net(batch.x), batch.y, reduction="none")
+    torch.testing.assert_close(local.loss(net, batch, client), (2.0 * each[0] + 0.5 * each[1]) / 2)
+
+
+@pytest.mark.parametrize("spec", WEIGHING)
+@pytest.mark.parametrize("values", [-1, 0])
+def test_no_group_or_a_single_one_trains_as_fedavg(spec, values):
+    """A weighted mean of weights 1 is rounded otherwise than torch's own mean."""
+    shards = {c: of_group(toy_shard(c, 9), torch.full((9,), values)) for c in ROSTER[:2]}
+    small = {"roster": ROSTER[:2], "shards": shards, "rounds": 2}
+    torch.testing.assert_close(play(spec, **small).theta, play("fedavg", **small).theta, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
+def test_a_group_of_one_and_one_that_only_a_client_has_survive(spec):
+    shards = {c: of_group(toy_shard(c, 9), [0] * 9) for c in ROSTER[:2]} | {
+        "east": of_group(toy_shard("east", 3), [-1, 0, 1])
+    }
+    assert play(spec, shards=shards, roster=ROSTER[:3], rounds=2).theta.isfinite().all()
+
+
+@pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
+def test_eight_groups_of_which_some_have_no_image(spec):
+    net = toy_net()
+    net.attributes = {"race": list("abcdefgh")}
+    resolve(spec).local.extend(net)
+    client = client_of(net, replace(toy_shard("north", 6), groups={"race": torch.tensor([0, 0, 2, 2, 7, -1])}))
+    resolve(spec).local.on_round_start(net, client)
+    if spec != "adv":
+        assert client.scratch["image_weights"].isfinite().all()
+    if "group_counts" in client.report:
+        assert client.report["group_counts"].tolist() == [2, 0, 2, 0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
+def test_an_attribute_that_is_not_there_is_refused_before_training(spec):
+    net = toy_net()
+    with pytest.raises(UsageError, match="no attribute 'age'"):
+        resolve(spec, {"attribute": "age"}).local.extend(net)
+    net.attributes = {}
+    with pytest.raises(UsageError, match="this dataset has none"):
+        resolve(spec).local.extend(net)
+
+
+@pytest.mark.parametrize("spec", [*WEIGHING, "adv"])
+def test_the_attribute_taken_by_default_is_named_where_there_are_others(spec):
+    net = toy_net()
+    net.attributes = {"age": ["0-39", "60+"], "sex": ["f", "m"]}
+    assert "those of age" in resolve(spec).local.warning(net, 10)
+    assert not resolve(spec, {"attribute": "sex"}).local.warning(net, 10)
+
+
+def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them(shards):
+    net = toy_net()
+    said = small_groups(resolve("group-dro").local, "shuffle", net, shards)
+    counts = torch.cat([shard.groups["sex"] for shard in shards.train.values()])
+    few = {value: int((counts == g).sum()) for g, value in enumerate("fm")}
+    assert ("f " in said) == (few["f"] < 30) and f"{int((counts < 0).sum())} training images have no sex" in said
+    tiny = replace(shards, train={"north": of_group(toy_shard("north", 4), [0, 0, 0, 1])})
+    assert (
+        small_groups(resolve("group-dro").local, "shuffle", net, tiny)
+        == "images weigh by sex, of which few train: f 3, m 1"
+    )
+    assert small_groups(resolve("fedavg").local, "group-class:sex", net, tiny).endswith("f 3, m 1")
+    assert (
+        small_groups(resolve("adv").local, "shuffle", net, shards)
+        == small_groups(resolve("fedavg").local, "shuffle", net, shards)
+        == ""
+    )
+
+
+@pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
+def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_nothing(spec):
+    before = {"group_shares": torch.tensor([0.5, 0.25, 0.25]).double()}
+    made = moved(spec, [[6.0, 0.0, 2.0]], [[6.0, 0.0, 6.0]], before, eta=0.1)
+    assert made["group_shares"][1] == 0.25 and sum(made["group_shares"]) == pytest.approx(1)
+    assert made["group_shares"][2] > 0.25 and made["group_weights"][1] == 1.0
+    assert moved(spec, [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], before) == {"group_shares": [0.5, 0.25, 0.25]}
+
+
+@pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
+def test_the_weights_have_mean_1_over_all_images_and_the_worst_group_gains(spec):
+    counts, shared = [[7.0, 2.0], [5.0, 6.0]], {}
+    for _ in range(4):
+        made = moved(spec, counts, [[7.0, 6.0], [5.0, 18.0]], shared)
+        shared = {name: torch.tensor(value).double() for name, value in made.items()}
+    w = made["group_weights"]
+    assert (12 * w[0] + 8 * w[1]) / 20 == pytest.approx(1) and w[1] > 1 > w[0]

@@ -1,0 +1,48 @@
+"""Reweighing of Kamiran and Calders."""
+
+import pytest
+import torch
+from conftest import client_updates, toy_net, toy_shard
+from group_clients import client_of, of_group
+
+from fedcli.methods import resolve
+from fedcli.methods.reweigh import kamiran
+
+
+def test_weights_by_hand():
+    """10 images, group 0: 3 and 1, group 1: 2 and 4; W = 4 * 5 / (10 * 3) and so on."""
+    made = kamiran(torch.tensor([[3.0, 1.0], [2.0, 4.0]]).double())
+    torch.testing.assert_close(made, torch.tensor([[20 / 30, 2.0], [30 / 20, 30 / 40]]).double())
+
+
+def test_weighted_counts_are_independent_of_group_and_class_and_keep_their_margins():
+    counts = torch.tensor([[3.0, 1.0, 5.0], [2.0, 4.0, 1.0]]).double()
+    weighted = counts * kamiran(counts)
+    torch.testing.assert_close(weighted.sum(0), counts.sum(0))
+    torch.testing.assert_close(weighted.sum(1), counts.sum(1))
+    torch.testing.assert_close(weighted, torch.outer(counts.sum(1), counts.sum(0)) / counts.sum())
+
+
+def test_independent_groups_weigh_1_and_so_do_pairs_without_an_image():
+    assert kamiran(torch.tensor([[2.0, 4.0], [1.0, 2.0]]).double()).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert kamiran(torch.tensor([[2.0, 0.0], [0.0, 0.0]]).double())[1].tolist() == [1.0, 1.0]
+    assert kamiran(torch.zeros(2, 2).double()).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("counts", ["global", "local"])
+def test_a_client_weighs_by_all_counts_or_by_its_own(counts):
+    net, shard = toy_net(), of_group(toy_shard("north", 4), [0, 1, -1, 1])
+    shared = {"group_class_counts": torch.full((2, 3), 5.0).double()}  # independent
+    local = resolve("reweigh", {"counts": counts}).local
+    client = client_of(net, shard, shared)
+    local.on_round_start(net, client)
+    assert ("group_class_counts" in client.report) == (counts == "global")
+    weights = client.scratch["image_weights"]
+    assert weights[2] == 1 and (weights.tolist() == [1.0] * 4) == (counts == "global")
+
+
+def test_the_server_adds_counts_up():
+    shared = {}
+    table = client_updates(torch.zeros(2, 1), group_class_counts=torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]]).double())
+    resolve("reweigh").local.post_aggregate(torch.zeros(1), table, table.base, shared)
+    assert shared["group_class_counts"].tolist() == [[4.0, 6.0]]
