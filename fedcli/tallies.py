@@ -157,8 +157,8 @@ class Answer:
     """What a site says of one model.
 
     Attributes:
-        versions: "clean" and, where it has corrupted test images, "corrupted" -> key -> the tally of those images; a key
-            is "all", or attribute and place of the value.
+        versions: "clean" and, where it has corrupted test images, "corrupted" -> key -> the tally of those images;
+            a key is "all", or attribute and place of the value.
         corrupted: whether the client's own images are corrupted.
         left_out: images that are in no tally.
     """
