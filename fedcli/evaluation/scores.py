@@ -27,6 +27,7 @@ from .parts import (
     VERSIONS,
     ByGroup,
     Curves,
+    External,
     Groups,
     GroupScores,
     Interval,
@@ -151,33 +152,6 @@ class Stage:
 
     sha256: str
     options: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class External:
-    """Test images that are not the run's own.
-
-    Attributes:
-        part: "test", or "all" images of a dataset.
-        left_out: images of classes that the run does not have.
-        classes: class there -> class of the run, "" for none.
-        held_out: attribute and value of the site that a partition keeps for testing; {} where there is none.
-    """
-
-    kind: str
-    dataset: str
-    sha256: str
-    part: str
-    images: int
-    left_out: int
-    classes: dict[str, str]
-    held_out: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def sentence(self) -> str:
-        images = "image" if self.images == 1 else "images"
-        left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
-        return f"scored on {self.images} {images} of {self.dataset}{left_out}, in place of the run's own test images"
 
 
 @dataclass(frozen=True)
