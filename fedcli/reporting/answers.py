@@ -7,9 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data import manifest
+from ..errors import FedcliError
 from ..evaluation import predictions
 from ..evaluation.parts import VERSIONS
-from ..metrics import probabilities
+from ..labels import UNKNOWN, YES
+from ..metrics import chances
 from .systems import Pairs, Scored
 
 
@@ -56,9 +59,16 @@ def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
     if metric.startswith("auc"):
-        return probabilities(table)
+        return chances(table, y)
+    if y.ndim == 2:
+        return right_labels(table, y).astype(np.float64)
     guess = table.argmax(1)
     return np.eye(table.shape[1])[guess] if metric == "f1_macro" else (guess == y)[:, None].astype(np.float64)
+
+
+def right_labels(table: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of several labels per image which are predicted correctly, from logits and labels [N, L]: bool [N, L]."""
+    return ((table >= 0) == (y == YES)) | (y == UNKNOWN)
 
 
 def one_class(runs: Iterable[Scored], version: str) -> str:
@@ -68,7 +78,7 @@ def one_class(runs: Iterable[Scored], version: str) -> str:
     """
     runs, parts = list(runs), []
     for v in VERSIONS if version == "average" else [version]:
-        stuck = [run for run in runs if _is_stuck(answers(run.path), v)]
+        stuck = [run for run in runs if not run.scores.curves and _is_stuck(answers(run.path), v)]  # else at its sites
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
         parts += [f"every {v} image{which}"] if stuck else []
     return f"answers one class for {' and '.join(parts)}" if parts else ""
@@ -76,12 +86,19 @@ def one_class(runs: Iterable[Scored], version: str) -> str:
 
 def _is_stuck(answered: Answers, version: str) -> bool:
     tables = answered.last.get(version, [])
+    if answered.y.ndim == 2:  # to find nothing in every image may be right for every rare label
+        return False
     return len(np.unique(answered.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
 
 
 @lru_cache(maxsize=16)  # a pair is looked at by several tests in turn
 def answers(scores: Path) -> Answers:
     """The predictions beside a scores.json, as the method's first view shows the images."""
+    if manifest.read(scores, "scores").options.get("federated"):
+        what = (
+            f"{scores.parent} was scored at its sites, so its answers on single images cannot be compared with others"
+        )
+        raise FedcliError(what, "fedcli report shows such runs side by side, with intervals")
     kept_predictions = predictions.read(scores.parent / "predictions.h5")
     at = np.argsort(kept_predictions.id)
     units = kept_predictions.id if kept_predictions.unit is None else kept_predictions.unit
