@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,6 +188,8 @@ def _open_streams() -> None:
 
 def main() -> None:
     _open_streams()
+    if not sys.warnoptions:  # of libraries, for programmers: python -W shows them
+        warnings.simplefilter("ignore")
     # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is saved as Ctrl-C is
