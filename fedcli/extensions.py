@@ -35,6 +35,7 @@ KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, 
     "metrics": ("metric", "write a function (probabilities, labels, groups) that returns a number"),
 }
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
+RETURNED = "it may return or register something of another form than fedcli expects; --debug shows where it was used"
 LONG = 200  # characters of somebody else's error that a sentence repeats
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -234,9 +235,7 @@ def function(text: str, kind: str, usual: str = "") -> tuple[Callable[..., Any],
     what, how = KINDS[kind]
     name = name or (next(iter(own)) if len(own) == 1 else usual)
     if name not in own:
-        raise UsageError(
-            f"{path} has no function {name!r} that makes a {what}" if name else f"{path} has no function", how
-        )
+        raise UsageError(f"{path} has no function" + (f" {name!r} that makes a {what}" if name else ""), how)
     return own[name], loaded.code
 
 
@@ -318,7 +317,7 @@ def of_functions(*made: Any) -> Code:
 
 
 def fault(error: BaseException) -> OwnCodeError | None:
-    """The sentence for an error that was raised by code from outside the package; None for any other error."""
+    """The sentence for an error of code from outside the package, or of what it returned; None for any other."""
     if isinstance(error, FedcliError):
         return None
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
@@ -327,17 +326,18 @@ def fault(error: BaseException) -> OwnCodeError | None:
                 sentence, hint = _sentence(Path(loaded.code.name), error, loaded.module.__file__)
                 where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
                 return OwnCodeError(sentence + where, hint)
-    return None
+    used = ", ".join(dict.fromkeys(loaded.code.name for loaded in _loaded.values()))
+    if not used or isinstance(error, OSError | ImportError | MemoryError):
+        return None
+    return OwnCodeError(f"{_said(error)}, while {used} was used", RETURNED)
 
 
 def _sentence(path: Path, error: BaseException, file: str | None = None) -> tuple[str, str]:
     """The file and the line in it where an error was raised, or where it called what raised it."""
     file = file or str(path.resolve())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return (
-        f"{path}{_line(frames[-1].lineno if frames else None)}: {_said(error)}",
-        "mend it; --debug shows the traceback",
-    )
+    line = _line(frames[-1].lineno if frames else None)
+    return f"{path}{line}: {_said(error)}", "mend it; --debug shows the traceback"
 
 
 def _line(number: int | None) -> str:

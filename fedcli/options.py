@@ -125,6 +125,8 @@ def _one(key: str, value: Any, kind: Kind, write: str) -> Any:
             )
         return SWITCH[str(value).lower()]
     try:
+        if kind.type is int and (isinstance(value, bool) or (isinstance(value, float) and not value.is_integer())):
+            raise ValueError  # of a TOML or JSON file: int() would cut it
         return _in_range(key, kind.type(value), kind.meaning)
     except (ValueError, TypeError):
         wrong = f"{key}={value!r} is not a number of type {kind.type.__name__}"

@@ -71,7 +71,7 @@ def output(line: str, as_run: Callable[[str], list[str]] = lambda line: shlex.sp
 
 def _half_way(line: str) -> bool:
     """Progress that only a slow machine prints."""
-    if re.fullmatch(r"round \d+ of \d+: \d+ of \d+ clients\n?", line):
+    if re.fullmatch(r"round \d+ of \d+: \d+ of \d+ clients\n?|speed: .*\n?", line):
         return True
     found = re.search(r" (\d+)/(\d+) \(\d+ s\)$", line)
     return bool(found) and found[1] != found[2]

@@ -98,7 +98,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     assert caught.value.hint == "did you mean 'part-way'?"
 
 
-def test_only_errors_of_such_files_are_theirs(tmp_path):
+def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
+    monkeypatch.setattr(extensions, "_loaded", {})
     path = written(tmp_path, RULE.replace("theta.lerp", "theta.lurp"))
     method = resolve(str(path))
     with pytest.raises(AttributeError) as theirs:
@@ -108,7 +109,11 @@ def test_only_errors_of_such_files_are_theirs(tmp_path):
     assert fault.sentence.startswith("mine.py, line 20: AttributeError: 'NoneType' object has no attribute 'lurp'")
     with pytest.raises(ZeroDivisionError) as ours:
         _ = 1 / 0
-    assert extensions.fault(ours.value) is None and extensions.fault(fault) is None
+    assert extensions.fault(fault) is None and extensions.fault(OSError(28, "full")) is None
+    returned = extensions.fault(ours.value)  # it may come of what the file returned
+    assert returned and returned.sentence.endswith(", while mine.py was used")
+    monkeypatch.setattr(extensions, "_loaded", {})
+    assert extensions.fault(ours.value) is None
 
 
 def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):

@@ -52,6 +52,9 @@ def test_an_option_that_may_be_none_can_be_set_back_to_none(nothing):
         ("share", 0, r"share=0.0 is out of range: it must be in \(0, 1\]"),
         ("clients", "0", "clients=0 is out of range: it must be >= 1"),
         ("clients", "2.5", "clients='2.5' is not a number of type int"),
+        ("clients", 2.5, "clients=2.5 is not a number of type int"),  # of a TOML file
+        ("clients", float("inf"), "clients=inf is not a number of type int"),
+        ("clients", True, "clients=True is not a number of type int"),
         ("rule", "original", "rule='original' is not one of paper, released"),
         ("quick", "maybe", "quick='maybe' is neither true nor false"),
         ("seed", -1, "seed=-1 is out of range: it must be >= 0"),

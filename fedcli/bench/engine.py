@@ -31,11 +31,12 @@ from ..data.sources.images import import_cv2
 from ..federation.client import Training
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
-from ..methods import resolve
+from ..methods import Method, resolve
 from ..models.layout import Layout
 from ..processes import cores
 from ..runs.assembly import be_deterministic
 from ..seeds import derive
+from . import limits
 from .formulas import formula
 
 CLASSES = 7
@@ -45,21 +46,32 @@ SIDE = 224  # px of prepared images
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of the two sides, one pair per repetition."""
+    """Seconds of the two sides, one pair per repetition.
+
+    flops: of matrix products and convolutions of our side, once; limit: of them in a second, as one large product has.
+    """
 
     what: str
     ours: list[float]
     bare: list[float]
     images: int
+    flops: float = 0.0
+    limit: float = 0.0
 
     @property
     def ratio(self) -> float:
         return statistics.median(a / b for a, b in zip(self.ours, self.bare, strict=True))
 
+    @property
+    def share(self) -> float | None:
+        """Of the limit, by the median of our seconds; None where nothing was counted."""
+        return self.flops / statistics.median(self.ours) / self.limit if self.limit else None
+
     def row(self) -> list[str]:
         ours, bare = map(self._speed, (self.ours, self.bare))
         spread = sorted(a / b for a, b in zip(self.ours, self.bare, strict=True))
-        return [self.what, ours, bare, f"{self.ratio:.3f}", f"{spread[0]:.3f} to {spread[-1]:.3f}"]
+        limit = "-" if self.share is None else f"{100 * self.share:.0f} %"
+        return [self.what, ours, bare, f"{self.ratio:.3f}", f"{spread[0]:.3f} to {spread[-1]:.3f}", limit]
 
     def _speed(self, side: list[float]) -> str:
         """Images a second, or how long where there is nothing to count."""
@@ -76,11 +88,8 @@ def engine(
     """
     timed = resolve(method)
     passes = formula(timed)
-    shards = _shards(clients, images, size, device)
-    net = _net(model, size, device)
-    training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0)
-    layout = Layout(net, timed.local.personal_tensors(net))
-    federation = Federation(InProcess(timed, net, layout, shards, training), rounds=10)
+    federation = plain_federation(model, size, clients, images, device, method=timed, optimizer=optimizer)
+    shards, training = federation.clients.shards, federation.training
     state = federation.play(federation.first()).state
 
     def ours() -> None:
@@ -99,7 +108,21 @@ def engine(
         _wait(device)
 
     pairs = _alternate(ours, bare, repeats)
-    return Timing(f"{method}, {model}, {size} px, {optimizer}", *pairs, images=len(shards) * images)
+    flops, _ = limits.counted(lambda: federation.play(state, engine=limits.unrecorded(federation.clients)))
+    what, limit = f"{method}, {model}, {size} px, {optimizer}", limits.matrix_speed(device)
+    return Timing(what, *pairs, images=len(shards) * images, flops=flops, limit=limit)
+
+
+def plain_federation(
+    model: str, size: int, clients: int, images: int, device: str, *, precision: str = "fp32",
+    method: Method | None = None, optimizer: str = "sgd",
+) -> Federation:  # fmt: skip
+    """Clients of so many random images each, under FedAvg by default."""
+    method, shards = method or resolve("fedavg"), _shards(clients, images, size, device)
+    net = _net(model, size, device, precision)
+    training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0)
+    layout = Layout(net, method.local.personal_tensors(net))
+    return Federation(InProcess(method, net, layout, shards, training), rounds=10)
 
 
 def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Training, passes: dict[str, int]) -> None:
@@ -318,8 +341,8 @@ def _shards(clients: int, images: int, size: int, device: str) -> dict[str, Shar
     return out
 
 
-def _net(model: str, size: int, device: str) -> models.Network:
-    return models.build(model, models.Inputs(3, CLASSES, size), seed=0).to(device)
+def _net(model: str, size: int, device: str, precision: str = "fp32") -> models.Network:
+    return models.build(model, models.Inputs(3, CLASSES, size), seed=0, precision=precision).to(device)
 
 
 def _wait(device: str) -> None:

@@ -104,7 +104,7 @@ class Visits:
 
     def _play(self, state: RunState, names: list[str], images: int, *, count: bool = True) -> RunState:
         """Play a round of these clients on at most so many images each."""
-        clients, device = self._clients(names, images), self.federation.device
+        clients, device = some_images(self.federation, names, images), self.federation.device
         fresh: dict[str, list[Report]] = {}
 
         def engine(tasks: list[Task]) -> Iterator[Report]:
@@ -138,7 +138,7 @@ class Visits:
         names = self.cohort if whole else sorted(counts, key=lambda client: counts[client])[-self.jobs :]
         smallest = self.federation.plan.training.batch_size
         images = max(counts.values()) if whole else max(smallest, int(limit / 4 / each))
-        clients = self._clients(names, images)
+        clients = some_images(self.federation, names, images)
         with Pool(clients, self.jobs) as pool:
             together = _Together(pool, clients)
             state = self.federation.first()
@@ -147,17 +147,6 @@ class Visits:
                 state = next_state(self.federation, state, names, together)
             self.own_bytes = sum(pool.ask(resources.own))
         return together
-
-    def _clients(self, names: list[str], images: int) -> InProcess:
-        """The federation's, with at most so many images each."""
-        data, counts = self.federation.data, self.federation.counts
-        shards: dict[str, Shard] = {c: _Watched.of(data.train[c], images) for c in names}
-        val: dict[str, Shard] = {}
-        for client, shard in data.val.items():
-            if client in shards and len(shard):
-                share = len(shards[client]) / counts[client]
-                val[client] = _Watched.of(shard, max(1, round(share * len(shard))))
-        return replace(self.federation.clients, shards=shards, val=val)
 
 
 class _Together:
@@ -205,6 +194,18 @@ class _Watched(Shard):
         if size >= EVALUATION_BATCH:
             self.evaluations.append(size)
         return super().in_order(size)
+
+
+def some_images(federation: PlannedFederation, names: list[str], images: int) -> InProcess:
+    """These clients of the federation, with at most so many images each."""
+    data, counts = federation.data, federation.counts
+    shards: dict[str, Shard] = {c: _Watched.of(data.train[c], images) for c in names}
+    val: dict[str, Shard] = {}
+    for client, shard in data.val.items():
+        if client in shards and len(shard):
+            share = len(shards[client]) / counts[client]
+            val[client] = _Watched.of(shard, max(1, round(share * len(shard))))
+    return replace(federation.clients, shards=shards, val=val)
 
 
 def next_state(federation: PlannedFederation, state: RunState, roster: list[str], engine: Engine) -> RunState:

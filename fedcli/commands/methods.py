@@ -39,15 +39,18 @@ def methods(
 
 def _list() -> None:
     """fedcli's own methods, read from their files, and those of installed packages."""
-    lines, head = list(map(list, method_list.listed())), ["method", "name", "rule", "what it does"]
+    lines, head = list(map(list, method_list.listed())), ["method", "name", "rule", "server needs", "what it does"]
     if packages := extensions.packages("methods"):
         from ..methods.registry import installed
 
         lines = [[*line, "fedcli"] for line in lines]
         more = installed().values()
-        lines += [[m.name, m.label, m.rule, m.about, ", ".join(map(str, m.code.values()))] for m in more]
+        lines += [[m.name, m.label, m.rule, m.needs, m.about, ", ".join(map(str, m.code.values()))] for m in more]
     terminal.table(head + ["from"] * bool(packages), lines)
-    print("\nA method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+    print(
+        "\nThe server needs sums over the clients (which secure aggregation computes), scalars of each, or its update."
+    )
+    print("A method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
 
 
 def _of_file(name: str) -> list[Any]:
@@ -74,16 +77,20 @@ def _about(method: Any) -> dict[str, Any]:
         "documentation": method.documentation,
         "options": list(unique.values()),
         "code": {half: code.recorded for half, code in method.code.items()},
+        "needs": method.needs,
         "needs_every_client": method.aggregator.full_participation,
         "not_recorded": no_graph_reason(method.local),
     }  # fmt: skip
 
 
 def _print(method: Any) -> None:
+    from ..methods.contract import NEEDS
+
     about = _about(method)
     print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
     for half, code in method.code.items():
         print(f"{half} is from {code}, sha256 {code.sha256[:12]}...\n")
+    print(f"The server must see {NEEDS[method.needs]}.\n")
     if about["not_recorded"]:
         print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
     if about["options"]:

@@ -122,7 +122,7 @@ def _train(client: ClientRound, training: Training, event: tuple, steps: Steps) 
         {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
         for epoch in range(training.epochs)
     ]
-    total = steps.train(client, epochs, training.batch_size)
+    total = steps.train(client, epochs, training.batch_size, training.sampling)
     return total / max(client.steps, 1)
 
 

@@ -33,6 +33,11 @@ if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these 
     from ..models.network import Network
 
 Tensors = dict[str, Tensor]
+NEEDS = {  # what a server must see of each client, from the least to the most
+    "sums": "sums over the clients, which secure aggregation can compute: no client's own model or number",
+    "scalars": "few numbers of each client, such as its loss; models only in their weighted sum",
+    "updates": "each client's own model, which secure aggregation would hide",
+}
 
 
 @dataclass
@@ -109,8 +114,10 @@ class Local:
         model: "clip" where the method means nothing without that kind of network; "" for any.
         freezes: True: extend() freezes the network and adds the little that trains.
         works_without_server: False: the method means nothing where each client trains by itself (--single-site).
+        needs: what the server must see of each client for this half, one of NEEDS.
     """
 
+    needs: str = "sums"
     own_prior: bool = False
     own_loss: bool = False
     trains_backbone: bool = False
@@ -161,7 +168,10 @@ class Aggregator:
     Attributes:
         full_participation: True: the rule has no meaning when clients are absent.
         works_without_server: True: where each client trains by itself (--single-site), leaving the rule out is fair.
+        needs: what the server must see of each client, one of NEEDS.
     """
+
+    needs: str = "updates"
 
     full_participation: bool = False
     works_without_server: bool = False

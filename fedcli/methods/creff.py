@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     """Average the models; then match features to class gradients and train a classifier on them for scoring."""
 
+    needs = "sums"
+
     features: Annotated[int, "made-up features per class, in [1, 10000]"] = 100
     steps: Annotated[int, "of gradient matching per round, >= 0; 0 leaves the features random"] = 100
     feature_lr: Annotated[float, "learning rate of the features, in (0, 1000]"] = 0.1

@@ -42,6 +42,8 @@ class Retrained(BalancedSampling, Local):
 class PreviousWeights(ContinuesRun, Aggregator):
     """Average with fixed weights: those that ended the run before."""
 
+    needs = "sums"
+
     weights: Annotated[Literal["previous", "samples"], "of the run's last round, or image counts"] = "previous"
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:

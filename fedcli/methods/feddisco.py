@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class ByDiscrepancy(Aggregator):
     """Weights by image count less the distance of the client's classes from even ones."""
 
+    needs = "scalars"
+
     a: Annotated[float, "weight of the discrepancy, >= 0"] = 0.5
     b: Annotated[float, "added to all weights, >= 0"] = 0.1
     measure: Annotated[Literal["kl", "l2"], "of the discrepancy: divergence as a share of all, or distance"] = "kl"

@@ -121,6 +121,8 @@ class Distilled(LearnsFromTeacher, Local):
 class Rescue(Aggregator):
     """Average local models in proportion to their clients' rescue factors. For Distilled clients."""
 
+    needs = "scalars"
+
     rule: Annotated[Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"] = "paper"
     delay: Annotated[float, "share of rounds that average by image count first, in [0, 1)"] = 0.0
     by_count: Annotated[bool, "multiply the rescue factor by the number of training images"] = False

@@ -6,13 +6,15 @@ of equal bytes.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from ..data import manifest
+
+KINDS = "flops", "bytes"  # with a limit each, see bench.limits
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,17 @@ class Clocks:
         images_per_second: trained images by the time in which no test or validation image was scored.
         evaluation: share of the time in which --eval-every and validation scored images.
         peak_bytes: the most that any run held, in its process or on the GPU.
+        compute: while clients trained, their products and convolutions by what one large matrix product does in that
+            time; of runs of a few seconds not measured.
+        traffic: likewise, bytes that operations read and wrote by those of a large copy.
     """
 
     minutes: float
     images_per_second: float | None
     evaluation: float | None
     peak_bytes: int | None
+    compute: float | None
+    traffic: float | None
 
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
@@ -43,15 +50,61 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
         _mean([clock.images_per_second for clock in clocks]),
         _mean([clock.evaluation for clock in clocks]),
         None if None in peaks else max(peaks),
+        _mean([clock.compute for clock in clocks]),
+        _mean([clock.traffic for clock in clocks]),
     )
+
+
+def speed(run: Path) -> str:
+    """A sentence on the speed of a finished run in this folder, where its limits were measured; else nothing."""
+    lines, limits = _read(run / "timing.jsonl")
+    shares = _shares(list(lines.values()), limits)
+    if not shares:
+        return ""
+    trained = sum(line["client_seconds"] for line in lines.values())
+    products, moved = ((limits[f"{kind}_per_second"], shares[kind]) for kind in KINDS)
+    total = sum(line["seconds"] for line in lines.values())
+    spent = {"clients": trained} | {
+        what: sum(line[f"{what}_seconds"] for line in lines.values()) for what in ("evaluation", "writing")
+    }
+    spent["server"] = total - sum(spent.values())
+    time = ", ".join(f"{what} {100 * max(seconds, 0) / total:.0f} %" for what, seconds in spent.items())
+    return (
+        f"speed: {_images(lines.values()) / trained:,.0f} images/s while clients train, "
+        f"{100 * products[1]:.0f} % of this machine's matrix speed ({products[1] * products[0] / 1e9:,.0f} of "
+        f"{products[0] / 1e9:,.0f} GFLOP/s) and "
+        f"{100 * moved[1]:.0f} % of its memory speed ({moved[0] / 1e9:,.0f} GB/s); time: {time}"
+    )
+
+
+def _shares(lines: list[dict[str, Any]], limits: dict[str, Any]) -> dict[str, float]:
+    """The share of each limit while clients trained; {} where it was not measured."""
+    names = [f"{kind}_per_{per}" for kind in KINDS for per in ("image", "second")]
+    clocks = [
+        _known(line, name) for line in lines for name in ("client_seconds", "evaluation_seconds", "writing_seconds")
+    ]
+    if not all(_known(limits, name) for name in names) or None in clocks or _pace(lines) is None:
+        return {}
+    trained = sum(line["client_seconds"] for line in lines)
+    if not trained:
+        return {}
+    pace = _images(lines) / trained
+    return {kind: pace * limits[f"{kind}_per_image"] / limits[f"{kind}_per_second"] for kind in KINDS}
+
+
+def _images(lines: Iterable[dict[str, Any]]) -> float:
+    """Trained images of all rounds."""
+    return sum(line["images_per_second"] * (line["seconds"] - line["evaluation_seconds"]) for line in lines)
 
 
 def _of_run(scores: Path) -> Clocks | None:
     lines, run = [], manifest.parent(scores, "run")
     if not run:
         return None
+    own, limits = _read(run.parent / "timing.jsonl")
+    shares = _shares(list(own.values()), limits)
     while run:  # and the runs that it began with
-        rounds = _rounds(run.parent / "timing.jsonl")
+        rounds, _ = _read(run.parent / "timing.jsonl")
         body = manifest.read(run).body
         if not rounds.keys() >= set(range(1, body.get("stopped_after", body["rounds"]) + 1)):
             return None
@@ -64,14 +117,17 @@ def _of_run(scores: Path) -> Clocks | None:
         _pace(lines),
         sum(scored) / seconds if seconds and None not in scored else None,
         max(peaks) if peaks and None not in peaks else None,
+        *(shares.get(kind) for kind in KINDS),
     )
 
 
-def _rounds(file: Path) -> dict[int, dict[str, Any]]:
-    """A line for each round whose line is whole."""
+def _read(file: Path) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
+    """A line for each round whose line is whole, and the limits that were measured at the end."""
     lines = file.read_bytes().splitlines() if file.is_file() else []
-    known = [line for line in map(_parsed, lines) if _known(line, "round") and _known(line, "seconds") is not None]
-    return {line["round"]: line for line in known}
+    parsed = [_parsed(line) for line in lines]
+    known = [line for line in parsed if _known(line, "round") and _known(line, "seconds") is not None]
+    limits = [line for line in parsed if "flops_per_image" in line]
+    return {line["round"]: line for line in known}, limits[-1] if limits else {}
 
 
 def _parsed(line: bytes) -> dict[str, Any]:

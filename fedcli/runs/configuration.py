@@ -12,7 +12,7 @@ from ..data.transforms import check_augment
 from ..errors import UsageError
 from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
-from ..methods.mixins import LearnsFromTeacher
+from ..methods.mixins import BalancedSampling, LearnsFromTeacher
 from ..methods.registry import Method, resolve
 
 ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
@@ -31,6 +31,7 @@ class Execution:
         timeout: seconds that an engine waits for the sites' answers in a round; 0 waits for as long as it takes.
         min_clients: sites that must answer in a round; 0: all that were asked.
         open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
+        limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
     """
 
     device: str = "cpu"
@@ -40,6 +41,7 @@ class Execution:
     timeout: float = 0
     min_clients: int = 0
     open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
+    limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
 
 
 ON_CPU = Execution()  # one client after another
@@ -109,6 +111,8 @@ class Plan:
         if method.local.own_loss and (given := self.training.changed(LOSS_OPTIONS)):
             flag = f"--{given[0].replace('_', '-')}"
             raise UsageError(f"{method.name} has a loss of its own, so {flag} has no place", f"leave {flag} out")
+        if isinstance(method.local, BalancedSampling) and self.training.sampling != "shuffle":
+            raise UsageError(f"{method.name} draws its classes equally often itself", "leave --sampling out")
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
         if self.single_site and not (method.local.works_without_server and method.aggregator.works_without_server):

@@ -112,6 +112,8 @@ def _label(federation: PlannedFederation) -> str:
     label += ", single-site" * plan.single_site
     if plan.training.prior != "none":
         label += f", prior {plan.training.prior}"
+    if plan.training.sampling != "shuffle":
+        label += f", sampling {plan.training.sampling}"
     label += "".join(f", {getattr(plan.training, name)} {WORDS[name]}" for name in plan.training.changed(LOSS_OPTIONS))
     return titled(federation, label + ", frozen backbone" * plan.freeze)
 

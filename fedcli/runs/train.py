@@ -32,6 +32,7 @@ from ..federation.server import Played
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
+from ..methods.registry import Method
 from . import checkpoint, chosen_engine, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
@@ -39,6 +40,7 @@ from .background import Background
 from .chosen_engine import opened, reaches_sites
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
+from .initial import ParentRun
 from .scoring import Scoring, check_patience, in_words
 
 STATE_SHARE = 0.02  # of the time may go into writing states
@@ -69,14 +71,10 @@ def train(
     resources.restart(device)
     parent_run = open_parent(plan, method)
     parents = [data] + ([parent_run.path] if parent_run else [])
-    slug = method.name + "-single-site" * plan.single_site
-    if parent_run and isinstance(method.aggregator, ContinuesRun):
-        slug = f"{parent_run.body['method']}-{slug}"
+    slug = synthetic.titled(_slug(plan, method, parent_run), parents)
 
     def folder_of(plan: Plan) -> Path:
-        return manifest.place(
-            work, out, "run", synthetic.titled(slug, parents), record.options(plan, method, parent_run), parents
-        )
+        return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
 
     if plan.precision == "auto":
         plan = _measured(data, plan, folder_of, device)
@@ -105,12 +103,20 @@ def train(
         run = _Training(folder, federation, engine, execution.checkpoint_every or int(remotely))
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
+        if not remotely:
+            run.measure(execution)
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
         result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         return path
+
+
+def _slug(plan: Plan, method: Method, parent_run: ParentRun | None) -> str:
+    """How the folder of a run begins."""
+    begun = f"{parent_run.body['method']}-" if parent_run and isinstance(method.aggregator, ContinuesRun) else ""
+    return begun + method.name + "-single-site" * plan.single_site
 
 
 def _finished(folder: Path, options: dict[str, Any], parents: list[Path]) -> Path:
@@ -165,6 +171,8 @@ class _Training:
         self.beside = ""  # what stands beside the bar of progress
         self.reported = time.monotonic()
         self.written = self.spent = 0.0
+        self.seconds = 0.0  # of the rounds that this process played
+        self.in_clients = 0.0  # seconds of the round at hand
         self.background = Background()
 
     def play(self) -> None:
@@ -212,7 +220,7 @@ class _Training:
 
     def _play_one(self, lines: Any) -> dict[str, Any]:
         """Play the next round and keep what it leaves; returns its clocks."""
-        start = time.perf_counter()
+        start, self.in_clients = time.perf_counter(), 0.0
         played = self.federation.play(self.state, engine=self._watched)
         for client, why in played.absent.items():
             console.warn(f"round {played.state.round} without {client}: {why}")
@@ -220,6 +228,7 @@ class _Training:
         before = time.perf_counter()
         line |= self.scoring.line(played.state)
         scored = time.perf_counter() - before
+        before = time.perf_counter()
         folders.append(lines, line)
         self.beside = in_words(line)
         if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last
@@ -227,20 +236,26 @@ class _Training:
             model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
         # only now, and in one step: an interrupted round is played again
         self.state = replace(played.state, best=self.scoring.best(self.state.best, played.state, line))
-        seconds = time.perf_counter() - start
+        written, seconds = time.perf_counter() - before, time.perf_counter() - start
         self._checkpoint(self.state, seconds)
+        self.seconds += seconds
         return {
             "round": self.state.round,
             "seconds": round(seconds, 4),
+            "client_seconds": round(self.in_clients, 4),
             "evaluation_seconds": round(scored, 4),
+            "writing_seconds": round(written, 4),
             "images_per_second": round(self._images(played) / (seconds - scored), 1),
             "peak_bytes": resources.peak(self.federation.device),
         }
 
     def _watched(self, tasks: list[Task]) -> Iterator[Report | Absent]:
         """The engine's reports; in a long round, a word every half minute on how far it is."""
+        begin = time.perf_counter()
         for done, report in enumerate(self.engine(tasks), 1):
+            self.in_clients += time.perf_counter() - begin
             yield report
+            begin = time.perf_counter()
             if time.monotonic() - self.reported > WORD_EVERY and done < len(tasks):
                 console.say(f"round {tasks[0].round} of {tasks[0].rounds}: {done} of {len(tasks)} clients")
                 self.reported = time.monotonic()
@@ -313,6 +328,12 @@ class _Training:
         """Images that clients trained on; the loss of one that did not train is NaN."""
         trained = [client for client, loss in zip(played.clients, played.losses.tolist(), strict=True) if loss == loss]
         return self.plan.training.epochs * sum(len(self.data.train[client]) for client in trained)
+
+    def measure(self, execution: Execution) -> None:
+        """Write down what the machine can do, after the rounds, so that it takes no time from them."""
+        if execution.limits and (limits := execution.limits(self.federation, execution, self.seconds)):
+            with appending(self.folder / "timing.jsonl") as timing:
+                folders.append(timing, limits)
 
     def body(self) -> dict[str, Any]:
         """Of run.json, when all rounds are played."""

@@ -110,7 +110,10 @@ class Sites:
             if (scalars.get("run"), scalars.get("round")) != (self.run, round):
                 raise SiteError(f"site {client} answered another question than that of round {round}")
             made[client] = of_arrays(client, counts, keys(body["attributes"]), len(body["classes"]))
-            left_out += int(scalars.get("left_out", 0))
+            hidden = scalars.get("left_out", 0)
+            if type(hidden) is not int or hidden < 0:
+                raise SiteError(f"site {client} leaves out {str(hidden)[:40]!r} images, which is no number of images")
+            left_out += hidden
         return made, left_out
 
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:

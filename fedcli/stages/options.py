@@ -216,6 +216,11 @@ class TrainOptions(Options):
         "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
         "(effective numbers)",
     ] = "none"
+    sampling: Annotated[
+        str,
+        "how images are drawn: shuffle, each once, or with replacement and equally often from class, group or "
+        "group-class; group:NAME and group-class:NAME say which attribute",
+    ] = "shuffle"
     label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
     prior: Annotated[
         str,

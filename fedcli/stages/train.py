@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import console
+from ..bench import limits
 from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
@@ -20,6 +21,7 @@ from ..federation.training import OPTIMIZERS, Training, idle
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
+from ..reporting import timing
 from ..runs import train as runs
 from ..runs.configuration import Execution, Plan
 from ..runs.folder import unfinished
@@ -112,7 +114,8 @@ def plan(options: TrainOptions) -> Plan:
         optimizer=optimizer, epochs=options.epochs, batch_size=options.batch_size, prior=options.prior, bn=options.bn,
         personal=options.personal, warmup=options.warmup, nesterov=options.nesterov, clip_norm=options.clip_norm,
         keep_optimizer=options.keep_optimizer, label_smoothing=options.label_smoothing,
-        class_weights=options.class_weights, loss=options.loss, **_completed(options, usual, optimizer),
+        class_weights=options.class_weights, loss=options.loss, sampling=options.sampling,
+        **_completed(options, usual, optimizer),
     )  # fmt: skip
     made = Plan(
         method=_spec(options), settings=_settings(options), training=training, seed=options.seed,
@@ -138,6 +141,8 @@ def _train(data: Path, configuration: Plan, options: TrainOptions, *, then: str 
         data, configuration, work=Path(options.work), out=path_of(options.out), execution=_execution(options),
         resume=options.resume, force=options.force, then=then,
     )  # fmt: skip
+    if sentence := timing.speed(made.parent):
+        console.say(sentence)
     return Run(made)
 
 
@@ -167,7 +172,8 @@ def _data(options: TrainOptions) -> Path:
 def _execution(options: TrainOptions) -> Execution:
     engine = named(options.engine, jobs=options.jobs, at_once=options.at_once)
     return Execution(
-        options.device, options.threads, engine, options.checkpoint_every, options.timeout, options.min_clients
+        options.device, options.threads, engine, options.checkpoint_every, options.timeout, options.min_clients,
+        limits=limits.measure,
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ MAGIC = b"FCLI"
 HEAD = struct.Struct(">4sQ")
 LONGEST_TEXT = 2**24  # bytes
 LARGEST = 2**33  # bytes of all arrays together
+MOST_AXES = 32  # of an array
 TYPES = "float32", "float64", "int64", "int32", "uint8", "bool"
 TEXT = {"scalars": dict, "arrays": [[(str, [int])]]}
 
@@ -77,7 +78,8 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
     if len(entry) != 3 or not isinstance(entry[0], str) or entry[1] not in TYPES or not isinstance(entry[2], list):
         raise FrameError(f"a message arrived with an array that cannot be: {str(entry)[:80]}")
     name, kind, shape = entry
-    if min(shape, default=0) < 0 or math.prod(shape) * np.dtype(kind).itemsize > left:
+    odd = len(shape) > MOST_AXES or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST
+    if odd or math.prod(shape) * np.dtype(kind).itemsize > left:
         raise FrameError(
             f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
         )

@@ -55,6 +55,12 @@ class Play:
             self.findings.append(text + f"  {ended.err.strip()[-600:]}")
             self._tell({"name": self.name, "seed": self.seed, "case": self.case, "finding": self.findings[-1]})
 
+    def note(self, wrong: list[str], note: str) -> None:
+        """The same of a case that is no command."""
+        if wrong:
+            self.findings.append(f"case {self.case}: {note}\n  {', '.join(wrong)}")
+            self._tell({"name": self.name, "seed": self.seed, "case": self.case, "finding": self.findings[-1]})
+
     def _end(self) -> None:
         line = {"name": self.name, "seed": self.seed, "cases": self.played, "findings": len(self.findings)}
         self._tell(line)

@@ -20,7 +20,7 @@ def whole(name: str, chain: Chain, folder: Path) -> tuple[dict[str, str], float]
     """What a command leaves when nothing happens to it, and how long it takes."""
     made = copied(chain.before(name), folder)
     begin = time.monotonic()
-    ended = run(words_of(name), made)
+    ended = run(expanded(words_of(name), made), made)
     assert ended.code == 0, ended.err
     return files(made), time.monotonic() - begin
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
-from tapes import RECORDED, Strict, Tape, federation, recorded
+from tapes import AT_CLIENTS, RECORDED, Strict, Tape, federation, recorded
 
 from fedcli.errors import UsageError
 from fedcli.federation import state as states
@@ -153,7 +153,7 @@ def test_a_client_with_another_optimizers_state_starts_afresh():
     assert torch.equal(begun[0].theta, begun[1].theta) and begun[0].memory.keys() == begun[1].memory.keys()
 
 
-@pytest.mark.parametrize("spec", METHODS)
+@pytest.mark.parametrize("spec", AT_CLIENTS)
 def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(spec, monkeypatch):
     training = training_of(spec)
     shards = federation("flip")
@@ -169,7 +169,7 @@ def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(
 
 
 @pytest.mark.parametrize("name", LOSS_OPTIONS)
-@pytest.mark.parametrize("spec", METHODS)
+@pytest.mark.parametrize("spec", AT_CLIENTS)
 def test_every_method_takes_another_loss_or_refuses_it(spec, name):
     given = {"label_smoothing": 0.1, "class_weights": "effective:0.9", "loss": "focal:2"}[name]
     training = replace(SGD, **{name: given})

@@ -248,8 +248,8 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
 def test_what_training_took_is_told_where_clocks_lie_beside_the_runs(text, scores, tmp_path):
     assert "Time and memory" in text and "images per second" in text
     timed = systems(rows(scores[:1]))
-    took = timing.Clocks(1.5, 1234.4, 0.25, None)
-    assert lineage._taken(took) == ["1.50", "1,234", "25.0", "-"] and lineage._taken(None) == ["-"] * 4
+    took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None)
+    assert lineage._taken(took) == ["1.50", "1,234", "25.0", "-", "46", "-"] and lineage._taken(None) == ["-"] * 6
     (lineage.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
     try:
         assert lineage._times(timed) == []

@@ -115,13 +115,13 @@ def test_minutes_are_the_linesof_each_round_once(tmp_path):
     columns, (line,) = table_cells(rows([path], minutes=True))
     assert (columns[-1], line[-1]) == ("minutes", "1.50")
     assert "minutes" not in table_cells(rows([path]))[0]
-    assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None)
+    assert timing.of_runs([path]) == timing.Clocks(1.5, None, None, None, None, None)
     about = {"evaluation_seconds": 10, "images_per_second": 8, "peak_bytes": 5}
     later = [line | about for line in lines] + [
         {"round": 2, "seconds": 30} | about | {"images_per_second": 2, "peak_bytes": 9}
     ]
     (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in later) + '{"round": 3, "sec')
-    assert timing.of_runs([path]) == timing.Clocks(1, 5, 1 / 3, 9)
+    assert timing.of_runs([path]) == timing.Clocks(1, 5, 1 / 3, 9, None, None)
     assert next(csv.DictReader(io.StringIO(render(rows([path], minutes=True), "csv"))))["minutes"] == "1.00"
 
 

@@ -150,6 +150,9 @@ def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
     transport.change = more
     with pytest.raises(SiteError, match="site north answered with counts of 'all' that cannot be"):
         federated(run, tmp_path)
+    transport.change = lambda client, question, answer: ({**answer[0], "left_out": "many"}, answer[1])
+    with pytest.raises(SiteError, match="site north leaves out 'many' images, which is no number of images"):
+        federated(run, tmp_path)
 
 
 def test_the_command_knows_the_engines_that_reach_sites():

@@ -61,6 +61,8 @@ def test_only_numbers_are_sent(array):
         (framed({"scalars": {}, "arrays": [["x", "object", [1]]]}), "an array that cannot be"),
         (framed({"scalars": {}, "arrays": [["x", "float32", [-1]]]}), "too large"),
         (framed({"scalars": {}, "arrays": [["x", "float32", [2**40, 2**40]]]}), "too large"),
+        (framed({"scalars": {}, "arrays": [["x", "float32", [1] * 70]]}), "too large"),
+        (framed({"scalars": {}, "arrays": [["x", "float32", [0, 2**70]]]}), "too large"),
         (framed({"scalars": {}, "arrays": [["x", "float32"]]}), "an array that cannot be"),
         (framed({"scalars": {}, "arrays": [["x", "float32", ["1"]]]}), "arrays"),
     ],

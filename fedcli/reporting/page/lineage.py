@@ -52,25 +52,36 @@ def _times(compared: list[System]) -> list[Table]:
     """What training took; none where no run has its clocks."""
     clocks = {system.name: timing.of_runs(system.row.paths) for system in compared}
     lines = [[name, *_taken(measured)] for name, measured in clocks.items()]
-    heads = ["method", "minutes", "images per second", "scoring (%)", "peak memory (GB)"]
+    heads = [
+        "method",
+        "minutes",
+        "images per second",
+        "scoring (%)",
+        "peak memory (GB)",
+        "of matrix speed (%)",
+        "of memory speed (%)",
+    ]
     several = ", mean over seeds" if any(system.row.runs > 1 for system in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
-        "time spent on test curves and validation. Peak memory: of the process, or on the GPU (10^9 bytes). Times vary "
-        "from run to run."
+        "time spent on test curves and validation. Peak memory: of the process, or on the GPU (10^9 bytes). Of "
+        "matrix and memory speed: while clients trained, their products and convolutions by a large matrix product, "
+        "and the bytes that operations read and wrote beside a large copy, measured after runs of 5 seconds or more. "
+        "Times vary from run to run."
     )
     return [of_text("Time and memory", heads, lines, legend)] if any(clocks.values()) else []
 
 
 def _taken(measured: timing.Clocks | None) -> list[str]:
     if measured is None:
-        return ["-"] * 4
+        return ["-"] * 6
     share, peak = measured.evaluation, measured.peak_bytes
     known = [
         ("{:.2f}", measured.minutes),
         ("{:,.0f}", measured.images_per_second),
         ("{:.1f}", None if share is None else 100 * share),
         ("{:.2f}", None if peak is None else peak / 1e9),
+        *(("{:.0f}", None if value is None else 100 * value) for value in (measured.compute, measured.traffic)),
     ]
     return ["-" if value is None else form.format(value) for form, value in known]
 

@@ -1,0 +1,147 @@
+"""How near a training came to what its machine can do: arithmetic and memory traffic beside measured limits.
+
+The limits are those of one large matrix product and of one large copy, measured after the training on as many threads,
+in the same precision. What the training did follows from two steps of a client that are counted operation by operation:
+floating-point operations of matrix products and convolutions, and bytes that all operations read and wrote. Caches keep
+part of those bytes from memory, so their share can exceed one.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ..federation.client import Report, Task, run_client
+from ..federation.engines import chosen
+from ..federation.engines.in_process import InProcess
+from ..methods.mixins import SubsetTraining
+from ..runs.assembly import PlannedFederation
+from ..runs.configuration import Execution
+from .measuring import next_state, some_images, threads, wait
+
+LEAST = 5.0  # seconds of training, below which measuring would be a large part of it
+SECONDS = 0.2  # for each limit
+BATCHES = 2  # of the client whose steps are counted
+SIDE = {"cpu": 1024, "cuda": 8192}  # of the square matrices
+COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What an image costs in training, and what the machine can do.
+
+    Attributes:
+        flops_per_image: floating-point operations of products and convolutions in a round, by trained image.
+        bytes_per_image: that its operations read and wrote.
+        flops_per_second, bytes_per_second: the limits.
+    """
+
+    flops_per_image: float
+    bytes_per_image: float
+    flops_per_second: float
+    bytes_per_second: float
+
+
+def measure(federation: PlannedFederation, execution: Execution, seconds: float) -> dict[str, Any] | None:
+    """The Limits of a training as timing.jsonl keeps them; None where it took less than LEAST seconds.
+
+    Also None where a rule selects who trains, since the counted client does not stand for the others.
+    """
+    rule = federation.method.aggregator
+    if seconds < LEAST or isinstance(rule, SubsetTraining) and rule.trains_subset:
+        return None
+    device, precision = federation.device, federation.plan.precision
+    name, count = chosen(execution.engine, federation.cohort_size, device)
+    with threads(torch.get_num_threads() * (count if name == "pool" else 1)):
+        speeds = matrix_speed(device, precision), copy_speed(device)
+    return asdict(Limits(*cost(federation), *speeds))
+
+
+def cost(federation: PlannedFederation) -> tuple[float, float]:
+    """Operations and bytes of a client's visit by each of its images, from the client of median size.
+
+    It trains on BATCHES batches of its images, after a round of the same that is not counted.
+    """
+    counts = federation.counts
+    client = sorted(counts, key=lambda name: counts[name])[len(counts) // 2]
+    clients = some_images(federation, [client], BATCHES * federation.plan.training.batch_size)
+    engine = unrecorded(clients)
+    state = next_state(federation, federation.first(), [client], engine)
+    images = federation.plan.training.epochs * len(clients.shards[client])
+    operations, moved = counted(lambda: next_state(federation, state, [client], engine))
+    return operations / images, moved / images
+
+
+def unrecorded(clients: InProcess) -> Callable[[list[Task]], Iterator[Report]]:
+    """An engine without steps that a GPU recorded, whose operations nothing can count."""
+    method, net, layout, training = clients.method, clients.net, clients.layout, clients.training
+    return lambda tasks: (
+        run_client(method, net, layout, clients.shards[task.client], task, training, val=clients.val.get(task.client))
+        for task in tasks
+    )
+
+
+def counted(work: Callable[[], object]) -> tuple[int, int]:
+    """Floating-point operations of products and convolutions, and bytes that all operations read and write."""
+    from torch.utils.flop_counter import FlopCounterMode  # takes a compiler with it
+
+    operations, traffic = FlopCounterMode(display=False), Traffic()
+    with operations, traffic:
+        work()
+    return operations.get_total_flops(), traffic.bytes
+
+
+def matrix_speed(device: str, precision: str = "fp32") -> float:
+    """Floating-point operations per second of a product of two square matrices."""
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    side = SIDE[device.partition(":")[0]]
+    one, other, product = (torch.ones(side, side, dtype=kind, device=device) for _ in range(3))
+    return 2 * side**3 / _fastest(lambda: torch.mm(one, other, out=product), device)
+
+
+def copy_speed(device: str) -> float:
+    """Bytes per second that a copy reads and writes."""
+    source = torch.zeros(COPIED[device.partition(":")[0]], dtype=torch.uint8, device=device)
+    copy = torch.empty_like(source)
+    return 2 * len(source) / _fastest(lambda: copy.copy_(source), device)
+
+
+class Traffic(TorchDispatchMode):
+    """Counts the bytes of what operations read and write within; views cost nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not func.is_view:
+            self.bytes += sum(tensor.numel() * tensor.element_size() for tensor in _tensors((args, kwargs, result)))
+        return result
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, dict):
+        yield from _tensors(list(values.values()))
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _tensors(value)
+
+
+def _fastest(work: Callable[[], object], device: str) -> float:
+    """The shortest time in seconds that it takes, of as many as fit into SECONDS."""
+    work()  # the first time is slow
+    best, end = float("inf"), time.perf_counter() + SECONDS
+    while best == float("inf") or time.perf_counter() < end:
+        wait(device)
+        begin = time.perf_counter()
+        work()
+        wait(device)
+        best = min(best, time.perf_counter() - begin)
+    return best

@@ -1,0 +1,84 @@
+"""What is counted of a training, and what a run says of its limits."""
+
+import json
+
+import pytest
+import torch
+from conftest import make_chain
+
+from fedcli.bench import limits
+from fedcli.federation.training import Training
+from fedcli.reporting import timing
+from fedcli.runs.assembly import assemble
+from fedcli.runs.configuration import ON_CPU, Plan
+
+ROUND = {
+    "round": 1, "seconds": 10.0, "client_seconds": 8.0, "evaluation_seconds": 1.0, "writing_seconds": 0.5,
+    "images_per_second": 200.0, "peak_bytes": 10**9,
+}  # fmt: skip
+LIMITS = {
+    "flops_per_image": 1e8, "bytes_per_image": 1e7, "flops_per_second": 45e9, "bytes_per_second": 9e9,
+}  # fmt: skip
+
+
+def planned(folder, method, settings=None):
+    plan = Plan(method, settings or {}, Training(batch_size=4), rounds=3)
+    return assemble(make_chain(folder), plan, plan.check(), None, "cpu")
+
+
+def test_a_product_has_two_operations_for_each_pair_and_a_sum_moves_three_arrays():
+    a, b = torch.ones(3, 5), torch.ones(5, 7)
+    assert limits.counted(lambda: a @ b) == (2 * 3 * 5 * 7, 4 * (15 + 35 + 21))
+    assert limits.counted(lambda: a + a) == (0, 4 * 3 * 15)
+    assert limits.counted(lambda: a.t()[1:3].view(2, 3)) == (0, 0)
+
+
+def test_training_costs_a_forward_pass_and_at_most_two_more_going_back(tmp_path):
+    federation = planned(tmp_path, "fedavg")
+    shard = next(iter(federation.data.train.values()))
+    batch = shard.batch(torch.arange(4))
+    forward, _ = limits.counted(lambda: federation.net(batch.x))
+    each, moved = limits.cost(federation)
+    assert 2 * forward / 4 < each < 3 * forward / 4  # the images themselves need no gradient
+    assert moved > 4 * batch.x[0].numel()
+
+
+def test_perturbed_steps_cost_twice_as_much_and_more(tmp_path):
+    plain, _ = limits.cost(planned(tmp_path / "plain", "fedavg"))
+    perturbed, _ = limits.cost(planned(tmp_path / "perturbed", "fedism-plus"))
+    assert perturbed > 2 * plain
+
+
+def test_a_short_run_and_one_whose_rule_selects_clients_are_not_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "SECONDS", 0.001)
+    federation = planned(tmp_path / "plain", "fedavg")
+    assert limits.measure(federation, ON_CPU, limits.LEAST - 0.1) is None
+    assert all(value > 0 for value in limits.measure(federation, ON_CPU, limits.LEAST).values())
+    selecting = planned(tmp_path / "selecting", "afl", {"rule": "released"})
+    assert limits.measure(selecting, ON_CPU, limits.LEAST) is None
+
+
+def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
+    file = tmp_path / "timing.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND, ROUND | {"round": 2}, LIMITS)))
+    # 200 images/s in 9 s each round are 3600 images in 16 s of clients: 225 a second, 22.5 GFLOP/s, 2.25 GB/s
+    assert timing.speed(tmp_path) == (
+        "speed: 225 images/s while clients train, 50 % of this machine's matrix speed (22 of 45 GFLOP/s) and 25 % of "
+        "its memory speed (9 GB/s); time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %"
+    )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [ROUND],
+        [LIMITS],
+        [ROUND, LIMITS | {"flops_per_second": 0}],
+        [ROUND, LIMITS | {"bytes_per_image": "many"}],
+        [{name: value for name, value in ROUND.items() if name != "client_seconds"}, LIMITS],
+        [ROUND | {"client_seconds": 0}, LIMITS],
+    ],
+)
+def test_a_run_without_whole_clocks_says_nothing_of_them(tmp_path, lines):
+    (tmp_path / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert timing.speed(tmp_path) == ""

@@ -1,0 +1,323 @@
+"""What sites and coordinators get from one another: messages, policies, descriptions. Played without new processes."""
+
+import io
+import json
+import re
+import shutil
+import signal
+import socket
+import threading
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from site_federation import chain_with_tests, plan, sites_of, train_at
+
+from fedcli.data import manifest
+from fedcli.errors import FedcliError
+from fedcli.sites import description, policy
+from fedcli.sites.site import Site
+from fedcli.transport import sockets
+from fedcli.transport.frames import HEAD, MAGIC, decoded, encoded
+
+from .formats import MUTATIONS
+from .judge import LONGEST
+from .mutations import VALUES, damage, mutate
+
+SECONDS = 20
+POLICY = """
+methods = ["fedavg", "scaffold"]
+columns = ["control_change"]
+minimum_images = 5
+smallest_cell = 3
+maximum_rounds = 100
+gradients = false
+scores = true
+[privacy]
+clip = 1.0
+noise = 20.0
+epsilon = 8.0
+delta = 1e-5
+"""
+
+
+class Hangs(BaseException):
+    """A call that takes too long."""
+
+
+def tried(call: Callable[[], object]) -> list[str]:
+    """What is wrong with the end of a call: it may return, or raise a FedcliError whose sentence can be shown."""
+
+    def late(*_):
+        raise Hangs
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(SECONDS)
+    try:
+        call()
+    except FedcliError as error:
+        return judged(error.sentence)
+    except Hangs:
+        return ["hangs"]
+    except Exception as error:
+        return [f"raises {type(error).__name__}: {error}"]
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    return []
+
+
+def judged(sentence: object) -> list[str]:
+    if not isinstance(sentence, str):
+        return [f"a sentence that is {sentence!r}"]
+    out = [f"a sentence of {len(sentence)} characters"] if len(sentence) > LONGEST else []
+    return out + (["says unexpected"] if re.search(r"unexpected \w*(Error|Exception)", sentence) else [])
+
+
+def as_bytes(message) -> bytes:
+    return b"".join(bytes(piece) for piece in encoded(message))
+
+
+def of_bytes(data: bytes):
+    stream = io.BytesIO(data)
+
+    def fill(buffer):
+        if stream.readinto(buffer) < len(buffer):
+            raise sockets.Closed
+
+    return decoded(fill)
+
+
+def changed(data: bytes, draw: np.random.Generator, scratch: Path) -> tuple[bytes, str]:
+    """A message of which bytes, the head, the text or the arrays are changed; (its bytes, what was done)."""
+    how = str(draw.choice(["bytes", "text", "text", "text", "head", "array", "scalar", "scalar", "twice", "cut"]))
+    length = HEAD.unpack(data[: HEAD.size])[1]
+    text, body = data[HEAD.size : HEAD.size + length], data[HEAD.size + length :]
+    if how == "bytes":
+        (scratch / "m.bin").write_bytes(data)
+        note = damage(scratch / "m.bin", draw)
+        return (scratch / "m.bin").read_bytes(), note
+    if how == "head":
+        size = int(draw.choice([0, 1, length - 1, length + 1, 2**24, 2**24 + 1, 2**40, 2**62]))
+        return HEAD.pack(MAGIC, size) + text + body, f"a text of {size} bytes is announced"
+    if how == "cut":
+        at = int(draw.integers(len(data)))
+        return data[:at], f"cut after {at} bytes"
+    if how == "twice":
+        return data + data, "sent twice"
+    content = json.loads(text)
+    if how == "array" and content["arrays"]:
+        entry = content["arrays"][int(draw.integers(len(content["arrays"])))]
+        values = [
+            [1] * 70, [0, 2**70], [2**62, 0], [], [0], [-1], [2**40], [1, -1], "x", None, ["a"], [1.5], [True],
+            [len(body) // 4 + 1], [3, 5],
+        ]  # fmt: skip
+        kinds = ["float64", "int64", "uint8", "bool", "object", "float16", "<f4", "O", "", None, 7, "U9"]
+        if draw.random() < 0.5:
+            entry[2] = values[int(draw.integers(len(values)))]
+        elif draw.random() < 0.5:
+            entry[1] = kinds[int(draw.integers(len(kinds)))]
+        else:
+            entry[0] = str(draw.choice(["theta", "", "x" * 500, "start/", "columns/loss", "all/table", "memory/a/b"]))
+        note = f"an array is {str(entry)[:80]}"
+    elif how == "scalar" and content["scalars"]:
+        key = str(draw.choice(sorted(content["scalars"])))
+        content["scalars"][key] = value = VALUES[int(draw.integers(len(VALUES)))]
+        note = f"{key} = {str(value)[:40]!r}"
+    else:
+        (scratch / "m.json").write_bytes(text)
+        note = mutate(scratch / "m.json", draw)
+        text = (scratch / "m.json").read_bytes()
+        return HEAD.pack(MAGIC, len(text)) + text + body, note
+    text = json.dumps(content).encode("utf-8", "surrogatepass")
+    return HEAD.pack(MAGIC, len(text)) + text + body, note
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory) -> tuple[Path, Path]:
+    """(a folder, a partition in it whose clients have test images)."""
+    folder = tmp_path_factory.mktemp("sites")
+    return folder, chain_with_tests(folder)
+
+
+@pytest.fixture(scope="module")
+def asked(federation) -> dict[str, bytes]:
+    """A question of each kind to the site north, as bytes."""
+    folder, data = federation
+    messages: dict[str, bytes] = {"describe": as_bytes(({"ask": "describe"}, {}))}
+    sites = sites_of(data, folder / "asked")
+    north = sites["north"].answer
+
+    def heard(scalars, arrays):
+        messages[scalars["ask"]] = as_bytes((scalars, arrays))
+        return north(scalars, arrays)
+
+    sites["north"].answer = heard
+    train_at(sites, data, plan("scaffold", 1), folder / "heard")
+    scalars, arrays = of_bytes(messages["train"])
+    question = {"ask": "score", "run": scalars["run"], "round": 1, "client": "north"}
+    messages["score"] = as_bytes((question, {"theta": arrays["theta"]}))
+    return messages
+
+
+@pytest.mark.parametrize("kind", ["describe", "begin", "train", "score"])
+def test_a_site_answers_any_bytes_and_goes_on(kind, asked, federation, play, tmp_path):
+    """They come in pieces, or stop in the middle."""
+    folder, data = federation
+    site = Site(data, tmp_path / "site", client="north")
+    for draw in play.cases():
+        for before in ("begin", "train")[: ("describe", "begin", "train", "score").index(kind) - 1]:
+            site.answer(*of_bytes(asked[before]))
+        sent, note = changed(asked[kind], draw, tmp_path)
+        wrong = tried(lambda sent=sent, draw=draw: _talked(site, sent, draw))
+        usual = site.answer(*of_bytes(asked["describe"]))[0]
+        if "description" not in usual:
+            wrong.append(f"does not go on: {usual}")
+        play.note(wrong, f"{kind}: {note}")
+
+
+def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
+    """One connection. Raises where an answer is none."""
+    ours, theirs = socket.socketpair()
+    answers: list[bytes] = []
+    pieces = [sent] if draw.random() < 0.5 else [sent[at : at + 4096] for at in range(0, len(sent), 4096)]
+
+    def peer() -> None:
+        with suppress(OSError):
+            for piece in pieces:
+                ours.sendall(piece)
+        with suppress(OSError):
+            ours.shutdown(socket.SHUT_WR)
+        with suppress(OSError):
+            while more := ours.recv(2**20):
+                answers.append(more)
+
+    other = threading.Thread(target=peer)
+    other.start()
+    try:
+        with theirs:
+            sockets.talk(site, theirs)
+    finally:
+        other.join(SECONDS)
+        ours.close()
+    stream = b"".join(answers)
+    while stream:
+        scalars, arrays = of_bytes(stream)
+        stream = stream[len(as_bytes((scalars, arrays))) :]
+        if "error" in scalars and (wrong := judged(scalars["error"])):
+            raise ValueError(f"answers with {wrong}: {scalars['error']}")
+
+
+@pytest.mark.parametrize("absent", [False, True])
+def test_a_coordinator_goes_on_or_ends_in_a_sentence_after_any_answer(absent, federation, play, tmp_path):
+    folder, data = federation
+    sites = sites_of(data, tmp_path / "sites")
+    for draw in play.cases():
+        at, notes = int(draw.integers(6)), []
+
+        def change(client, question, answer, draw=draw, at=at, notes=notes):
+            if client != "south" or (question.get("round") or 0) != at // 2:
+                return answer
+            data, note = changed(as_bytes(answer), draw, tmp_path)
+            notes.append(f"{question['ask']}: {note}")
+            try:
+                return of_bytes(data)
+            except sockets.Closed:
+                return "its process ended or closed the connection"
+            except FedcliError as error:
+                return error.sentence
+
+        shutil.rmtree(tmp_path / "w", ignore_errors=True)
+        train = partial(train_at, sites, data, plan("scaffold", 2), tmp_path / "w", min_clients=2 * absent)
+        wrong = tried(partial(train, change=change))
+        play.note(wrong, "; ".join(notes) or "nothing changed")
+
+
+@pytest.mark.parametrize("kind", ["counts"])
+def test_a_coordinator_refuses_counts_that_cannot_be(kind, federation, asked, play, tmp_path):
+    from fedcli.sites.engine import Sites
+
+    folder, data = federation
+    site = Site(data, tmp_path / "site", client="north")
+    site.answer(*of_bytes(asked["begin"]))
+    whole = site.answer(*of_bytes(asked["score"]))
+    assert "error" not in whole[0], whole
+    sites = Sites.__new__(Sites)
+    body = manifest.read(data).body
+    sites.federation = type("Federation", (), {"data": type("Data", (), {"body": body})})
+    sites.run, sites.timeout = whole[0]["run"], None
+    theta = _theta(asked)
+    for draw in play.cases():
+        sent, note = changed(as_bytes(whole), draw, tmp_path)
+
+        def transport(messages, timeout, sent=sent):
+            with suppress(sockets.Closed):
+                yield "north", of_bytes(sent)
+
+        sites.transport = transport
+        play.note(tried(lambda: sites.tallies(1, theta, ["north"])), note)
+
+
+def _theta(asked):
+    import torch
+
+    return torch.from_numpy(of_bytes(asked["score"])[1]["theta"])
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_changed_policy_is_refused_or_kept(part, federation, asked, play, tmp_path):
+    folder, data = federation
+    path = tmp_path / "policy.toml"
+    shown = 0
+    for draw in play.cases():
+        path.write_text(POLICY)
+        notes = [MUTATIONS[".toml"](path, draw) for _ in range(int(draw.integers(1, 3)))]
+        if draw.random() < 0.2:
+            notes.append(damage(path, draw))
+        made: list[policy.Policy] = []
+        wrong = tried(lambda made=made: made.append(policy.read(path)))
+        if made:
+            wrong += _kept(path, made[0])
+        if made and shown < 20:  # a description takes as long as a hundred policies
+            shown += 1
+            site = Site(data, tmp_path / "site", client="north", policy=made[0])
+            for kind in ("describe", "begin", "train", "score"):
+                answer = site.answer(*of_bytes(asked[kind]))[0]
+                wrong += judged(answer["error"]) if "error" in answer else []
+        play.note(wrong, "; ".join(notes))
+
+
+def _kept(path: Path, made: policy.Policy) -> list[str]:
+    """Whether every number of the file stands in the policy as it was written."""
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    written = {**table, **table.pop("privacy", {})}
+    held = {**vars(made), **(vars(made.privacy) if made.privacy else {})}
+    return [
+        f"{name} is {held[name]!r}, and {value!r} in the file"
+        for name, value in written.items()
+        if not isinstance(value, list | dict) and isinstance(held.get(name), int | float) and held[name] != float(value)
+    ]
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_changed_description_of_a_site_is_refused_or_kept(part, federation, play, tmp_path):
+    folder, data = federation
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    for client in ("north", "south"):
+        described = description.describe(data, client, client, smallest=2)
+        (whole / f"{client}.json").write_text(json.dumps(described))
+    for draw in play.cases():
+        shutil.rmtree(tmp_path / "given", ignore_errors=True)
+        shutil.rmtree(tmp_path / "work", ignore_errors=True)
+        shutil.copytree(whole, tmp_path / "given")
+        path = tmp_path / "given" / str(draw.choice(["north.json", "south.json"]))
+        note = mutate(path, draw)
+        wrong = tried(lambda: description.gathered([tmp_path / "given"], tmp_path / "work"))
+        if left := [p for p in (tmp_path / "work").rglob("*") if p.name.endswith((".tmp", ".lock"))]:
+            wrong.append(f"leaves {left[0].name}")
+        play.note(wrong, f"{path.name}: {note}")
