@@ -1,8 +1,8 @@
 """MedMNIST: any of its sets with one label per image or volume, from the .npz as downloaded.
 
 Source: Yang et al., Scientific Data 10:41, 2023 (arXiv 2110.14795), and the larger sizes of MedMNIST+. The test part is
-theirs; their validation images train, or are dropped with --set val=drop. The slices of a volume are the channels of one
-image, all of them or as many as --set slices=K says, evenly spaced. Pixels are streamed out of the archive, so a
+theirs; their validation images train, or are dropped with --set val=drop. The slices of a volume are the channels of
+one image, all of them or as many as --set slices=K says, evenly spaced. Pixels are streamed out of the archive, so a
 process holds one image however large the file is; in a compressed archive it reads through those before it.
 """
 
