@@ -12,6 +12,7 @@ from torch import Tensor
 from .. import console
 from ..errors import FedcliError
 from ..hdf5 import WHOLE, Column, open_hdf5
+from ..labels import YES
 from . import manifest, pipelines, transforms
 from .pool import TEST, Pool, pool_of
 
@@ -25,7 +26,7 @@ EVALUATION_BATCH = 512  # images; large, since nothing is kept for a backward pa
 @dataclass(frozen=True)
 class Batch:
     x: Tensor  # float32 [B, C, H, W]
-    y: Tensor  # int64 [B]
+    y: Tensor  # int64 [B], or uint8 [B, L] of several labels per image
     at: Tensor  # int64 [B], places in the shard
 
 
@@ -45,7 +46,7 @@ class Shard:
 
     images: Tensor
     rows: Tensor
-    y: Tensor  # int64 [N]
+    y: Tensor  # int64 [N], or uint8 [N, L] of several labels per image, see labels.py
     ids: np.ndarray  # str [N]
     groups: dict[str, Tensor]  # attribute -> int64 [N], -1 unknown
     classes: int
@@ -57,9 +58,16 @@ class Shard:
         return len(self.rows)
 
     @property
+    def multi_label(self) -> bool:
+        """Whether an image may have several labels."""
+        return self.y.ndim == 2
+
+    @property
     def class_counts(self) -> Tensor:
+        """Images of each class, or that have each label: int64 [C]."""
         if "class_counts" not in self.derived:  # once: counting waits for the device
-            self.derived["class_counts"] = self.y.bincount(minlength=self.classes)
+            y = self.y
+            self.derived["class_counts"] = (y == YES).sum(0) if y.ndim == 2 else y.bincount(minlength=self.classes)
         return self.derived["class_counts"].clone()  # [C]
 
     def epoch(self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None) -> Iterator[Batch]:
@@ -206,10 +214,6 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         raise FedcliError(
             f"client {empty[0]} has no training images",
             "partition again with fewer clients, another seed or a larger alpha",
-        )
-    if len(pool.y) and not 0 <= pool.y.min() <= pool.y.max() < len(body["classes"]):
-        raise FedcliError(
-            f"{pool.path} has labels beyond its {len(body['classes'])} classes", "prepare the dataset again"
         )
     if test_images is not None and len(test_images) != len(everyone):
         raise FedcliError(f"{path} has {len(test_images)} test images, the partition {len(everyone)}", "corrupt again")

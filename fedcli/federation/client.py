@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ..data.shard import Shard
 from ..errors import FedcliError
+from ..labels import NO
 from ..methods.contract import Aggregator, ClientRound, Local, Tensors
 from ..methods.losses import class_weights
 from ..methods.priors import offset as prior_offset
@@ -79,7 +80,7 @@ def run_client(
         task.client, task.row, task.round, task.rounds, training.lr, task.theta, task.shared,
         layout, shard, offset, memory,
         momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
-        nesterov=training.nesterov, class_weights=class_weights(training.class_weights, shard.class_counts),
+        nesterov=training.nesterov, class_weights=_class_weights(training, shard),
         label_smoothing=training.label_smoothing, focal=training.focal,
     )  # fmt: skip
     layout.load(task.theta)
@@ -125,6 +126,14 @@ def _with_noise(method: Method, layout: Layout, client: ClientRound, training: T
         if name.endswith("running_var"):  # noise must not make a variance negative
             theta[span].clamp_(min=SMALLEST_VARIANCE)
     return theta
+
+
+def _class_weights(training: Training, shard: Shard) -> Tensor | None:
+    """Of the client's own images [C], see losses.class_weights()."""
+    if training.class_weights == "none":
+        return None
+    negatives = (shard.y == NO).sum(0) if shard.multi_label else None
+    return class_weights(training.class_weights, shard.class_counts, negatives)
 
 
 def _check(method: Method, half: Local | Aggregator, hook: str, client: ClientRound) -> None:

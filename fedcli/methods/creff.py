@@ -52,6 +52,8 @@ class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     head_lr: Annotated[float, "learning rate of the classifier, in (0, 1000]"] = 0.01
     batch: Annotated[int, "features per step of the classifier, in [1, 1000000]"] = 32
 
+    needs_one_label = "its synthetic features are each of one class"
+
     @torch.no_grad()
     def measure_global(self, net: "Network", client: ClientRound) -> None:
         net.eval()

@@ -35,6 +35,8 @@ class ByDiscrepancy(Aggregator):
     b: Annotated[float, "added to all weights, >= 0"] = 0.1
     measure: Annotated[Literal["kl", "l2"], "of the discrepancy: divergence as a share of all, or distance"] = "kl"
 
+    needs_one_label = "it compares the shares of classes, which sum to 1"
+
     def measure_global(self, net: "Network", client: ClientRound) -> None:
         counts = client.shard.class_counts.double()  # [C]
         shares, even = counts / counts.sum(), 1 / len(counts)

@@ -71,6 +71,8 @@ class Distilled(LearnsFromTeacher, Local):
 
     own_prior = True
 
+    needs_one_label = "its divergences are means over the images of one class"
+
     def extend(self, net: "Network") -> None:
         width, classes = net.head.in_features, net.head.out_features  # D, C
         if net.teacher is None:
@@ -129,6 +131,8 @@ class Rescue(Aggregator):
     by_class: Annotated[bool, "also send w and what of every class, for the record; they reveal a client's classes"] = (
         False
     )
+
+    needs_one_label = "its weights come from divergences by class"
 
     def warning(self, rounds: int, validation: bool) -> str:
         first = int(Fraction(str(self.delay)) * rounds) + 1

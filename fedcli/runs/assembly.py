@@ -107,6 +107,7 @@ def assemble(
     Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
+    plan.check_labels(source.body, method)
     sampling.check(plan.training.sampling, source.body["attributes"])
     net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
     continues = isinstance(method.aggregator, ContinuesRun)

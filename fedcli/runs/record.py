@@ -22,7 +22,7 @@ from . import own_code, resources
 from .assembly import PlannedFederation
 from .configuration import Plan
 from .initial import ParentRun
-from .scoring import METRIC
+from .scoring import metric_of
 
 CORRUPTION = "kind", "severity", "ratio", "clients", "each"
 WORDS = {"label_smoothing": "label smoothing", "class_weights": "class weights", "loss": "loss"}  # in a label
@@ -99,7 +99,7 @@ def body(
         **_traffic(rounds), "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),
         **({"privacy": privacy} if (privacy := _privacy(plan)) else {}),
-        **({"best": {"round": best.round, "metric": METRIC, "score": best.score}} if best else {}),
+        **({"best": {"round": best.round, "metric": metric_of(about), "score": best.score}} if best else {}),
     }  # fmt: skip
 
 

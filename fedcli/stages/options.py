@@ -72,7 +72,8 @@ class PrepareOptions(Options):
     )
     table: Annotated[str | None, "images: the CSV in the folder"] = None
     image_column: Annotated[str | None, "images: files' names", COLUMN] = None
-    label_column: Annotated[str | None, "images: classes", COLUMN] = None
+    label_column: Annotated[Sequence[str], "images: classes; with --multi-label it may be repeated", COLUMN] = ()
+    multi_label: Annotated[bool, "images: several labels per image, A|B or a column of 0 and 1 for each"] = False
     group: Annotated[Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN] = ()
     site: Annotated[str | None, "images: hospitals", COLUMN] = None
     patient: Annotated[str | None, "images: patients or lesions", COLUMN] = None
