@@ -43,6 +43,7 @@ RUN_ELSEWHERE = {
     "extend.md": "test_extend.py",
     "multi-label.md": "test_multi_label.py",
     "consortium.md": "consortium",
+    "engines.md": "consortium",
 }  # page -> its own test
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
     "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",

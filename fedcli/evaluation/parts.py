@@ -181,3 +181,38 @@ class OfLabel:
 
 
 ByGroup = dict[str, dict[str, Groups]]  # attribute -> version
+
+
+@dataclass(frozen=True)
+class RocPoint:
+    """Where class 1 is predicted from this chance on."""
+
+    threshold: Number
+    false_positive_rate: Number
+    true_positive_rate: Number
+
+
+@dataclass(frozen=True)
+class ReliabilityBin:
+    """Images whose most likely class has a chance in one of 15 bins of equal width."""
+
+    images: int
+    mean_chance: Number
+    share_right: Number
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Of the last round's model on some images; at_false_positives: largest false positive rate -> point."""
+
+    at_false_positives: dict[str, RocPoint]
+    reliability: list[ReliabilityBin]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """On one version of the test images."""
+
+    overall: Curve
+    groups: dict[str, dict[str, Curve]] = field(default_factory=dict)
+    clients: dict[str, Curve] = field(default_factory=dict)

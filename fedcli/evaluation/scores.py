@@ -25,6 +25,7 @@ from .parts import (
     SHOT_GROUPS,
     VERSIONS,
     ByGroup,
+    Curves,
     Groups,
     GroupScores,
     Interval,
@@ -237,6 +238,13 @@ class Scores(Quality):
         "kind -> severity -> the run's models on all test images under that corruption, as `evaluate --corrupt` asked; "
         "nothing was trained for it. kind_in_training: whether clients trained on images of this kind; "
         "severity_in_training: of this severity too",
+    ] = omitted(dict)
+    curves: Annotated[
+        dict[str, Curves],
+        "of an evaluation over sites, by version of the test images; by group, and by client on its own images. "
+        "at_false_positives: of two classes, the lowest threshold on the chance of the second whose false positive "
+        "rate on these images is no higher, and the rates there; it describes the model and is no threshold for use, "
+        "since test images chose it. reliability: the 15 bins of calibration_error",
     ] = omitted(dict)
     best_on_validation: Annotated[
         Best | None,
