@@ -2,15 +2,15 @@
 
 A client's update is the difference of its model to the one it received, cut at the norm C, with normal noise of
 standard deviation `noise` C on every number. Exchanging any of the client's images, even all, moves a cut update by at
-most 2 C. So k answers reveal as much as one with noise / (2 sqrt(k)) standard deviations, whose delta for an epsilon is known
-exactly:
+most 2 C. So k answers reveal as much as one with noise / (2 sqrt(k)) standard deviations, whose delta for an epsilon is
+known exactly:
 
     delta = Phi(1 / 2s - epsilon s) - exp(epsilon) Phi(-1 / 2s - epsilon s),    s = noise / (2 sqrt(k))
 
 Source: Balle and Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018, arXiv 1805.06530,
 Theorem 8; that k normal mechanisms are one: Dong, Roth and Su, arXiv 1905.02383, Corollary 3.3. Cutting and noise on
-the update of a client: Geyer, Klein and Nabi, 2017, arXiv 1712.07557, where the server adds the noise to the sum; here each
-client adds its own, so that what any server rule makes of the updates is covered, and no server needs to be trusted.
+the update of a client: Geyer, Klein and Nabi, 2017, arXiv 1712.07557, where the server adds the noise to the sum; here
+each client adds its own, so that what any server rule makes of the updates is covered, and no server has to be trusted.
 With fewer clients in a round nothing is taken off for chance: epsilon is that of a client that takes part each time.
 The numbers of images, which weigh a model, are not covered. Normal numbers of float64 have gaps, through which exact
 values could in principle be told (Mironov, CCS 2012); this is not defended against.
