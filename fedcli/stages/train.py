@@ -65,7 +65,9 @@ def run_estimate(options: TrainOptions) -> Estimate:
     """
     options = settled(options)
     plan(options)
-    source = _data(options)
+    source = None if options.sites else _data(options)
+    if source is None or source.name == "sites.json":
+        raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
         data = for_training(source, Path(folder))
         return measure(data, plan(fitted(options, data)), _execution(options))
