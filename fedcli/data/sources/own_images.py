@@ -31,7 +31,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if choices.own["channels"] not in CHANNELS:
         raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
     white(choices)
-    files, others = _files(raw)
+    files, others = image_files(raw)
     if not files:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
@@ -58,9 +58,13 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     path = raw / row.source
+<<<<<<< HEAD
     if nifti.is_nifti(row.source):
         return nifti.read_slices(path, choices, windows(choices)[0])
     if _is_dicom(row.source):
+=======
+    if is_dicom(row.source):
+>>>>>>> main
         return dicom.read_picture(path, windows(choices))
     return read_grey_or_rgb(path, white(choices))
 
@@ -94,7 +98,7 @@ def white(choices: Choices) -> float | None:
     return float(text)
 
 
-def _files(raw: Path) -> tuple[list[str], list[str]]:
+def image_files(raw: Path) -> tuple[list[str], list[str]]:
     """Every image below raw and every other file, relative to it, sorted; links to folders are not followed."""
     images: list[str] = []
     others: list[str] = []
@@ -134,7 +138,7 @@ def _is_bare_dicom(raw: Path, file: str) -> bool:
         return False
 
 
-def _is_dicom(file: str) -> bool:
+def is_dicom(file: str) -> bool:
     """Whether one of the images found is DICOM; all others tell by their suffix what they are."""
     return not file.lower().endswith((*PICTURES, *nifti.SUFFIXES))
 
@@ -150,7 +154,7 @@ def _ignored(others: list[str]) -> str:
 def _any_coloured(raw: Path, rows: list[Row]) -> bool:
     """Whether any file is coloured, by its header; the first one that is ends the search."""
     for row in rows:
-        read = dicom.is_coloured if _is_dicom(row.source) else is_coloured
+        read = dicom.is_coloured if is_dicom(row.source) else is_coloured
         try:
             if read(raw / row.source):
                 return True
@@ -189,4 +193,4 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     return Listing(split_own(listed, choices), skipped=skipped, classes=classes)
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)
