@@ -58,13 +58,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     path = raw / row.source
-<<<<<<< HEAD
     if nifti.is_nifti(row.source):
         return nifti.read_slices(path, choices, windows(choices)[0])
-    if _is_dicom(row.source):
-=======
     if is_dicom(row.source):
->>>>>>> main
         return dicom.read_picture(path, windows(choices))
     return read_grey_or_rgb(path, white(choices))
 
