@@ -14,14 +14,14 @@ from ... import console
 from ...errors import FedcliError, UsageError
 from ..pool import Row
 from ..samples import own_images as sample
-from . import dicom
+from . import dicom, nifti
 from .images import is_coloured, read_grey_or_rgb, within
 from .own_table import INDEX, classes_of, from_table, split_own, table_name
 from .source import Choices, Listing, Source, Unreadable
 from .tables import PARTS
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
-SUFFIXES = *PICTURES, ".dcm"
+SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
 CHANNELS = "auto", "1", "3"
 NAMED = 8  # classes that a note names
 
@@ -49,6 +49,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
             file, why = listing.skipped[0]
             hint += f"; {len(listing.skipped)} of its images are left out, the first is {file}: {why}"
         raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", hint)
+    if volumes := [row.source for row in listing.rows if nifti.is_nifti(row.source)]:
+        return replace(listing, channels=_slices(raw, choices, volumes, listing.rows))
     channels = choices.own["channels"]
     coloured = len(windows(choices)) == 3 or _any_coloured(raw, listing.rows)
     return replace(listing, channels=int(channels) if channels != "auto" else 3 if coloured else 1)
@@ -56,9 +58,26 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     path = raw / row.source
+    if nifti.is_nifti(row.source):
+        return nifti.read_slices(path, choices, windows(choices)[0])
     if is_dicom(row.source):
         return dicom.read_picture(path, windows(choices))
     return read_grey_or_rgb(path, white(choices))
+
+
+def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:
+    """How many slices of each volume become channels. Raises FedcliError, UsageError where they cannot all."""
+    nifti.library()
+    if len(volumes) < len(listed):
+        other = next(row.source for row in listed if not nifti.is_nifti(row.source))
+        raise FedcliError(
+            f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "put them into folders of their own"
+        )
+    if choices.own["channels"] != "auto":
+        raise UsageError("--set channels is for pictures, not for volumes", "give --set slices=K")
+    if len(windows(choices)) == 3:
+        raise UsageError("three windows are for pictures, not for volumes", "give one")
+    return nifti.slices(choices)
 
 
 def windows(choices: Choices) -> tuple[dicom.Window, ...]:
@@ -117,7 +136,7 @@ def _is_bare_dicom(raw: Path, file: str) -> bool:
 
 def is_dicom(file: str) -> bool:
     """Whether one of the images found is DICOM; all others tell by their suffix what they are."""
-    return not file.lower().endswith(PICTURES)
+    return not file.lower().endswith((*PICTURES, *nifti.SUFFIXES))
 
 
 def _ignored(others: list[str]) -> str:
