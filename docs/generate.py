@@ -13,6 +13,7 @@ import typer
 from fedcli.commands.app import app
 from fedcli.data import bodies, sources
 from fedcli.methods import METHODS, Method
+from fedcli.methods.contract import NEEDS
 from fedcli.options import Option, describe
 
 ROOT = Path(__file__).parent.parent
@@ -108,20 +109,26 @@ def _example(words: str) -> str:
 def _methods() -> dict[str, str]:
     made, rows = {}, []
     for name, method in METHODS.items():
-        rows.append([f"[`{name}`]({name}.md)", method.label, method.rule, method.about])
+        rows.append([f"[`{name}`]({name}.md)", method.label, method.rule, method.needs, method.about])
         made[f"methods/{name}.md"] = _method(method)
     head = (
         "A rule is which reading of a paper runs: `paper` (its formula), `released` (what its authors' code computes) or "
-        "`original` (a baseline's own first paper). [Choose a method](../choose-a-method.md) says when to use which.\n\n"
+        "`original` (a baseline's own first paper). [Choose a method](../choose-a-method.md) says when to use which. "
+        "What the server must see of each client, as a method runs by default: "
+        + "; ".join(f"`{word}`: {meaning}" for word, meaning in NEEDS.items())
+        + ".\n\n"
     )
-    made["methods/index.md"] = f"# Methods\n\n{head}{_table(['method', 'name', 'rule', 'what it does'], rows)}"
+    made["methods/index.md"] = (
+        f"# Methods\n\n{head}{_table(['method', 'name', 'rule', 'server needs', 'what it does'], rows)}"
+    )
     return made
 
 
 def _method(method: Method) -> str:
     halves = {"client": describe(method.local), "server": describe(method.aggregator)}
     options = [_method_option(option, half) for half, listed in halves.items() for option in listed]
-    text = f"# {method.label}\n\n`fedcli train {method.name}`: {method.about}. Rule: {method.rule}.\n\n"
+    text = f"# {method.label}\n\n`fedcli train {method.name}`: {method.about}. Rule: {method.rule}. "
+    text += f"The server must see {NEEDS[method.needs]}.\n\n"
     if options:
         text += f"## Options\n\n{_table(['option', 'half', 'default', 'meaning'], options)}\n"
     return f"{text}## Source, and how this differs\n\n```text\n{method.documentation.strip()}\n```\n"

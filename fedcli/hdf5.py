@@ -34,13 +34,13 @@ class Column:
 
     Attributes:
         kinds: letters of NumPy for its type: b, i, u, f, S.
-        rank: of its shape; None for any.
+        rank: of its shape, or those that it may have; None for any.
         size: bytes of a number; 0 for any.
         needed: whether a file without it is refused; what a pattern stands for never is.
     """
 
     kinds: str = "b" + NUMBERS
-    rank: int | None = 1
+    rank: int | tuple[int, ...] | None = 1
     size: int = 0
     needed: bool = True
 
@@ -132,15 +132,19 @@ def _checked(
 def _words(column: Column) -> str:
     kind = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}.get(column.kinds, "numbers")
     size = f" of {column.size} byte" if column.size else ""
-    return (
-        kind + size + ("" if column.rank is None else f" with {column.rank} {'axis' if column.rank == 1 else 'axes'}")
-    )
+    ranks = " or ".join(map(str, _ranks(column)))
+    return kind + size + (f" with {ranks} {'axis' if ranks == '1' else 'axes'}" if ranks else "")
+
+
+def _ranks(column: Column) -> tuple[int, ...]:
+    """Those that its shape may have; () for any."""
+    return (column.rank,) if isinstance(column.rank, int) else column.rank or ()
 
 
 def _fits(data: h5py.Dataset, column: Column) -> bool:
     if data.shape is None or data.dtype.kind not in column.kinds:
         return False
-    return column.rank in (None, data.ndim) and column.size in (0, data.dtype.itemsize)
+    return data.ndim in (_ranks(column) or (data.ndim,)) and column.size in (0, data.dtype.itemsize)
 
 
 def _chunk(data: h5py.Dataset) -> int:

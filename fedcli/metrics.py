@@ -7,6 +7,11 @@ image: such a class is left out of the AUC and named, instead of an error or NaN
 
 The calibration error is Guo et al., ICML 2017, arXiv 1706.04599, Eq. 3, with 15 bins of equal width: of the most likely
 class, and for two classes also of class 1.
+
+Of several labels per image each label is scored by its own logit, and decided for where its probability is at least
+1/2. A macro score is the mean over the labels for which it has a meaning: an AUC and a balanced accuracy need an image
+with the label and one without, an average precision one with it, an F1 one that has the label or is said to. Entries
+that are not known take no part.
 """
 
 from typing import Any
@@ -14,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .errors import FedcliError
+from .labels import UNKNOWN, YES
 
 DECISIONS = (
     "accuracy",
@@ -28,6 +34,16 @@ DECISIONS = (
 AREAS = "auc_ovo_macro", "auc_ovr_macro", "auc_ovr_weighted"
 CALIBRATION = "calibration_error_top_label"
 BINS = 15
+OF_LABEL = "auc", "average_precision", "balanced_accuracy", "f1", "calibration_error"  # of one label of several
+OF_LABELS = (  # of all of them
+    "auc_macro",
+    "average_precision_macro",
+    "balanced_accuracy_macro",
+    "f1_macro",
+    "exact_match_accuracy",
+    "hamming_accuracy",
+    "calibration_error_macro",
+)
 
 
 def better_low(metric: str) -> bool:
@@ -40,9 +56,12 @@ def score(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     """Every metric of logits [N, C] against labels [N], on the 0..1 scale; None where it has no meaning.
 
     `auc_binary` and `calibration_error_positive_class`, with class 1 as the positive one, are there for two classes
-    only. `count` is N and `classes_missing` holds the indices of classes without an image. Raises FedcliError for
+    only. `count` is N and `classes_missing` holds the indices of classes without an image. Of several labels per image,
+    [N, L], the metrics are OF_LABELS and `classes_missing` holds the labels without an AUC. Raises FedcliError for
     logits that are not finite.
     """
+    if y.ndim == 2:
+        return _score_labels(logits, y)
     chance = probabilities(logits)  # [N, C]
     classes = chance.shape[1]
     guess = np.asarray(logits).argmax(1)  # [N]
@@ -69,12 +88,29 @@ def together(table: np.ndarray, wins: np.ndarray, calibration: dict[str, float |
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
     """Softmax in float64: [N, C] -> [N, C]. Raises FedcliError for logits that are not finite."""
+    logits = _finite(logits)
+    chance = np.exp(logits - logits.max(1, keepdims=True))
+    return chance / chance.sum(1, keepdims=True)
+
+
+def label_probabilities(logits: np.ndarray) -> np.ndarray:
+    """Sigmoid in float64, of several labels per image: [N, L] -> [N, L]. Raises FedcliError as probabilities()."""
+    half = np.tanh(_finite(logits) / 2)
+    return (1 + half) / 2
+
+
+def chances(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The probabilities of classes, or of labels where labels [N, L] say that an image may have several."""
+    return label_probabilities(logits) if y.ndim == 2 else probabilities(logits)
+
+
+def _finite(logits: np.ndarray) -> np.ndarray:
+    """In float64. Raises FedcliError."""
     logits = np.asarray(logits, np.float64)
     if bad := int((~np.isfinite(logits)).any(1).sum()):
         what = f"{bad} of {len(logits)} images got logits that are not finite"
         raise FedcliError(what, "the model diverged: train again with a lower --lr")
-    chance = np.exp(logits - logits.max(1, keepdims=True))
-    return chance / chance.sum(1, keepdims=True)
+    return logits
 
 
 def balanced_accuracy(logits: np.ndarray, y: np.ndarray) -> float:
@@ -162,3 +198,60 @@ def _wins(chance: np.ndarray, y: np.ndarray, seen: np.ndarray) -> np.ndarray:
                 own, other = ranked[a][c], ranked[b][c]
                 wins[a, b] = sum(np.searchsorted(other, own, side).sum() for side in ("left", "right")) / 2
     return wins
+
+
+def of_labels(logits: np.ndarray, y: np.ndarray) -> list[dict[str, float | None]]:
+    """OF_LABEL of each of L labels from logits [N, L] and labels [N, L]; None where it has no meaning."""
+    chance = label_probabilities(logits)
+    return [_of_label(logits[at, k], chance[at, k], y[at, k] == YES) for k, at in enumerate((y != UNKNOWN).T)]
+
+
+def _of_label(logit: np.ndarray, chance: np.ndarray, has: np.ndarray) -> dict[str, float | None]:
+    """One label: logits, probabilities and whether an image has it, all [n]."""
+    positives, negatives = int(has.sum()), int((~has).sum())
+    said = logit >= 0
+    right, wrong, missed = int((said & has).sum()), int((said & ~has).sum()), int((~said & has).sum())
+    both = positives > 0 and negatives > 0
+    return {
+        "auc": float(pairs_won(logit[has], logit[~has]) / (positives * negatives)) if both else None,
+        "average_precision": average_precision(logit, has),
+        "balanced_accuracy": (right / positives + 1 - wrong / negatives) / 2 if both else None,
+        "f1": 2 * right / (2 * right + wrong + missed) if right + wrong + missed else None,
+        "calibration_error": calibration_error(chance, has),
+    }
+
+
+def average_precision(score: np.ndarray, has: np.ndarray) -> float | None:
+    """Sum over thresholds of precision times the gain in recall; None without an image that has the label.
+
+    score: float [n], has: bool [n]. Images of one score are taken together, as scikit-learn does.
+    """
+    if not has.any():
+        return None
+    order = np.argsort(-score, kind="stable")
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)  # of each score
+    hits = has[order].cumsum()[last]
+    return float((hits / (last + 1) * np.diff(hits, prepend=0)).sum() / has.sum())
+
+
+def pairs_won(own: np.ndarray, other: np.ndarray) -> float:
+    """Pairs of one of own and one of other scores in which the first is higher; a tie is half."""
+    rising = np.sort(other)
+    return sum(np.searchsorted(rising, own, side).sum() for side in ("left", "right")) / 2
+
+
+def _score_labels(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    each, known = of_labels(logits, y), y != UNKNOWN
+    right = ((logits >= 0) == (y == YES)) & known  # [N, L]
+    whole, some = (right | ~known).all(1), known.any(1)  # [N]
+    macro = {name: [value for label in each if (value := label[name]) is not None] for name in OF_LABEL}
+    means = {f"{name}_macro": float(np.mean(values)) if values else None for name, values in macro.items()}
+    shares = {
+        "exact_match_accuracy": float(whole[some].mean()) if some.any() else None,
+        "hamming_accuracy": float(right.sum() / known.sum()) if known.any() else None,
+    }
+    return {
+        **{name: (means | shares)[name] for name in OF_LABELS},
+        "count": len(y),
+        "classes_missing": [k for k, label in enumerate(each) if label["auc"] is None],
+    }

@@ -39,7 +39,11 @@ FOLDERS = {
 }  # fmt: skip
 STANDS_FOR = {"METHOD": "fedprox", "NAME": "fedheal"}
 DATASET = {"NAME": "toy"}
-RUN_ELSEWHERE = {"extend.md": "test_extend.py", "consortium.md": "consortium"}  # page -> its own test
+RUN_ELSEWHERE = {
+    "extend.md": "test_extend.py",
+    "multi-label.md": "test_multi_label.py",
+    "consortium.md": "consortium",
+}  # page -> its own test
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
     "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",
     "reproduce": "--scale smoke --only FedAvg --dry-run",  # reproduce/test_smoke.py trains

@@ -280,15 +280,8 @@ def _refuse_unless(holds: bool, why: str) -> None:
 def _compare(state: RunState, expected: RunState, hint: str) -> None:
     """Two states must be equal to the bit."""
     for part in ("theta", "shared", "server", "clients"):
-        if not _equal(getattr(state, part), getattr(expected, part)):
+        if not states.equal(getattr(state, part), getattr(expected, part)):
             raise Failed(f"{part} differs: {hint}")
-
-
-def _equal(made: Any, wanted: Any) -> bool:
-    """Of tensors, or dicts of them in any order."""
-    if isinstance(wanted, dict):
-        return made.keys() == wanted.keys() and all(_equal(made[name], value) for name, value in wanted.items())
-    return made.dtype == wanted.dtype and torch.equal(made, wanted)
 
 
 def _named(shapes: dict[str, Any]) -> str:

@@ -84,7 +84,8 @@ def evaluation(federation: PlannedFederation, scoring: Scoring, also: bool) -> f
         answers = len(data.roster) if plan.single_site and not has_own_tests(data) else 1
         total += due * answers * sum(scored(test.y.cpu().numpy(), curve) for test in data.test.values())
     if scoring.whole is not None:
-        total += plan.rounds * scored(scoring.whole.y.cpu().numpy(), metrics.balanced_accuracy)
+        score = curve if scoring.whole.multi_label else metrics.balanced_accuracy
+        total += plan.rounds * scored(scoring.whole.y.cpu().numpy(), score)
     return total
 
 

@@ -31,7 +31,7 @@ from ..data.sources.images import import_cv2
 from ..federation.client import Training
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
-from ..methods import resolve
+from ..methods import Method, resolve
 from ..models.layout import Layout
 from ..processes import cores
 from ..runs.assembly import be_deterministic
@@ -88,11 +88,8 @@ def engine(
     """
     timed = resolve(method)
     passes = formula(timed)
-    shards = _shards(clients, images, size, device)
-    net = _net(model, size, device)
-    training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0)
-    layout = Layout(net, timed.local.personal_tensors(net))
-    federation = Federation(InProcess(timed, net, layout, shards, training), rounds=10)
+    federation = plain_federation(model, size, clients, images, device, method=timed, optimizer=optimizer)
+    shards, training = federation.clients.shards, federation.training
     state = federation.play(federation.first()).state
 
     def ours() -> None:
@@ -114,6 +111,18 @@ def engine(
     flops, _ = limits.counted(lambda: federation.play(state, engine=limits.unrecorded(federation.clients)))
     what, limit = f"{method}, {model}, {size} px, {optimizer}", limits.matrix_speed(device)
     return Timing(what, *pairs, images=len(shards) * images, flops=flops, limit=limit)
+
+
+def plain_federation(
+    model: str, size: int, clients: int, images: int, device: str, *, precision: str = "fp32",
+    method: Method | None = None, optimizer: str = "sgd",
+) -> Federation:  # fmt: skip
+    """Clients of so many random images each, under FedAvg by default."""
+    method, shards = method or resolve("fedavg"), _shards(clients, images, size, device)
+    net = _net(model, size, device, precision)
+    training = Training(optimizer=optimizer, lr=LEARNING_RATE, momentum=0.9 if optimizer == "sgd" else 0.0)
+    layout = Layout(net, method.local.personal_tensors(net))
+    return Federation(InProcess(method, net, layout, shards, training), rounds=10)
 
 
 def _bare_client(net: torch.nn.Module, client: str, shard: Shard, training: Training, passes: dict[str, int]) -> None:
@@ -332,8 +341,8 @@ def _shards(clients: int, images: int, size: int, device: str) -> dict[str, Shar
     return out
 
 
-def _net(model: str, size: int, device: str) -> models.Network:
-    return models.build(model, models.Inputs(3, CLASSES, size), seed=0).to(device)
+def _net(model: str, size: int, device: str, precision: str = "fp32") -> models.Network:
+    return models.build(model, models.Inputs(3, CLASSES, size), seed=0, precision=precision).to(device)
 
 
 def _wait(device: str) -> None:

@@ -83,11 +83,15 @@ def toy_shard(client: str, count: int | None = None, kind: str = "none", absent:
 
 def toy_federation(
     method: Method, *, shards: dict[str, Shard] | None = None, training: Training | None = None, rounds: int = 3,
-    participation: float = 1.0, seed: int = 1, dropout: float = 0.2,
+    participation: float = 1.0, seed: int = 1, dropout: float = 0.2, device: str = "cpu",
 ) -> Federation:  # fmt: skip
-    """The toy clients under a method, by default on 20 to 50 images each and by SGD."""
+    """The toy clients under a method, by default on 20 to 50 images each and by SGD.
+
+    device: where these shards are.
+    """
     extend = method.local.extend
     net = toy_clip(extend=extend) if method.local.freezes else toy_net(dropout=dropout, extend=extend)
+    net = net.to(device)
     layout = Layout(net, method.local.personal_tensors(net))
     shards = shards or {client: toy_shard(client) for client in ROSTER}
     training = training or Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)

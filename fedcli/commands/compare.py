@@ -46,7 +46,8 @@ def compare(
     """
     from ..reporting import writers
     from ..reporting.collect import runs_in, scores_of_all
-    from ..reporting.compare import SHOWN, check_names
+    from ..reporting.columns import SHOWN
+    from ..reporting.compare import check_names
     from ..reporting.compare import compare as stage
 
     check_names(metric or [])

@@ -17,7 +17,8 @@ COLUMNS = {
     "run": ["run", "method", "data", "seed", "rounds", f"{HEADLINE} (%)"],
 }
 DATASET = {"count": int, "size": [int], "clients": (int, None)}
-SUMMARY = {HEADLINE: {"mean_last5": (*shapes.NUMBER, None)}}
+OF_LABELS = "auc_macro"  # of several labels per image, marked so
+SUMMARY = {f"{name}?": {"mean_last5": (*shapes.NUMBER, None)} for name in (HEADLINE, OF_LABELS)}
 SCORES = {"versions": {"clean": SUMMARY, "average?": SUMMARY}}
 SETTINGS = {"options": {"method": str, "seed": int, "rounds": int}, "data_path": str}
 OF_EVERY_SCHEME = "scheme", "clients", "val", "minimum", "seed", "materialize"
@@ -107,8 +108,10 @@ def _headline(run: Path) -> str:
     body = manifest.read(newest, "scores").body
     shapes.check(body, SCORES, newest, f"remove {newest.parent} and evaluate the run again")
     versions = body["versions"]
-    mean = versions.get("average", versions["clean"])[HEADLINE]["mean_last5"]
-    return "-" if mean is None else f"{100 * mean:.2f}"
+    scores = versions.get("average", versions["clean"])
+    several = OF_LABELS in scores
+    mean = scores.get(OF_LABELS if several else HEADLINE, {}).get("mean_last5")
+    return "-" if mean is None else f"{100 * mean:.2f}{f' ({OF_LABELS})' * several}"
 
 
 def _unfinished(run: Path) -> list[str]:

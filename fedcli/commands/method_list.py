@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent.parent / "methods"
+NEEDS = ["", "sums", "scalars", "updates"]  # as methods.contract.NEEDS, from the least to the most
 
 
 class Listed(NamedTuple):
-    """One line of `fedcli methods`."""
+    """One line of `fedcli methods`; labels: whether an image may have several."""
 
     name: str
     label: str
     rule: str
+    needs: str
     about: str
+    labels: str
 
 
 @cache
@@ -41,27 +44,43 @@ def _registered(module: str) -> Iterator[Listed]:
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "register":
             words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg in ("label", "about")}
             rules = [rule for half in call.args[1:3] if (rule := _rule(module, half))]
-            name = ast.literal_eval(call.args[0])
-            yield Listed(name, words["label"], " + ".join(dict.fromkeys(rules)) or "paper", words["about"])
+            needs = max((_of_class(module, half, "needs") for half in call.args[1:3]), key=NEEDS.index)
+            one = any(_of_class(module, half, "needs_one_label") for half in call.args[1:3])
+            name, rule = ast.literal_eval(call.args[0]), " + ".join(dict.fromkeys(rules)) or "paper"
+            yield Listed(name, words["label"], rule, needs, words["about"], labels_of(one))
+
+
+def labels_of(one: object) -> str:
+    """Whether images may have several labels, in a word. one: why they may not."""
+    return "one" if one else "several"
 
 
 def _rule(module: str, half: ast.expr) -> str:
     """The rule of a half, from its call or its class's default; "" where it has no such option."""
     if isinstance(half, ast.Call) and isinstance(half.func, ast.Name):
         given = [word.value for word in half.keywords if word.arg == "rule"]
-        return ast.literal_eval(given[0]) if given else _default(module, half.func.id)
+        return ast.literal_eval(given[0]) if given else _default(module, half.func.id, "rule")
     return ""
 
 
-def _default(module: str, name: str) -> str:
-    """The default of the option `rule` of a class or of one that it extends."""
+def _of_class(module: str, half: ast.expr, attribute: str) -> str:
+    return (
+        _default(module, half.func.id, attribute)
+        if isinstance(half, ast.Call) and isinstance(half.func, ast.Name)
+        else ""
+    )
+
+
+def _default(module: str, name: str, attribute: str) -> str:
+    """What a class says of an attribute, or one that it extends."""
     for node in _tree(module).body:
         if isinstance(node, ast.ImportFrom) and node.level == 1 and name in [part.name for part in node.names]:
-            return _default(node.module or "", name)
+            return _default(node.module or "", name, attribute)
         if isinstance(node, ast.ClassDef) and node.name == name:
             for line in node.body:
-                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.target.id == "rule":
-                    return ast.literal_eval(line.value) if line.value else ""
-            bases = (_default(module, base.id) for base in node.bases if isinstance(base, ast.Name))
+                targets = [line.target] if isinstance(line, ast.AnnAssign) else getattr(line, "targets", [])
+                if [target.id for target in targets if isinstance(target, ast.Name)] == [attribute]:
+                    return ast.literal_eval(line.value) if line.value else ""  # type: ignore[attr-defined]
+            bases = (_default(module, base.id, attribute) for base in node.bases if isinstance(base, ast.Name))
             return next(filter(None, bases), "")
     return ""

@@ -8,6 +8,8 @@ from .. import extensions, terminal
 from . import complete, method_list
 from . import options as o
 
+HEAD = ["method", "name", "rule", "server needs", "what it does", "labels per image"]
+
 
 def methods(
     name: Annotated[
@@ -27,8 +29,7 @@ def methods(
 
     several = _of_file(name) if name else []
     if len(several) > 1 and not json:
-        rows = [[method.name, method.label, method.rule, method.about] for method in several]
-        terminal.table(["method", "name", "rule", "what it does"], rows)
+        terminal.table(HEAD, [_line(method) for method in several])
         return
     if name and len(several) <= 1:
         method = resolve(name)
@@ -39,15 +40,28 @@ def methods(
 
 def _list() -> None:
     """fedcli's own methods, read from their files, and those of installed packages."""
-    lines, head = list(map(list, method_list.listed())), ["method", "name", "rule", "what it does"]
+    lines, head = list(map(list, method_list.listed())), HEAD
     if packages := extensions.packages("methods"):
         from ..methods.registry import installed
 
         lines = [[*line, "fedcli"] for line in lines]
         more = installed().values()
-        lines += [[m.name, m.label, m.rule, m.about, ", ".join(map(str, m.code.values()))] for m in more]
+        lines += [[*_line(m), ", ".join(map(str, m.code.values()))] for m in more]
     terminal.table(head + ["from"] * bool(packages), lines)
-    print("\nA method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+    print(
+        "\nThe server needs sums over the clients (which secure aggregation computes), scalars of each, or its update."
+    )
+    print("A method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
+
+
+def _line(method: Any) -> list[str]:
+    labels = method_list.labels_of(_needs_one_label(method))
+    return [method.name, method.label, method.rule, method.needs, method.about, labels]
+
+
+def _needs_one_label(method: Any) -> str:
+    """Why images may have one label only; "" where they may have several."""
+    return method.local.needs_one_label or method.aggregator.needs_one_label
 
 
 def _of_file(name: str) -> list[Any]:
@@ -74,16 +88,23 @@ def _about(method: Any) -> dict[str, Any]:
         "documentation": method.documentation,
         "options": list(unique.values()),
         "code": {half: code.recorded for half, code in method.code.items()},
+        "needs": method.needs,
         "needs_every_client": method.aggregator.full_participation,
+        "needs_one_label": _needs_one_label(method),
         "not_recorded": no_graph_reason(method.local),
     }  # fmt: skip
 
 
 def _print(method: Any) -> None:
+    from ..methods.contract import NEEDS
+
     about = _about(method)
     print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
     for half, code in method.code.items():
         print(f"{half} is from {code}, sha256 {code.sha256[:12]}...\n")
+    if about["needs_one_label"]:
+        print(f"It needs one label per image: {about['needs_one_label']}.\n")
+    print(f"The server must see {NEEDS[method.needs]}.\n")
     if about["not_recorded"]:
         print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
     if about["options"]:

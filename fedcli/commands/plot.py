@@ -13,7 +13,7 @@ from . import options as o
 if TYPE_CHECKING:
     from ..reporting.curves import Record
 
-METRIC = "balanced_accuracy"
+METRIC, OF_LABELS = "balanced_accuracy", "balanced_accuracy_macro"  # the second of several labels per image
 DIMS = {"1d": 1, "2d": 2}
 SUFFIXES = ".png", ".svg"
 SHOWN = "counts", "divergence", "features", "adapters"
@@ -187,10 +187,10 @@ def _over(
     from ..evaluation.scores import Scores
     from ..reporting import sweeps
     from ..reporting.collect import scores_of_all
+    from ..reporting.columns import shown
     from ..reporting.curves import METRICS
 
     sweeps.check(records, key)
-    metric = metric or METRIC
     alike, others = sweeps.split(records, key)
     if others:
         sentence = f"trained otherwise than those in which {key} varies: {', '.join(others)}"
@@ -200,6 +200,7 @@ def _over(
     records = records if given else alike
     runs = [record.folder / "run.json" for record in records]
     scores = [Scores.read(path) for path in scores_of_all(runs, [], None, EvaluateOptions().made_by())]
+    metric = metric or shown(scores[0])[0]
     version = version or ("average" if all("average" in run.versions for run in scores) else "clean")
     points, lines = sweeps.gather(records, scores, key, metric, version)
     on = "mean of clean and corrupted" if version == "average" else version
@@ -213,7 +214,8 @@ def _convergence(records: list["Record"], metric: str | None, version: str | Non
     from ..reporting import labels, plots
 
     systems = labels.systems(records)
-    plots.convergence(systems, metric or METRIC, target, version=version or "")
+    of_labels = any(name.endswith(f" {OF_LABELS}") for record in records for name in record.series)
+    plots.convergence(systems, metric or (OF_LABELS if of_labels else METRIC), target, version=version or "")
     return {"systems": {name: [str(record.folder) for record in group] for name, group in systems.items()}}
 
 

@@ -5,7 +5,7 @@ from ..shapes import NUMBER
 TEXT = (str, None)
 POOLED = {"classes": [str], "attributes": {str: [str]}, "size": [int], "channels": int, "augment": str}
 CLIENT = {"client": str, "train": int, "val": int, "test": int, "class_counts": [int]}
-DATA = {**POOLED, "dataset": str, "roster": [CLIENT]}
+DATA = {**POOLED, "task?": str, "dataset": str, "roster": [CLIENT]}
 CORRUPTION = {
     "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
     "each?": [{"kind": str, "severity": int, "clients": [str]}],
@@ -15,7 +15,7 @@ MODEL = {
     "teacher_width": (int, None), "personal_models": bool, "numbers?": int,
 }  # fmt: skip
 BODIES = {
-    "dataset": {**POOLED, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
+    "dataset": {**POOLED, "task?": str, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
     "partition": {**DATA, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int}},
     "corruption": {**DATA, **CORRUPTION},
     "sites": {

@@ -56,7 +56,7 @@ ALIASES = {
 SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
-COPIED = ("dataset", "classes", "attributes", "size", "channels", "augment", "roster")  # from the partition's body
+COPIED = "dataset", "task", "classes", "attributes", "size", "channels", "augment", "roster"  # of the partition's body
 
 
 def full_kind(word: str) -> str:
@@ -164,7 +164,7 @@ def make_corruption(
     def build(target: Path) -> dict[str, Any]:
         _write(target / "changed.h5", partition, each or {"": (str(about["kind"]), severity)}, seed=seed, jobs=jobs)
         shares = {"ratio": len(each) / len(body["roster"])}
-        return synthetic.marked({name: body[name] for name in COPIED} | about | shares, [partition])
+        return synthetic.marked({name: body[name] for name in COPIED if name in body} | about | shares, [partition])
 
     return manifest.stage(
         "corruption", folder=folder, made_by=to.made_by, options=options, parents=[partition], build=build

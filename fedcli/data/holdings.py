@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import labels
 from . import manifest, skew
 from .pool import TEST, TRAIN, Pool, pool_of
 from .shard import read_rows
@@ -40,7 +41,7 @@ def of_manifest(path: Path) -> Counts:
 
 def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]) -> Counts:
     """rows: client -> part -> rows of the pool. body: has classes and attributes."""
-    columns = {CLASS: (pool.y, body["classes"])}
+    columns = {CLASS: (pool.y, body["classes"])}  # of several labels per image, how many have each
     columns |= {name: (pool.groups[name], values) for name, values in body["attributes"].items()}
     return {
         name: {
@@ -52,6 +53,8 @@ def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapp
 
 
 def _values(column: np.ndarray, values: list[str]) -> dict[str, int]:
+    if column.ndim == 2:
+        return dict(zip(values, labels.counts(column, len(values)).tolist(), strict=True))
     numbers = np.bincount(np.where(column < 0, len(values), column), minlength=len(values) + 1).tolist()
     return {value: n for value, n in zip([*values, UNKNOWN], numbers, strict=True) if n or value != UNKNOWN}
 

@@ -3,7 +3,7 @@
 `pool.h5` (one per dataset, or one per client after --materialize):
 
     x      uint8  [N, H, W, C]   pixels
-    y      int16  [N]            class index
+    y      int16  [N]            class index; or uint8 [N, L], for each label 0, 1, or 2 where it is not known
     id     bytes  [N]            utf-8, unique
     split  uint8  [N]            0 train, 1 test
     unit   bytes  [N]            patient or lesion id, where the source has one
@@ -23,14 +23,16 @@ from typing import Any
 import h5py
 import numpy as np
 
+from .. import labels
 from ..errors import FedcliError
 from ..hdf5 import AGAIN, TEXT, WHOLE, Column, below, create_hdf5, extend_hdf5, open_hdf5
+from ..labels import Label
 from . import manifest
 
 TRAIN, TEST = 0, 1
 HINT = "make the pool again with fedcli prepare"
 POOL = {
-    "x": Column("u", 4, size=1), "y": Column(WHOLE), "id": Column(TEXT), "split": Column("u"),
+    "x": Column("u", 4, size=1), "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "split": Column("u"),
     "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
 }  # fmt: skip
 ROWS = {"test/all": Column(WHOLE), "train/*": Column(WHOLE), "val/*": Column(WHOLE), "test/*": Column(WHOLE)}
@@ -42,7 +44,7 @@ class Row:
 
     Attributes:
         id: unique name.
-        label: index into the dataset's classes.
+        label: index into the dataset's classes; of several labels per image, for each 0, 1, or 2 where it is not known.
         source: what the reader needs to decode it (a path relative to --raw, or an index).
         test: True for the test part.
         groups: attribute -> index of its value, -1 unknown.
@@ -50,7 +52,7 @@ class Row:
     """
 
     id: str
-    label: int
+    label: Label
     source: Any
     test: bool = False
     groups: dict[str, int] = field(default_factory=dict)
@@ -63,11 +65,16 @@ class Pool:
 
     path: Path
     shape: tuple[int, int, int, int]  # N, H, W, C
-    y: np.ndarray  # int64 [N]
+    y: np.ndarray  # int64 [N], or uint8 [N, L]
     id: np.ndarray  # str [N]
     split: np.ndarray  # uint8 [N]
     patient: np.ndarray | None  # str [N]
     groups: dict[str, np.ndarray]  # attribute -> int64 [N]
+
+    @property
+    def single(self) -> np.ndarray:
+        """One number per image [N] by which images are sorted, see labels.single()."""
+        return labels.single(self.y)
 
     def pixels(self, rows: np.ndarray | None = None) -> np.ndarray:
         """uint8 [len(rows), H, W, C]; all of them without rows."""
@@ -95,7 +102,7 @@ def read_pool(path: Path) -> Pool:
         return Pool(
             path,
             x.shape,
-            columns["y"].astype(np.int64),
+            columns["y"].astype(np.int64 if columns["y"].ndim == 1 else np.uint8),
             texts(path, columns["id"]),
             columns["split"],
             texts(path, columns["unit"]) if "unit" in columns else None,
@@ -106,8 +113,10 @@ def read_pool(path: Path) -> Pool:
 def pool_of(dataset: Path) -> Pool:
     """The pool of a dataset's manifest. Raises FedcliError where it is not what the manifest describes."""
     pool, body = read_pool(dataset.parent / "pool.h5"), manifest.read(dataset, "dataset").body
+    if (pool.y.ndim == 2) != labels.is_multi_label(body) or pool.y.shape[1:] not in ((), (len(body["classes"]),)):
+        raise FedcliError(f"{pool.path}: y is {list(pool.y.shape)}, which are not the labels of {dataset.name}", HINT)
     in_range = [
-        ("y", pool.y, 0, len(body["classes"]) - 1),
+        ("y", pool.y, 0, len(body["classes"]) - 1 if pool.y.ndim == 1 else labels.UNKNOWN),
         ("split", pool.split, TRAIN, TEST),
         *((f"group/{name}", pool.groups.get(name), -1, len(known) - 1) for name, known in body["attributes"].items()),
     ]
@@ -183,7 +192,7 @@ class BlankPool:
 
 
 def _columns(file: h5py.File, rows: list[Row], attributes: list[str]) -> None:
-    file["y"] = np.array([r.label for r in rows], np.int16)
+    file["y"] = np.array([r.label for r in rows], np.int16 if isinstance(rows[0].label, int) else np.uint8)
     file["id"] = np.char.encode([r.id for r in rows], "utf-8")
     file["split"] = np.array([TEST if r.test else TRAIN for r in rows], np.uint8)
     if any(r.patient for r in rows):
@@ -196,7 +205,7 @@ def copy_pool(pool: Pool, rows: np.ndarray, path: Path, pixels: np.ndarray) -> N
     """Write some rows of a pool, with these pixels [n, H, W, C], as a pool of their own."""
     with create_hdf5(path, pixels.nbytes) as file:
         file["x"] = pixels
-        file["y"] = pool.y[rows].astype(np.int16)
+        file["y"] = pool.y[rows].astype(np.int16 if pool.y.ndim == 1 else np.uint8)
         file["id"] = np.char.encode(pool.id[rows], "utf-8")
         file["split"] = pool.split[rows]
         if pool.patient is not None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import console
+from .. import console, labels
 from ..errors import FedcliError, UsageError
 from ..files import may_pass
 from ..processes import in_order
@@ -245,6 +245,11 @@ def check_parts(name: str, rows: list[Row]) -> None:
         console.say(f"the test part is empty: {FILLED}")
 
 
+def _held(rows: list[Row], classes: int) -> np.ndarray:
+    """bool [C]: whether any of the images is of the class, or has the label."""
+    return labels.counts(np.array([row.label for row in rows], np.int64), classes) > 0
+
+
 def describe(
     name: str, card: dict[str, Any], choices: Choices, listing: Listing, kept: list[Row], skipped: list[tuple[str, str]]
 ) -> dict[str, Any]:
@@ -256,12 +261,13 @@ def describe(
     if skipped:
         check_parts(name, kept)
     classes = card["classes"] if listing.classes is None else listing.classes
-    trained = {row.label for row in kept if not row.test}
-    if bare := [classes[label] for label in sorted({row.label for row in kept} - trained)]:
+    trained, every = _held([row for row in kept if not row.test], len(classes)), _held(kept, len(classes))
+    if bare := [name for name, label in zip(classes, every & ~trained, strict=True) if label]:
         console.say(f"no training image of {', '.join(bare)}: too few images to divide")
     return {
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},
+        **({"task": listing.task} if listing.task else {}),
         "classes": classes,
         "channels": card["channels"] if listing.channels is None else listing.channels,
         "attributes": listing.attributes,

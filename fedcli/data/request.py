@@ -138,7 +138,11 @@ def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any
     options = {"dataset": name, **asdict(choices)}
     unused = ["jobs"] + ["own"] * (not choices.own) + ["fold", "folds"] * (not has_folds(card, choices.split))
     unused += ["sample_images", "stratified"] * (choices.sample_images is None)
-    return {key: value for key, value in options.items() if key not in unused}
+    recorded = {key: value for key, value in options.items() if key not in unused}
+    if "own" in recorded:  # an option that came later does not change what it is not used for
+        quiet = {key: about["default"] for key, about in card["options"].items() if about.get("where_given")}
+        recorded["own"] = {key: value for key, value in choices.own.items() if quiet.get(key) != value}
+    return recorded
 
 
 def command(options: dict[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from .. import console
 from ..errors import FedcliError
 from ..hdf5 import WHOLE, Column, open_hdf5
+from ..labels import YES
 from . import manifest, pipelines, transforms
 from .pool import TEST, Pool, pool_of
 
@@ -25,7 +26,7 @@ EVALUATION_BATCH = 512  # images; large, since nothing is kept for a backward pa
 @dataclass(frozen=True)
 class Batch:
     x: Tensor  # float32 [B, C, H, W]
-    y: Tensor  # int64 [B]
+    y: Tensor  # int64 [B], or uint8 [B, L] of several labels per image
     at: Tensor  # int64 [B], places in the shard
 
 
@@ -45,7 +46,7 @@ class Shard:
 
     images: Tensor
     rows: Tensor
-    y: Tensor  # int64 [N]
+    y: Tensor  # int64 [N], or uint8 [N, L] of several labels per image, see labels.py
     ids: np.ndarray  # str [N]
     groups: dict[str, Tensor]  # attribute -> int64 [N], -1 unknown
     classes: int
@@ -57,30 +58,38 @@ class Shard:
         return len(self.rows)
 
     @property
+    def multi_label(self) -> bool:
+        """Whether an image may have several labels."""
+        return self.y.ndim == 2
+
+    @property
     def class_counts(self) -> Tensor:
+        """Images of each class, or that have each label: int64 [C]."""
         if "class_counts" not in self.derived:  # once: counting waits for the device
-            self.derived["class_counts"] = self.y.bincount(minlength=self.classes)
+            y = self.y
+            self.derived["class_counts"] = (y == YES).sum(0) if y.ndim == 2 else y.bincount(minlength=self.classes)
         return self.derived["class_counts"].clone()  # [C]
 
-    def epoch(self, size: int, *, shuffle: int, augment: int, balanced: bool = False) -> Iterator[Batch]:
+    def epoch(self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None) -> Iterator[Batch]:
         """One pass as batches, see turns()."""
-        for at, chance in self.turns(size, shuffle=shuffle, augment=augment, balanced=balanced):
+        for at, chance in self.turns(size, shuffle=shuffle, augment=augment, strata=strata):
             yield self.batch(at, chance)
 
     def turns(
-        self, size: int, *, shuffle: int, augment: int, balanced: bool = False
+        self, size: int, *, shuffle: int, augment: int, strata: Tensor | None = None
     ) -> Iterator[tuple[Tensor, Tensor | None]]:
         """One pass in the order of seed `shuffle`: places [B], and the random numbers [B, 4] from seed `augment` that
         decide their augmentation; the last batch may be smaller.
 
-        balanced: as many draws as there are images, every class that is there equally likely, with replacement.
+        strata: [N] of each image, such as its class. As many draws as there are images, with replacement, every stratum
+            that is there equally likely; images of stratum -1 as likely as if all were drawn alike.
         """
         stream = torch.Generator().manual_seed(shuffle)
-        order = self._draws(stream) if balanced else torch.randperm(len(self), generator=stream)
+        order = torch.randperm(len(self), generator=stream) if strata is None else _draws(strata.cpu(), stream)
         order = transforms.sent(order, self.rows.device)
         chance = transforms.draw(len(self), augment, self.rows.device) if self.kind != "none" else None  # [N, 4]
         place = (
-            torch.arange(len(self), device=order.device) if balanced else order
+            order if strata is None else torch.arange(len(self), device=order.device)
         )  # a repeated image is augmented anew
         for at, own in zip(order.split(size), place.split(size), strict=True):
             yield at, None if chance is None else chance[own]
@@ -128,13 +137,18 @@ class Shard:
     def _input(self, x: Tensor) -> Tensor:
         return x if x.ndim == 2 else transforms.to_input(x, channels=self.channels)
 
-    def _draws(self, stream: torch.Generator) -> Tensor:
-        """int64 [N] places: a class at random, then one of its images."""
-        counts, by_class = self.class_counts.cpu(), self.y.cpu().argsort(stable=True)  # [C], [N]
-        classes = counts.nonzero().squeeze(1)
-        drawn = classes[torch.randint(len(classes), (len(self),), generator=stream)]  # [N]
-        within = (torch.rand(len(self), generator=stream, dtype=torch.float64) * counts[drawn]).long()
-        return by_class[(counts.cumsum(0) - counts)[drawn] + within.minimum(counts[drawn] - 1)]
+
+def _draws(strata: Tensor, stream: torch.Generator) -> Tensor:
+    """int64 [N] places: a stratum at random, then one of its images. strata: int64 [N], -1 for none."""
+    counts, by_stratum = (strata + 1).bincount(), strata.argsort(stable=True)  # [S + 1], [N]; the first is of none
+    none, known = int(counts[0]), counts[1:].nonzero().squeeze(1) + 1
+    drawn = torch.zeros(len(strata), dtype=torch.int64)  # [N]
+    if len(known):
+        drawn = known[torch.randint(len(known), (len(strata),), generator=stream)]
+    if none:
+        drawn[torch.rand(len(strata), generator=stream, dtype=torch.float64) < none / len(strata)] = 0
+    within = (torch.rand(len(strata), generator=stream, dtype=torch.float64) * counts[drawn]).long()
+    return by_stratum[(counts.cumsum(0) - counts)[drawn] + within.minimum(counts[drawn] - 1)]
 
 
 @dataclass(frozen=True)
@@ -200,10 +214,6 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         raise FedcliError(
             f"client {empty[0]} has no training images",
             "partition again with fewer clients, another seed or a larger alpha",
-        )
-    if len(pool.y) and not 0 <= pool.y.min() <= pool.y.max() < len(body["classes"]):
-        raise FedcliError(
-            f"{pool.path} has labels beyond its {len(body['classes'])} classes", "prepare the dataset again"
         )
     if test_images is not None and len(test_images) != len(everyone):
         raise FedcliError(f"{path} has {len(test_images)} test images, the partition {len(everyone)}", "corrupt again")

@@ -1,14 +1,17 @@
 """How different the clients of a partition are: labels, sizes, and which images are in more than one of them.
 
 The distance of two label distributions p and q is TV(p, q) = sum_c |p_c - q_c| / 2: 0 where they are equal, 1 where no
-class is in both. All that a client got counts, also what is held out for validation later. Numbers are rounded to six
-digits, so that the manifest has the same bytes on every machine.
+class is in both. Of several labels per image p is the share of each label among all labels that images have. All that
+a client got counts, also what is held out for validation later. Numbers are rounded to six digits, so that the manifest
+has the same bytes on every machine.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from .. import labels
 
 DIGITS = 6
 
@@ -21,10 +24,10 @@ def describe(
     parts: each client's rows of y [N], at least one; a row may be in several clients.
     patients: a number [N] for each image's patient or lesion, None where the dataset knows none.
     """
-    counts = np.array([np.bincount(y[part], minlength=classes) for part in parts])  # [K, C]
-    sizes = counts.sum(1)  # [K]
-    mix = counts / sizes[:, None]  # [K, C]
-    pooled = counts.sum(0) / sizes.sum()  # [C]
+    counts = np.array([labels.counts(y[part], classes) for part in parts])  # [K, C]
+    sizes = np.array([len(part) for part in parts])  # [K]
+    mix = counts / np.maximum(counts.sum(1), 1)[:, None]  # [K, C]
+    pooled = counts.sum(0) / max(counts.sum(), 1)  # [C]
     images = shared(parts, np.arange(len(y)))
     return {
         "total_variation": _between(names, mix),

@@ -6,16 +6,24 @@ section 3.8).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..errors import FedcliError
-from ..metrics import mean_recall, probabilities
+from ..labels import NO, UNKNOWN, YES
+from ..metrics import label_probabilities, mean_recall, probabilities
 from ..seeds import derive
 from .statistics import sign_floor
 
 METRICS = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"  # and auc_binary, of two classes
+OF_LABELS = (  # of several labels per image
+    "auc_macro",
+    "balanced_accuracy_macro",
+    "f1_macro",
+    "exact_match_accuracy",
+    "hamming_accuracy",
+)
 LEVEL = 0.95
 CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
 
@@ -60,7 +68,7 @@ def bootstrap(
     seed: int,
     groups: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Scores of logits [N, C] against labels y [N] in every resample of the patients: {metric: float64 [B]}.
+    """Scores of logits [N, C] against labels y, [N] or [N, C], in resamples of the patients: {metric: float64 [B]}.
 
     units: [N], the patient of each image; None draws images one by one.
     groups: [N], -1 for none; then each metric is [B, G], of the images of each group 0..G-1, in the same resamples.
@@ -84,7 +92,8 @@ def bootstrap_all(
 ) -> list[dict[str, np.ndarray]]:
     """bootstrap() of each of several models' logits on the same images; the resamples are drawn once."""
     parts = _members(groups, len(y))
-    plans = [[_Plan.of(logits[at], y[at]) for at in parts] for logits in tables]
+    plan = _Plan if y.ndim == 1 else _LabelsPlan
+    plans = [[plan.of(logits[at], y[at]) for at in parts] for logits in tables]
     drawn: list[list[list[dict[str, np.ndarray]]]] = [[] for _ in tables]
     for weights in _draws(len(y) if units is None else units, resamples, seed):
         each = [weights if groups is None else weights[at] for at in parts]
@@ -195,6 +204,62 @@ class _Plan:
         both = n[first] * n[second]  # [P, b]
         areas = {"auc_ovo_macro": _mean((wins[first, second] + wins[second, first]) / (2 * both), both > 0)}
         return areas | ({"auc_binary": wins[1, 0] / both[0]} if self.classes == 2 else {})
+
+
+@dataclass(frozen=True)
+class _LabelsPlan:
+    """The same of several labels per image.
+
+    Attributes:
+        areas: of each label that some images have and others do not; None of another.
+        cells: float64 [4, L, N] 1 where an image has a label and is said to, or not, and where it has it not and is
+            said to, or not; 0 where that is not known.
+        whole: whether all known labels of an image are right, [2, N]: 1 where so, and 1 where any is known.
+    """
+
+    areas: list[_Area | None]
+    cells: np.ndarray
+    whole: np.ndarray
+
+    @classmethod
+    def of(cls, logits: np.ndarray, y: np.ndarray) -> "_LabelsPlan":
+        label_probabilities(logits)  # refuses what is not finite
+        has, has_not, said = y == YES, y == NO, np.asarray(logits) >= 0  # [N, L]
+        areas = []
+        for k in range(y.shape[1]):
+            known = np.flatnonzero(y[:, k] != UNKNOWN)
+            area = _area(logits[known, k], has[known, k].astype(np.int64), 1)
+            own, other = known[area.own], known[area.other]
+            areas.append(replace(area, own=own, other=other) if len(own) and len(other) else None)
+        cells = np.stack([has & said, has & ~said, has_not & said, has_not & ~said]).transpose(0, 2, 1)
+        right = (has == said) | (y == UNKNOWN)
+        any_known = (y != UNKNOWN).any(1)
+        return cls(areas, cells.astype(float), np.stack([right.all(1) & any_known, any_known]).astype(float))
+
+    def scores(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Weights [N, b] -> {metric: float64 [b]}; NaN where a score has no meaning."""
+        held = weights.astype(float)
+        hit, missed, wrong, passed = self.cells @ held  # [L, b] each
+        yes, no = hit + missed, wrong + passed
+        with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
+            balanced = (hit / yes + passed / no) / 2
+            either = 2 * hit + missed + wrong
+            exact, known = self.whole @ held  # [b]
+            return {
+                "auc_macro": self._auc(weights, yes * no),
+                "balanced_accuracy_macro": _mean(balanced, yes * no > 0),
+                "f1_macro": _mean(2 * hit / either, either > 0),
+                "exact_match_accuracy": exact / known,
+                "hamming_accuracy": (hit + passed).sum(0) / (yes + no).sum(0),
+            }
+
+    def _auc(self, weights: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+        """Mean over labels of which both kinds of images are drawn; pairs: [L, b] weight of all pairs."""
+        wins = np.zeros(pairs.shape)
+        for k, area in enumerate(self.areas):
+            if area is not None:
+                wins[k] = _wins(area, weights)[0]
+        return _mean(wins / pairs, pairs > 0)
 
 
 def _area(score: np.ndarray, y: np.ndarray, c: int) -> _Area:

@@ -27,6 +27,7 @@ from .answering import answers_of, of_client, predictions, who_answers
 from .existing import asked
 from .groups import CROSS, cross, group_scores
 from .intervals import group_intervals, intervals
+from .of_labels import label_scores
 from .parts import Groups, GroupScores, Score
 from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
@@ -132,7 +133,9 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         severities=_severities(run, y, groupings, asked_for.severities),
         views={view: _quality(run, tables, y, groupings) for view, tables in others.items()},
         best_on_validation=_best(run, y, groupings),
-        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits),
+        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits) if y.ndim == 1 else None,
+        labels=label_scores(logits, y, run.data.classes, groupings) if y.ndim == 2 else {},
+        train_images=sum(map(len, run.data.train.values())) if y.ndim == 2 else 0,
         personal=_personal(run, y, groupings) if general else {},
         clients=clients,
         among_clients=among(clients, personal=has_personal_models(run)),

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from ..data import manifest, sources
 from ..errors import FedcliError, UsageError, nearest
+from ..labels import is_multi_label
 from . import own_metrics
 from .groups import CROSS
 from .shots import thresholds
@@ -55,6 +56,8 @@ def asked(
     more: options that are recorded as they are."""
     others = tests.parents if tests else []
     data = others[0] if others else manifest.parent(run, "corruption", "partition")
+    if shots and is_multi_label(manifest.read(data).body):
+        raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")
     options = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
     options |= {"severities": [list(pair) for pair in severities]} if severities else {}
     options |= own_metrics.recorded() | (tests.options if tests else {}) | (more or {})

@@ -15,7 +15,8 @@ import numpy as np
 
 from ..data import manifest
 from ..errors import FedcliError
-from ..metrics import probabilities
+from ..labels import UNKNOWN
+from ..metrics import chances
 from .predictions import Predictions, read
 
 
@@ -24,7 +25,8 @@ def to_csv(scores: Path) -> list[Path]:
     is one, predictions-corrupted.csv.
 
     One row per image: id, unit (patient or lesion, where the dataset has it), label (from 0), prob_0 prob_1 ..., and
-    each attribute's value, empty where unknown. Raises FedcliError where every client answers for itself, HashError.
+    each attribute's value, empty where unknown. Of several labels per image label_0 label_1 ... are 0, 1 or empty.
+    Raises FedcliError where every client answers for itself, HashError.
     """
     body = manifest.verify(scores, "scores").body
     predicted = read(scores.parent / "predictions.h5")
@@ -45,8 +47,8 @@ def _table(predicted: Predictions, logits: np.ndarray, attributes: dict[str, lis
     columns = {
         "id": predicted.id,
         **({} if predicted.unit is None else {"unit": predicted.unit}),
-        "label": predicted.y,
-        **{f"prob_{c}": chance.tolist() for c, chance in enumerate(probabilities(logits).T)},
+        **_labels(predicted.y),
+        **{f"prob_{c}": chance.tolist() for c, chance in enumerate(chances(logits, predicted.y).T)},
         **{name: [[*values, ""][at] for at in predicted.groups[name]] for name, values in attributes.items()},
     }
     out = io.StringIO()
@@ -54,3 +56,10 @@ def _table(predicted: Predictions, logits: np.ndarray, attributes: dict[str, lis
     table.writerow(columns)
     table.writerows(zip(*columns.values(), strict=True))
     return out.getvalue()
+
+
+def _labels(y: np.ndarray) -> dict[str, list]:
+    """The columns of what is true: label, or label_0 label_1 ... where an image may have several."""
+    if y.ndim == 1:
+        return {"label": y.tolist()}
+    return {f"label_{k}": ["" if has == UNKNOWN else has for has in column.tolist()] for k, column in enumerate(y.T)}

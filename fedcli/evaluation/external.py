@@ -16,6 +16,7 @@ from ..data import manifest
 from ..data.shard import Shard, Shards, load_tests
 from ..data.sources.tables import read_cells
 from ..errors import FedcliError, UsageError, nearest
+from ..labels import NO, UNKNOWN, YES
 from ..runs.finished import Run, part
 from .scores import External
 
@@ -100,6 +101,9 @@ def with_tests(run: Run, wanted: Asked) -> tuple[Run, External | None]:
     others = load_tests(
         wanted.path, channels=run.manifest.body["model"]["channels"], device=run.device, everything=wanted.everything
     )
+    if others.test["clean"].multi_label != run.data.test["clean"].multi_label:
+        what = f"{wanted.path} and the run's data do not both have one label per image, or several"
+        raise FedcliError(what, "give another --on")
     _check_unseen(run, wanted, others)
     columns = {name: _values(run.data.attributes.get(name, []), values) for name, values in others.attributes.items()}
     test, kept = {}, np.zeros(0, np.int64)
@@ -177,8 +181,9 @@ def _as_ours(
 ) -> tuple[Shard, np.ndarray]:
     """The images whose class the run has, with its class numbers, and their places [N] in the shard."""
     place = np.array([data.classes.index(pairs[name]) if pairs[name] else -1 for name in theirs])
-    y = place[shard.y.cpu().numpy()]
-    kept = np.flatnonzero(y >= 0)
+    y = shard.y.cpu().numpy()
+    y = place[y] if y.ndim == 1 else _labels_as_ours(y, place, len(data.classes))
+    kept = np.flatnonzero(y >= 0) if y.ndim == 1 else np.arange(len(y))
     groups = {
         name: torch.from_numpy(columns[name][1][column.cpu().numpy()]).to(shard.y.device)
         for name, column in shard.groups.items()
@@ -187,3 +192,16 @@ def _as_ours(
         shard, y=torch.from_numpy(y).to(shard.y.device), groups=groups, classes=len(data.classes), derived={}
     )
     return part(renamed, kept), kept
+
+
+def _labels_as_ours(labels: np.ndarray, place: np.ndarray, count: int) -> np.ndarray:
+    """Labels [N, theirs] as uint8 [N, count]: whether an image has one of ours that none of theirs is, is not known.
+
+    place: [theirs] of each of theirs among ours, -1 for none.
+    """
+    made = np.full((len(labels), count), UNKNOWN, np.uint8)
+    for at in range(count):
+        same = labels[:, place == at]
+        made[(same == YES).any(1), at] = YES
+        made[(same == NO).all(1) & (place == at).any(), at] = NO
+    return made

@@ -12,18 +12,21 @@ larger of the ranges of T and F; and the mean over groups of |(F_rest - F_g) + (
 other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We
 differ where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn
 takes 0, and where fewer than two groups have one of T and F, equalized odds is the range of the other. For more than
-two classes they are the mean over classes against all others.
+two classes they are the mean over classes against all others. Of several labels per image a decision is whether an
+image has a label, and they are the mean over labels.
 """
 
 from itertools import product
 
 import numpy as np
 
+from ..labels import UNKNOWN, YES
 from ..metrics import CALIBRATION
 from .parts import COMPARED, PARITY, Across, Between, Extreme, Group, GroupScores, Score
 
-LOW = (CALIBRATION,)  # metrics that are better when low
+LOW = CALIBRATION, "calibration_error_macro"  # metrics that are better when low
 CROSS = "*"  # between the names of attributes whose groups are crossed
+NAMED = 4  # labels that a reason names
 SMALL = 30  # images; below it one image moves a score by more than three points
 
 
@@ -35,7 +38,10 @@ def group_scores(
     groups: [N] index into values, -1 unknown.
     classes: their names, for the reasons why a group is small; else their indices stand there.
     """
-    tables = decided(logits.argmax(1), y, groups, logits.shape[1], len(values))
+    if y.ndim == 2:
+        tables = decided_labels(logits >= 0, y, groups, len(values))
+    else:
+        tables = decided(logits.argmax(1), y, groups, logits.shape[1], len(values))
     parts = {value: Score.of(logits[groups == g], y[groups == g]) for g, value in enumerate(values)}
     return together(Score.of(logits, y), parts, tables, int((groups < 0).sum()), classes)
 
@@ -45,18 +51,22 @@ def together(
 ) -> GroupScores:
     """As group_scores(), from the scores of all images and of each group.
 
-    tables: [G, C, C] images of each group by true and predicted class. unknown: images in no group.
+    tables: [G, C, C] images of each group by true and predicted class, or of several labels per image [G, L, 2, 2] by
+    whether they have each label and are said to. unknown: images in no group.
     """
     parts = {value: _group(score, overall, classes) for value, score in scores.items()}
     count = tables.shape[1]
-    columns = {metric: {value: part.metrics[metric] for value, part in parts.items()} for metric in compared(count)}
+    columns = {metric: {value: part.metrics[metric] for value, part in parts.items()} for metric in compared(overall)}
+    names = classes or [f"class {c}" for c in range(count)]
     return GroupScores(
         parts,
         overall,
         unknown,
         {metric: spread(column, low=metric in LOW) for metric, column in columns.items()},
-        equity_scaled(overall.metrics["auc_ovo_macro"], columns["auc_ovo_macro"]),
-        undefined_rates(tables.sum(2), list(scores), classes or [f"class {c}" for c in range(count)]),
+        *(equity_scaled(overall.metrics.get(auc), columns.get(auc, {})) for auc in ("auc_ovo_macro", "auc_macro")),
+        undefined_of_labels(tables, list(scores), names)
+        if tables.ndim == 4
+        else undefined_rates(tables.sum(2), list(scores), names),
         parity(tables),
     )
 
@@ -66,9 +76,9 @@ def _group(part: Score, overall: Score, classes: list[str] | None) -> Group:
     return Group(bool(reasons), "; ".join(reasons), part.count, part.classes_missing, part.metrics)
 
 
-def compared(classes: int) -> list[str]:
-    """The metrics that groups are compared by."""
-    return [metric for metric in COMPARED if metric != "auc_binary" or classes == 2]
+def compared(score: Score) -> list[str]:
+    """The metrics that groups are compared by, of those that models of these data have."""
+    return [metric for metric in COMPARED if metric in score.metrics]
 
 
 def cross(parts: dict[str, tuple[np.ndarray, list[str]]]) -> tuple[np.ndarray, list[str]]:
@@ -131,16 +141,27 @@ def decided(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, 
     return tables
 
 
+def decided_labels(said: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+    """The same of several labels per image: decisions bool [N, L], labels [N, L] -> int64 [G, L, 2, 2]."""
+    tables = np.zeros((count, y.shape[1], 2, 2), np.int64)
+    images, labels = np.nonzero((y != UNKNOWN) & (groups >= 0)[:, None])
+    cell = groups[images], labels, (y == YES)[images, labels].astype(int), said[images, labels].astype(int)
+    np.add.at(tables, cell, 1)
+    return tables
+
+
 def parity(tables: np.ndarray) -> dict[str, float | None]:
     """Demographic parity, equalized odds and average odds differences of decisions, under their names.
 
-    tables: as decided() makes them. Of class 1 for two classes, else each name
-    ends in `_ovr_macro`: the mean over the classes of which it is defined. None where it is defined of none.
+    tables: as decided() or decided_labels() makes them. Of class 1 for two classes, else each name
+    ends in `_ovr_macro`: the mean over the classes or labels of which it is defined. None where it is defined of none.
     """
-    classes = tables.shape[1]
-    if classes == 2:
+    if tables.ndim == 4:
+        columns = zip(*(label.values() for label in parity_of_labels(tables)))
+    elif (classes := tables.shape[1]) == 2:
         return dict(zip(PARITY, _parity(tables)))
-    columns = zip(*(_parity(_against_all(tables, c)) for c in range(classes)))
+    else:
+        columns = zip(*(_parity(_against_all(tables, c)) for c in range(classes)))
     known = [[number for number in column if number is not None] for column in columns]
     return {f"{name}_ovr_macro": float(np.mean(c)) if c else None for name, c in zip(PARITY, known)}
 
@@ -188,6 +209,23 @@ def undefined_rates(counts: np.ndarray, values: list[str], classes: list[str]) -
     return out
 
 
+def parity_of_labels(tables: np.ndarray) -> list[dict[str, float | None]]:
+    """Of each label by itself; tables: as decided_labels() makes them."""
+    return [dict(zip(PARITY, _parity(table))) for table in tables.swapaxes(0, 1)]
+
+
+def undefined_of_labels(tables: np.ndarray, values: list[str], labels: list[str]) -> list[str]:
+    """undefined_rates() of several labels per image; tables: as decided_labels() makes them."""
+    rates = "false positive", "true positive"
+    return [
+        f"{rates[answer]} rate of {label} in {value}"
+        for value, table in zip(values, tables.sum(3), strict=True)
+        for label, images in zip(labels, table, strict=True)
+        for answer in (1, 0)
+        if not images[answer]
+    ]
+
+
 def equity_scaled(overall: float | None, column: dict[str, float | None]) -> float | None:
     """ES-AUC, from the AUC of all images and that of each group; None where fewer than two groups have one."""
     known = [number for number in column.values() if number is not None]
@@ -209,6 +247,11 @@ def _reasons(part: Score, overall: Score, classes: list[str] | None) -> list[str
         return ["no test image"]
     lacking = [c for c in part.classes_missing if c not in overall.classes_missing]
     reasons = [f"{part.count} image{'s' * (part.count != 1)}, fewer than {SMALL}"] if part.count < SMALL else []
-    if lacking:
+    if lacking and "auc_macro" in part.metrics:
+        names = [classes[c] if classes else f"label {c}" for c in lacking]
+        reasons.append(
+            f"no AUC of {', '.join(names[:NAMED])}{f' and {len(names) - NAMED} more' * (len(names) > NAMED)}"
+        )
+    elif lacking:
         reasons.append(f"no image of {', '.join(classes[c] if classes else f'class {c}' for c in lacking)}")
     return reasons

@@ -2,6 +2,8 @@
 
     function(probabilities float64 [N, C], labels int [N], groups: attribute -> the value of each image [N]) -> number
 
+Of several labels per image the labels are [N, C] of 0, 1, and 2 where it is not known.
+
 One whose name ends in _error, _cost or _loss is better when low. Each resample of the patients calls it once more, with
 the resampled images.
 """
@@ -18,7 +20,7 @@ import numpy as np
 from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..extensions import Code
-from ..metrics import better_low, probabilities
+from ..metrics import better_low, chances
 from .bootstrap import LEVEL, draw, interval
 from .groups import across, spread
 from .intervals import RESAMPLES, SEED, about
@@ -125,7 +127,7 @@ class _Images:
     @cached_property
     def chances(self) -> dict[str, list[list[np.ndarray]]]:
         """version -> kept round -> probabilities [N, C] of each model that answers."""
-        return {v: [[probabilities(table) for table in tables] for tables in r] for v, r in self.logits.items()}
+        return {v: [[chances(table, self.y) for table in tables] for tables in r] for v, r in self.logits.items()}
 
     def score(self, own: OwnMetric, version: str, round: int, at: np.ndarray) -> float | None:
         """Of some images; of several models that answer, the mean."""

@@ -5,15 +5,25 @@ from typing import Annotated
 
 import numpy as np
 
-from ..metrics import AREAS, CALIBRATION, DECISIONS, score
+from ..metrics import AREAS, CALIBRATION, DECISIONS, OF_LABEL, OF_LABELS, score
 from .schema import Names, decode, flat, omitted
 
 Number = float | None
-HEADLINE = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # the metrics that clients are compared by
-COMPARED = *HEADLINE, "f1_macro", "auc_binary", CALIBRATION  # between groups
+ONE_LABEL = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # the headline metrics
+SEVERAL_LABELS = "auc_macro", "balanced_accuracy_macro", "hamming_accuracy"  # those of several labels per image
+HEADLINE = *ONE_LABEL, *SEVERAL_LABELS  # the metrics that clients are compared by
+COMPARED = (  # between groups
+    *(*HEADLINE, "f1_macro", "auc_binary", CALIBRATION),
+    *("average_precision_macro", "exact_match_accuracy", "calibration_error_macro"),
+)
 PARITY = "demographic_parity_difference", "equalized_odds_difference", "average_odds_difference"
-METRICS = *DECISIONS, *AREAS, "auc_binary", CALIBRATION, "calibration_error_positive_class"
-RESAMPLED = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro", "auc_binary"
+METRICS = tuple(
+    dict.fromkeys([*DECISIONS, *AREAS, "auc_binary", CALIBRATION, "calibration_error_positive_class", *OF_LABELS])
+)
+RESAMPLED = (
+    *("accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro", "auc_binary"),
+    *("auc_macro", "balanced_accuracy_macro", "exact_match_accuracy", "hamming_accuracy"),
+)
 SHOT_GROUPS = "head", "medium", "tail"  # classes with many, some and few training images
 MODELS = "clean", "corrupted"  # versions of the test images that models are shown
 VERSIONS = *MODELS, "average"
@@ -41,7 +51,7 @@ class Score:
 
     @classmethod
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "Score":
-        """Of logits [N, C] and labels [N]. Raises FedcliError for logits that are not finite."""
+        """Of logits [N, C] and labels [N], or [N, C]. Raises FedcliError for logits that are not finite."""
         return decode(cls, score(logits, y))
 
 
@@ -108,6 +118,7 @@ class GroupScores:
     unknown: int = 0
     between: Annotated[dict[str, Between], Names("compared")] = field(default_factory=dict)
     es_auc_ovo_macro: Number = None
+    es_auc_macro: Number = omitted()
     undefined_rates: list[str] = field(default_factory=list)
     differences: Annotated[dict[str, Number], Names("difference")] = flat()
 
@@ -127,6 +138,7 @@ class GroupsOverRounds:
     """What lies between groups, over rounds."""
 
     es_auc_ovo_macro: OverRounds | None = None
+    es_auc_macro: OverRounds | None = omitted()
     differences: Annotated[dict[str, OverRounds], Names("difference")] = flat(lambda key: key.startswith(PARITY))
     metrics: Annotated[dict[str, BetweenRounds], Names("compared")] = flat()
 
@@ -148,6 +160,24 @@ class Groups:
     each: Annotated[dict[str, dict[str, OverRounds]], Names("compared", "any")] = field(default_factory=dict)
     across: Annotated[dict[str, Across], Names("compared")] = field(default_factory=dict)
     intervals: Annotated[dict[str, dict[str, Interval]], Names("resampled", "any")] = omitted(dict)
+
+
+@dataclass(frozen=True)
+class LabelGroups:
+    """One of several labels between the groups of an attribute; auc: of each group."""
+
+    auc: Annotated[dict[str, Number], Names("any")]
+    between: Between
+    differences: Annotated[dict[str, Number], Names("difference")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfLabel:
+    """One of several labels on one version of the test images; groups: of each attribute, by the last round's model."""
+
+    images: int
+    metrics: Annotated[dict[str, OverRounds], Names("of_label")] = flat(lambda key: key in OF_LABEL)
+    groups: Annotated[dict[str, LabelGroups], Names("attribute")] = omitted(dict)
 
 
 ByGroup = dict[str, dict[str, Groups]]  # attribute -> version

@@ -4,7 +4,7 @@ logits/<version>/<round>           float32 [N, C], as the method's first view sh
 logits/<version>@<view>/<round>    the same as another view shows them, which sees no image's group
 clients/<row>/logits/...           in place of both where every client of the roster answers for itself
 clients/<row>/test                 places of the images in a client's own test part, where it has one
-y, id, group/<attribute>           [N]
+y, id, group/<attribute>           [N]; y of several labels per image [N, L] of 0, 1, and 2 where it is not known
 unit                               [N], patient or lesion of each image, where the dataset has it
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOGITS = Column("f", 2)
 EXPECTED = {
-    "y": Column(WHOLE), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
+    "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
     "logits/*/*": LOGITS, "clients/*/logits/*/*": LOGITS, "clients/*/test": Column(WHOLE),
 }  # fmt: skip
 Rounds = dict[str, dict[int, np.ndarray]]  # version, or version@view -> round -> logits float32 [N, C]
@@ -41,7 +41,7 @@ class Predictions:
         tests: row -> places of the client's own test part, where it has one.
     """
 
-    y: np.ndarray  # int64 [N]
+    y: np.ndarray  # int64 [N], or [N, L]
     id: np.ndarray  # str [N]
     unit: np.ndarray | None  # str [N]
     groups: dict[str, np.ndarray]  # int64 [N]
@@ -89,7 +89,7 @@ def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
                     for row, table in enumerate(tables):
                         place = f"clients/{row}/" if len(tables) > 1 else ""
                         file[f"{place}logits/{version}{view and '@' + view}/{round}"] = table.astype(np.float32)
-        file["y"] = test.y.cpu().numpy().astype(np.int16)
+        file["y"] = test.y.cpu().numpy().astype(np.uint8 if test.multi_label else np.int16)
         file["id"] = np.char.encode(test.ids, "utf-8")
         if run.data.test_patients is not None:
             file["unit"] = np.char.encode(run.data.test_patients, "utf-8")

@@ -7,7 +7,18 @@ from typing import Any
 import numpy as np
 
 from .groups import across
-from .parts import AMONG, HEADLINE, BetweenRounds, Groups, GroupScores, GroupsOverRounds, OverRounds, Score, Summary
+from .parts import (
+    AMONG,
+    HEADLINE,
+    ONE_LABEL,
+    BetweenRounds,
+    Groups,
+    GroupScores,
+    GroupsOverRounds,
+    OverRounds,
+    Score,
+    Summary,
+)
 from .scores import Among, Client
 
 Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
@@ -40,6 +51,7 @@ def summary_of_groups(rounds: list[GroupScores]) -> Groups:
     }
     over = GroupsOverRounds(
         over_rounds([r.es_auc_ovo_macro for r in rounds]),
+        None if last.es_auc_macro is None else over_rounds([r.es_auc_macro for r in rounds]),
         over_rounds_each([r.differences for r in rounds]),
         {metric: _between(rounds, metric) for metric in last.between},
     )
@@ -65,6 +77,8 @@ def mean(scores: list[Any]) -> Any:
         )
     if isinstance(first, dict):
         return {key: mean([score[key] for score in scores]) for key in first}
+    if isinstance(first, list) and first and isinstance(first[0], dict | float):
+        return [mean(list(each)) for each in zip(*scores, strict=True)]
     if isinstance(first, float):
         return sum(scores) / len(scores)
     return first if all(score == first for score in scores) else None
@@ -104,7 +118,8 @@ def _share_images(clients: dict[str, Client]) -> bool:
 def _among(clients: dict[str, dict[str, OverRounds]], names: tuple[str, ...]) -> dict[str, Among]:
     """These numbers over clients, each of every round and then averaged, and of each round; None for the others."""
     columns, out = {"mean": np.mean, "std": np.std, "worst": np.min}, {}
-    for metric in HEADLINE:
+    having = next(iter(clients.values()), ONE_LABEL)
+    for metric in (name for name in HEADLINE if name in having):
         rounds = [scores[metric].per_round for scores in clients.values() if scores[metric].last is not None]
         table = np.array(rounds, float).T  # [rounds, clients]
         known = names if len(rounds) > 1 else ()

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from ..data import manifest
 from ..errors import FedcliError
+from ..metrics import OF_LABEL
 from .parts import (
     AMONG,
     ANY,
@@ -28,6 +29,7 @@ from .parts import (
     GroupScores,
     Interval,
     Number,
+    OfLabel,
     OverRounds,
     Score,
     Summary,
@@ -257,6 +259,13 @@ class Scores(Quality):
         "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a "
         "score",
     ] = None
+    train_images: Annotated[int, "training images of all clients, where no `shots` count them"] = omitted(int)
+    labels: Annotated[
+        dict[str, dict[str, OfLabel]],
+        Names("version", "any"),
+        "of several labels per image each one by itself, at a threshold of 1/2: version -> label; images: test images "
+        "that have it; groups are of the last round's model",
+    ] = omitted(dict)
     personal: Annotated[
         dict[str, OwnModels],
         Names("own"),
@@ -286,6 +295,11 @@ class Scores(Quality):
         "chosen",
     ] = field(default_factory=dict)
 
+    @property
+    def several_labels(self) -> bool:
+        """Whether an image may have several labels."""
+        return bool(self.labels)
+
     @classmethod
     def read(cls, path: Path) -> "Scores":
         """Of a scores.json, every hash above it checked. Raises FedcliError, HashError."""
@@ -310,6 +324,7 @@ def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) ->
     """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
     known = {
         "metric": METRICS,
+        "of_label": OF_LABEL,
         "compared": COMPARED,
         "headline": HEADLINE,
         "difference": [*PARITY, *(f"{name}_ovr_macro" for name in PARITY)],

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.shard import Shard
+from ..labels import NO
 from ..methods.contract import Aggregator, ClientRound, Local, Tensors
 from ..methods.losses import class_weights
 from ..methods.priors import offset as prior_offset
@@ -75,7 +76,7 @@ def run_client(
         task.client, task.row, task.round, task.rounds, training.lr, task.theta, task.shared,
         layout, shard, offset, memory,
         momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
-        nesterov=training.nesterov, class_weights=class_weights(training.class_weights, shard.class_counts),
+        nesterov=training.nesterov, class_weights=_class_weights(training, shard),
         label_smoothing=training.label_smoothing, focal=training.focal,
     )  # fmt: skip
     layout.load(task.theta)
@@ -109,6 +110,14 @@ def run_client(
     return Report(task.client, task.row, len(shard), client.steps, loss, layout.read(), client.report, client.memory)
 
 
+def _class_weights(training: Training, shard: Shard) -> Tensor | None:
+    """Of the client's own images [C], see losses.class_weights()."""
+    if training.class_weights == "none":
+        return None
+    negatives = (shard.y == NO).sum(0) if shard.multi_label else None
+    return class_weights(training.class_weights, shard.class_counts, negatives)
+
+
 def _check(method: Method, half: Local | Aggregator, hook: str, client: ClientRound) -> None:
     """After a hook: raise FedcliError for what is no tensor."""
     checks.tensors(method, half, hook, client.report, "its report")
@@ -122,7 +131,7 @@ def _train(client: ClientRound, training: Training, event: tuple, steps: Steps) 
         {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
         for epoch in range(training.epochs)
     ]
-    total = steps.train(client, epochs, training.batch_size)
+    total = steps.train(client, epochs, training.batch_size, training.sampling)
     return total / max(client.steps, 1)
 
 

@@ -164,7 +164,8 @@ class GraphRecorder:
         if self._recorded is None or self._recorded.key != key:
             self._recorded = None  # first, so that its memory is free for the next
             slots = replace(client, **{name: _mapped(value, torch.clone) for name, value in fields.items()})
-            rows, y, at = (torch.zeros(batch_size, dtype=torch.int64, device=device) for _ in range(3))
+            rows, at = (torch.zeros(batch_size, dtype=torch.int64, device=device) for _ in range(2))
+            y = shard.y.new_zeros(batch_size, *shard.y.shape[1:])
             chance = torch.zeros(batch_size, 4, device=device) if shard.kind != "none" else None
             self._recorded = Recorded(key, slots, rows, y, at, chance, torch.zeros((), device=device))
         recorded = self._recorded

@@ -4,8 +4,10 @@ There is no random state in it: see seeds.derive. A state file is written under 
 so the newest one is always complete; the one before it is kept as well.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,6 +55,15 @@ class RunState:
     server: Tensors = field(default_factory=dict)
     clients: dict[str, Tensors] = field(default_factory=dict)
     best: Best | None = None
+
+
+def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) -> bool:
+    """Whether two tensors, or nests of them by name, are equal to the bit; names may be in any order."""
+    if isinstance(made, Tensor):
+        return isinstance(wanted, Tensor) and made.dtype == wanted.dtype and torch.equal(made, wanted)
+    if isinstance(wanted, Tensor):
+        return False
+    return made.keys() == wanted.keys() and all(equal(made[name], value) for name, value in wanted.items())
 
 
 def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Path:

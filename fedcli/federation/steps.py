@@ -13,6 +13,7 @@ from ..methods.mixins import BalancedSampling
 from ..models.layout import Layout
 from ..models.network import Network
 from .optimizer import Optimizer
+from .sampling import strata
 
 Turns = Iterable[tuple[Tensor, Tensor | None]]  # of each batch: indices in the shard [B], draws of augmentation [B, 4]
 
@@ -51,10 +52,14 @@ class Steps:
     step: LocalStep
     recorder: Recorder | None = None
 
-    def train(self, client: ClientRound, epochs: list[dict[str, int]], batch_size: int) -> Tensor:
+    def train(
+        self, client: ClientRound, epochs: list[dict[str, int]], batch_size: int, sampling: str = "shuffle"
+    ) -> Tensor:
         """Train on the client's shard, once for each epoch's seeds; returns the sum of the losses, a scalar."""
-        balanced = isinstance(self.step.local, BalancedSampling)
-        turns = (turn for seeds in epochs for turn in client.shard.turns(batch_size, balanced=balanced, **seeds))
+        if isinstance(self.step.local, BalancedSampling):
+            sampling = "class"
+        parts = strata(sampling, client.shard, self.step.net.attributes)
+        turns = (turn for seeds in epochs for turn in client.shard.turns(batch_size, strata=parts, **seeds))
         if self.recorder and self.recorder.fits(client, batch_size):
             return self.recorder.train(client, turns, batch_size)
         total = torch.zeros((), device=client.theta.device)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from ..errors import UsageError, nearest
 from ..methods.losses import CLASS_WEIGHTS
 from ..methods.priors import PRIORS
+from . import sampling
 
 OPTIMIZERS = {
     # name: (learning rate, momentum, weight decay) the papers use
@@ -17,7 +18,7 @@ OPTIMIZERS = {
 LOSSES = ("cross-entropy", "focal")
 SCHEDULES = ("constant", "cosine", "step")
 # recorded only where they are not off, so that a run without them is the same as one of a version that had none
-OPTIONAL = ("warmup", "nesterov", "clip_norm", "keep_optimizer", "label_smoothing", "class_weights", "loss")
+OPTIONAL = ("warmup", "nesterov", "clip_norm", "keep_optimizer", "label_smoothing", "class_weights", "loss", "sampling")
 LOSS_OPTIONS = ("label_smoothing", "class_weights", "loss")
 
 
@@ -38,6 +39,7 @@ class Training:
         label_smoothing: share of the target that all classes get alike.
         class_weights: "none", or from the client's own class counts, see methods.losses.
         loss: "cross-entropy" or "focal:GAMMA".
+        sampling: how images are drawn, see sampling.py.
     """
 
     optimizer: str = "adam"
@@ -57,6 +59,7 @@ class Training:
     label_smoothing: float = 0.0
     class_weights: str = "none"
     loss: str = "cross-entropy"
+    sampling: str = "shuffle"
 
     def at(self, round: int, rounds: int) -> "Training":
         """The same with the learning rate of one round, t from 1."""
@@ -106,7 +109,8 @@ class Training:
         self._check_named()
 
     def _check_named(self) -> None:
-        """Raise UsageError for a schedule, a loss or class weights that are not one of the known ones."""
+        """Raise UsageError for a schedule, a loss, class weights or sampling that are not one of the known ones."""
+        sampling.check(self.sampling)
         if self.schedule not in SCHEDULES[:2]:
             _steps(self.schedule)
         name, colon, number = self.loss.partition(":")

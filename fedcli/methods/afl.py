@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class Agnostic(SubsetTraining, Aggregator):
     """Minimax: descend on the weighted loss, ascend on the weights."""
 
+    needs = "scalars"
+
     gamma: Annotated[float, "ascent step on lambda per unit of loss, >= 0; 0 keeps it uniform; original only"] = 0.01
     rule: Annotated[Literal["original", "released"], "ascent, or the worst client alone"] = "original"
 

@@ -27,6 +27,8 @@ class BalancedSoftmax(Local):
 
     own_prior = True
 
+    needs_one_label = "it balances one softmax over all classes"
+
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         client.offset = offset("bsm", client.shard.class_counts)  # [C]
 

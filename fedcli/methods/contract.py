@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from .losses import weighted_cross_entropy
+from .losses import binary_cross_entropy, weighted_cross_entropy
 
 if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these rooms when it runs
     from ..data.shard import Batch, Shard
@@ -33,6 +33,11 @@ if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these 
     from ..models.network import Network
 
 Tensors = dict[str, Tensor]
+NEEDS = {  # what a server must see of each client, from the least to the most
+    "sums": "sums over the clients, which secure aggregation can compute: no client's own model or number",
+    "scalars": "few numbers of each client, such as its loss; models only in their weighted sum",
+    "updates": "each client's own model, which secure aggregation would hide",
+}
 
 
 @dataclass
@@ -109,8 +114,11 @@ class Local:
         model: "clip" where the method means nothing without that kind of network; "" for any.
         freezes: True: extend() freezes the network and adds the little that trains.
         works_without_server: False: the method means nothing where each client trains by itself (--single-site).
+        needs_one_label: why it has no meaning where an image may have several labels; "" where it has.
+        needs: what the server must see of each client for this half, one of NEEDS.
     """
 
+    needs: str = "sums"
     own_prior: bool = False
     own_loss: bool = False
     trains_backbone: bool = False
@@ -118,6 +126,7 @@ class Local:
     model: str = ""
     freezes: bool = False
     works_without_server: bool = True
+    needs_one_label: str = ""
 
     def extend(self, net: "Network") -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
@@ -161,10 +170,15 @@ class Aggregator:
     Attributes:
         full_participation: True: the rule has no meaning when clients are absent.
         works_without_server: True: where each client trains by itself (--single-site), leaving the rule out is fair.
+        needs_one_label: as of Local.
+        needs: what the server must see of each client, one of NEEDS.
     """
+
+    needs: str = "updates"
 
     full_participation: bool = False
     works_without_server: bool = False
+    needs_one_label: str = ""
 
     def warning(self, rounds: int, validation: bool) -> str:
         """As Local.warning; validation: every client has a validation part."""
@@ -190,6 +204,12 @@ class Aggregator:
 
 def cross_entropy(logits: Tensor, y: Tensor, client: ClientRound, images: Tensor | None = None) -> Tensor:
     """Mean cross-entropy, with the client's class prior added to the logits where one is set, or the loss that stands
-    for it under --loss, --class-weights and --label-smoothing. images: [B] their weights, of mean 1 over all images."""
+    for it under --loss, --class-weights and --label-smoothing; of several labels per image the binary one of each.
+
+    images: [B] their weights, of mean 1 over all images.
+    """
+    if y.ndim == 2:
+        losses = binary_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal)  # [B]
+        return (losses if images is None else images * losses).mean()
     logits = logits if client.offset is None else logits + client.offset
     return weighted_cross_entropy(logits, y, client.class_weights, client.label_smoothing, client.focal, images)

@@ -43,12 +43,16 @@ if TYPE_CHECKING:
 class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     """Average the models; then match features to class gradients and train a classifier on them for scoring."""
 
+    needs = "sums"
+
     features: Annotated[int, "made-up features per class, in [1, 10000]"] = 100
     steps: Annotated[int, "of gradient matching per round, >= 0; 0 leaves the features random"] = 100
     feature_lr: Annotated[float, "learning rate of the features, in (0, 1000]"] = 0.1
     epochs: Annotated[int, "of training the classifier per round, >= 1"] = 300
     head_lr: Annotated[float, "learning rate of the classifier, in (0, 1000]"] = 0.01
     batch: Annotated[int, "features per step of the classifier, in [1, 1000000]"] = 32
+
+    needs_one_label = "its synthetic features are each of one class"
 
     @torch.no_grad()
     def measure_global(self, net: "Network", client: ClientRound) -> None:

@@ -33,6 +33,8 @@ class Retrained(BalancedSampling, Local):
 
     own_prior = True
 
+    needs_one_label = "it draws images by their one class"
+
     def extend(self, net: "Network") -> None:
         net.backbone.requires_grad_(False)
         net.head = nn.Linear(net.head.in_features, net.head.out_features)
@@ -41,6 +43,8 @@ class Retrained(BalancedSampling, Local):
 @dataclass(frozen=True)
 class PreviousWeights(ContinuesRun, Aggregator):
     """Average with fixed weights: those that ended the run before."""
+
+    needs = "sums"
 
     weights: Annotated[Literal["previous", "samples"], "of the run's last round, or image counts"] = "previous"
 

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 class ByGap(Aggregator):
     """Weights that move with the distance from the mean accuracy."""
 
+    needs = "scalars"
+
     beta: Annotated[float, "step on the weights per unit of accuracy, >= 0; 0 is the base"] = 1.0
     rule: Annotated[Literal["original", "released"], "gap to the mean accuracy, or with its sum missing"] = "original"
 

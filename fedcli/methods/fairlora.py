@@ -120,6 +120,8 @@ class ByGroup(GroupViews, LowRank):
 class GroupMean(FactorMean):
     """Average by image count, and each group's singular values by the count of its own images."""
 
+    needs = "scalars"
+
     rule: Annotated[Literal["paper", "released"], RULE] = "paper"
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:

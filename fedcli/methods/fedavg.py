@@ -24,6 +24,7 @@ class Plain(Local):
 class Mean(Aggregator):
     """Average local models in proportion to their training images."""
 
+    needs = "sums"
     works_without_server = True
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:

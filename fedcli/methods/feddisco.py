@@ -29,9 +29,13 @@ if TYPE_CHECKING:
 class ByDiscrepancy(Aggregator):
     """Weights by image count less the distance of the client's classes from even ones."""
 
+    needs = "scalars"
+
     a: Annotated[float, "weight of the discrepancy, >= 0"] = 0.5
     b: Annotated[float, "added to all weights, >= 0"] = 0.1
     measure: Annotated[Literal["kl", "l2"], "of the discrepancy: divergence as a share of all, or distance"] = "kl"
+
+    needs_one_label = "it compares the shares of classes, which sum to 1"
 
     def measure_global(self, net: "Network", client: ClientRound) -> None:
         counts = client.shard.class_counts.double()  # [C]

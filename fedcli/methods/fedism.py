@@ -63,6 +63,8 @@ class Sharp(Local):
 class BySharpness(Aggregator):
     """SAGA: average local models in proportion to sharpness (or perturbed loss) ** q."""
 
+    needs = "scalars"
+
     rho: Annotated[float, "largest perturbation radius, in units of theta, >= 0"] = 0.1
     tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed"] = 0.5
     q: Annotated[float, "exponent, >= 0; larger gives more to the sharpest client"] = 2.0

@@ -33,6 +33,8 @@ class Calibrated(Local):
 
     own_prior = True
 
+    needs_one_label = "its margins are in one softmax over all classes"
+
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         client.offset = offset("fedlc", client.shard.class_counts, tau=self.tau, absent=self.absent)  # [C]
 

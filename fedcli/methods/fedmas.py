@@ -71,6 +71,8 @@ class Distilled(LearnsFromTeacher, Local):
 
     own_prior = True
 
+    needs_one_label = "its divergences are means over the images of one class"
+
     def extend(self, net: "Network") -> None:
         width, classes = net.head.in_features, net.head.out_features  # D, C
         if net.teacher is None:
@@ -121,12 +123,16 @@ class Distilled(LearnsFromTeacher, Local):
 class Rescue(Aggregator):
     """Average local models in proportion to their clients' rescue factors. For Distilled clients."""
 
+    needs = "scalars"
+
     rule: Annotated[Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"] = "paper"
     delay: Annotated[float, "share of rounds that average by image count first, in [0, 1)"] = 0.0
     by_count: Annotated[bool, "multiply the rescue factor by the number of training images"] = False
     by_class: Annotated[bool, "also send w and what of every class, for the record; they reveal a client's classes"] = (
         False
     )
+
+    needs_one_label = "its weights come from divergences by class"
 
     def warning(self, rounds: int, validation: bool) -> str:
         first = int(Fraction(str(self.delay)) * rounds) + 1

@@ -75,6 +75,8 @@ class FairProx(Local):
     mu: Annotated[float, "proximal coefficient where parts leave qmix out, in [0, 1]"] = FIRST
     rule: Annotated[Rule, RULE] = "paper"
 
+    needs_one_label = "its agents see the accuracy of one class per image"
+
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         zero = torch.zeros((), dtype=torch.float64, device=client.theta.device)
         client.scratch |= {"mu": self.proximal(client), "correct": zero, "loss": zero.clone(), "images": zero.clone()}
@@ -134,6 +136,8 @@ class AgentsAndMap(Aggregator):
     alpha_temperature: Annotated[float, "evenness of the weights, > 0; below 1 sharpens them"] = 1.0
     alpha_floor: Annotated[float, "share of all weight that is shared out evenly, in [0, 1]"] = 0.0
     rule: Annotated[Rule, RULE] = "paper"
+
+    needs_one_label = "its agents see the label entropy of one class per image"
 
     def warning(self, rounds: int, validation: bool) -> str:
         if self.rule == "paper" and "qmix" not in self.parts:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 class Normalized(Aggregator):
     """Average updates per local step."""
 
+    needs = "scalars"
+
     def measure_local(self, net: "Network", client: ClientRound) -> None:
         mu = client.scratch.get("mu", 0.0)
         a = c = 0.0

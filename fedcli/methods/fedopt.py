@@ -33,6 +33,8 @@ from .registry import register
 class ServerStep(Aggregator):
     """The mean of the local models, reached by a step of the server's own."""
 
+    needs = "sums"
+
     lr: Annotated[float, "learning rate of the server, > 0"] = 0.01
     weights: Annotated[Literal["samples", "uniform"], "how clients count: by training images, or all the same"] = (
         "samples"

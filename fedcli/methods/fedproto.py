@@ -40,6 +40,8 @@ class Prototypes(Local):
     works_without_server = False
     trains_backbone = True
 
+    needs_one_label = "a prototype is the mean of the images of one class"
+
     @torch.no_grad()
     def on_round_end(self, net: "Network", client: ClientRound) -> None:
         net.eval()

@@ -68,6 +68,8 @@ class Margins(Local):
     own_loss = True
     head = "cosine"
 
+    needs_one_label = "its margin is that of an image's one class"
+
     def warning(self, net: "Network", rounds: int) -> str:
         first = self.plain_rounds(rounds) + 1
         return late_start(first, rounds, "classes are weighted") if 1 < first <= rounds else ""

@@ -28,6 +28,8 @@ class Adjusted(Local):
 
     own_prior = True
 
+    needs_one_label = "it adjusts one softmax over all classes"
+
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         client.offset = offset("logit-adjust", client.shard.class_counts, tau=self.tau)  # [C]
 

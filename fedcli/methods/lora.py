@@ -102,6 +102,8 @@ class SingularValues(LowRank):
 class FactorMean(Aggregator):
     """Average by image count; adapters factor by factor with a moving average, or by their products."""
 
+    needs = "sums"
+
     ema: Annotated[bool, "moving average over rounds"] = True
     ema_of: Annotated[Literal["rule", "factors", "all"], "of the factors, of all that travels, or as the rule"] = "rule"
     exact: Annotated[bool, "average the products of the factors, not each factor; then they have no moving average"] = (

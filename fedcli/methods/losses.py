@@ -8,11 +8,17 @@ of the logits, w the class weights and e the smoothing, an image of class y has 
 
 and a batch the sum of these over the sum of w_y, as in torch's cross-entropy. A class that a prior takes out of the
 softmax (logit -inf) takes no part in the smoothing, where it would make the loss infinite: C is then smaller.
+
+Of several labels per image an image has the mean of the binary cross-entropies of its L labels, with p the sigmoid of
+the logits; a label that is not known takes no part. The smoothing moves targets towards 1/2, the focal loss is Lin's
+Eq. 4 of each label, and class weights count where an image has the label.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from ..labels import UNKNOWN, YES
 
 CLASS_WEIGHTS = ("none", "balanced", "effective")
 
@@ -36,16 +42,44 @@ def weighted_cross_entropy(
     return (each if images is None else images * each).sum() / w[y].sum()
 
 
-def class_weights(kind: str, counts: Tensor) -> Tensor | None:
+def binary_cross_entropy(
+    logits: Tensor, y: Tensor, weights: Tensor | None = None, smoothing: float = 0.0, gamma: float = 0.0
+) -> Tensor:
+    """The loss of each image [B]: logits [B, L], labels [B, L] of YES, NO and UNKNOWN, weights [L]."""
+    has, known = y == YES, (y != UNKNOWN).to(logits.dtype)
+    target = has.to(logits.dtype) * (1 - smoothing) + smoothing / 2
+    each = F.binary_cross_entropy_with_logits(logits, target, pos_weight=weights, reduction="none")  # [B, L]
+    if gamma:
+        wrong = torch.sigmoid(torch.where(has, -logits, logits))  # 1 - p of what is true
+        each = each * wrong.clamp_min(1e-7) ** gamma  # the power has no gradient at 0 for gamma below 1
+    return (each * known).sum(1) / known.sum(1).clamp_min(1)
+
+
+def plain_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """The sum over images [B] of the loss without weights, smoothing and focus: a scalar."""
+    if y.ndim == 2:
+        return binary_cross_entropy(logits, y).sum()
+    return F.cross_entropy(logits, y, reduction="sum")
+
+
+def each_loss(logits: Tensor, y: Tensor) -> Tensor:
+    """The same of each image [B]."""
+    return binary_cross_entropy(logits, y) if y.ndim == 2 else F.cross_entropy(logits, y, reduction="none")
+
+
+def class_weights(kind: str, counts: Tensor, negatives: Tensor | None = None) -> Tensor | None:
     """float32 [C] from class counts [C]; None for equal weights.
 
     kind: "none", "balanced" for 1 / n_k, or "effective:BETA", see effective_weights.
+    negatives: [L] images without each label, where an image may have several; "balanced" is then negatives / n_k.
     """
     name, _, beta = kind.partition(":")
     if name == "none":
         return None
     if name == "effective":
         return effective_weights(counts, float(beta))
+    if negatives is not None:
+        return (negatives / counts.double().clamp_min(1)).masked_fill((counts == 0) | (negatives == 0), 1.0).float()
     return _scaled(1 / counts.double().clamp_min(1), counts)
 
 

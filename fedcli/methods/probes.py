@@ -1,8 +1,8 @@
 """Numbers a client can measure on its own shard.
 
 All are measured on its training images, or over another shard where one is given, in eval mode, on the
-fixed view: no augmentation, no logit adjustment. Losses are means of plain cross-entropy. Each leaves
-the network as it was, but for its mode.
+fixed view: no augmentation, no logit adjustment. Losses are means of plain cross-entropy, of several labels per
+image of the binary one. Each leaves the network as it was, but for its mode.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..errors import UsageError
+from ..labels import NO, YES
 from .contract import ClientRound
+from .losses import each_loss, plain_loss
 
 if TYPE_CHECKING:
     from ..data.shard import Shard
@@ -23,20 +26,37 @@ def mean_loss(net: "Network", client: ClientRound, shard: "Shard | None" = None)
     """Mean loss of net on the client's images, a scalar."""
     net.eval()
     shard = client.shard if shard is None else shard
-    losses = (F.cross_entropy(net(b.x), b.y, reduction="sum") for b in shard.in_order())
+    losses = (plain_loss(net(b.x), b.y) for b in shard.in_order())
     return sum(losses, start=torch.zeros((), device=client.theta.device)) / len(shard)
 
 
 @torch.no_grad()
 def balanced_accuracy(net: "Network", client: ClientRound, shard: "Shard | None" = None) -> Tensor:
-    """Share of correct predictions, averaged over the classes the shard has, a float64 scalar."""
+    """Share of correct predictions, averaged over the classes the shard has, a float64 scalar.
+
+    Of several labels per image the mean over labels, of images that have one and of images that do not.
+    """
     net.eval()
     shard = client.shard if shard is None else shard
+    if shard.multi_label:
+        return _balanced_over_labels(net, shard)
     correct = torch.zeros(shard.classes, dtype=torch.float64, device=shard.y.device)  # [C]
     for batch in shard.in_order():
         correct += batch.y[net(batch.x).argmax(1) == batch.y].bincount(minlength=shard.classes)
     have = shard.class_counts > 0
     return (correct[have] / shard.class_counts[have]).mean()
+
+
+def _balanced_over_labels(net: "Network", shard: "Shard") -> Tensor:
+    """A label that all images or none have counts by its one rate."""
+    correct, images = torch.zeros(2, 2, shard.classes, dtype=torch.float64, device=shard.y.device)  # [2, L] each
+    for batch in shard.in_order():
+        says = net(batch.x) >= 0  # [B, L]
+        for answer in (NO, YES):
+            at = batch.y == answer
+            correct[answer] += (at & (says == bool(answer))).sum(0)
+            images[answer] += at.sum(0)
+    return (correct[images > 0] / images[images > 0]).mean()
 
 
 @torch.no_grad()
@@ -45,7 +65,7 @@ def group_losses(net: "Network", client: ClientRound, groups: Tensor, count: int
     net.eval()
     total = torch.zeros(count + 1, dtype=torch.float64, device=groups.device)  # the last for unknown ones
     for batch in client.shard.in_order():
-        losses = F.cross_entropy(net(batch.x), batch.y, reduction="none").double()  # [B]
+        losses = each_loss(net(batch.x), batch.y).double()  # [B]
         member = F.one_hot(groups[batch.at] % (count + 1), count + 1).double()  # [B, G + 1]; -1 becomes the last
         total += losses @ member
     return total[:count]
@@ -53,7 +73,12 @@ def group_losses(net: "Network", client: ClientRound, groups: Tensor, count: int
 
 @torch.no_grad()
 def group_predictions(net: "Network", client: ClientRound, groups: Tensor, count: int) -> Tensor:
-    """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is known."""
+    """Images by group, class and predicted class, float64 [G, C, C], of those whose group [N] is known.
+
+    Raises UsageError for several labels per image.
+    """
+    if client.shard.multi_label:
+        raise UsageError("images of several labels have no one predicted class", "--set gap=accuracy needs none")
     net.eval()
     classes = client.shard.classes
     total = torch.zeros(count + 1, classes, classes, dtype=torch.float64, device=groups.device)  # last: unknown
@@ -69,7 +94,7 @@ def gradient(net: "Network", client: ClientRound, batch_size: int = 64) -> tuple
     client.layout.zero_grad()
     total = torch.zeros((), device=client.theta.device)
     for batch in client.shard.in_order(batch_size):
-        loss = F.cross_entropy(net(batch.x), batch.y, reduction="sum") / len(client.shard)
+        loss = plain_loss(net(batch.x), batch.y) / len(client.shard)
         loss.backward()
         total += loss.detach()
     gradient = client.layout.grad.clone()

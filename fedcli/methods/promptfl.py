@@ -70,6 +70,8 @@ class Prompted(Local):
     freezes = True
     head = "prompts"
 
+    needs_one_label = "it chooses one of the class texts by a softmax"
+
     def extend(self, net: "Network") -> None:
         freeze(net, self.rule)
         net.backbone, net.head = MeanDirection(net.backbone), TextHead(net.make_prompts(1, self.length))

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 class QFair(Aggregator):
     """Weights by loss ** q."""
 
+    needs = "scalars"
+
     q: Annotated[float, "exponent, >= 0; 0 ignores losses, large follows the worst client"] = 1.0
     rule: Annotated[Literal["paper", "released", "original"], "n_k F^q, F^q, or the literal q-FedAvg step"] = "paper"
 

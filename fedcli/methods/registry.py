@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import extensions, options
 from ..errors import UsageError, nearest
-from .contract import Aggregator, Local
+from .contract import NEEDS, Aggregator, Local
 from .mixins import ContinuesRun, LinearHeadOnly
 
 
@@ -42,6 +42,11 @@ class Method:
             options.values(half)["rule"] for half in (self.local, self.aggregator) if "rule" in options.values(half)
         ]
         return " + ".join(dict.fromkeys(rules)) or "paper"
+
+    @property
+    def needs(self) -> str:
+        """What the server must see of each client, one of contract.NEEDS."""
+        return max(self.local.needs, self.aggregator.needs, key=list(NEEDS).index)
 
     @property
     def typed(self) -> str:

@@ -38,6 +38,8 @@ class Reweighed(WithGroups):
         "global"
     )
 
+    needs_one_label = "its weights are those of a group and one class"
+
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
         y, classes = client.shard.y, client.shard.classes

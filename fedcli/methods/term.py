@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 class Tilted(Aggregator):
     """Weights by image count times exp(t loss)."""
 
+    needs = "scalars"
+
     t: Annotated[float, "tilt; 0 is the base, large follows the worst client, below 0 the best"] = 1.0
 
     def measure_global(self, net: "Network", client: ClientRound) -> None:

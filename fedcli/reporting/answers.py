@@ -9,7 +9,8 @@ import numpy as np
 
 from ..evaluation import predictions
 from ..evaluation.parts import VERSIONS
-from ..metrics import probabilities
+from ..labels import UNKNOWN, YES
+from ..metrics import chances
 from .systems import Pairs, Scored
 
 
@@ -56,9 +57,16 @@ def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
     if metric.startswith("auc"):
-        return probabilities(table)
+        return chances(table, y)
+    if y.ndim == 2:
+        return right_labels(table, y).astype(np.float64)
     guess = table.argmax(1)
     return np.eye(table.shape[1])[guess] if metric == "f1_macro" else (guess == y)[:, None].astype(np.float64)
+
+
+def right_labels(table: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of several labels per image which are predicted correctly, from logits and labels [N, L]: bool [N, L]."""
+    return ((table >= 0) == (y == YES)) | (y == UNKNOWN)
 
 
 def one_class(runs: Iterable[Scored], version: str) -> str:
@@ -76,6 +84,8 @@ def one_class(runs: Iterable[Scored], version: str) -> str:
 
 def _is_stuck(answered: Answers, version: str) -> bool:
     tables = answered.last.get(version, [])
+    if answered.y.ndim == 2:  # to find nothing in every image may be right for every rare label
+        return False
     return len(np.unique(answered.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
 
 

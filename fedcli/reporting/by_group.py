@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from ..evaluation.parts import Groups
 from ..evaluation.scores import Scores
+from .columns import area
 from .table import DAGGER
-
-METRIC = "auc_ovo_macro"
 
 
 @dataclass(frozen=True)
@@ -20,8 +19,12 @@ class GroupTable:
     worst: str
 
 
-def tables(scores: Scores, metric: str = METRIC) -> Iterator[GroupTable]:
-    """A table for each attribute, of the last round's model, on the clean and the corrupted test images."""
+def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
+    """A table for each attribute, of the last round's model, on the clean and the corrupted test images.
+
+    metric: by default the AUC.
+    """
+    metric = metric or area(scores)
     for attribute, versions in scores.groups.items():
         clean = versions["clean"].last_round.groups
         columns = [attribute, "n", *(part for version in versions for part in _heads(version))]

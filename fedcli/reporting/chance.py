@@ -8,7 +8,7 @@ from ..evaluation.scores import Scores
 from .answers import one_class
 from .systems import Scored
 
-METRIC = "balanced_accuracy"
+METRIC, OF_LABELS = "balanced_accuracy", "balanced_accuracy_macro"  # the second of several labels per image
 ADVICE = "train for more rounds or with another --lr"
 
 
@@ -16,7 +16,7 @@ def at_chance(runs: Sequence[Scored]) -> str:
     """On which images the decisions of these runs are no better than chance, in words; "" where they are better.
 
     A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
-    test images have.
+    test images have, or 1/2 of several labels per image.
     """
     parts = [part for version in MODELS if (part := _of_version(runs, version))]
     return f"{' and '.join(parts)}: {ADVICE}" if parts else ""
@@ -26,8 +26,9 @@ def _of_version(runs: Sequence[Scored], version: str) -> str:
     stuck = [run for run in runs if _is_stuck(run.scores, version)]
     if not stuck:
         return ""
-    scores = [100 * (run.scores.intervals[version][METRIC].value or 0) for run in stuck]
-    numbers = f"{METRIC} {', '.join(f'{score:.2f}' for score in scores)} %"
+    metric = _metric(stuck[0].scores)
+    scores = [100 * (run.scores.intervals[version][metric].value or 0) for run in stuck]
+    numbers = f"{metric} {', '.join(f'{score:.2f}' for score in scores)} %"
     chance = f"chance {100 / _classes_seen(stuck[0].scores, version):.2f} %"
     which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
     inside = "; ".join(filter(None, [f"{numbers}, {chance}", _one_class(stuck, version)]))
@@ -35,15 +36,21 @@ def _of_version(runs: Sequence[Scored], version: str) -> str:
 
 
 def _is_stuck(scores: Scores, version: str) -> bool:
-    interval = scores.intervals.get(version, {}).get(METRIC)
+    interval = scores.intervals.get(version, {}).get(_metric(scores))
     if interval is None or interval.low is None:
         return False
     seen = _classes_seen(scores, version)
     return seen > 1 and interval.low <= 1 / seen
 
 
+def _metric(scores: Scores) -> str:
+    return OF_LABELS if scores.several_labels else METRIC
+
+
 def _classes_seen(scores: Scores, version: str) -> int:
-    """How many classes the test images have."""
+    """How many classes the test images have; of each label two: with it and without."""
+    if scores.several_labels:
+        return 2
     return len(scores.classes) - len(scores.versions[version].classes_missing)
 
 

@@ -2,17 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import UsageError, nearest
 from ..evaluation.parts import METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
 from ..evaluation.scores import Quality, Scores
 from ..evaluation.statistics import over_seeds
+from ..labels import is_multi_label
 from .numbers import Entry, better_low, entries
 
 LAST5, LAST, BEST = AT = "last5", "last", "best"
 POOLED, RUNS = SPREADS = "pooled", "runs"
 AUC = "auc_ovo_macro"
 SHOWN = "balanced_accuracy", AUC
+AUC_OF_LABELS = "auc_macro"
+OF_LABELS = "balanced_accuracy_macro", AUC_OF_LABELS  # in place of SHOWN, of several labels per image
 BETWEEN = "worst group", "gap"
 
 
@@ -30,6 +34,21 @@ class Value:
 
 
 Values = Mapping[str, Value]  # by the name of an entry, or of a column
+
+
+def usual(body: Mapping[str, Any]) -> Sequence[str]:
+    """The metrics that are shown of runs on data, given by their manifest's body."""
+    return OF_LABELS if is_multi_label(body) else SHOWN
+
+
+def shown(quality: Quality, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
+    """The metrics of a run that are shown: those given, or the usual ones of its data."""
+    return OF_LABELS if area(quality) == AUC_OF_LABELS and tuple(metrics) == SHOWN else metrics
+
+
+def area(quality: Quality) -> str:
+    """The area under the curve that stands for a run."""
+    return AUC_OF_LABELS if any(AUC_OF_LABELS in each.metrics for each in quality.versions.values()) else AUC
 
 
 def all_values(scores: Scores, at: str) -> dict[str, Value]:
@@ -54,21 +73,23 @@ def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[
     known: all values of the run. metrics: of all images, such as f1_macro, or names of single columns, which are those
         of entries in full or without the version of the images. Raises UsageError for an unknown one.
     """
+    metrics, auc = shown(scores, metrics), area(scores)
     overall = [name for name in metrics if name in scores.versions["clean"].metrics]
-    shown = dict(_overall(known, overall))
+    cells = dict(_overall(known, overall))
     if by_shots:
-        shown |= {f"clean {name} recall": value for name in SHOT_GROUPS if (value := known.get(f"clean {name} recall"))}
+        cells |= {f"clean {name} recall": value for name in SHOT_GROUPS if (value := known.get(f"clean {name} recall"))}
     for model in (name.replace("_", " ") for name in scores.personal):
-        named = {f"{model} {version} {AUC}": find(known, AUC, version, model=model) for version in VERSIONS}
-        shown |= {name: value for name, value in named.items() if value}
-    among = {f"std among clients {AUC}": find(known, AUC, measure="std among clients")}
+        named = {f"{model} {version} {auc}": find(known, auc, version, model=model) for version in VERSIONS}
+        cells |= {name: value for name, value in named.items() if value}
+    among = {f"std among clients {auc}": find(known, auc, measure="std among clients")}
     if scores.among_clients_global:
         for whose, model in (("own", ""), ("global", "global")):
-            mean = find(known, SHOWN[0], measure="mean among clients", model=model)
-            among[f"mean among clients {SHOWN[0]} {whose} model"] = mean
-    shown |= {name: value for name, value in among.items() if value}
-    shown |= dict(_between(known, scores, overall))
-    return shown | _named(known, scores, [name for name in metrics if name not in overall])
+            first = shown(scores)[0]
+            mean = find(known, first, measure="mean among clients", model=model)
+            among[f"mean among clients {first} {whose} model"] = mean
+    cells |= {name: value for name, value in among.items() if value}
+    cells |= dict(_between(known, scores, overall))
+    return cells | _named(known, scores, [name for name in metrics if name not in overall])
 
 
 def check_names(metrics: Sequence[str], own: Sequence[str] = ()) -> None:
@@ -84,6 +105,7 @@ def check_names(metrics: Sequence[str], own: Sequence[str] = ()) -> None:
 
 def view_columns(known: Values, view: str, quality: Quality, metrics: Sequence[str]) -> dict[str, Value]:
     """The cells of one view of a run's models; of the best round only the first view is known."""
+    metrics = shown(quality, metrics)
     return {**dict(_overall(known, metrics, view)), **dict(_between(known, quality, metrics, view))}
 
 
@@ -97,7 +119,7 @@ def group_values(known: Values, quality: Quality, attribute: str, version: str, 
     each |= {
         name: find(known, metric, **where, measure=name) for name in (*BETWEEN, "mean over groups", "std over groups")
     }
-    each |= {"ES-AUC": find(known, "es_auc_ovo_macro", **where)} if metric == AUC else {}
+    each |= {"ES-AUC": find(known, f"es_{metric}", **where)} if metric in (AUC, AUC_OF_LABELS) else {}
     return {name: value for name, value in each.items() if value}
 
 
@@ -151,8 +173,8 @@ def _between(
     """What lies between the groups of the clean test images: of the AUC, or of the metrics asked for."""
     for attribute in quality.groups:
         where = {"version": "clean", "attribute": attribute, "model": model}
-        named = {f"{attribute} ES-AUC ({AUC})": find(known, "es_auc_ovo_macro", **where)}
-        for metric in [AUC] if tuple(metrics) == SHOWN else metrics:
+        named = {f"{attribute} ES-AUC ({auc})": find(known, f"es_{auc}", **where) for auc in (AUC, AUC_OF_LABELS)}
+        for metric in metrics[-1:] if tuple(metrics) in (SHOWN, OF_LABELS) else metrics:
             named |= {f"{attribute} {what} {metric}": find(known, metric, **where, measure=what) for what in BETWEEN}
         yield from ((name, value) for name, value in named.items() if value)
 

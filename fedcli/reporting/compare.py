@@ -20,18 +20,17 @@ from pathlib import Path
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
-from ..evaluation.bootstrap import LEVEL, METRICS
+from ..evaluation.bootstrap import LEVEL, METRICS, OF_LABELS
 from ..evaluation.parts import VERSIONS
 from ..evaluation.statistics import OverSeeds, holm, over_seeds
 from .answers import one_class
+from .columns import SHOWN, shown
 from .comparison import Comparison, Side
 from .pairs import paired, sample_of
 from .sampler import Sampler
 from .systems import Scored, read, refuse_mixed, settings
 from .tested import group_tests, headline, image_tests, judged, over_rounds
 from .verdicts import RESAMPLES, Against, Difference, adjusted
-
-SHOWN = "balanced_accuracy", "auc_ovo_macro"
 
 
 def compare(
@@ -122,7 +121,7 @@ def _row(
 
 def check_names(metrics: Sequence[str]) -> None:
     """Refuse a metric that no interval can be made of. Raises UsageError."""
-    _check(metrics, [*METRICS, "auc_binary"])
+    _check(metrics, list(dict.fromkeys([*METRICS, "auc_binary", *OF_LABELS])))
 
 
 def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
@@ -132,8 +131,8 @@ def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
-    known = [*METRICS, *(["auc_binary"] if len(run.scores.classes) == 2 else [])]
-    _check(metrics, known)
+    metrics, known = shown(run.scores, metrics), [*METRICS, *(["auc_binary"] if len(run.scores.classes) == 2 else [])]
+    _check(metrics, list(OF_LABELS) if run.scores.several_labels else known)
     return tuple(dict.fromkeys(metrics))
 
 

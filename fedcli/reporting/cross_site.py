@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..evaluation.scores import Scores
-from .columns import SHOWN
+from .columns import SHOWN, shown
 from .table import Cell, Column, Table, percent
 
 LEGEND = (
@@ -19,7 +19,7 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
             continue
         sizes = {client: score.count for client, score in next(iter(rows.values())).items()}
         heads = [Column("trained at"), *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
-        for metric in metrics:
+        for metric in shown(scores, metrics):
             lines = [
                 [Cell(model), *(percent(tested[client].metrics[metric]) for client in sizes)]
                 for model, tested in rows.items()

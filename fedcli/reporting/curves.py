@@ -22,6 +22,9 @@ KINDS = "loss", "test", "group", "weights", "reports", "server"  # in the order 
 METRICS = {
     "balanced_accuracy": "Balanced accuracy",
     "auc_ovo_macro": "AUC, one class against one",
+    "auc_macro": "AUC, mean over labels",
+    "balanced_accuracy_macro": "Balanced accuracy, mean over labels",
+    "hamming_accuracy": "Share of labels that are right",
     "accuracy": "Accuracy",
 }
 TITLES = {  # of what clients and server report, where its name would be read as something else

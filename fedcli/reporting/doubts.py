@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ..evaluation.groups import PARITY, spread
 from ..evaluation.scores import Quality, Scores
-from .columns import AUC, BEST, LAST, better_low
+from .columns import AUC, BEST, LAST, OF_LABELS, better_low
 
 
 def doubtful(qualities: Sequence[Quality], metrics: Sequence[str], at: str) -> list[str]:
@@ -13,7 +13,7 @@ def doubtful(qualities: Sequence[Quality], metrics: Sequence[str], at: str) -> l
     return [
         f"{name} {what} {metric}"
         for name in attributes
-        for metric in dict.fromkeys([*metrics, AUC])
+        for metric in dict.fromkeys([*metrics, AUC, *OF_LABELS])
         for what in sorted(small_decides(qualities, name, "clean", metric, at))
     ]
 

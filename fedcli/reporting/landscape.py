@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from .. import console
 from ..errors import FedcliError, UsageError
+from ..methods.losses import plain_loss
 from ..runs import finished as runs
 from ..seeds import derive
 from . import curves, drawing, labels
@@ -97,7 +98,8 @@ def around(folder: Path, label: str, *, dims: int, version: str, seed: int, poin
 
     def loss() -> float:
         logits = torch.from_numpy(runs.logits(run.net, shard, run.method.local))  # [N, C]
-        return float(F.cross_entropy(logits.double(), y))
+        several = y.ndim == 2
+        return float(plain_loss(logits.double(), y) / len(y) if several else F.cross_entropy(logits.double(), y))
 
     return surface(run.net, loss, dims=dims, seed=seed, points=points, label=f"loss around {label}")
 

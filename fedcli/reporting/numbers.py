@@ -60,6 +60,7 @@ def entries(scores: Scores, *, best: bool = False) -> Iterator[Entry]:
     for version, parts in scores.shots.versions.items() if scores.shots else ():
         for name, value in parts.items():
             yield Entry(f"{name} recall", value, version)
+    yield from _of_labels(scores)
     for name, client in scores.clients.items():
         for metric, value in client.metrics.items():
             yield Entry(metric, value, client.version, client=name)
@@ -82,11 +83,28 @@ def _of_quality(quality: Quality, model: str = "") -> Iterator[Entry]:
             yield from _of_groups(groups, version, attribute, model=model)
 
 
+def _of_labels(scores: Scores) -> Iterator[Entry]:
+    """Of several labels per image each one by itself."""
+    for version, labels in scores.labels.items():
+        for label, own in labels.items():
+            for metric, value in own.metrics.items():
+                yield Entry(f"{metric} of label {label}", value, version)
+            for attribute, groups in own.groups.items():
+                whose = {"version": version, "attribute": attribute}
+                for group, number in groups.auc.items():
+                    yield Entry(f"auc of label {label}", number, **whose, group=group)
+                yield Entry(f"auc of label {label}", groups.between.gap, **whose, measure="gap")
+                for name, number in groups.differences.items():
+                    yield Entry(f"{name} of label {label}", number, **whose)
+
+
 def _of_groups(groups: Groups, version: str, attribute: str, *, client: str = "", model: str = "") -> Iterator[Entry]:
     whose = {"version": version, "attribute": attribute, "client": client, "model": model}
     between = groups.over_rounds
     if between.es_auc_ovo_macro:
         yield Entry("es_auc_ovo_macro", between.es_auc_ovo_macro, **whose)
+    if between.es_auc_macro:
+        yield Entry("es_auc_macro", between.es_auc_macro, **whose)
     for name, value in between.differences.items():
         yield Entry(name, value, **whose)
     for metric, parts in between.metrics.items():
@@ -123,7 +141,8 @@ def _of_best(scores: Scores) -> Iterator[Entry]:
 
 
 def _of_best_groups(groups: GroupScores, version: str, attribute: str) -> Iterator[Entry]:
-    yield Entry("es_auc_ovo_macro", groups.es_auc_ovo_macro, version, attribute)
+    for name in ("es_auc_ovo_macro", "es_auc_macro"):
+        yield Entry(name, getattr(groups, name), version, attribute)
     yield from (Entry(name, value, version, attribute) for name, value in groups.differences.items())
     for metric, between in groups.between.items():
         yield Entry(metric, between.worst and between.worst.score, version, attribute, measure="worst group")

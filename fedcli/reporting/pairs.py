@@ -117,6 +117,8 @@ def sample_of(pairs: Pairs) -> Sample:
 
 def _trained_on(run: Scored) -> int:
     """Training images of all clients."""
+    if run.scores.train_images:
+        return run.scores.train_images
     if not run.scores.shots:
         raise FedcliError(f"{run.path} does not say how many images were trained on", "evaluate the run again")
     return sum(count for classes in run.scores.shots.classes.values() for count in classes.values())

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import console
 from ..errors import UsageError, nearest
-from ..evaluation.bootstrap import METRICS
+from ..evaluation.bootstrap import METRICS, OF_LABELS
 from ..evaluation.parts import VERSIONS
 from . import writers
 from .columns import BEST, LAST, LAST5, POOLED
@@ -219,7 +219,7 @@ def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
     parts = [TESTED.replace("{mark}", "{{mark}}").format(among=AMONG[shared], over=over, level=SIGNIFICANT)]
     if not enough:
         parts.append(MODELS_ALONE.format(samples=console.counted(leads.samples, leads.over[:-1], leads.over)))
-    if any(not column.over or column.name not in METRICS for column in whole.columns[2:]):
+    if any(not column.over or column.name not in (*METRICS, *OF_LABELS) for column in whole.columns[2:]):
         parts.append(OTHERS)
     return " ".join(parts)
 

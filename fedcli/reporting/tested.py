@@ -9,7 +9,7 @@ from ..evaluation.bootstrap import bootstrap_p, interval
 from ..evaluation.parts import Group, OverRounds
 from ..evaluation.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from ..metrics import probabilities
-from .answers import answers, differing
+from .answers import answers, differing, right_labels
 from .comparison import GroupTests
 from .pairs import Sample
 from .sampler import Sampler, grouping
@@ -148,15 +148,23 @@ def _small(runs: list[Scored], name: str) -> dict[str, str]:
 
 
 def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
-    """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs."""
+    """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs.
+
+    Of several labels per image McNemar's is of the images whose labels are all right.
+    """
     answers_a, answers_b = answers(a.path), answers(b.path)
     result: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
     for version in answers_a.last:
         if version not in answers_b.last or len(answers_a.last[version]) + len(answers_b.last[version]) > 2:
             continue  # several models answer for one image
         first, second = answers_a.last[version][0], answers_b.last[version][0]
-        tests = {"mcnemar": asdict(mcnemar(first.argmax(1) == answers_a.y, second.argmax(1) == answers_a.y))}
-        if first.shape[1] == 2 and np.bincount(answers_a.y, minlength=2).min() > 1:
+        tests = {"mcnemar": asdict(mcnemar(_right(first, answers_a.y), _right(second, answers_a.y)))}
+        if answers_a.y.ndim == 1 and first.shape[1] == 2 and np.bincount(answers_a.y, minlength=2).min() > 1:
             tests["delong"] = asdict(delong(probabilities(first)[:, 1], probabilities(second)[:, 1], answers_a.y))
         result["versions"][version] = tests
     return result
+
+
+def _right(table: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Whether each image is classified correctly, in all its labels: bool [N]."""
+    return right_labels(table, y).all(1) if y.ndim == 2 else table.argmax(1) == y

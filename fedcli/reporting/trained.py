@@ -112,6 +112,9 @@ def _groups(run: runs.Run, count: int) -> list[str]:
 @torch.inference_mode()
 def mean_features(run: runs.Run) -> Means:
     """Of the chosen classes at every client that has training images of them."""
+    if next(iter(run.data.train.values())).multi_label:
+        what = f"features are shown by class, and images of {run.data.body['dataset']} have several labels"
+        raise FedcliError(what, "--show counts or --show adapters")
     run.net.eval()
     counts = {client: np.bincount(shard.y.cpu().numpy(), minlength=len(run.data.classes))
               for client, shard in run.data.train.items()}  # fmt: skip

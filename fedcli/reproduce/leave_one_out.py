@@ -13,7 +13,7 @@ from ..data.partition.held_out import HeldOut, sites
 from ..errors import UsageError
 from ..evaluation.parts import Groups
 from ..evaluation.scores import Scores
-from ..reporting.columns import SHOWN
+from ..reporting.columns import usual
 from ..reporting.table import Cell, Column, Table, percent
 from ..stages import evaluate, partition
 from ..stages.evaluation_options import EvaluateOptions
@@ -84,7 +84,7 @@ def tables(plan: Plan, outcomes: list[Outcome], work: Path, device: str) -> Iter
     own = {outcome.cell.name: Scores.read(outcome.scores) for outcome in done if outcome.scores}
     inside = {outcome.cell.name: Scores.read(_on_dataset(plan, outcome, work, device)) for outcome in done}
     attribute = plan.sites[0].attribute
-    for metric in SHOWN:
+    for metric in usual(manifest.read(plan.dataset, "dataset").body):
         rows = []
         for name, scores in own.items():
             groups = inside[name].groups[attribute]["clean"]

@@ -9,7 +9,7 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import UsageError, nearest
-from ..evaluation.bootstrap import METRICS
+from ..evaluation.bootstrap import METRICS, OF_LABELS
 from ..evaluation.parts import Number, OverRounds
 from ..evaluation.schema import children
 from ..evaluation.statistics import over_seeds
@@ -343,4 +343,8 @@ def _reference(recipe: Recipe, rows: list[str]) -> str:
 def _tested_score(column: Column) -> tuple[str, str, str] | None:
     """Data, version and metric of a column that the statistics know."""
     place = column.score.split("/")
-    return (column.data, *place[1:]) if place[0] == "versions" and place[-1] in (*METRICS, AUC_BINARY) else None
+    return (
+        (column.data, *place[1:])
+        if place[0] == "versions" and place[-1] in (*METRICS, AUC_BINARY, *OF_LABELS)
+        else None
+    )

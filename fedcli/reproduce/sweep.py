@@ -8,6 +8,8 @@ from typing import Any
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..methods import resolve
+from ..reporting.columns import usual
+from ..runs.scoring import metric_of
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import TrainOptions
 from . import flags
@@ -18,7 +20,6 @@ from .recipe import ON_VALIDATION
 from .shape import Figure
 
 HOLD_OUT = "partition.hold-out"
-SHOWN = "balanced_accuracy", "auc_ovo_macro"
 CHOSEN = (
     "The best is chosen by balanced accuracy on the clients' validation images alone; the test set chooses nothing."
 )
@@ -51,13 +52,14 @@ def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None 
     columns = [
         Column(f"{version} {metric}", "data", f"versions/{version}/{metric}", marked=False)
         for version in versions
-        for metric in SHOWN
+        for metric in usual(body)
     ]
     if validated:
-        columns.append(Column("validation balanced_accuracy, best round", "data", ON_VALIDATION, validation=True))
+        name = f"validation {metric_of(body)}, best round"
+        columns.append(Column(name, "data", ON_VALIDATION, validation=True))
     keys = " and ".join(place.partition(".")[2] for place in grid)
     title = f"{method} on {dataset}, over {keys}"
-    figure = Figure(title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if SHOWN[0] in c.name))
+    figure = Figure(title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if usual(body)[0] in c.name))
     return Recipe(
         f"{method}-{keys.replace(' and ', '-')}", title, "", (note,), (0,), "pooled",
         "last5", rows[0].name, {}, {}, {"data": Chain("data", dataset, dataset)}, rows, tuple(columns),

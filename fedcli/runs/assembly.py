@@ -14,6 +14,7 @@ from .. import models
 from ..data import manifest
 from ..data import shard as load
 from ..errors import FedcliError, HashError, UsageError
+from ..federation import sampling
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
@@ -106,6 +107,8 @@ def assemble(
     Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
+    plan.check_labels(source.body, method)
+    sampling.check(plan.training.sampling, source.body["attributes"])
     net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
     continues = isinstance(method.aggregator, ContinuesRun)
     still = features.is_frozen(net)
@@ -139,7 +142,7 @@ def assemble(
         if still and method.local.trains_backbone
         else "",
         new_head,
-        small_groups(method.local, net, shards),
+        small_groups(method.local, plan.training.sampling, net, shards),
     ]
     if still and not elsewhere:
         shards = features.cached(net, shards)
@@ -154,11 +157,12 @@ def assemble(
     )  # fmt: skip
 
 
-def small_groups(local: Local, net: models.Network, shards: load.Shards) -> str:
-    """A warning where a method weighs images by groups of which few train. Images at sites are not known here."""
-    if not isinstance(local, WeighsGroups):
+def small_groups(local: Local, drawn: str, net: models.Network, shards: load.Shards) -> str:
+    """A warning where images weigh or are drawn by groups of which few train. Images at sites are not known here."""
+    weighed = local.group_attribute(net) if isinstance(local, WeighsGroups) else ""
+    name = weighed or sampling.attribute(drawn, net.attributes)
+    if not name:
         return ""
-    name = local.group_attribute(net)
     known = [shard.groups[name] for shard in shards.train.values() if name in shard.groups]
     if not known:
         return ""

@@ -1,6 +1,6 @@
 """What to train: every option that decides the bytes of a run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import UnionType
@@ -12,8 +12,9 @@ from ..data.transforms import check_augment
 from ..errors import UsageError
 from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
-from ..methods.mixins import LearnsFromTeacher
-from ..methods.registry import Method, resolve
+from ..labels import is_multi_label
+from ..methods.mixins import BalancedSampling, LearnsFromTeacher
+from ..methods.registry import METHODS, Method, resolve
 
 ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
 
@@ -111,6 +112,8 @@ class Plan:
         if method.local.own_loss and (given := self.training.changed(LOSS_OPTIONS)):
             flag = f"--{given[0].replace('_', '-')}"
             raise UsageError(f"{method.name} has a loss of its own, so {flag} has no place", f"leave {flag} out")
+        if isinstance(method.local, BalancedSampling) and self.training.sampling != "shuffle":
+            raise UsageError(f"{method.name} draws its classes equally often itself", "leave --sampling out")
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):
             raise UsageError(f"{method.name} learns from no teacher", "leave --teacher out, or train fed-mas or kd")
         if self.single_site and not (method.local.works_without_server and method.aggregator.works_without_server):
@@ -123,6 +126,23 @@ class Plan:
         if idle := [name for name in self.settings if self.single_site and name not in self.acting(method)]:
             raise UsageError(f"{idle[0]} is an option of the server, which --single-site never asks", "leave it out")
         return method
+
+    def check_labels(self, body: Mapping[str, Any], method: Method) -> None:
+        """Refuse what is defined for one label per image alone. body: of the data's manifest. Raises UsageError."""
+        if not is_multi_label(body):
+            return
+        texts = method.local.head == "prompts" and models.describe(self.model).kind == "clip"
+        why = method.local.needs_one_label or method.aggregator.needs_one_label
+        if why := why or "on a CLIP network it chooses one of the class texts by a softmax" * texts:
+            others = [m.name for m in METHODS.values() if not (m.local.needs_one_label or m.aggregator.needs_one_label)]
+            what = f"{method.name} needs one label per image ({why}), and images of {body['dataset']} have several"
+            raise UsageError(what, f"methods that take several: {', '.join(others)}")
+        training = self.training
+        options = {"prior": training.prior, "class-weights": training.class_weights, "sampling": training.sampling}
+        for flag, given in options.items():
+            if given.partition(":")[0] not in ("none", "balanced", "shuffle", "group"):
+                what = f"--{flag} {given} is for one label per image, and images of {body['dataset']} have several"
+                raise UsageError(what, "--class-weights balanced makes up for rare labels")
 
     def acting(self, method: Method) -> dict[str, Any]:
         """The method's options that can change a number: where clients train alone, those of its local half."""

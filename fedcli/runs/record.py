@@ -20,7 +20,7 @@ from . import own_code, resources
 from .assembly import PlannedFederation
 from .configuration import Plan
 from .initial import ParentRun
-from .scoring import METRIC
+from .scoring import metric_of
 
 CORRUPTION = "kind", "severity", "ratio", "clients", "each"
 WORDS = {"label_smoothing": "label smoothing", "class_weights": "class weights", "loss": "loss"}  # in a label
@@ -96,7 +96,7 @@ def body(
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
         **_traffic(rounds), "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),
-        **({"best": {"round": best.round, "metric": METRIC, "score": best.score}} if best else {}),
+        **({"best": {"round": best.round, "metric": metric_of(about), "score": best.score}} if best else {}),
     }  # fmt: skip
 
 
@@ -112,6 +112,8 @@ def _label(federation: PlannedFederation) -> str:
     label += ", single-site" * plan.single_site
     if plan.training.prior != "none":
         label += f", prior {plan.training.prior}"
+    if plan.training.sampling != "shuffle":
+        label += f", sampling {plan.training.sampling}"
     label += "".join(f", {getattr(plan.training, name)} {WORDS[name]}" for name in plan.training.changed(LOSS_OPTIONS))
     return titled(federation, label + ", frozen backbone" * plan.freeze)
 

@@ -4,6 +4,7 @@ Both are of the model that would be kept of that round. Where clients train alon
 answers for its own images.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,12 +16,14 @@ from .. import metrics
 from ..data.shard import Shard
 from ..errors import UsageError
 from ..federation.state import Best, RunState, Tensors
+from ..labels import is_multi_label
 from ..methods.mixins import scored_model
 from .assembly import PlannedFederation
 from .finished import PERSONAL, alone_logits, load_personal, logits, mean_own
 
 METRIC = "balanced_accuracy"  # by which the best round is found
 CURVES = METRIC, "auc_ovo_macro", "accuracy"  # of a test set and of each group in it, every --eval-every rounds
+OF_LABELS = "auc_macro", "balanced_accuracy_macro", "hamming_accuracy"  # both, of several labels per image
 
 
 class Scoring:
@@ -28,6 +31,7 @@ class Scoring:
 
     def __init__(self, federation: PlannedFederation):
         self.federation = federation
+        self.metric = metric_of(federation.data.body)
         self.parts = {c: shard for c, shard in federation.data.val.items() if len(shard)}
         self.whole = _union(list(self.parts.values())) if self.parts else None
 
@@ -46,7 +50,7 @@ class Scoring:
             if attributes := self.federation.data.attributes:
                 line["groups"] = {v: _of_groups(tables[v], shard, attributes) for v, shard in tests.items()}
         if self.whole is not None:
-            line["validation"] = {METRIC: self.validation(state)}
+            line["validation"] = {self.metric: self.validation(state)}
         return line
 
     def _answers(self, state: RunState, shard: Shard) -> list[np.ndarray]:
@@ -55,19 +59,20 @@ class Scoring:
             return [self._together(state, shard)]
         return alone_logits(self.federation.data, shard, partial(self._alone, self.federation.sites(state)))
 
-    def validation(self, state: RunState) -> float:
-        """The METRIC on all validation parts together."""
+    def validation(self, state: RunState) -> float | None:
+        """The metric on all validation parts together; None where it has no meaning there."""
         assert self.whole is not None
         if not self.federation.plan.single_site:
             table = self._together(state, self.whole)
         else:
             sites = self.federation.sites(state)
             table = np.concatenate([self._alone(sites, client, part) for client, part in self.parts.items()])
-        return metrics.balanced_accuracy(table, self.whole.y.cpu().numpy())
+        y = self.whole.y.cpu().numpy()
+        return curve(table, y)[self.metric] if self.whole.multi_label else metrics.balanced_accuracy(table, y)
 
     def best(self, before: Best | None, state: RunState, line: dict[str, Any]) -> Best | None:
         """The best model up to this round; only a better score takes the place of an earlier round's."""
-        score = line["validation"][METRIC] if "validation" in line else None
+        score = line["validation"][self.metric] if "validation" in line else None
         if score is None or (before and score <= before.score):
             return before
         theta, clients = self.federation.kept(state)
@@ -87,6 +92,11 @@ class Scoring:
         return logits(self.federation.net, shard, self.federation.method.local)
 
 
+def metric_of(body: Mapping[str, Any]) -> str:
+    """The metric by which the best round is found on data, given by their manifest's body."""
+    return OF_LABELS[0] if is_multi_label(body) else METRIC
+
+
 def check_patience(federation: PlannedFederation) -> None:
     """Refuse to stop early where no validation images say when: the test images choose nothing."""
     plan = federation.plan
@@ -99,7 +109,7 @@ def in_words(line: dict[str, Any]) -> str:
     """What stands beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
     losses = [loss for loss in line["loss"] if loss is not None]
     words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
-    scores = {version: score.get(METRIC) for version, score in line.get("test", {}).items()}
+    scores = {version: next(iter(score.values())) for version, score in line.get("test", {}).items()}
     return ", ".join([*words, *(f"{version} {100 * s:.1f} %" for version, s in scores.items() if s is not None)])
 
 
@@ -107,7 +117,7 @@ def _curves(tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None
     """The CURVES of some places of a test set, all where None; the mean over tables."""
     y, places = shard.y.cpu().numpy(), slice(None) if at is None else at
     scores = [curve(table[places], y[places]) for table in tables]
-    return {name: _mean([score[name] for score in scores]) for name in CURVES}
+    return {name: _mean([score[name] for score in scores]) for name in scores[0]}
 
 
 def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, list[str]]) -> dict[str, Any]:
@@ -123,7 +133,7 @@ def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, lis
 def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
     """What rounds.jsonl says of a test set: logits [N, C], y [N] -> the CURVES on the 0..1 scale."""
     scores = metrics.score(logits, y)
-    return {name: scores[name] for name in CURVES}
+    return {name: scores[name] for name in (CURVES if y.ndim == 1 else OF_LABELS)}
 
 
 def _mean(values: list[float | None]) -> float | None:

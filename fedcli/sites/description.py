@@ -14,6 +14,7 @@ from .. import __version__, shapes
 from ..data import bodies, holdings, manifest
 from ..errors import FedcliError
 from ..files import read_text
+from ..labels import is_multi_label
 
 SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
@@ -51,6 +52,9 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
     data: a verified partition or corruption manifest. client: its name there. name: its name in the federation.
     """
     body = manifest.read(data).body
+    if is_multi_label(body):
+        what = f"images of {body['dataset']} have several labels, and sites count one class per image"
+        raise SiteError(what, "train where the images are together, or prepare a dataset of one label per image")
     counts = holdings.of_manifest(data)
     parts = {part: sum(counts[holdings.CLASS][client].get(part, {}).values()) for part in PARTS}
     shown = {

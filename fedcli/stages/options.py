@@ -72,7 +72,8 @@ class PrepareOptions(Options):
     )
     table: Annotated[str | None, "images: the CSV in the folder"] = None
     image_column: Annotated[str | None, "images: files' names", COLUMN] = None
-    label_column: Annotated[str | None, "images: classes", COLUMN] = None
+    label_column: Annotated[Sequence[str], "images: classes; with --multi-label it may be repeated", COLUMN] = ()
+    multi_label: Annotated[bool, "images: several labels per image, A|B or a column of 0 and 1 for each"] = False
     group: Annotated[Sequence[str], "images: an attribute, such as sex; may be repeated", COLUMN] = ()
     site: Annotated[str | None, "images: hospitals", COLUMN] = None
     patient: Annotated[str | None, "images: patients or lesions", COLUMN] = None
@@ -216,6 +217,11 @@ class TrainOptions(Options):
         "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
         "(effective numbers)",
     ] = "none"
+    sampling: Annotated[
+        str,
+        "how images are drawn: shuffle, each once, or with replacement and equally often from class, group or "
+        "group-class; group:NAME and group-class:NAME say which attribute",
+    ] = "shuffle"
     label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
     prior: Annotated[
         str,

@@ -19,6 +19,7 @@ OWN = (
     "table",
     "image_column",
     "label_column",
+    "multi_label",
     "site",
     "patient",
     "group",
@@ -67,10 +68,21 @@ prepare = called_with("prepare", PrepareOptions, run)
 def _own(options: PrepareOptions) -> dict[str, str]:
     """The dataset's own options, of --set and of the flags that stand for one."""
     given = {name.replace("_", "-"): getattr(options, name) for name in OWN}
-    flags = {name: value if isinstance(value, str) else _listed(value) for name, value in given.items() if value}
+    if not options.multi_label and options.label_column:
+        if len(options.label_column) > 1:
+            raise UsageError("--label-column is given several times", "--multi-label takes a column for each label")
+        (given["label-column"],) = options.label_column  # which may have a comma in it
+    flags = {name: _text(value) for name, value in given.items() if value}
     if twice := [name for name in flags if name in options.set]:
         raise UsageError(f"--{twice[0]} and --set {twice[0]} exclude each other", "give one of them")
     return {**{key: str(value) for key, value in options.set.items()}, **flags}
+
+
+def _text(value: str | bool | Sequence[str]) -> str:
+    """A flag as the option holds it."""
+    if isinstance(value, str):
+        return value
+    return "yes" if isinstance(value, bool) else _listed(value)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -114,7 +114,8 @@ def plan(options: TrainOptions) -> Plan:
         optimizer=optimizer, epochs=options.epochs, batch_size=options.batch_size, prior=options.prior, bn=options.bn,
         personal=options.personal, warmup=options.warmup, nesterov=options.nesterov, clip_norm=options.clip_norm,
         keep_optimizer=options.keep_optimizer, label_smoothing=options.label_smoothing,
-        class_weights=options.class_weights, loss=options.loss, **_completed(options, usual, optimizer),
+        class_weights=options.class_weights, loss=options.loss, sampling=options.sampling,
+        **_completed(options, usual, optimizer),
     )  # fmt: skip
     made = Plan(
         method=_spec(options), settings=_settings(options), training=training, seed=options.seed,

@@ -73,7 +73,9 @@ def test_a_dataset_is_found_as_people_write_it(spelt, name):
 
 
 def test_the_list_that_is_read_from_the_files_is_the_table_of_methods():
-    table = {(m.name, m.label, m.rule, m.about) for m in METHODS.values()}
+    one = {m.name for m in METHODS.values() if m.local.needs_one_label or m.aggregator.needs_one_label}
+    labels = {name: "one" if name in one else "several" for name in METHODS}
+    table = {(m.name, m.label, m.rule, m.needs, m.about, labels[m.name]) for m in METHODS.values()}
     assert set(map(tuple, listed())) == table and len(listed()) == len(table)
 
 

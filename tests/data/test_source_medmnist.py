@@ -177,7 +177,7 @@ EIGHT = np.zeros((8, 28, 28), np.uint8)
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"train_labels": np.zeros((8, 14), np.uint8)}, "has 14 labels per image"),
+        ({"train_labels": np.zeros((8, 14), np.uint8)}, "another number of labels per image in some"),
         ({"train_images": np.zeros((8, 28, 28, 28), np.uint8)}, "holds volumes of 28 x 28 x 28"),
         ({"train_images": np.zeros((8, 9, 9, 9, 3), np.uint8)}, "holds volumes of 9 x 9 x 9 x 3"),
         ({"train_images": EIGHT.astype(float)}, "train_images is float64"),

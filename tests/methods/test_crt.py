@@ -93,7 +93,7 @@ def test_a_rare_class_is_drawn_as_often_as_the_others():
     y[:3], y[3:9] = 1, 2
     shard = type(shard)(shard.images, shard.rows, y, shard.ids, shard.groups, 3, 1)
     assert isinstance(resolve("crt").local, BalancedSampling)
-    drawn = torch.cat([b.y for b in shard.epoch(32, shuffle=1, augment=1, balanced=True)]).bincount()
+    drawn = torch.cat([b.y for b in shard.epoch(32, shuffle=1, augment=1, strata=shard.y)]).bincount()
     assert drawn.sum() == 300 and drawn.min() > 70
 
 

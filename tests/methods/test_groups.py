@@ -96,13 +96,21 @@ def test_the_attribute_taken_by_default_is_named_where_there_are_others(spec):
 
 def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them(shards):
     net = toy_net()
-    said = small_groups(resolve("group-dro").local, net, shards)
+    said = small_groups(resolve("group-dro").local, "shuffle", net, shards)
     counts = torch.cat([shard.groups["sex"] for shard in shards.train.values()])
     few = {value: int((counts == g).sum()) for g, value in enumerate("fm")}
     assert ("f " in said) == (few["f"] < 30) and f"{int((counts < 0).sum())} training images have no sex" in said
     tiny = replace(shards, train={"north": of_group(toy_shard("north", 4), [0, 0, 0, 1])})
-    assert small_groups(resolve("group-dro").local, net, tiny) == "images weigh by sex, of which few train: f 3, m 1"
-    assert small_groups(resolve("adv").local, net, shards) == small_groups(resolve("fedavg").local, net, shards) == ""
+    assert (
+        small_groups(resolve("group-dro").local, "shuffle", net, tiny)
+        == "images weigh by sex, of which few train: f 3, m 1"
+    )
+    assert small_groups(resolve("fedavg").local, "group-class:sex", net, tiny).endswith("f 3, m 1")
+    assert (
+        small_groups(resolve("adv").local, "shuffle", net, shards)
+        == small_groups(resolve("fedavg").local, "shuffle", net, shards)
+        == ""
+    )
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import console
+from ... import console, labels
 from ...console import counted
 from ...errors import FedcliError, UsageError
 from ...hdf5 import create_hdf5
@@ -94,11 +94,11 @@ def _write(
     folder: Path, pool: Pool, dataset: dict[str, Any], scheme: Scheme, division: Division, options: dict[str, Any]
 ) -> dict[str, Any]:
     """Write rows.h5 (and the sites) into folder; returns the manifest's body."""
-    numbers = patients(pool)
+    numbers, single = patients(pool), pool.single
     rows: dict[str, dict[str, np.ndarray]] = {"train": {}, "val": {}, "test": {}}  # part -> client -> rows of the pool
     for name, part in division.train.items():
         rng = np.random.default_rng(derive("validation", options["seed"], name))
-        kept = hold_out(pool.y[part], numbers[part], options["val"], rng)
+        kept = hold_out(single[part], numbers[part], options["val"], rng)
         rows["train"][name], rows["val"][name] = part[~kept], part[kept]
         rows["test"][name] = division.test.get(name, part[:0])
     _write_rows(folder / "rows.h5", rows, np.flatnonzero(pool.split == TEST))
@@ -108,6 +108,7 @@ def _write(
     described = skew.describe(names, parts, pool.y, classes, None if pool.patient is None else numbers)
     body = {
         **{name: dataset[name] for name in COPIED},
+        **({"task": labels.MULTI_LABEL} if labels.is_multi_label(dataset) else {}),
         "dataset": dataset["name"],
         "scheme": scheme.name,
         "roster": _roster(rows, pool.y, classes),
@@ -162,7 +163,7 @@ def _roster(rows: dict[str, dict[str, np.ndarray]], y: np.ndarray, classes: int)
         {
             "client": client,
             **{name: len(part[client]) for name, part in rows.items()},
-            "class_counts": np.bincount(y[train], minlength=classes).tolist(),
+            "class_counts": labels.counts(y[train], classes).tolist(),
         }
         for client, train in rows["train"].items()
     ]

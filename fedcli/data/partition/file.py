@@ -44,7 +44,7 @@ class FromFile(Scheme):
 
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         training = np.flatnonzero(pool.split == TRAIN)
-        training = training[np.argsort(pool.y[training], kind="stable")]  # FedISM's train.csv is sorted by class
+        training = training[np.argsort(pool.single[training], kind="stable")]  # FedISM's train.csv is sorted by class
         name, is_test = self.clients_file.name, pool.split == TEST
         clients = clients_file.read(
             self.clients_file, pool.id.tolist(), training, column=self.client_column, order=self.order_file

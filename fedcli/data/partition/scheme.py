@@ -33,7 +33,7 @@ class Images:
     """What assign() divides: the N training images, or with keep_units the N patients, each by its first image.
 
     Attributes:
-        y: int64 [N], the class of each.
+        y: int64 [N], the class of each; of several labels per image the rarest that it has, see labels.single().
         groups: attribute -> int64 [N], the index of each one's value, -1 where it is unknown.
         attributes: attribute -> its values.
         seed: of the partition.
@@ -165,7 +165,7 @@ def images_of(
 ) -> Images:
     """Some rows of a pool as what a scheme divides."""
     groups = {name: column[rows] for name, column in pool.groups.items()}
-    return Images(pool.y[rows], groups, dataset["attributes"], seed, minimum, what)
+    return Images(pool.single[rows], groups, dataset["attributes"], seed, minimum, what)
 
 
 def patients(pool: Pool) -> np.ndarray:

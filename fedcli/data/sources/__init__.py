@@ -9,6 +9,7 @@ import fedcli
 from ...errors import FedcliError, UsageError, nearest
 from ...extensions import Code
 from . import (
+    chestmnist,
     cifar100,
     digits,
     fairfedmed,
@@ -32,6 +33,7 @@ from .source import Source
 __all__ = ["SOURCES", "Source", "names", "plain", "register"]
 
 SOURCES: dict[str, Source] = {
+    "chestmnist": chestmnist.SOURCE,
     "cifar100": cifar100.SOURCE,
     "digits": digits.SOURCE,
     "fairfedmed-oct": fairfedmed.OCT,

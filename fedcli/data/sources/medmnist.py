@@ -1,4 +1,4 @@
-"""MedMNIST: any of its two-dimensional sets with one label per image, from the .npz as downloaded.
+"""MedMNIST: any of its two-dimensional sets, from the .npz as downloaded; chestmnist has several labels per image.
 
 Source: Yang et al., Scientific Data 10:41, 2023 (arXiv 2110.14795), and the larger sizes of MedMNIST+. The test part is
 theirs; their validation images train, or are dropped with --set val=drop. Pixels are streamed out of the archive, so a
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ...errors import FedcliError, UsageError, nearest
+from ...labels import MULTI_LABEL
 from ..pool import Row
 from ..samples import medmnist as sample
 from .images import within
@@ -50,12 +51,16 @@ CLASSES = {  # in the order of the labels
         *("interstitial endothelial cells", "leukocytes", "podocytes", "proximal tubule segments"),
         "thick ascending limb",
     ],
+    "chestmnist": [
+        *("atelectasis", "cardiomegaly", "effusion", "infiltration", "mass", "nodule", "pneumonia", "pneumothorax"),
+        *("consolidation", "edema", "emphysema", "fibrosis", "pleural thickening", "hernia"),
+    ],
     **dict.fromkeys(["organamnist", "organcmnist", "organsmnist"], ORGANS),
 }
 PARTS = "train", "val", "test"
 VAL = "train", "drop"
 HIGHEST = 32767  # the pool keeps labels in 16 bits
-HINT = "expected a two-dimensional MedMNIST file with one label per image, such as pathmnist.npz"
+HINT = "expected a two-dimensional MedMNIST file, such as pathmnist.npz"
 AGAIN = "download it again"
 BROKEN = zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError  # the last: a password
 
@@ -76,13 +81,19 @@ def rows(raw: Path, choices: Choices) -> Listing:
     path = locate(raw, choices.own["file"])
     parts = [part for part in PARTS if part != "val" or choices.own["val"] == "train"]
     labels = {part: read_labels(path, part) for part in PARTS}  # the dropped ones too: the classes depend on no option
-    classes = _classes(path, max(int(codes.max(initial=0)) for codes in labels.values()))
+    task = _task(path, labels)
+    classes = _classes(path, _highest(labels, task), task)
     shapes = {part: _check_images(path, part, len(labels[part])) for part in PARTS}
     if len({shape[1:] for shape in shapes.values()}) > 1:
         raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
     name = path.relative_to(raw).as_posix()
     images = [
-        Row(f"{part}-{i:06d}", int(label), f"{name}#{part}-{i}", part == "test")
+        Row(
+            f"{part}-{i:06d}",
+            int(label) if task is None else tuple(label.tolist()),
+            f"{name}#{part}-{i}",
+            part == "test",
+        )
         for part in parts
         for i, label in enumerate(labels[part])
     ]
@@ -91,7 +102,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if choices.split == "image":
         images = split_rows(images, choices, by_patient=False)
     channels = 3 if len(shapes["train"]) == 4 else 1
-    return Listing(images, tables=[name], classes=classes, channels=channels)
+    return Listing(images, tables=[name], classes=classes, channels=channels, task=task)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -126,7 +137,7 @@ def locate(raw: Path, file: str) -> Path:
 
 
 def read_labels(path: Path, part: str) -> np.ndarray:
-    """int64 [N]. Raises FedcliError for more than one label per image."""
+    """int64 [N], or [N, L] of several labels per image, each 0 or 1. Raises FedcliError."""
     name = f"{part}_labels"
     pixels, kind = _open(path, name)
     with pixels.stream as stream:
@@ -135,13 +146,28 @@ def read_labels(path: Path, part: str) -> np.ndarray:
             labels = npy.read_array(stream, allow_pickle=False)
         except BROKEN as error:
             raise FedcliError(f"{path}: {name} cannot be read: {error}", AGAIN) from None
-    if labels.ndim == 2 and labels.shape[1] > 1:
-        raise FedcliError(f"{path} has {labels.shape[1]} labels per image, fedcli takes one", HINT)
     if kind.kind not in "iu" or labels.ndim not in (1, 2) or labels.min(initial=0) < 0:
         raise FedcliError(f"{path}: {name} is {kind} {list(labels.shape)}, not classes from 0", HINT)
     if (highest := int(labels.max(initial=0))) > HIGHEST:
         raise FedcliError(f"{path}: {name} has the label {highest}, the highest possible is {HIGHEST}", HINT)
-    return labels.reshape(-1).astype(np.int64)
+    several = labels.ndim == 2 and labels.shape[1] > 1
+    if several and highest > 1:
+        raise FedcliError(f"{path}: {name} has the label {highest}, where several per image are each 0 or 1", HINT)
+    return (labels if several else labels.reshape(-1)).astype(np.int64)
+
+
+def _task(path: Path, labels: dict[str, np.ndarray]) -> str | None:
+    """MULTI_LABEL where images have several labels. Raises FedcliError where the parts differ in that."""
+    if len(shapes := {array.shape[1:] for array in labels.values()}) > 1:
+        raise FedcliError(f"{path} has another number of labels per image in some of its parts", HINT)
+    return None if shapes == {()} else MULTI_LABEL
+
+
+def _highest(labels: dict[str, np.ndarray], task: str | None) -> int:
+    """The last class, or the last of the labels."""
+    if task:
+        return labels["train"].shape[1] - 1
+    return max(int(codes.max(initial=0)) for codes in labels.values())
 
 
 def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
@@ -160,11 +186,13 @@ def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
     return shape
 
 
-def _classes(path: Path, highest: int) -> list[str]:
+def _classes(path: Path, highest: int, task: str | None = None) -> list[str]:
     """Names of the classes: MedMNIST's for its own file names, else numbers."""
     known = CLASSES.get(path.stem.split("_")[0].lower())  # pathmnist_224.npz
     if known is None:
         return [f"class-{label}" for label in range(highest + 1)]
+    if task and highest + 1 != len(known):
+        raise FedcliError(f"{path} has {highest + 1} labels per image, expected {len(known)}", HINT)
     if highest >= len(known):
         hint = f"rename the file if it is not {path.stem.split('_')[0]}"
         raise FedcliError(f"{path} has the label {highest}, but only {len(known)} classes", hint)

@@ -4,15 +4,16 @@ import csv
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ... import console
 from ...errors import FedcliError, UsageError
+from ...labels import MULTI_LABEL, Label
 from ..pool import Row
-from . import dicom_header
+from . import dicom_header, own_labels
 from .images import within
 from .source import Choices, Listing
 from .tables import AGE_BANDS, age_band, fold_rows, place, read_cells, split_rows
@@ -45,16 +46,18 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     groups = [column.strip() for line in csv.reader([own["group"]], skipinitialspace=True) for column in line]
     groups = [column for column in groups if column]
     attributes = list(dict.fromkeys([*groups, *([own["site"]] if own["site"] else [])]))
-    wanted = [own["image-column"], own["label-column"], *attributes, *([own["patient"]] if own["patient"] else [])]
-    table = _read(raw / name, wanted)
+    named = own_labels.columns(own)
+    about = [*attributes, *([own["patient"]] if own["patient"] else [])]
+    wanted = [own["image-column"], *named, *about]
+    table = _read(raw / name, wanted, about)
     images = table[own["image-column"]]
     table = table[list(dict.fromkeys(wanted[1:]))].assign(**{AT: _located(raw, name, images.tolist(), files)})
-    absent, bare = table[AT] == "", table[own["label-column"]].str.lower().isin(NO_LABEL)
+    absent, bare = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     places = _places(others)
     skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
-    skipped += [(file, f"has no {own['label-column']} in {name}") for file in table[AT][bare & ~absent]]
+    skipped += [(file, f"has no {named[0]} in {name}") for file in table[AT][bare & ~absent]]
     table = table[~absent & ~bare].drop_duplicates()
-    _check_once(raw / name, table, own["label-column"])
+    _check_once(raw / name, table, named[0])
     if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
     rows, values, classes = _rows(table.sort_values(AT), raw / name, attributes, own)
@@ -62,7 +65,10 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     if patient and choices.split != "image" and (alone := sum(not row.patient for row in rows)):
         console.say(f"{alone} of {len(rows)} images name no patient; each of them stands alone in the split")
     site = own["site"] or None
-    return Listing(split_own(rows, choices), values, patient, [name], sorted(set(skipped)), classes, sites=site)
+    return Listing(
+        split_own(rows, choices), values, patient, [name], sorted(set(skipped)), classes, sites=site,
+        task=MULTI_LABEL if own_labels.several(own) else None,
+    )  # fmt: skip
 
 
 def _rows(
@@ -70,9 +76,7 @@ def _rows(
 ) -> tuple[list[Row], dict[str, list[str]], list[str]]:
     """Rows, values of each attribute, classes."""
     unknown = {whole_number(word.strip()) for word in own["unknown"].split(",") if word.strip()}
-    labels = _spelt_alike(table[own["label-column"]].tolist(), own["label-column"])
-    classes = classes_of(labels, path)
-    _note_similar(own["label-column"], classes)
+    labels, classes = _labels(table, path, own)
     values, columns = {}, {}
     for name in attributes:
         column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
@@ -82,17 +86,26 @@ def _rows(
     images = []
     for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
         groups = {name: columns[name][i] for name in attributes}
-        images.append(
-            Row(
-                file,
-                classes.index(label),
-                file,
-                False,
-                groups,
-                "" if patient.lower() in MISSING or patient in unknown else patient,
-            )
-        )
+        unnamed = patient.lower() in MISSING or patient in unknown
+        images.append(Row(file, label, file, False, groups, "" if unnamed else patient))
     return images, values, classes
+
+
+def _labels(table: "DataFrame", path: Path, own: dict[str, str]) -> tuple[Sequence[Label], list[str]]:
+    """The class of each image, or its labels, and the names of all."""
+    names = own_labels.columns(own)
+    cells = _spelt_alike(table[names[0]].tolist(), names[0])
+    if not own_labels.several(own):
+        classes = classes_of(cells, path)
+        _note_similar(names[0], classes)
+        return [classes.index(cell) for cell in cells], classes
+    if len(names) == 1:
+        labels, classes = own_labels.of_lists(cells, path)
+    else:
+        labels, classes = own_labels.of_columns(table, names, own["uncertain"], path)
+    _check_length(classes, "the label", path)
+    _note_similar("the labels", classes)
+    return labels, classes
 
 
 def table_name(raw: Path, asked: str) -> str | None:
@@ -107,8 +120,8 @@ def table_name(raw: Path, asked: str) -> str | None:
     return tables[0] if tables else None
 
 
-def _read(path: Path, wanted: list[str]) -> "DataFrame":
-    """The wanted columns as texts. Raises FedcliError."""
+def _read(path: Path, wanted: list[str], about: list[str]) -> "DataFrame":
+    """The wanted columns as texts; about: those of groups and patients among them. Raises FedcliError."""
     from pandas import DataFrame
 
     head, records = read_cells(path, "save it as CSV in UTF-8")
@@ -118,7 +131,7 @@ def _read(path: Path, wanted: list[str]) -> "DataFrame":
         flags = IN_PLACE_OF.get(missing[0]) or _meant(missing[0], head)
         flags += "--image-column, --label-column, --group, --site and --patient name columns"
         raise FedcliError(f"{path} has no column {missing[0]!r}, only {', '.join(head)}", flags)
-    if odd := [name for name in wanted[2:] if "/" in name]:
+    if odd := [name for name in about if "/" in name]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash in its name", "rename it")
     return DataFrame({name: [record[head.index(name)] for record in records] for name in wanted}, dtype=str)
 
@@ -276,7 +289,7 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     classes = _ordered(set(labels))
     _check_length(classes, "the class", path)
     if several := next((label for label in classes if _is_list(label, classes)), ""):
-        hint = "an image has one class here: keep images of one finding, or name a column with one by --label-column"
+        hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
         raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
     if (odd := next((label for label in classes if _is_fraction(label)), "")) and _all_numbers(set(classes)):
         hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"

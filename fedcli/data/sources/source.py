@@ -72,6 +72,7 @@ class Listing:
         classes: names of the classes where the card cannot know them; else None.
         channels: 1 or 3 where the card cannot know; else None.
         sites: the attribute whose values are the hospitals where the card cannot know; else None.
+        task: labels.MULTI_LABEL where the files say that images have several labels; None for the card's.
     """
 
     rows: list[Row]
@@ -82,6 +83,7 @@ class Listing:
     classes: list[str] | None = None
     channels: int | None = None
     sites: str | None = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 from ...console import counted
 from ...errors import FedcliError
 from ...files import read_text, regular
+from ...labels import single_of
 from ...seeds import derive
 from ..pool import Row
 from .source import Choices
@@ -123,7 +124,8 @@ def sample_rows(rows: list[Row], choices: Choices) -> list[Row]:
     if count > len(rows):
         there = counted(len(rows), "usable image", "usable images")
         raise FedcliError(f"--sample-images {count}, but there are only {there}", "lower it, or leave it out")
-    label_of = {row.id: row.label if choices.stratified else 0 for row in rows}
+    labels = single_of([row.label for row in rows]) if choices.stratified else [0] * len(rows)
+    label_of = {row.id: label for row, label in zip(rows, labels, strict=True)}
     sizes = Counter(label_of.values())
     exact = {label: Fraction(count * size, len(rows)) for label, size in sorted(sizes.items())}
     quota = {label: math.floor(share) for label, share in exact.items()}
@@ -149,9 +151,10 @@ def split_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[R
     names = np.array([row.patient or row.id if by_patient else row.id for row in rows])
     patients, patient = np.unique(names, return_inverse=True)  # [P], [N]
     images = np.bincount(patient)  # [P]
-    rarest_first = np.argsort(np.bincount([row.label for row in rows]), kind="stable")  # [C]
+    labels = single_of([row.label for row in rows])
+    rarest_first = np.argsort(np.bincount(labels), kind="stable")  # [C]
     rank = np.full(len(patients), len(rarest_first))  # [P]
-    np.minimum.at(rank, patient, np.argsort(rarest_first)[[row.label for row in rows]])
+    np.minimum.at(rank, patient, np.argsort(rarest_first)[labels])
     test = np.zeros(len(patients), bool)
     for k, label in enumerate(rarest_first):
         members = np.flatnonzero(rank == k)
@@ -172,13 +175,12 @@ def fold_rows(rows: list[Row], choices: Choices, *, by_patient: bool) -> list[Ro
     them.
     """
     rows = sample_rows(rows, choices)
-    rarest_first = [
-        label for label, _ in sorted(Counter(row.label for row in rows).items(), key=lambda n: (n[1], n[0]))
-    ]
+    labels = single_of([row.label for row in rows])
+    rarest_first = [label for label, _ in sorted(Counter(labels).items(), key=lambda n: (n[1], n[0]))]
     members: dict[str, list[int]] = {}
     for i, row in enumerate(rows):
         members.setdefault(row.patient or row.id if by_patient else row.id, []).append(i)
-    label_of = {name: min((rows[i].label for i in its), key=rarest_first.index) for name, its in members.items()}
+    label_of = {name: min((labels[i] for i in its), key=rarest_first.index) for name, its in members.items()}
     total = [0] * choices.folds
     fold_of: dict[str, int] = {}
     for label in rarest_first:

@@ -16,11 +16,11 @@ from ...data import manifest
 from ...errors import FedcliError
 from ...evaluation.scores import Scores
 from .. import cross_site, severities
-from ..columns import LAST5, POOLED, SHOWN
+from ..columns import LAST5, POOLED, SHOWN, shown
 from ..rows import rows
 from ..table import Table
 from ..tables import Report, report
-from . import clients, convergence, figures, groups, images, lineage, statistics, terms
+from . import clients, convergence, figures, groups, images, lineage, of_labels, statistics, terms
 from .markup import breakable, shown_cell, shown_head
 from .systems import System, facts, sentence, systems, without_counts
 
@@ -89,6 +89,7 @@ def render(scores: list[Path], asked: PageOptions) -> str:
         rows(scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=timed, traffic=True)
     )
     compared = systems(lines)
+    asked = replace(asked, metrics=shown(compared[0].scores, asked.metrics))
     if not asked.tables and asked.spread and asked.at == LAST5:
         findings, tests, remarks = statistics.tests(compared, asked.metrics, asked.reference)
         asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
@@ -117,6 +118,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
             Section(f"group-{name}", f"Groups: {name}", **part)
             for name, part in groups.parts(compared, asked.at, asked.spread)
         ),
+        Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
         Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
         Section("severities", "Other corruptions", tables=list(severities.tables(_named(compared), asked.metrics))),
         Section("cross-site", "Trained at and tested on", tables=list(cross_site.tables(_named(compared)))),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...data import holdings, manifest
 from ...evaluation.scores import Scores
-from ..columns import BEST, POOLED, better_low, find, joined
+from ..columns import BEST, POOLED, area, better_low, find, joined
 from ..table import Cell, Column, Table, of_text, percent
 from .marked import best_of
 from .systems import System
@@ -89,7 +89,7 @@ def _scores(scored: list[System], spread: str, metrics: Sequence[str]) -> Iterat
     attributes = (name for system in scored for client in system.scores.clients.values() for name in client.groups)
     for name in dict.fromkeys(attributes):
         title = f"ES-AUC by {name} of each client"
-        yield from _tables(scored, title, EQUITY, "es_auc_ovo_macro", name, spread, best=False)
+        yield from _tables(scored, title, EQUITY, f"es_{area(scored[0].scores)}", name, spread, best=False)
 
 
 def _tables(

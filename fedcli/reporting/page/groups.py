@@ -7,7 +7,7 @@ import numpy as np
 
 from ...evaluation.groups import unknown_note
 from ...evaluation.scores import Scores
-from ..columns import LAST5, POOLED, SHOWN, Value, group_values, parity_values
+from ..columns import LAST5, POOLED, Value, group_values, parity_values, shown
 from ..doubts import doubtful_decisions, small_decides, small_groups
 from ..table import DAGGER, Table
 from . import figures
@@ -56,13 +56,14 @@ def _versions(by: list[System], attribute: str) -> list[str]:
 def _tables(by: list[System], attribute: str, version: str, at: str, spread: str) -> Iterator[Table]:
     sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
     legend = _legend(by, attribute, at, spread)
-    for metric in reversed(SHOWN):
+    metrics = shown(by[0].scores)
+    for metric in reversed(metrics):
         runs = [_each_run(system, attribute, version, metric) for system in by]
         unsure = [small | small_decides(system.each, attribute, version, metric, at) for system in by]
         yield from by_system(
             f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name),
             doubtful=unsure,
-            legend=legend if version != "clean" or metric == SHOWN[0] else "",
+            legend=legend if version != "clean" or metric == metrics[0] else "",
         )  # fmt: skip
     runs = [[parity_values(known, attribute, version) for known in system.row.known] for system in by]
     unsure = [
@@ -116,7 +117,7 @@ def _undefined(by: list[System], attribute: str, version: str) -> str:
 def _panels(by: list[System], attribute: str) -> list[figures.Panels]:
     drawn = []
     for version in _versions(by, attribute):
-        for metric in reversed(SHOWN):
+        for metric in reversed(shown(by[0].scores)):
             points = {system.place: _points(system, attribute, version, metric) for system in by}
             points = {place: values for place, values in points.items() if values}
             if points:

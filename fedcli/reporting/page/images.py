@@ -12,6 +12,7 @@ from ...data.mixture import spoken
 from ...data.pool import read_pool
 from ...data.shard import CHANGED
 from ...hdf5 import open_hdf5
+from ...labels import YES
 from .figures import Figure, Panels
 from .systems import System
 
@@ -32,14 +33,21 @@ def _strip(path: Path) -> Iterator[Panels]:
         rows = file["test/rows"][()]
         if not len(rows):
             return
-        at = chosen(pool.y[rows])
+        at = chosen(pool.single[rows])
         changed = file["test/x"][np.sort(at)][np.argsort(np.argsort(at))]  # HDF5 reads rising places only
     kind = spoken(body)
     about = f"a test image, above as it is, below with {kind}"
-    clean, names = pool.pixels(rows[at]), [body["classes"][label] for label in pool.y[rows[at]]]
+    clean, names = pool.pixels(rows[at]), named(pool.y[rows[at]], body["classes"])
     pairs = [_pasted(clean[[k]], changed[[k]]) for k in range(len(at))]
     drawn = [Figure(name, image=png(pair), about=about) for name, pair in zip(names, pairs, strict=True)]
     yield Panels(f"{kind[0].upper()}{kind[1:]}", drawn, legend=LEGEND, layout="strip")
+
+
+def named(labels: np.ndarray, classes: list[str]) -> list[str]:
+    """The class of each image, or its labels."""
+    if labels.ndim == 1:
+        return [classes[label] for label in labels]
+    return [", ".join(classes[k] for k in np.flatnonzero(row == YES)) or "no label" for row in labels]
 
 
 def chosen(labels: np.ndarray) -> np.ndarray:

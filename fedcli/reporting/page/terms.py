@@ -16,6 +16,14 @@ METRICS = {
     "auc_ovr_macro": "area under the ROC curve of each class against all others, mean over classes",
     "auc_ovr_weighted": "the same, each class weighted by its number of images",
     "auc_binary": "area under the ROC curve of the second of two classes",
+    "auc_macro": "of several labels per image: area under the ROC curve, mean over labels; 50 % is chance level",
+    "average_precision_macro": "average precision, mean over labels; chance level is the share of images with a label",
+    "balanced_accuracy_macro": "mean of sensitivity and specificity of each label at a probability of 1/2, mean over "
+    "labels; 50 % is chance level",
+    "exact_match_accuracy": "share of images of which every label is predicted correctly",
+    "hamming_accuracy": "share of all labels of all images that are predicted correctly",
+    "calibration_error_macro": "expected difference between a label's probability and how often images have it, mean "
+    "over labels",
     "calibration_error_top_label": "expected difference between the probability of the predicted class and how often "
     "the prediction is correct",
     "calibration_error_positive_class": "the same for the second of two classes",

@@ -1,0 +1,122 @@
+"""docs/multi-label.md, carried out as it stands, and what its commands write; a small file of the real layout."""
+
+import csv
+import json
+import re
+import shlex
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from fedcli.commands.app import app
+from fedcli.data import manifest
+from fedcli.data.pool import read_pool
+from fedcli.data.samples import chestmnist as sample
+from fedcli.evaluation.export import to_csv
+from fedcli.evaluation.parts import PARITY, SEVERAL_LABELS
+
+TEXT = (Path(__file__).parent.parent / "docs" / "multi-label.md").read_text(encoding="utf-8")
+LINES = re.search(r"```sh\n(.*?)```", TEXT, re.S)[1].splitlines()
+
+
+def run(line):
+    """The exit code of a command line; names with a star are those of the files, as in a shell."""
+    words = [str(path) for word in shlex.split(line)[1:] for path in (sorted(Path().glob(word)) or [word])]
+    with pytest.raises(SystemExit) as ended:
+        app(words, prog_name="fedcli")
+    return ended.value.code
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory):
+    """Where the page's commands have run, and what each of them printed."""
+    folder = tmp_path_factory.mktemp("session")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        printed = {}
+        for line in LINES:
+            with redirect_stdout(StringIO()) as out:
+                assert run(line) == 0, line
+            printed[line] = out.getvalue()
+    return folder, printed
+
+
+def scores_of(folder, method):
+    return manifest.read(next(folder.glob(f"fedcli-work/runs/{method}-*/scores/*/scores.json"))).body
+
+
+def test_every_report_shows_the_scores_of_several_labels(session):
+    folder, printed = session
+    table = next(text for line, text in printed.items() if line == "fedcli report --by sex")
+    assert "auc_macro" in table and "FedHEAL" in table and "auc_ovo_macro" not in table
+    assert "worst" in table
+    assert "effusion" in next(text for line, text in printed.items() if "auc of label" in line)
+    compared = next(text for line, text in printed.items() if line.startswith("fedcli compare"))
+    assert "clean auc_macro" in compared and "sex gap auc_macro" in compared
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert "Each label between groups by sex" in page and "average_precision of each label" in page
+
+
+def test_scores_json_holds_all_labels_each_label_and_groups(session):
+    body = scores_of(session[0], "fedheal")
+    assert set(SEVERAL_LABELS) <= body["versions"]["clean"].keys() and body["shots"] is None
+    assert body["intervals"]["clean"]["auc_macro"]["low"] <= body["versions"]["clean"]["auc_macro"]["last"]
+    labels = body["labels"]["clean"]
+    assert labels.keys() == set(body["classes"]) and len(labels) == 14
+    known = [label["auc"]["last"] for label in labels.values() if label["auc"]["last"] is not None]
+    assert body["versions"]["clean"]["auc_macro"]["last"] == pytest.approx(np.mean(known))
+    assert labels["effusion"]["groups"]["sex"]["differences"].keys() == set(PARITY)
+    assert body["groups"]["sex"]["clean"]["last_round"]["between"]["auc_macro"]["gap"] >= 0
+    lines = (session[0] / "fedcli-work").glob("runs/fedheal-*/rounds.jsonl")
+    assert json.loads(next(lines).read_text().splitlines()[-1])["test"]["clean"].keys() == set(SEVERAL_LABELS)
+
+
+def test_predictions_carry_every_label(session, monkeypatch):
+    monkeypatch.chdir(session[0])
+    scores = next(Path().glob("fedcli-work/runs/fedavg-*/scores/*/scores.json"))
+    with h5py.File(scores.parent / "predictions.h5") as file:
+        assert file["y"].dtype == np.uint8 and file["y"].shape == file["logits/clean/2"].shape
+        y, logits = file["y"][()], file["logits/clean/2"][()]
+    (table,) = to_csv(scores)
+    first = next(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert [int(first[f"label_{k}"]) for k in range(14)] == y[0].tolist()
+    assert float(first["prob_3"]) == pytest.approx(1 / (1 + np.exp(-float(logits[0, 3]))))
+
+
+def test_what_there_is_not_is_refused_in_a_sentence(session, monkeypatch, capsys):
+    monkeypatch.chdir(session[0])
+    for line, sentence in (
+        ("fedcli train ldam", "ldam needs one label per image"),
+        ("fedcli evaluate fedcli-work/runs/fedavg-* --shots 10,5", "--shots is about the recall of classes"),
+        ("fedcli plot fedcli-work/runs/fedavg-* --show features", "features are shown by class"),
+        ("fedcli site describe --client client-00 --out site.json", "sites count one class per image"),
+        ("fedcli report --metric accuracy", "the scores have no metric 'accuracy'"),
+    ):
+        code, shown = run(line), capsys.readouterr().err
+        assert code in (1, 2) and sentence in shown and "unexpected" not in shown, line
+
+
+def test_a_file_of_the_real_layout_is_prepared_and_divided(tmp_path, monkeypatch):
+    """As MedMNIST publishes it: images uint8 [N, 28, 28], labels [N, 14] of 0 and 1."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sample, "EACH", {"train": 20, "val": 4, "test": 8})
+    sample.make(tmp_path / "raw")
+    arrays = dict(np.load(tmp_path / "raw" / "chestmnist.npz"))
+    assert arrays["train_labels"].shape == (20, 14) and arrays["train_images"].dtype == np.uint8
+    assert run("fedcli prepare chestmnist --raw raw --attributes raw/attributes.csv") == 0
+    pool = read_pool(next(tmp_path.glob("fedcli-work/datasets/*/pool.h5")))
+    assert pool.y.dtype == np.uint8 and pool.split.sum() == 8
+    assert np.array_equal(pool.y, np.concatenate([arrays[f"{part}_labels"] for part in ("train", "val", "test")]))
+    body = manifest.read(next(tmp_path.glob("fedcli-work/datasets/*/dataset.json"))).body
+    assert (
+        body["task"] == "multi-label" and body["classes"][13] == "hernia" and set(body["attributes"]) == {"sex", "age"}
+    )
+    for scheme in ("--dirichlet 1", "--iid", "--shards 2", "--by sex"):
+        assert run(f"fedcli partition {scheme} {'' if 'by' in scheme else '--clients 2'} --val 0.2") == 0
+        made = manifest.read(manifest.newest(tmp_path / "fedcli-work", "partition")).body
+        held = sum(np.array(client["class_counts"]) for client in made["roster"])
+        assert made["task"] == "multi-label" and (held <= pool.y[pool.split == 0].sum(0)).all()
