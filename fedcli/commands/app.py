@@ -37,6 +37,7 @@ from . import (
     options,
     partition,
     plot,
+    predict,
     prepare,
     report,
     reproduce,
@@ -137,9 +138,9 @@ app = typer.Typer(
 )  # fmt: skip
 
 for command in (
-    demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
-    compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
+    demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, predict.predict,
+    report.report, compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep,
+    site.site, export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
     lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
