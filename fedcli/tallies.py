@@ -15,6 +15,7 @@ from .metrics import BINS, CALIBRATION
 FINE = 2048  # bins of a chance
 Arrays = dict[str, np.ndarray]
 TOP, POSITIVE = "top", "positive"
+RATES = 0.01, 0.05, 0.1, 0.2  # false positive rates at which the true positive rate is asked for
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,26 @@ class Tally:
                     wins[a, b] = own @ below + ties[a, b] / 2
         return wins, ties
 
+    def rebuilt(self) -> tuple[np.ndarray, np.ndarray]:
+        """Logits [N, C] and labels [N] of as many images, class by class, with the same decisions.
+
+        Of two classes with the same chances too, up to their bins; of more, counts do not say which chances are of one
+        image, so every image is sure of its decision.
+        """
+        classes = len(self.table)
+        if classes == 2:
+            y, place = (np.repeat(at.ravel(), self.chances[:, 1].ravel()) for at in np.indices((2, FINE)))
+            chance = (place + 0.5) / FINE
+            return np.log(np.stack([1 - chance, chance], 1)), y
+        y, guess = (np.repeat(at.ravel(), self.table.ravel()) for at in np.indices((classes, classes)))
+        return np.eye(classes)[guess], y
+
+    def reliability(self) -> list[tuple[int, float, float]]:
+        """Of each of the BINS bins of the most likely class's chance: images, mean chance, share that is right."""
+        return [
+            (int(n), float(total / FINE / n), float(right / n)) if n else (0, 0.0, 0.0) for n, right, total in self.top
+        ]
+
     def true_positives_at(self, false_positives: float) -> tuple[float, float, float] | None:
         """For two classes, the lowest threshold on the chance of class 1 whose false positive rate is no higher.
 
@@ -129,3 +150,19 @@ def _error(bins: np.ndarray) -> float | None:
     """The calibration error of bins [BINS, 3], as metrics.calibration_error()."""
     images = bins[:, 0].sum()
     return float(np.abs(bins[:, 2] / FINE - bins[:, 1]).sum() / images) if images else None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a site says of one model.
+
+    Attributes:
+        versions: "clean" and, where it has corrupted test images, "corrupted" -> key -> the tally of those images;
+            a key is "all", or attribute and place of the value.
+        corrupted: whether the client's own images are corrupted.
+        left_out: images that are in no tally.
+    """
+
+    versions: dict[str, dict[str, Tally]]
+    corrupted: bool
+    left_out: int

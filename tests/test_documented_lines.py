@@ -43,6 +43,7 @@ RUN_ELSEWHERE = {
     "extend.md": "test_extend.py",
     "multi-label.md": "test_multi_label.py",
     "consortium.md": "consortium",
+    "engines.md": "consortium",
 }  # page -> its own test
 SHORTER = {  # what is added to a command so that it ends soon; the last of a flag counts
     "train": "--rounds 1", "demo": "--rounds 1", "prepare": "--size 32", "sweep": "--rounds 1",
@@ -64,8 +65,9 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
-    "export": DESCRIBED, "Steps that both engines share": DESCRIBED,
+    "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
+    "predict": [*TWO_CLIENTS, "fedcli train fedavg"],
     "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],

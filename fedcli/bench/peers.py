@@ -171,12 +171,16 @@ def weights(net: nn.Module) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
 
 
+def fedcli_clients(problem: Problem, remake: Callable[[str, int], InProcess] | None = None) -> InProcess:
+    """What trains the problem's clients; remake: the same in another process."""
+    net = problem.net()
+    training = Training("sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH)
+    return InProcess(resolve("fedavg"), net, Layout(net), problem.shards(), training, remake=remake)
+
+
 def fedcli_training(problem: Problem) -> Train:
     """fedcli's side."""
-    net, shards = problem.net(), problem.shards()
-    training = Training("sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH)
-    clients = InProcess(resolve("fedavg"), net, Layout(net), shards, training)
-    federation = Federation(clients, rounds=problem.rounds)
+    federation = Federation(fedcli_clients(problem), rounds=problem.rounds)
     start = federation.first()
 
     def train() -> Tensor:

@@ -14,12 +14,18 @@ from .shots import thresholds
 
 def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
     """Refuse attributes that a run's data do not have, and other thresholds than two numbers. Raises FedcliError."""
-    asked(manifest.find(run_path, "run"), by, shots)
+    path = manifest.find(run_path, "run")
+    if sites := _sites(path):
+        _attributes(by, sites)
+    else:
+        asked(path, by, shots)
 
 
 def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path | None:
     """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
     path = manifest.find(run_path, "run")
+    if sites := _sites(path):
+        return _from_sites(path, _attributes(by, sites))
     options, folder = asked(path, by, shots)
     target = folder / "scores.json"
     if not target.is_file():
@@ -32,6 +38,21 @@ def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path
     except FedcliError:  # evaluate says what is wrong, and makes them again where only they are damaged
         return None
     return target
+
+
+def _sites(run: Path) -> Path | None:
+    """The manifest of the sites that hold a run's images; None where they are at hand."""
+    data = manifest.parent(run, "corruption", "partition", "sites")
+    return data if data and manifest.read(data).kind == "sites" else None
+
+
+def _from_sites(run: Path, by: list[str]) -> Path | None:
+    """The scores that sites have given of a run, of all attributes or of these; None where there are none."""
+    for path in sorted((run.parent / "scores").glob("*/scores.json")):
+        known = manifest.read(path, "scores")
+        if known.options.get("federated") and known.options["by"] == by:
+            return path if list(known.parents.values()) == [manifest.sha256(run)] else None
+    return None
 
 
 class Tests(Protocol):
@@ -55,6 +76,9 @@ def asked(
     """The options of scores, and the folder they go to. severities: kinds and severities of other test sets.
     more: options that are recorded as they are."""
     others = tests.parents if tests else []
+    if not others and _sites(run):
+        what = f"the test images of {run.parent} are at its sites"
+        raise FedcliError(what, f"fedcli evaluate {run.parent} --engine socket:DIR, nvflare:DIR or flower:DIR")
     data = others[0] if others else manifest.parent(run, "corruption", "partition")
     if shots and is_multi_label(manifest.read(data).body):
         raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")

@@ -1,10 +1,12 @@
 """Scores of a run whose test images are at its sites: from tallies that each site sends, and that can be added.
 
-The scores.json is as that of evaluate(), of the clean test images that are some client's own; without what needs single
-images, such as intervals. AUCs and calibration errors are those of chances in steps of 1/2048, see tallies.py.
+The scores.json is as that of evaluate(), of the test images that are some client's own; without what needs single
+images. AUCs and calibration errors are those of chances in steps of 1/2048, see tallies.py. Intervals resample images,
+which is exact for counts by true and predicted class, and for two classes also for the bins of a chance.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,17 +18,20 @@ from ..data import manifest, synthetic
 from ..errors import FedcliError, UsageError, nearest
 from ..methods.mixins import views_of
 from ..methods.registry import resolve
-from ..tallies import FINE, Tally
+from ..tallies import FINE, RATES, Answer, Tally
 from .evaluate import COPIED, UNCOPIED
 from .groups import together
-from .parts import GroupScores, Score
-from .rounds import among, summary, summary_of_groups
+from .intervals import intervals
+from .parts import Curve, Curves, Groups, GroupScores, Interval, ReliabilityBin, RocPoint, Score
+from .rounds import among, summary, summary_of_groups, with_average
 from .schema import decode
 from .scores import Client, Scores, Stage, Traffic
 
 ALL = "all"
+CLEAN, CORRUPTED = "clean", "corrupted"
+BY_IMAGE = "accuracy", "balanced_accuracy", "f1_macro"  # what an interval of more than two classes is of
 Tallies = Mapping[str, Tally]  # ALL, or "attribute/place of the value" -> the tally
-Asked = Callable[[int], tuple[Mapping[str, Tallies], int]]  # round -> each client's, and how many images it leaves out
+Asked = Callable[[int], Mapping[str, Answer]]  # round -> what each client's site says of its model
 DATA = "corruption", "partition", "sites"
 
 
@@ -48,25 +53,51 @@ def evaluate(run_path: Path, ask: Asked, *, rounds: list[int], by: list[str], ou
     return manifest.stage("scores", folder=folder, made_by=["evaluate"], options=options, parents=[path], build=build)
 
 
+@dataclass(frozen=True)
+class _Answers:
+    """What all sites say of each round's model.
+
+    Attributes:
+        rounds: each client's, in the order of the rounds.
+        whole: version that all sites have -> of each round, the tallies of all sites together.
+    """
+
+    rounds: list[Mapping[str, Answer]]
+    whole: dict[str, list[Tallies]]
+    classes: list[str]
+    attributes: dict[str, list[str]]
+
+    @property
+    def last(self) -> Mapping[str, Answer]:
+        return self.rounds[-1]
+
+    def version_of(self, client: str) -> str:
+        """Of the test images that a client is scored on."""
+        answer = self.last[client]
+        return CORRUPTED if answer.corrupted and CORRUPTED in answer.versions else CLEAN
+
+
 def _build(
     path: Path, ask: Asked, classes: list[str], attributes: dict[str, list[str]], rounds: list[int], folder: Path
 ) -> dict[str, Any]:
-    answers = [ask(round) for round in rounds]
-    each = [sites for sites, _ in answers]
-    whole = [_added(list(sites.values())) for sites in each]
-    if not whole[-1][ALL].images:
+    each = [ask(round) for round in rounds]
+    shared = [v for v in (CLEAN, CORRUPTED) if all(v in answer.versions for answer in each[-1].values())]
+    whole = {v: [_added([answer.versions[v] for answer in sites.values()]) for sites in each] for v in shared}
+    answers = _Answers(each, whole, classes, attributes)
+    if not whole[CLEAN][-1][ALL].images:
         raise FedcliError("the sites have no test images that they may speak of", "see smallest_cell in their policies")
-    clients = {client: _client([sites[client] for sites in each], classes, attributes) for client in each[-1]}
+    clients = {client: _client(answers, client) for client in answers.last}
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"
-    warning = _warning(source.body.get("warning", ""), answers, whole, personal)
+    scored = with_average({v: [_score(tallies[ALL]) for tallies in of_rounds] for v, of_rounds in whole.items()})
     scores = Scores(
-        **_about(path, source, rounds, attributes, warning),
-        versions={"clean": summary([_score(tallies[ALL]) for tallies in whole])},
+        **_about(path, source, rounds, attributes, _warning(source.body.get("warning", ""), answers, personal)),
+        versions={version: summary(of_rounds) for version, of_rounds in scored.items()},
+        intervals={version: _intervals(of_rounds[-1][ALL]) for version, of_rounds in whole.items()},
         groups={
-            name: {"clean": summary_of_groups([_grouped(tallies, name, values, classes) for tallies in whole])}
-            for name, values in attributes.items()
+            name: {v: _groups(whole[v], name, values, classes) for v in shared} for name, values in attributes.items()
         },
+        curves={version: _curves(answers, version) for version in shared},
         clients=clients,
         among_clients=among(clients, personal=personal),
         classes=classes,
@@ -74,7 +105,7 @@ def _build(
     return synthetic.marked(scores.body(), [path])
 
 
-def _added(sites: list[Tallies]) -> dict[str, Tally]:
+def _added(sites: list[dict[str, Tally]]) -> Tallies:
     """The tallies of all sites together."""
     out = dict(sites[0])
     for tallies in sites[1:]:
@@ -86,6 +117,29 @@ def _score(tally: Tally) -> Score:
     return decode(Score, tally.score())
 
 
+def _intervals(tally: Tally) -> dict[str, Interval]:
+    """Metric -> interval, from resamples of images: counts do not say which of them are of one patient.
+
+    Areas under curves of more than two classes have none: counts do not say which chances are of one image.
+    """
+    logits, y = tally.rebuilt()
+    made, scores = intervals({CLEAN: [logits]}, y, None).get(CLEAN, {}), tally.score()
+    return {
+        metric: replace(interval, value=scores[metric])
+        for metric, interval in made.items()
+        if metric in BY_IMAGE or len(tally.table) == 2
+    }
+
+
+def _groups(rounds: list[Tallies], name: str, values: list[str], classes: list[str]) -> Groups:
+    made = summary_of_groups([_grouped(tallies, name, values, classes) for tallies in rounds])
+    by_metric: dict[str, dict[str, Interval]] = {}
+    for g, value in enumerate(values):
+        for metric, interval in _intervals(rounds[-1][f"{name}/{g}"]).items():
+            by_metric.setdefault(metric, {})[value] = interval
+    return replace(made, intervals=by_metric)
+
+
 def _grouped(tallies: Tallies, name: str, values: list[str], classes: list[str]) -> GroupScores:
     of_value = {value: tallies[f"{name}/{g}"] for g, value in enumerate(values)}
     tables = np.stack([tally.table for tally in of_value.values()])  # [G, C, C]
@@ -94,25 +148,48 @@ def _grouped(tallies: Tallies, name: str, values: list[str], classes: list[str])
     return together(_score(overall), scores, tables, unknown, classes)
 
 
-def _client(rounds: list[Tallies], classes: list[str], attributes: dict[str, list[str]]) -> Client:
+def _client(answers: _Answers, client: str) -> Client:
+    version = answers.version_of(client)
+    rounds = [sites[client].versions[version] for sites in answers.rounds]
     scores = summary([_score(tallies[ALL]) for tallies in rounds])
     groups = {
-        name: summary_of_groups([_grouped(tallies, name, values, classes) for tallies in rounds])
-        for name, values in attributes.items()
+        name: summary_of_groups([_grouped(tallies, name, values, answers.classes) for tallies in rounds])
+        for name, values in answers.attributes.items()
     }
     return Client(
-        version="clean", part="own", count=scores.count, classes_missing=scores.classes_missing,
+        version=version, part="own", count=scores.count, classes_missing=scores.classes_missing,
         metrics=scores.metrics, groups=groups,
     )  # fmt: skip
 
 
-def _warning(
-    warning: str, answers: list[tuple[Mapping[str, Tallies], int]], whole: list[dict[str, Tally]], personal: bool
-) -> str:
+def _curves(answers: _Answers, version: str) -> Curves:
+    last = answers.whole[version][-1]
+    return Curves(
+        _curve(last[ALL]),
+        {
+            name: {value: _curve(last[f"{name}/{g}"]) for g, value in enumerate(values)}
+            for name, values in answers.attributes.items()
+        },
+        {client: _curve(answer.versions[version][ALL]) for client, answer in answers.last.items()},
+    )
+
+
+def _curve(tally: Tally) -> Curve:
+    points = {f"{rate:g}": tally.true_positives_at(rate) for rate in RATES}
+    return Curve(
+        {rate: RocPoint(*point) for rate, point in points.items() if point},
+        [ReliabilityBin(*known) for known in tally.reliability()],
+    )
+
+
+def _warning(warning: str, answers: _Answers, personal: bool) -> str:
     """What a reader must know: images that are left out, and areas that bins do not resolve."""
-    left_out, resolution = answers[-1][1], max(tallies[ALL].resolution() for tallies in whole)
+    tallies = [of_round[ALL] for rounds in answers.whole.values() for of_round in rounds]
+    left_out, resolution = sum(a.left_out for a in answers.last.values()), max(tally.resolution() for tally in tallies)
     if left_out:
         warning = f"{warning}; {left_out} test images of classes that few others have are left out by their sites"
+    if CORRUPTED not in answers.whole and any(answer.corrupted for answer in answers.last.values()):
+        warning = f"{warning}; only clean images are scored over all: not all sites have them corrupted in one way"
     if personal:
         warning = f"{warning}; every client's own model answers, on that client's test images"
     if resolution > 1 / FINE:
@@ -122,17 +199,24 @@ def _warning(
     return warning.removeprefix("; ")
 
 
+def _stage(path: Path, kind: str) -> Stage | None:
+    """Hash and options of the stage of this kind above a run."""
+    own = manifest.parent(path, *DATA)
+    above = own if own is None or manifest.read(own).kind == kind else manifest.parent(own, kind)
+    return above and Stage(manifest.sha256(above), manifest.read(above).options)
+
+
 def _about(
     path: Path, run: manifest.Manifest, rounds: list[int], attributes: dict[str, list[str]], warning: str
 ) -> dict[str, Any]:
     """What a report needs to know of the run; its federation stands for a partition of images."""
-    source = manifest.parent(path, "partition", "sites")
-    stage = source and Stage(manifest.sha256(source), manifest.read(source).options)
-    body = run.body
+    stages, body = {kind: _stage(path, kind) for kind in DATA}, run.body
     return {
         **{key: body[key] for key in COPIED}, "warning": warning,
         "options": {key: value for key, value in run.options.items() if key not in UNCOPIED},
-        "data": {"dataset": None, "partition": stage, "corruption": None},
+        "data": {
+            "dataset": None, "partition": stages["partition"] or stages["sites"], "corruption": stages["corruption"],
+        },
         "roster_size": len(body["roster"]), "kept_rounds": rounds, "attributes": attributes,
         "personal_models": body["model"]["personal_models"],
         "view": views_of(resolve(body["method"], body["settings"]).local)[0],

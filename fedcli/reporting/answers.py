@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..data import manifest
+from ..errors import FedcliError
 from ..evaluation import predictions
 from ..evaluation.parts import VERSIONS
 from ..labels import UNKNOWN, YES
@@ -76,7 +78,7 @@ def one_class(runs: Iterable[Scored], version: str) -> str:
     """
     runs, parts = list(runs), []
     for v in VERSIONS if version == "average" else [version]:
-        stuck = [run for run in runs if _is_stuck(answers(run.path), v)]
+        stuck = [run for run in runs if not run.scores.curves and _is_stuck(answers(run.path), v)]  # else at its sites
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
         parts += [f"every {v} image{which}"] if stuck else []
     return f"answers one class for {' and '.join(parts)}" if parts else ""
@@ -92,6 +94,11 @@ def _is_stuck(answered: Answers, version: str) -> bool:
 @lru_cache(maxsize=16)  # a pair is looked at by several tests in turn
 def answers(scores: Path) -> Answers:
     """The predictions beside a scores.json, as the method's first view shows the images."""
+    if manifest.read(scores, "scores").options.get("federated"):
+        what = (
+            f"{scores.parent} was scored at its sites, so its answers on single images cannot be compared with others"
+        )
+        raise FedcliError(what, "fedcli report shows such runs side by side, with intervals")
     kept_predictions = predictions.read(scores.parent / "predictions.h5")
     at = np.argsort(kept_predictions.id)
     units = kept_predictions.id if kept_predictions.unit is None else kept_predictions.unit

@@ -4,6 +4,6 @@ from ..federation.engines import REMOTE, Remote
 from .sockets import open_job, open_sockets
 
 REMOTE["socket"] = Remote(open_sockets, "DIR", "the folder of the sites' sockets, each DIR/CLIENT.sock")
-JOB = "the folder of the sockets of the job, as `fedcli export` was told it"
+JOB = "the folder of the job's sockets, --sockets of `fedcli export`"
 REMOTE["nvflare"] = Remote(open_job, "DIR", JOB)
 REMOTE["flower"] = Remote(open_job, "DIR", JOB)

@@ -18,9 +18,10 @@ from ..errors import FedcliError
 from ..federation.client import Absent, Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays, unpack
 from ..runs.assembly import PlannedFederation
+from ..tallies import Answer
 from ..transport.frames import digest
 from .description import SAME, SHAPE, SiteError, check_against, versions
-from .scoring import Tallies, keys, of_arrays
+from .scoring import keys, of_message
 from .site import BEGIN, SCORE, START, TRAIN
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
@@ -96,25 +97,21 @@ class Sites:
                 )
         return failed
 
-    def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> tuple[dict[str, Tallies], int]:
-        """What each site says of a round's model [P] on its own test images, and how many images they leave out.
+    def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> dict[str, Answer]:
+        """What each site says of a round's model [P] on its own test images.
 
         Raises SiteError for one that does not answer, or not with counts.
         """
         question = {"ask": SCORE, "run": self.run, "round": round}
         arrays = to_arrays({"theta": theta})
         answers = dict(self.transport([(c, ({**question, "client": c}, arrays)) for c in clients], self.timeout))
-        body, made, left_out = self.federation.data.body, {}, 0
+        body, made = self.federation.data.body, {}
         for client in clients:
             scalars, counts = _answered(client, answers.get(client, NOTHING))
             if (scalars.get("run"), scalars.get("round")) != (self.run, round):
                 raise SiteError(f"site {client} answered another question than that of round {round}")
-            made[client] = of_arrays(client, counts, keys(body["attributes"]), len(body["classes"]))
-            hidden = scalars.get("left_out", 0)
-            if type(hidden) is not int or hidden < 0:
-                raise SiteError(f"site {client} leaves out {str(hidden)[:40]!r} images, which is no number of images")
-            left_out += hidden
-        return made, left_out
+            made[client] = of_message(client, (scalars, counts), keys(body["attributes"]), len(body["classes"]))
+        return made
 
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
         """What came back, by client."""

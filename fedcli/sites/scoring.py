@@ -7,8 +7,8 @@ out of that attribute's tallies; see description.hidden() for what is left out b
 import numpy as np
 
 from ..data.shard import Shard
-from ..federation.engines.wire import Arrays
-from ..tallies import Tally
+from ..federation.engines.wire import Arrays, Message
+from ..tallies import Answer, Tally
 from .description import SiteError, hidden
 
 ALL = "all"
@@ -37,21 +37,35 @@ def _in_hidden_cell(values: np.ndarray, smallest: int) -> np.ndarray:
     return np.isin(values, [int(value) for value, count in hidden(cells, smallest).items() if count is None])
 
 
-def to_arrays(tallies: Tallies) -> Arrays:
-    """As they are sent: "sex/0/table" and so on."""
-    return {f"{key}/{name}": array for key, tally in tallies.items() for name, array in tally.arrays().items()}
+def to_arrays(versions: dict[str, Tallies]) -> Arrays:
+    """As they are sent: "clean/sex/0/table" and so on."""
+    return {
+        f"{version}/{key}/{name}": array
+        for version, tallies in versions.items()
+        for key, tally in tallies.items()
+        for name, array in tally.arrays().items()
+    }
 
 
-def of_arrays(client: str, arrays: Arrays, keys: list[str], classes: int) -> Tallies:
-    """What to_arrays() made. Raises SiteError where it cannot be that."""
-    made: Tallies = {}
-    for key in keys:
-        own = {name.removeprefix(f"{key}/"): array for name, array in arrays.items() if name.startswith(f"{key}/")}
-        tally = Tally.of_arrays(own, classes)
-        if tally is None:
-            raise SiteError(f"site {client} answered with counts of {key!r} that cannot be", "is it another version?")
-        made[key] = tally
-    return made
+def of_message(client: str, message: Message, keys: list[str], classes: int) -> Answer:
+    """What a site says of a model. Raises SiteError where it cannot be that."""
+    scalars, arrays = message
+    made: dict[str, Tallies] = {}
+    for version in sorted({name.partition("/")[0] for name in arrays}):
+        for key in keys:
+            start = f"{version}/{key}/"
+            own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+            tally = Tally.of_arrays(own, classes)
+            if tally is None:
+                what = f"site {client} answered with counts of {key!r} that cannot be"
+                raise SiteError(what, "is it another version?")
+            made.setdefault(version, {})[key] = tally
+    if "clean" not in made:
+        raise SiteError(f"site {client} answered without counts", "is it another version?")
+    left_out = scalars.get("left_out", 0)
+    if type(left_out) is not int or left_out < 0:
+        raise SiteError(f"site {client} leaves out {str(left_out)[:40]!r} images, which is no number of images")
+    return Answer(made, bool(scalars.get("corrupted")), left_out)
 
 
 def keys(attributes: dict[str, list[str]]) -> list[str]:

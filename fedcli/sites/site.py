@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from .. import console
-from ..data import manifest
+from ..data import manifest, mixture
 from ..data.shard import Shards
 from ..errors import FedcliError
 from ..federation.client import Report, Task
@@ -160,13 +160,18 @@ class Site:
         places = begun.data.client_test[self.client]
         if not len(places):
             raise SiteError("it has no test images of its own", "partition its data with a test part for each client")
-        shard = part(begun.data.test["clean"], places)
         layout.load(to_tensors({"theta": theta}, self.device)["theta"])
         layout.load_own(layout.own_start)
         load_personal(layout, memory.newest(begun.memory, round, self.device))
-        answers = logits(begun.clients.net, shard, begun.clients.method.local)
-        tallies, left_out = tallied(answers, shard, begun.data.attributes, self.policy.smallest_cell)
-        return {"run": begun.run, "round": round, "left_out": left_out}, to_arrays(tallies)
+        several = len(set(mixture.of_body(begun.data.body).values())) > 1  # then no set is corrupted as all clients are
+        versions, left_out = {}, 0
+        for version, images in begun.data.test.items():
+            if version == "clean" or not several:
+                shard = part(images, places)
+                answers = logits(begun.clients.net, shard, begun.clients.method.local)
+                versions[version], left_out = tallied(answers, shard, begun.data.attributes, self.policy.smallest_cell)
+        corrupted = self.client in begun.data.corrupted
+        return {"run": begun.run, "round": round, "left_out": left_out, "corrupted": corrupted}, to_arrays(versions)
 
     def _check(self, task: Task, begun: Begun) -> None:
         """Raises SiteError for a task that this run cannot have."""

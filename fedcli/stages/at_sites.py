@@ -16,6 +16,7 @@ from ..runs.assembly import assemble, be_deterministic, open_parent
 from ..runs.configuration import Execution
 from ..runs.finished import model_file
 from ..runs.train import plan_of
+from ..tallies import Answer
 from .evaluation_options import EvaluateOptions
 
 
@@ -39,7 +40,7 @@ def evaluate(run: Path, options: EvaluateOptions, out: Path | None) -> Path:
     kind, where = reached
     with kind.open(federation, where, engine) as sites:
 
-        def ask(round: int) -> tuple[Mapping[str, federated.Tallies], int]:
+        def ask(round: int) -> Mapping[str, Answer]:
             theta = _model(model_file(path.parent, round), federation.layout)
             return sites.tallies(round, theta, federation.data.roster)  # type: ignore[attr-defined]
 

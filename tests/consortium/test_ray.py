@@ -72,10 +72,14 @@ def nodes():
             )
             return address
 
-        yield start, lambda name: os.killpg(started.pop(name).pid, signal.SIGKILL)
-        for process in started.values():
+        def kill(name):
+            process = started.pop(name)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+        yield start, kill
+        for name in list(started):
+            kill(name)
 
 
 NODES = """

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -14,13 +15,19 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.scores import Scores
 from fedcli.federation.engines import REMOTE, Remote
+from fedcli.reporting.collect import scores_of_all
+from fedcli.reporting.compare import compare
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.sites.description import SiteError, describe, gathered
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy
+from fedcli.sites.site import Site
+from fedcli.stages.corrupt import run as corrupt
 from fedcli.stages.evaluate import run as evaluate_stage
-from fedcli.stages.evaluation_options import EvaluateOptions
+from fedcli.stages.evaluation_options import EvaluateOptions, ReportOptions
+from fedcli.stages.options import CorruptOptions
+from fedcli.stages.report import Report
 
 OPEN = Policy(smallest_cell=1)
 TIED = 0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/test_tallies.py
@@ -56,23 +63,87 @@ def numbers(value, at=()):
     return {at: value} if isinstance(value, int | float) and not isinstance(value, bool) else {}
 
 
+def pooled_and_federated(data, work, monkeypatch, configuration):
+    """The scores of one run by both ways."""
+    sites = sites_of(data, work / "sites", policy=OPEN)
+    run = train_at(sites, data, configuration, work, out=work / "run")
+    reached(monkeypatch, sites)
+    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
+    return Scores.read(path), federated(run, work)
+
+
+def assert_as_pooled(mine, other):
+    """Numbers below two JSON values: counts alone to the last digit, what bins decide to a bin."""
+    mine, other = numbers(mine), {place: n for place, n in numbers(other).items() if "intervals" not in place}
+    mine = {place: n for place, n in mine.items() if "intervals" not in place}
+    assert mine.keys() == other.keys() and len(mine) > 50
+    for place, number in other.items():
+        exact = place[-1] in ("count", "unknown") or "accuracy" in place or "f1_macro" in place
+        assert mine[place] == pytest.approx(number, abs=0 if exact else TIED), place
+
+
 def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monkeypatch):
-    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
     trained = replace(plan().training, lr=0.2)
-    run = train_at(sites, data, plan("scaffold", 3, trained), tmp_path, out=tmp_path / "run")
+    pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan("scaffold", 3, trained))
+    for part in ("versions", "groups", "clients"):
+        assert_as_pooled(scores.body()[part], pooled.body()[part])
+    assert scores.kept_rounds == [1, 2, 3] and scores.label == "SCAFFOLD"
+
+
+def test_corrupted_images_are_scored_at_their_sites(data, tmp_path, monkeypatch):
+    corrupted = corrupt(CorruptOptions(data, "gaussian", ratio=0.5, work=tmp_path, jobs=1)).path
+    pooled, scores = pooled_and_federated(corrupted, tmp_path, monkeypatch, plan(rounds=1))
+    assert set(scores.versions) == {"clean", "corrupted", "average"}
+    assert {c: client.version for c, client in scores.clients.items()} == {
+        c: client.version for c, client in pooled.clients.items()
+    }
+    assert len({client.version for client in scores.clients.values()}) == 2
+    for part in ("versions", "groups", "clients"):
+        assert_as_pooled(scores.body()[part], pooled.body()[part])
+    assert scores.data["corruption"] == pooled.data["corruption"] and scores.corruption == pooled.corruption
+
+
+def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monkeypatch):
+    corrupted = corrupt(CorruptOptions(data, "gaussian", ratio=0.5, work=tmp_path, jobs=1)).path
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    sites["north"] = Site(corrupted, tmp_path / "sites" / "north", client="north", policy=OPEN)
+    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
     reached(monkeypatch, sites)
     scores = federated(run, tmp_path)
-    path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
-    pooled = Scores.read(path)
-    for part in ("versions", "groups", "clients"):
-        mine, other = (numbers(s.body()[part]) for s in (scores, pooled))
-        shared = {place for place in other if "intervals" not in place}
-        assert mine.keys() == shared and len(mine) > 50
-        for place in shared:
-            exact = place[-1] in ("count", "unknown") or "accuracy" in place or "f1_macro" in place
-            assert mine[place] == pytest.approx(other[place], abs=0 if exact else TIED), place
-    assert scores.kept_rounds == [1, 2, 3] and not scores.intervals
-    assert [row.scores.label for row in rows([path])] == ["SCAFFOLD"]
+    assert list(scores.versions) == ["clean"]
+    assert ("only clean images" in scores.warning) == (scores.clients["north"].version == "corrupted")
+
+
+def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
+    pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan(rounds=1))
+    assert set(scores.intervals["clean"]) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
+    for metric, interval in scores.intervals["clean"].items():
+        assert interval.value == scores.versions["clean"].metrics[metric].last and interval.unit == "image"
+        assert interval.low <= interval.value <= interval.high
+        width = pooled.intervals["clean"][metric].high - pooled.intervals["clean"][metric].low
+        assert interval.high - interval.low == pytest.approx(width, rel=0.5)  # by patients of two images, there
+    assert scores.groups["sex"]["clean"].intervals["accuracy"].keys() == {"f", "m"}
+    curve = scores.curves["clean"].overall
+    assert not curve.at_false_positives and sum(each.images for each in curve.reliability) == 40
+    error = sum(each.images * abs(each.mean_chance - each.share_right) for each in curve.reliability) / 40
+    assert error == pytest.approx(scores.versions["clean"].metrics["calibration_error_top_label"].last, abs=1e-9)
+    assert set(scores.curves["clean"].clients) == set(scores.clients)
+    assert set(scores.curves["clean"].groups["sex"]) == {"f", "m"}
+
+
+def test_reports_and_pages_take_them_and_compare_says_what_it_lacks(data, tmp_path, monkeypatch):
+    paths = []
+    for method in ("fedavg", "scaffold"):
+        for seed in (0, 1):
+            sites = sites_of(data, tmp_path / f"{method}-{seed}", policy=OPEN)
+            run = train_at(sites, data, plan(method, 1, seed=seed), tmp_path, out=tmp_path / f"run-{method}-{seed}")
+            reached(monkeypatch, sites)
+            paths.append(evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x")).path)
+    report = Report(paths, ReportOptions())
+    assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
+    assert "SCAFFOLD" in report.to("markdown") and "by image" in report.to("html")
+    with pytest.raises(FedcliError, match="was scored at its sites, so its answers on single images"):
+        compare(paths[:2], paths[2:])
 
 
 def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_path, monkeypatch):
@@ -83,8 +154,12 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
         (folder / f"{client}.json").write_text(json.dumps(describe(data, client, client)))
     run = train_at(sites, gathered([folder], tmp_path), plan(), tmp_path, out=tmp_path / "run")
     reached(monkeypatch, sites)
-    made = evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
-    (row,) = rows([made.path])
+    evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
+    (row,) = rows(scores_of_all([run], ["sex"], None, ["evaluate"]))
+    shutil.rmtree(run.parent / "scores")
+    with pytest.raises(FedcliError, match="are at its sites") as error:
+        scores_of_all([run], [], None, ["evaluate"])
+    assert "--engine socket:DIR" in error.value.hint
     assert row.scores.versions["clean"].count == 40 and list(row.scores.groups) == ["sex"]
     assert row.scores.data["partition"].options["sites"].keys() == sites.keys()
     assert set(row.scores.clients) == set(sites)
@@ -145,7 +220,7 @@ def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
 
     def more(client, question, answer):
         scalars, arrays = answer
-        return scalars, {name: array + (name == "all/table") for name, array in arrays.items()}
+        return scalars, {name: array + (name == "clean/all/table") for name, array in arrays.items()}
 
     transport.change = more
     with pytest.raises(SiteError, match="site north answered with counts of 'all' that cannot be"):
