@@ -6,6 +6,7 @@
     run = fedcli.train("fedheal", noisy, rounds=20)
     fedcli.evaluate(run, by=["sex"]).to_frame()
     fedcli.report([run]).to("markdown")
+    fedcli.predict(run, ["new.png"]).to_frame()
 
 Arguments are the flags of the commands of the same names, and `help(fedcli.train)` shows them. What a stage gives back
 is a path with its manifest; a stage whose result is already there is not run again.
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
     from .stages.corrupt import corrupt
     from .stages.evaluate import evaluate
     from .stages.partition import partition
+    from .stages.predict import predict
     from .stages.prepare import prepare
     from .stages.report import report
     from .stages.train import estimate, train
 
-__all__ = ["corrupt", "estimate", "evaluate", "partition", "prepare", "report", "train"]
+__all__ = ["corrupt", "estimate", "evaluate", "partition", "predict", "prepare", "report", "train"]
 __version__ = "0.1.0"
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())  # silent until a program configures logging

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -36,6 +37,7 @@ from . import (
     options,
     partition,
     plot,
+    predict,
     prepare,
     report,
     reproduce,
@@ -136,9 +138,9 @@ app = typer.Typer(
 )  # fmt: skip
 
 for command in (
-    demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, report.report,
-    compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep, site.site,
-    export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
+    demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, predict.predict,
+    report.report, compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep,
+    site.site, export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
     lists.corruptions, bench.bench,
 ):  # fmt: skip
     app.command(cls=Command)(command)
@@ -186,6 +188,8 @@ def _open_streams() -> None:
 
 def main() -> None:
     _open_streams()
+    if not sys.warnoptions:  # of libraries, for programmers: python -W shows them
+        warnings.simplefilter("ignore")
     # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is saved as Ctrl-C is

@@ -13,9 +13,10 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     """Score a run on the clean and the corrupted test set, per client and per group.
 
     Examples: fedcli evaluate --by sex --by 'sex*age'; fedcli evaluate --shots 700,70; fedcli evaluate --export csv;
-    fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --on fedcli-work/datasets/*/dataset.json
+    fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
+    fedcli evaluate --on fedcli-work/datasets/*/dataset.json
     """
-    from ..reporting import cross_site, severities
+    from ..reporting import clinical, cross_site, severities
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
@@ -25,5 +26,5 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
         show_rows(lines, sys.stderr)
         show_groups(scores.path, sys.stderr)
         known = [("", lines[0].scores)]
-        show_tables([*severities.tables(known), *cross_site.tables(known)], sys.stderr)
+        show_tables([*severities.tables(known), *cross_site.tables(known), *clinical.tables(known)], sys.stderr)
     o.show(scores.path, json)

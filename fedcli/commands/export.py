@@ -1,23 +1,36 @@
 """fedcli export."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from .. import console
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from . import options as o
 
 OUT = "-o"
+KINDS = "nvflare", "flower", "model"
 
 
 def export(
-    engine: Annotated[Literal["nvflare", "flower"], typer.Argument(help="what is to carry the messages")],
-    sites: Annotated[
-        list[Path],
-        typer.Argument(metavar="SITES...", help="descriptions of sites, a folder of them, or a run or its settings"),
+    what: Annotated[
+        str, typer.Argument(metavar="nvflare|flower|model", help="a job of NVFlare, an app of Flower, or a run's model")
     ],
+    sites: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="SITES...|RUN",
+            help="descriptions of sites, a folder of them, or a run or its settings; of model: a run",
+        ),
+    ] = None,
+    format: Annotated[
+        Literal["safetensors", "onnx", "torchscript", "torch.export"] | None,
+        typer.Option(help="of model: the kind of file; extra: pip install 'fedcli[export]'"),
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option(help="of model: that of this client, where clients have their own")
+    ] = None,
     out: Annotated[Path, typer.Option("--out", OUT, metavar="DIR", help="write the files there")] = Path(),
     sockets: Annotated[
         Path, typer.Option(metavar="DIR", help="folder at the server in which the job listens for `fedcli train`")
@@ -26,23 +39,52 @@ def export(
     attach: Annotated[
         Path, typer.Option(metavar="DIR", help="folder at a hospital in which NVFlare and `fedcli site` meet")
     ] = Path("/var/lib/fedcli/attach"),
+    work: o.Work = o.DEFAULT_WORK,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """Write the job that carries messages to sites over NVFlare, or the app that does so over Flower.
+    """Write a run's model as a file of another program, or the job that carries messages to sites.
 
-    Neither package is needed, and no code travels. One job serves every run of its sites, whatever the method.
+    A model is checked against `fedcli predict` before it is kept; model.json says how its images are prepared.
+    A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method.
+    Neither package is needed for it, and no code travels.
 
-    Examples: fedcli export nvflare described -o job; fedcli export flower described -o app --sockets /run/fedcli
+    Examples: fedcli export nvflare described -o job; fedcli export flower described -o app --sockets /run/fedcli;
+    fedcli export model RUN --format onnx -o model; fedcli export RUN --format safetensors
     """
+    if what not in ("nvflare", "flower"):
+        _model(what, sites or [], format, None if out == Path() else out, client=client, work=work)
+        return
     from ..sites.roster import names
     from ..transport import export as files
 
     if out == Path():
         raise UsageError("where should the files go?", "add -o DIR")
-    made = files.ENGINES[engine](files.Job(names(sites), sockets, idle, attach))
+    made = files.ENGINES[what](files.Job(names(_sites(sites)), sockets, idle, attach))
     for name, text in made.items():
         o.write(out / name, text)
-    for line in files.ALLOW[engine]:
+    for line in files.ALLOW[what]:
         console.say(line)
     print(out)
+
+
+def _sites(given: list[Path] | None) -> list[Path]:
+    if not given:
+        raise UsageError("which sites?", "name their descriptions, a folder of them, or a run")
+    return given
+
+
+def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **more: Any) -> None:
+    """`export model [RUN]`, or `export RUN`. Raises FedcliError, UsageError."""
+    given = rest if what == "model" else [Path(what), *rest]
+    if what != "model" and not Path(what).exists():
+        raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
+    if format is None:
+        raise UsageError("which kind of file?", "add --format onnx, safetensors, torchscript or torch.export")
+    if len(given) > 1:
+        raise UsageError(f"{given[1]} is one run too many", "export one at a time")
+    from ..stages.predict import export as written
+
+    path = written(given[0] if given else None, format, out, **more)
+    console.say(f"checked against fedcli predict; how to prepare images: {path.with_name('model.json')}")
+    print(path)

@@ -74,6 +74,7 @@ def write(out: Path, text: str) -> None:
     """Write a file, and its folder where it is not there."""
     from ..data import manifest
 
+    refuse_sealed(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     manifest.write_text(out, text)
 

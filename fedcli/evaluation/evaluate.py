@@ -22,8 +22,9 @@ from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
-from . import cross_site, external, own_metrics, severities
+from . import clinical, cross_site, external, own_metrics, severities
 from .answering import answers_of, of_client, predictions, who_answers
+from .clinical_parts import Clinical
 from .existing import asked
 from .groups import CROSS, cross, group_scores
 from .intervals import group_intervals, intervals
@@ -58,6 +59,8 @@ class Extra:
         on, map_classes, all_images: a manifest whose test images, or all of whose images, are scored in place of the
             run's own, and a table of its classes.
         cross_site: every client's own model is scored on every client's own test part too.
+        clinical: operating points, calibration and conformal sets too; of the classes `positive`, and with the
+            threshold of a `cost`, in false alarms for a missed image.
     """
 
     corrupt: Sequence[str] = ()
@@ -66,6 +69,17 @@ class Extra:
     map_classes: Path | None = None
     all_images: bool = False
     cross_site: bool = False
+    clinical: bool = False
+    positive: Sequence[str] = ()
+    cost: float | None = None
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The options of scores.json that the other modules do not record."""
+        made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
+        if self.clinical:
+            made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost}}
+        return made
 
 
 def evaluate(
@@ -91,8 +105,8 @@ def evaluate(
     wanted = severities.asked(extra.corrupt, extra.severity, path)
     if extra.cross_site:
         cross_site.check(path)
-    options, default = asked(path, by, shots, wanted, tests, {"cross_site": True} if extra.cross_site else {})
-    asked_for = Question(options["by"], limits, wanted, tests, extra.cross_site)
+    options, default = asked(path, by, shots, wanted, tests, extra.recorded)
+    asked_for = Question(options["by"], limits, wanted, tests, extra)
     return manifest.stage(
         "scores", folder=out or default, made_by=made_by, options=options, parents=[path, *tests.parents],
         build=partial(_build, path, device, asked_for),
@@ -107,7 +121,7 @@ class Question:
     limits: tuple[int, int]
     severities: severities.Asked
     tests: external.Asked
-    cross_site: bool = False
+    extra: Extra
 
 
 def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[str, Any]:
@@ -126,7 +140,8 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     scores = Scores(
         **_about(run, tested_on.sentence if tested_on else ""),
         external=tested_on,
-        cross_site=cross_site.scores(run) if asked_for.cross_site else {},
+        cross_site=cross_site.scores(run) if asked_for.extra.cross_site else {},
+        clinical=_clinical(run, logits, groupings, asked_for.extra),
         versions=quality.versions,
         intervals=quality.intervals,
         groups=quality.groups,
@@ -142,6 +157,21 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         among_clients_global=among_global(clients) if general else {},
     )
     return synthetic.marked(scores.body(), [path])
+
+
+def _clinical(run: Run, logits: Logits, groupings: dict[str, Grouping], extra: Extra) -> Clinical | None:
+    """Operating points and calibration, where they were asked for and one model answers."""
+    if not extra.clinical:
+        return None
+    tables = {version: answers[-1] for version, answers in logits.items()}
+    if any(len(table) > 1 for table in tables.values()):
+        what = "--clinical needs one answer for an image: every client trained alone and has no test part of its own"
+        raise FedcliError(what, "partition by sites, so that each client has a test part")
+    names = clinical.positives(run.data.classes, extra.positive, several=run.data.test["clean"].y.ndim == 2)
+    if not any(len(shard) for shard in run.data.val.values()):
+        console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
+    last = {version: table[0] for version, table in tables.items()}
+    return clinical.scores(run, last, groupings, names, clinical.rules(extra.cost))
 
 
 def _grouping(run: Run, name: str) -> Grouping:

@@ -18,7 +18,7 @@ from ..data.sources.tables import read_cells
 from ..errors import FedcliError, UsageError, nearest
 from ..labels import NO, UNKNOWN, YES
 from ..runs.finished import Run, part
-from .scores import External
+from .parts import External
 
 KINDS = "dataset", "partition", "corruption"
 LIKE_OURS = "fit", "clahe", "window"  # of prepare's options, beside the size: what becomes of an image

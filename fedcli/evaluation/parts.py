@@ -1,7 +1,7 @@
 """What scores.json is made of: one model's scores, those of several rounds, of groups, and intervals."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -178,6 +178,33 @@ class OfLabel:
     images: int
     metrics: Annotated[dict[str, OverRounds], Names("of_label")] = flat(lambda key: key in OF_LABEL)
     groups: Annotated[dict[str, LabelGroups], Names("attribute")] = omitted(dict)
+
+
+@dataclass(frozen=True)
+class External:
+    """Test images that are not the run's own.
+
+    Attributes:
+        part: "test", or "all" images of a dataset.
+        left_out: images of classes that the run does not have.
+        classes: class there -> class of the run, "" for none.
+        held_out: attribute and value of the site that a partition keeps for testing; {} where there is none.
+    """
+
+    kind: str
+    dataset: str
+    sha256: str
+    part: str
+    images: int
+    left_out: int
+    classes: dict[str, str]
+    held_out: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def sentence(self) -> str:
+        images = "image" if self.images == 1 else "images"
+        left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
+        return f"scored on {self.images} {images} of {self.dataset}{left_out}, in place of the run's own test images"
 
 
 ByGroup = dict[str, dict[str, Groups]]  # attribute -> version

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import OF_LABEL
+from .clinical_parts import Clinical
 from .parts import (
     AMONG,
     ANY,
@@ -26,6 +27,7 @@ from .parts import (
     VERSIONS,
     ByGroup,
     Curves,
+    External,
     Groups,
     GroupScores,
     Interval,
@@ -153,33 +155,6 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class External:
-    """Test images that are not the run's own.
-
-    Attributes:
-        part: "test", or "all" images of a dataset.
-        left_out: images of classes that the run does not have.
-        classes: class there -> class of the run, "" for none.
-        held_out: attribute and value of the site that a partition keeps for testing; {} where there is none.
-    """
-
-    kind: str
-    dataset: str
-    sha256: str
-    part: str
-    images: int
-    left_out: int
-    classes: dict[str, str]
-    held_out: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def sentence(self) -> str:
-        images = "image" if self.images == 1 else "images"
-        left_out = f" ({self.left_out} of other classes left out)" if self.left_out else ""
-        return f"scored on {self.images} {images} of {self.dataset}{left_out}, in place of the run's own test images"
-
-
-@dataclass(frozen=True)
 class Traffic:
     """Bytes to and from a client in a round."""
 
@@ -261,6 +236,11 @@ class Scores(Quality):
         Names("any", "any"),
         "as `evaluate --cross-site` asked: whose model -> whose own clean test images -> scores of the last round",
     ] = omitted(dict)
+    clinical: Annotated[
+        Clinical | None,
+        "as `evaluate --clinical` asked: thresholds from validation images carried to test images, calibration, "
+        "decision curves and conformal sets of the last round's model",
+    ] = omitted()
     shots: Annotated[
         Shots | None,
         "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "

@@ -41,6 +41,20 @@ class EvaluateOptions(Options):
     ] = None
     all_images: Annotated[bool, "with --on DATASET: all of its images, not its test part alone"] = False
     cross_site: Annotated[bool, "also score every client's own model on every client's own test images"] = False
+    clinical: Annotated[
+        bool,
+        "also operating points with thresholds chosen on validation images, calibration, decision curves and conformal "
+        "sets",
+    ] = False
+    positive: Annotated[
+        Sequence[str],
+        "with --clinical: a class to describe; may be repeated; default: the second of two, of more each",
+        Flag("CLASS"),
+    ] = ()
+    cost: Annotated[
+        float | None,
+        "with --clinical: also the threshold of least cost, where a missed image costs N false alarms, > 0",
+    ] = None
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, a row per image",

@@ -65,7 +65,9 @@ def run_estimate(options: TrainOptions) -> Estimate:
     """
     options = settled(options)
     plan(options)
-    source = _data(options)
+    source = None if options.sites else _data(options)
+    if source is None or source.name == "sites.json":
+        raise UsageError("--dry-run measures steps on images, which are at their sites", "leave --dry-run out")
     with tempfile.TemporaryDirectory() as folder:  # where a dataset is partitioned, which the run itself would do
         data = for_training(source, Path(folder))
         return measure(data, plan(fitted(options, data)), _execution(options))
@@ -114,7 +116,8 @@ def plan(options: TrainOptions) -> Plan:
         optimizer=optimizer, epochs=options.epochs, batch_size=options.batch_size, prior=options.prior, bn=options.bn,
         personal=options.personal, warmup=options.warmup, nesterov=options.nesterov, clip_norm=options.clip_norm,
         keep_optimizer=options.keep_optimizer, label_smoothing=options.label_smoothing,
-        class_weights=options.class_weights, loss=options.loss, sampling=options.sampling,
+        class_weights=options.class_weights, loss=options.loss, sampling=options.sampling, dp_noise=options.dp_noise,
+        dp_clip=options.dp_clip, dp_delta=options.dp_delta,
         **_completed(options, usual, optimizer),
     )  # fmt: skip
     made = Plan(
@@ -162,6 +165,8 @@ def _data(options: TrainOptions) -> Path:
     if options.single_site and options.data and not Path(options.data).exists():
         hint = "--single-site takes no client: each one trains by itself; leave the word out, or give a partition"
         raise UsageError(f"no such manifest: {options.data}", hint)
+    if options.sites and options.dp_noise:
+        raise UsageError("--dp-noise simulates noise, whose seed the server knows", "a site's policy.toml adds its own")
     if options.sites:
         if options.data:
             raise UsageError("DATA and --sites exclude each other", "give the descriptions alone: images stay there")

@@ -39,6 +39,7 @@ def faults(ended: Ended, *, must_fail: bool = False) -> list[str]:
 
 MANIFESTS = {
     "dataset.json", "partition.json", "corruption.json", "run.json", "scores.json", "settings.json", "results.json",
+    "sites.json",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from .chain import PREPARE, Chain, copied, files
 from .judge import faults, leftovers
 from .mutations import mutate
 from .process import run
+from .test_sites import POLICY
 
 LAYOUTS = [
     "digits", "fairfedmed-oct", "fairfedmed-slo", "fed-isic", "fedchexmimic", "hyper-kvasir", "images",
@@ -30,6 +31,15 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "clients.csv": ("partition", [["partition", "--clients-file", "clients.csv"]]),
     "clients.json": ("partition", [["partition", "--clients-file", "clients.json"]]),
     "clients.npy": ("partition", [["partition", "--clients-file", "clients.npy"]]),
+    "order.csv": ("partition", [["partition", "--clients-file", "clients.npy", "--order-file", "order.csv"]]),
+    "policy.toml": ("train", [
+        ["site", "check", "--client", "client-00", "--policy", "policy.toml"],
+        ["site", "describe", "--client", "client-00", "--policy", "policy.toml", "--out", "d.json"],
+    ]),
+    "site.json": ("train", [
+        ["export", "flower", "site.json", "-o", "app"], ["export", "nvflare", "site.json", "-o", "job"],
+        ["train", "fedavg", "--sites", "site.json", "--engine", "socket:s", "--dry-run"],
+    ]),
     "augment.json": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.json"]]),
     "augment.yaml": ("train", [["train", "fedavg", "--rounds", "1", "--augment", "augment.yaml"]]),
     "weights.pt": ("train", [["train", "fedavg", "--rounds", "1", "--weights", "weights.pt"]]),
@@ -53,8 +63,11 @@ by = ["sex"]
 """
 
 
+BESIDE = {"order.csv": "clients.npy"}  # what a file is read with
+
+
 @pytest.fixture(scope="module")
-def brought(tmp_path_factory) -> Path:
+def brought(chain, tmp_path_factory) -> Path:
     """One file of each kind."""
     folder = tmp_path_factory.mktemp("brought")
     names = [f"im{i:02d}.png" for i in range(60)]
@@ -78,6 +91,11 @@ def brought(tmp_path_factory) -> Path:
     torch.save(build("cnn", inputs, seed=1, precision="fp32").state_dict(), folder / "weights.pt")
     torch.save(build("resnet10", inputs, seed=1, precision="fp32").state_dict(), folder / "teacher.pt")
     (folder / "fedcli.toml").write_text(DEFAULTS)
+    (folder / "policy.toml").write_text(POLICY)
+    write_csv(folder / "order.csv", ["id", "age"], [[name, "7"] for name in names[::-1]])
+    here = copied(chain.before("train"), tmp_path_factory.mktemp("site") / "here")
+    assert run(["site", "describe", "--client", "client-00", "--out", "site.json"], here).code == 0
+    shutil.copy(here / "site.json", folder)
     return folder
 
 
@@ -86,6 +104,8 @@ def with_file(name: str, brought: Path, chain: Chain, target: Path) -> Path:
     folder = copied(chain.before(BROUGHT[name][0]), target)
     if (brought / name).is_file():
         shutil.copy(brought / name, folder / name)
+    if name in BESIDE:
+        shutil.copy(brought / BESIDE[name], folder)
     return folder
 
 

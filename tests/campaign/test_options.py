@@ -25,6 +25,9 @@ ODD = [
     "toy", "images",
     "paper", "1..5", "5..1", "1..", "2,1", "700,700", "e\u0301", "\u202eabc", "\ufeff1", " 1", "1 ", "1\t", "+1",
     "1e3", "1.0",
+    "torchvision:", "torchvision:nothing", "torchvision:../x", "timm:", "timm:nothing", "./mine.py", "./mine.py:",
+    ":x.py",
+    "mine.py:x:y", "own.toml.py", "socket:", "socket:x", "nvflare:", "flower:x", "socket:/dev/null", "ray:2",
 ]  # fmt: skip
 LONG = {"--rounds", "--epochs", "--clients", "--resamples", "--points", "--images", "--repeats", "--size", "--folds"}
 COMMANDS = {  # command -> a line of it that does little
@@ -33,7 +36,9 @@ COMMANDS = {  # command -> a line of it that does little
     "compare": ("compare", []), "plot": ("plot", []), "ls": ("ls", []), "inspect": ("inspect", []),
     "reproduce": ("ls", ["--dry-run"]), "run": ("run", ["--dry-run"]), "sweep": ("ls", ["fedavg", "--dry-run"]),
     "methods": ("ls", []), "datasets": ("ls", []), "models": ("ls", []), "metrics": ("ls", []),
-    "corruptions": ("ls", []),
+    "corruptions": ("ls", []), "check": ("ls", ["nothing"]), "new": ("ls", ["method", "my-rule"]),
+    "site": ("train", ["describe", "--client", "client-00"]),
+    "export": ("train", ["flower", "fedcli-work/partitions", "--out", "app"]),
     "bench": ("ls", ["--method", "fedavg", "--images", "8", "--clients", "1", "--repeats", "1"]),
 }  # fmt: skip
 

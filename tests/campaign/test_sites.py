@@ -299,7 +299,8 @@ def _kept(path: Path, made: policy.Policy) -> list[str]:
     return [
         f"{name} is {held[name]!r}, and {value!r} in the file"
         for name, value in written.items()
-        if not isinstance(value, list | dict) and isinstance(held.get(name), int | float) and held[name] != float(value)
+        if not isinstance(value, list | dict) and isinstance(held.get(name), int | float)
+        if held[name] != value and held[name] != float(value)
     ]
 
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import forked
@@ -14,6 +15,7 @@ from conftest import make_chain
 
 from fedcli.commands import ls, options
 from fedcli.commands.app import _open_streams, app, main
+from fedcli.errors import UsageError
 from fedcli.federation.server import Federation
 
 
@@ -242,6 +244,12 @@ ERRORS = {
     "an unknown optimizer": (("train", "fedavg", "{corruption}", "--optimizer", "adagrad"), 2, "adagrad", "adam"),
     "an unknown format": (("report", "{scores}", "--format", "markdwn"), 2, "markdwn", "markdown"),
     "a number in another spelling": (("partition", "{dataset}", "--clients", "1e0"), 2, "'1e0' is not a", "--help"),
+    "an estimate over sites": (
+        ("train", "fedavg", "--sites", "x.json", "--dry-run"),
+        2,
+        "at their sites",
+        "leave --dry-run",
+    ),
     "no method": (("train",), 2, "which method", "fedcli methods"),
     "cuda where there is none": (("train", "fedavg", "{corruption}", "--device", "cuda"), 1, "cuda", "CPU"),
     "an update that is not finite": (
@@ -284,6 +292,7 @@ def test_no_space_left_is_said_as_such(chain, tmp_path, monkeypatch):
 def test_help_is_fast_and_imports_no_torch():
     code = """
 import sys
+import warnings
 from fedcli.commands.app import app
 app(["--help"], standalone_mode=False)
 print("HEAVY", sorted({"torch", "pandas", "albumentations", "rich", "h5py", "numpy"} & set(sys.modules)))
@@ -412,6 +421,19 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
     ):
         code, _, err = fedcli("partition", chain["dataset"], *words, *chain["where"])
         assert code == (2 if told else 1) and (told or "does not say which patient") in err
+
+
+def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):
+    monkeypatch.setattr("fedcli.commands.app.app", lambda: warnings.warn("for programmers", stacklevel=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        main()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_folder_is_no_file_to_write():
+    with pytest.raises(UsageError, match="/ is a folder"):
+        options.write(Path("/"), "text")
 
 
 def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):

@@ -110,4 +110,4 @@ def _later_fold(images: list[Row], choices: Choices) -> list[Row]:
     return [replace(row, test=row.id in test) for row in images]
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

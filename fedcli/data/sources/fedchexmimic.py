@@ -332,4 +332,4 @@ def _split(images: list[Row], choices: Choices) -> list[Row]:
     return split(images, choices, by_patient=choices.split != "image")
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

@@ -162,4 +162,4 @@ def _fold_file(raw: Path, top: Path, folds: int) -> Path:
     raise FedcliError(f"{raw} has no {name}", hint)
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

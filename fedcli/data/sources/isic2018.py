@@ -143,4 +143,4 @@ def _check_official(table: "DataFrame", raw: Path) -> None:
     console.say(f"the official fold leaks: {leak} lesions have images in both train and test")
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

@@ -135,4 +135,4 @@ def split(images: list[Row], choices: Choices) -> list[Row]:
     return split_rows(images, choices, by_patient=True)
 
 
-SOURCE = Source(rows, decode, sample.make, partial(sample.make, times=6))
+SOURCE = Source(rows, decode, sample.make, partial(sample.make, times=6), per_file=True)

@@ -90,4 +90,4 @@ def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
     return [-1 if skin_type is None else skin_type for skin_type in listed]
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

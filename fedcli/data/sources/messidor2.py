@@ -130,4 +130,4 @@ def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:
     return split_rows(images, choices, by_patient=choices.split == "patient")
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

@@ -56,4 +56,4 @@ def _class(folder: Path) -> str:
     return name
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

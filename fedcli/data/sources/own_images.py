@@ -14,14 +14,14 @@ from ... import console
 from ...errors import FedcliError, UsageError
 from ..pool import Row
 from ..samples import own_images as sample
-from . import dicom
+from . import dicom, nifti
 from .images import is_coloured, read_grey_or_rgb, within
 from .own_table import INDEX, classes_of, from_table, split_own, table_name
 from .source import Choices, Listing, Source, Unreadable
 from .tables import PARTS
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
-SUFFIXES = *PICTURES, ".dcm"
+SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
 CHANNELS = "auto", "1", "3"
 NAMED = 8  # classes that a note names
 
@@ -31,7 +31,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if choices.own["channels"] not in CHANNELS:
         raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
     white(choices)
-    files, others = _files(raw)
+    files, others = image_files(raw)
     if not files:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
@@ -49,6 +49,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
             file, why = listing.skipped[0]
             hint += f"; {len(listing.skipped)} of its images are left out, the first is {file}: {why}"
         raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", hint)
+    if volumes := [row.source for row in listing.rows if nifti.is_nifti(row.source)]:
+        return replace(listing, channels=_slices(raw, choices, volumes, listing.rows))
     channels = choices.own["channels"]
     coloured = len(windows(choices)) == 3 or _any_coloured(raw, listing.rows)
     return replace(listing, channels=int(channels) if channels != "auto" else 3 if coloured else 1)
@@ -56,9 +58,26 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     path = raw / row.source
-    if _is_dicom(row.source):
+    if nifti.is_nifti(row.source):
+        return nifti.read_slices(path, choices, windows(choices)[0])
+    if is_dicom(row.source):
         return dicom.read_picture(path, windows(choices))
     return read_grey_or_rgb(path, white(choices))
+
+
+def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:
+    """How many slices of each volume become channels. Raises FedcliError, UsageError where they cannot all."""
+    nifti.library()
+    if len(volumes) < len(listed):
+        other = next(row.source for row in listed if not nifti.is_nifti(row.source))
+        raise FedcliError(
+            f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "put them into folders of their own"
+        )
+    if choices.own["channels"] != "auto":
+        raise UsageError("--set channels is for pictures, not for volumes", "give --set slices=K")
+    if len(windows(choices)) == 3:
+        raise UsageError("three windows are for pictures, not for volumes", "give one")
+    return nifti.slices(choices)
 
 
 def windows(choices: Choices) -> tuple[dicom.Window, ...]:
@@ -75,7 +94,7 @@ def white(choices: Choices) -> float | None:
     return float(text)
 
 
-def _files(raw: Path) -> tuple[list[str], list[str]]:
+def image_files(raw: Path) -> tuple[list[str], list[str]]:
     """Every image below raw and every other file, relative to it, sorted; links to folders are not followed."""
     images: list[str] = []
     others: list[str] = []
@@ -115,9 +134,9 @@ def _is_bare_dicom(raw: Path, file: str) -> bool:
         return False
 
 
-def _is_dicom(file: str) -> bool:
+def is_dicom(file: str) -> bool:
     """Whether one of the images found is DICOM; all others tell by their suffix what they are."""
-    return not file.lower().endswith(PICTURES)
+    return not file.lower().endswith((*PICTURES, *nifti.SUFFIXES))
 
 
 def _ignored(others: list[str]) -> str:
@@ -131,7 +150,7 @@ def _ignored(others: list[str]) -> str:
 def _any_coloured(raw: Path, rows: list[Row]) -> bool:
     """Whether any file is coloured, by its header; the first one that is ends the search."""
     for row in rows:
-        read = dicom.is_coloured if _is_dicom(row.source) else is_coloured
+        read = dicom.is_coloured if is_dicom(row.source) else is_coloured
         try:
             if read(raw / row.source):
                 return True
@@ -170,4 +189,4 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     return Listing(split_own(listed, choices), skipped=skipped, classes=classes)
 
 
-SOURCE = Source(rows, decode, sample.make)
+SOURCE = Source(rows, decode, sample.make, per_file=True)

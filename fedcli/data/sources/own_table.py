@@ -172,7 +172,8 @@ def _places(files: list[str]) -> dict[str, set[str]]:
     places: dict[str, set[str]] = {}
     for file in files:
         path = Path(file)
-        bare = path if path.suffix[1:].isdigit() else path.with_suffix("")  # the number ends the name, as in 1.2.840.1
+        whole = path.with_suffix("") if file.lower().endswith(".nii.gz") else path
+        bare = path if path.suffix[1:].isdigit() else whole.with_suffix("")  # the number ends the name, as in 1.2.840.1
         for key in {file, bare.as_posix(), path.name, bare.name}:
             places.setdefault(unicodedata.normalize("NFC", key), set()).add(file)
     return places

@@ -114,4 +114,4 @@ def _header(raw: Path, file: str) -> Header | str:
         return str(error)
 
 
-SOURCE = Source(rows, decode, sample.make, partial(sample.make, times=10))
+SOURCE = Source(rows, decode, sample.make, partial(sample.make, times=10), per_file=True)

@@ -96,6 +96,7 @@ class Source:
         sample: writes a tiny synthetic raw folder; None for data made or embedded here, which has no raw folder.
         usual_sample: the same of as many images as the usual number of clients needs, where `sample` has too few.
         reads: it reads a raw folder although it has no sample.
+        per_file: every image is a file of its own, named by Row.source, so that decode() reads any file of that kind.
     """
 
     rows: Callable[[Any, Choices], Listing]  # raw is a Path where there is a sample, else None
@@ -103,6 +104,7 @@ class Source:
     sample: Callable[[Path], None] | None = None
     usual_sample: Callable[[Path], None] | None = None
     reads: bool = False
+    per_file: bool = False
 
     @property
     def files(self) -> bool:

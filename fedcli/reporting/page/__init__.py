@@ -15,7 +15,7 @@ from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
 from ...evaluation.scores import Scores
-from .. import cross_site, severities
+from .. import clinical, cross_site, severities
 from ..columns import LAST5, POOLED, SHOWN, shown
 from ..rows import rows
 from ..table import Table
@@ -121,6 +121,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
         Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
         Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
         Section("severities", "Other corruptions", tables=list(severities.tables(_named(compared), asked.metrics))),
+        Section("clinical", "Operating points and calibration", tables=list(clinical.tables(_named(compared)))),
         Section("cross-site", "Trained at and tested on", tables=list(cross_site.tables(_named(compared)))),
         Section("clients", "Clients", **clients.part(compared, asked.at, asked.spread, asked.metrics)),
         Section("tests", "Tests", tables=asked.tests),

@@ -1,0 +1,143 @@
+"""What scores.json says of operating points and calibration: its dataclasses."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from .parts import Number
+from .schema import Names
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share with its 95 % Wilson interval; counted of total images. None of no image."""
+
+    value: Number
+    low: Number
+    high: Number
+    counted: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Point:
+    """Decisions at one threshold. selected: share of images at or above it."""
+
+    threshold: Number
+    sensitivity: Rate
+    specificity: Rate
+    ppv: Rate
+    npv: Rate
+    selected: Rate
+    matthews_correlation: Number
+
+
+@dataclass(frozen=True)
+class Operating:
+    """One rule with thresholds from one choice of validation images, carried to the test images.
+
+    Attributes:
+        rule: "youden", "sensitivity=0.95", "specificity=0.9" or "cost=5".
+        choice: "pooled", "client", or the attribute whose groups have a threshold each. Test images that no threshold
+            of their own is known for have the pooled one.
+        thresholds: "" for the pooled one, else by client or group; null where its validation images have one label.
+        differences: attribute -> demographic parity, equalized odds and average odds differences of the decisions.
+    """
+
+    rule: str
+    choice: str
+    thresholds: dict[str, Number]
+    overall: Point
+    groups: Annotated[dict[str, dict[str, Point]], Names("any", "any")] = field(default_factory=dict)
+    clients: Annotated[dict[str, Point], Names("any")] = field(default_factory=dict)
+    differences: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Described:
+    """How good and how honest the probabilities of one class are on some images.
+
+    Attributes:
+        sensitivity_at_specificity_95: a point of these images' own ROC curve, so no threshold is carried to them.
+        brier_reliability, brier_resolution, brier_uncertainty: Murphy's parts over ten bins.
+        calibration_slope, calibration_intercept: 1 and 0 are ideal.
+        bins: mean probability, share of the class, images, of each bin that holds any.
+        net_benefit: threshold probability, net benefit of the model, and of treating all.
+    """
+
+    count: int
+    positives: int
+    prevalence: Number
+    average_precision: Number
+    sensitivity_at_specificity_95: Number
+    brier: Number
+    brier_reliability: Number
+    brier_resolution: Number
+    brier_uncertainty: Number
+    calibration_slope: Number
+    calibration_intercept: Number
+    bins: list[list[float]]
+    net_benefit: list[list[float]]
+
+
+@dataclass(frozen=True)
+class OfClass:
+    """One class against all others on one version of the test images."""
+
+    overall: Described
+    groups: Annotated[dict[str, dict[str, Described]], Names("any", "any")] = field(default_factory=dict)
+    clients: Annotated[dict[str, Described], Names("any")] = field(default_factory=dict)
+    operating: list[Operating] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Temperature scaling fitted on validation images: scores on test images before and after."""
+
+    temperature: float
+    negative_log_likelihood: list[float]
+    calibration_error_top_label: list[Number]
+    brier: list[Number]
+
+
+@dataclass(frozen=True)
+class Covered:
+    """A set of classes for each image that holds the true one with a chance of at least `level`.
+
+    Attributes:
+        choice: "pooled", or the attribute whose groups have a quantile each.
+        coverage: share of images whose set holds their class; by group as attribute -> group.
+        set_size: mean number of classes in a set.
+    """
+
+    level: float
+    choice: str
+    quantiles: dict[str, Number]
+    coverage: Rate
+    set_size: Number
+    groups: Annotated[dict[str, dict[str, Rate]], Names("any", "any")] = field(default_factory=dict)
+    set_sizes: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Decisions, which are the most likely class, against labels: chance-corrected measures of all classes."""
+
+    matthews_correlation: Number
+    quadratic_kappa: Number
+
+
+@dataclass(frozen=True)
+class Clinical:
+    """Operating points, calibration and conformal sets of the last round's model.
+
+    Attributes:
+        validation: images of the clients' validation parts, on which alone thresholds, temperature and quantiles are
+            chosen; 0 where there are none, and then there are none of these.
+        classes: class -> version of the test images.
+    """
+
+    validation: int
+    classes: Annotated[dict[str, dict[str, OfClass]], Names("any", "model")]
+    agreement: Annotated[dict[str, Agreement], Names("model")] = field(default_factory=dict)
+    temperature: Annotated[dict[str, Scaled], Names("model")] = field(default_factory=dict)
+    conformal: Annotated[dict[str, list[Covered]], Names("model")] = field(default_factory=dict)

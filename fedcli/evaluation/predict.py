@@ -1,0 +1,170 @@
+"""A run's model on image files that are in no dataset: read, prepared and scored as the run's own images were.
+
+What prepare did is taken from the manifest of the dataset that the run was trained on: the reader, the window of a CT,
+the fit, the size. A dataset whose images are no single files has no reader for them; files are then read as those of
+one's own images are.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import console
+from ..data import manifest, sources
+from ..data.pool import Row
+from ..data.shard import Shard
+from ..data.sources import own_images
+from ..data.sources.images import fit_image, match_channels
+from ..data.sources.source import Choices, Source, Unreadable
+from ..errors import FedcliError, UsageError, nearest
+from ..metrics import chances
+from ..runs import finished as runs
+from ..runs.finished import Run
+from ..runs.initial import data_of
+
+BATCH = 64  # images in memory at a time
+OWN = {"channels": "auto", "white": "auto"}  # options of one's own images, for datasets that have none
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What prepare did to every image of a dataset.
+
+    Attributes:
+        channels: of the prepared images; the network may repeat one to three.
+    """
+
+    dataset: str
+    source: Source
+    choices: Choices
+    channels: int
+
+    @classmethod
+    def of(cls, run: Path) -> "Preprocessing":
+        """From the chain of manifests above a run. Raises FedcliError."""
+        found = manifest.read(manifest.above(data_of(run), "dataset"))
+        known = {field.name for field in fields(Choices)}
+        choices = Choices(**{key: value for key, value in found.options.items() if key in known})
+        reader = sources.source(found.options["dataset"])
+        if not reader.per_file:
+            reader = own_images.SOURCE
+            choices = Choices(**{**vars(choices), "own": {**OWN, **choices.own}})
+        return cls(found.options["dataset"], reader, choices, found.body["channels"])
+
+    def read(self, path: Path) -> np.ndarray:
+        """uint8 [S, S, C] of one file. Raises Unreadable."""
+        if not path.is_file():
+            raise Unreadable("no such file" if not path.exists() else "not a regular file")
+        image = self.source.decode(path.parent, Row(path.name, 0, path.name), self.choices)
+        image = match_channels(image, self.channels)
+        return fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """For whoever has to do the same without fedcli."""
+        chosen = self.choices
+        return {
+            "size": chosen.size, "channels": self.channels, "fit": chosen.fit, "clahe": chosen.clahe,
+            "window": chosen.window, "resize": "area averaging when shrinking, cubic when enlarging (OpenCV)",
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Chances [N, C] of N files, in the order in which they were named; unreadable: (file, why).
+
+    several: an image may have several labels, each decided for where its chance is at least 1/2.
+    """
+
+    files: list[str]
+    classes: list[str]
+    chances: np.ndarray
+    unreadable: list[tuple[str, str]]
+    several: bool = False
+
+    @property
+    def decisions(self) -> list[str]:
+        """The most likely class of each, or its labels with | between them."""
+        if self.several:
+            return [
+                "|".join(name for name, p in zip(self.classes, row, strict=True) if p >= 0.5) for row in self.chances
+            ]
+        return [self.classes[place] for place in self.chances.argmax(1)] if self.files else []
+
+
+def named_files(paths: Iterable[Path]) -> list[Path]:
+    """The files that paths mean: themselves, and of a folder every image in it. Raises FedcliError."""
+    files: list[Path] = []
+    for path in paths:
+        if not path.is_dir():
+            files.append(path)
+            continue
+        inside, others = own_images.image_files(path)
+        if others:
+            console.say(f"{path}: {console.counted(len(others), 'file is', 'files are')} no image, such as {others[0]}")
+        files += [path / name for name in inside]
+    if not files:
+        raise FedcliError("there is no image to score", f"files that are read: {', '.join(own_images.SUFFIXES)}")
+    return list(dict.fromkeys(files))
+
+
+def check_client(run: Run, client: str | None) -> None:
+    """Raises UsageError where a client is named that has no model of its own, or none where only clients have one."""
+    if client is not None and client not in run.data.roster:
+        raise UsageError(f"the run has no client {client!r}", nearest(client, run.data.roster))
+    if client is not None and not (runs.has_personal_models(run) or runs.trains_alone(run)):
+        raise UsageError(f"{run.path} keeps no models of its clients", "leave --client out: the global model answers")
+    if client is None and runs.trains_alone(run):
+        hint = f"name one with --client: {', '.join(run.data.roster[:8])}"
+        raise UsageError(f"in {run.path} every client trained alone, so there is no global model", hint)
+
+
+def predict(run: Run, files: list[Path], client: str | None = None) -> Predicted:
+    """Chances of each class by the last round's model; a file that cannot be read is listed.
+
+    Raises FedcliError where no file can be read, UsageError.
+    """
+    check_client(run, client)
+    preprocessing = Preprocessing.of(run.path)
+    runs.load_model(run, run.rounds[-1], client)
+    done: list[str] = []
+    unreadable: list[tuple[str, str]] = []
+    tables: list[np.ndarray] = []
+    for batch in console.progress(list(_batches(files)), label="predict", total=-(-len(files) // BATCH)):
+        images: list[np.ndarray] = []
+        for path in batch:
+            try:
+                images.append(preprocessing.read(path))
+                done.append(str(path))
+            except Unreadable as error:
+                unreadable.append((str(path), str(error)))
+        if images:
+            tables.append(runs.logits(run.net, shard_of(np.stack(images), run), run.method.local))
+    if not done:
+        raise FedcliError(
+            f"none of {console.counted(len(files), 'file', 'files')} can be read", ": ".join(unreadable[0])
+        )
+    labels = run.data.test["clean"].y.cpu().numpy()[:0]
+    table = chances(np.concatenate(tables), labels)
+    return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2)
+
+
+def _batches(files: list[Path]) -> Iterator[list[Path]]:
+    for start in range(0, len(files), BATCH):
+        yield files[start : start + BATCH]
+
+
+def shard_of(images: np.ndarray, run: Run) -> Shard:
+    """Prepared images uint8 [N, S, S, C] as a test set of which neither labels nor groups are known."""
+    count = len(images)
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2).to(run.device)
+    groups = {name: torch.full((count,), -1, device=run.device) for name in run.data.attributes}
+    at = torch.arange(count, device=run.device)
+    return Shard(
+        pixels, at, torch.zeros_like(at), np.arange(count).astype(str), groups, len(run.data.classes),
+        run.manifest.body["model"]["channels"],
+    )  # fmt: skip

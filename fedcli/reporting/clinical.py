@@ -1,0 +1,188 @@
+"""Operating points, threshold transfer, calibration, decision curves and conformal sets as tables."""
+
+from collections.abc import Iterable, Iterator
+
+from ..evaluation.clinical import CLIENT, POOLED
+from ..evaluation.clinical_parts import Clinical, Described, OfClass, Operating, Point, Rate
+from ..evaluation.parts import PARITY
+from ..evaluation.scores import Scores
+from .table import Cell, Column, Table, number, percent
+
+RATES = "sensitivity", "specificity", "ppv", "npv"
+BENEFITS = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
+POINTS = (
+    "In percent, [95 % Wilson interval], of the last round's model. A threshold is chosen on the clients' validation "
+    "images alone and carried to the test images; PPV and NPV depend on the share of the class, which stands beside it."
+)
+BY_GROUP = "In percent, [95 % Wilson interval], at the pooled threshold."
+TRANSFER = (
+    "Differences between groups at the carried thresholds, in percentage points, better when low: of sensitivity (TPR) "
+    "and of false positive rate (FPR), largest minus smallest; demographic parity (DPD), equalized odds (EOD) and "
+    "average odds (AOD). Thresholds: one for all (pooled), one for each client, or one for each group of an attribute."
+)
+HONEST = (
+    "AP: average precision, to be read beside the share of the class; TPR at 95 %: sensitivity at 95 % specificity on "
+    "these images' own ROC curve; Brier score, better when low; slope and intercept of calibration: 1 and 0 are ideal, "
+    "a slope below 1 says that probabilities are too extreme."
+)
+BENEFIT = (
+    "Net benefit in true positives per 100 images at a threshold probability p: TP/n - FP/n * p/(1-p). A model is of "
+    "use where it is above both treating all and treating none (0)."
+)
+SETS = (
+    "Sets of classes that hold the true one with a chance of at least the level, quantiles from validation images: "
+    "coverage in percent, [95 % Wilson interval], and mean number of classes in a set."
+)
+
+
+def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
+    """All tables of each run whose scores hold them. named: name and scores of each run."""
+    for name, scores in named:
+        if scores.clinical:
+            yield from _of_run(name or scores.label, scores.clinical)
+
+
+def _of_run(name: str, clinical: Clinical) -> Iterator[Table]:
+    for label, versions in clinical.classes.items():
+        for version, known in versions.items():
+            title = f"{label}, {version} test images, {name}"
+            if known.operating:
+                yield _points(title, known)
+                yield _groups(title, known)
+                yield _transfer(title, known)
+            yield _honesty(title, known)
+            yield _benefit(title, known)
+    yield from _overall(name, clinical)
+
+
+def _points(title: str, known: OfClass) -> Table:
+    """A line for each rule with the pooled threshold."""
+    rows = [
+        [Cell(each.rule), number(each.overall.threshold, digits=4), *_rates(each.overall), _share(known.overall)]
+        for each in known.operating
+        if each.choice == POOLED
+    ]
+    heads = [Column("threshold chosen for"), Column("threshold"), *(Column(_head(rate), "%") for rate in RATES)]
+    return Table(f"Operating points: {title}", [*heads, Column("share", "%")], rows, POINTS)
+
+
+def _groups(title: str, known: OfClass) -> Table:
+    """Sensitivity and specificity of each group and client at each pooled threshold."""
+    rows = []
+    for each in known.operating:
+        if each.choice != POOLED:
+            continue
+        parts = [(attribute, points) for attribute, points in each.groups.items()]
+        for attribute, points in [*parts, (CLIENT, each.clients)]:
+            for value, point in points.items():
+                count = str(point.selected.total)
+                rows.append([Cell(each.rule), Cell(attribute), Cell(value), Cell(count), *_rates(point)])
+    heads = [Column(name) for name in ("threshold chosen for", "attribute", "group", "images")]
+    return Table(
+        f"Operating points by group: {title}", [*heads, *(Column(_head(rate), "%") for rate in RATES)], rows, BY_GROUP
+    )
+
+
+def _transfer(title: str, known: OfClass) -> Table:
+    """Gaps between groups for each choice of thresholds."""
+    rows = [
+        [Cell(each.rule), Cell(each.choice), Cell(attribute), *_gaps(each, attribute)]
+        for each in known.operating
+        for attribute in each.groups
+    ]
+    heads = [Column(name) for name in ("threshold chosen for", "thresholds", "attribute")]
+    gaps = [Column(name, "points", lower=True) for name in ("TPR gap", "FPR gap", "DPD", "EOD", "AOD")]
+    return Table(f"Threshold transfer: {title}", [*heads, *gaps], rows, TRANSFER)
+
+
+def _gaps(each: Operating, attribute: str) -> list[Cell]:
+    points = each.groups[attribute].values()
+    sensitivity = [point.sensitivity.value for point in points if point.sensitivity.value is not None]
+    alarms = [1 - point.specificity.value for point in points if point.specificity.value is not None]
+    ranges = [max(rates) - min(rates) if len(rates) > 1 else None for rates in (sensitivity, alarms)]
+    return [percent(value) for value in (*ranges, *(each.differences[attribute][name] for name in PARITY))]
+
+
+def _honesty(title: str, known: OfClass) -> Table:
+    """Calibration of all images, of each group and of each client."""
+    rows = [[Cell("all"), Cell(), *_honest(known.overall)]]
+    for attribute, groups in {**known.groups, CLIENT: known.clients}.items():
+        rows += [[Cell(attribute), Cell(value), *_honest(of)] for value, of in groups.items()]
+    heads = [Column("attribute"), Column("group"), Column("images"), Column("share", "%"), Column("AP", "%")]
+    heads += [Column("TPR at 95 %", "%"), Column("Brier", lower=True), Column("slope"), Column("intercept")]
+    return Table(f"Calibration: {title}", heads, rows, HONEST)
+
+
+def _honest(of: Described) -> list[Cell]:
+    return [
+        Cell(str(of.count)), _share(of), percent(of.average_precision), percent(of.sensitivity_at_specificity_95),
+        number(of.brier, digits=4), number(of.calibration_slope), number(of.calibration_intercept),
+    ]  # fmt: skip
+
+
+def _benefit(title: str, known: OfClass) -> Table:
+    parts = {("all", ""): known.overall}
+    parts |= {(attribute, value): of for attribute, groups in known.groups.items() for value, of in groups.items()}
+    rows = []
+    for (attribute, value), of in parts.items():
+        at = {p: (model, everyone) for p, model, everyone in of.net_benefit}
+        cells = [cell for p in BENEFITS for cell in _pair(at.get(p))]
+        rows.append([Cell(attribute), Cell(value), *cells])
+    heads = [Column(name, over=f"p = {p:g}") for p in BENEFITS for name in ("model", "treat all")]
+    return Table(f"Net benefit: {title}", [Column("attribute"), Column("group"), *heads], rows, BENEFIT)
+
+
+def _pair(both: tuple[float, float] | None) -> list[Cell]:
+    return [number(100 * part) if both else Cell() for part in both or (0.0, 0.0)]
+
+
+def _overall(name: str, clinical: Clinical) -> Iterator[Table]:
+    rows = []
+    for version, both in clinical.agreement.items():
+        scaled = clinical.temperature.get(version)
+        cells = [number(both.matthews_correlation, digits=4), number(both.quadratic_kappa, digits=4)]
+        if scaled:
+            pairs = scaled.negative_log_likelihood, scaled.calibration_error_top_label, scaled.brier
+            cells += [number(scaled.temperature), *(number(part, digits=4) for pair in pairs for part in pair)]
+        rows.append([Cell(version), *cells, *(Cell() for _ in range(0 if scaled else 7))])
+    heads = [Column("test images"), Column("Matthews correlation"), Column("quadratic kappa"), Column("temperature")]
+    heads += [
+        Column(when, over=what) for what in ("NLL", "ECE", "Brier of all classes") for when in ("before", "after")
+    ]
+    legend = (
+        "Decisions are the most likely class. The temperature divides the logits; it is fitted on validation images, "
+        "and no other score here uses it. Quadratic kappa is for classes in an order."
+    )
+    yield Table(f"Agreement and temperature: {name}", heads, rows, legend)
+    lines = [
+        [Cell(version), Cell(each.choice), Cell(attribute), Cell(value), _interval(rate), number(size)]
+        for version, sets in clinical.conformal.items()
+        for each in sets
+        for attribute, value, rate, size in [
+            ("all", "", each.coverage, each.set_size),
+            *((a, v, rate, each.set_sizes[a][v]) for a, groups in each.groups.items() for v, rate in groups.items()),
+        ]
+    ]
+    if lines:
+        names = "test images", "quantiles", "attribute", "group"
+        level = next(iter(clinical.conformal.values()))[0].level
+        heads = [*(Column(each) for each in names), Column("coverage", "%"), Column("set size")]
+        yield Table(f"Conformal sets at {100 * level:g} %: {name}", heads, lines, SETS)
+
+
+def _rates(point: Point) -> list[Cell]:
+    return [_interval(getattr(point, name)) for name in RATES]
+
+
+def _interval(rate: Rate) -> Cell:
+    if rate.value is None or rate.low is None or rate.high is None:
+        return Cell()
+    return Cell(f"{100 * rate.value:.1f} [{100 * rate.low:.1f}, {100 * rate.high:.1f}]", number=100 * rate.value)
+
+
+def _share(of: Described) -> Cell:
+    return percent(of.prevalence)
+
+
+def _head(rate: str) -> str:
+    return rate.upper() if len(rate) == 3 else rate

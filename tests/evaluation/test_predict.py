@@ -1,0 +1,140 @@
+"""`fedcli predict` and `fedcli export model`: a run's model on files, and as a file."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from hospitals import HOSPITALS, prepared, write_hospitals
+from PIL import Image
+from raw_folders import write_slice
+from typer.testing import CliRunner
+
+import fedcli
+from fedcli.commands.app import app
+from fedcli.errors import FedcliError, UsageError
+from fedcli.evaluation import model_file
+from fedcli.metrics import probabilities
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def clients(work):
+    return fedcli.partition(prepared(write_hospitals(work / "raw", count=48), work), by=["hospital"], work=work)
+
+
+@pytest.fixture(scope="module")
+def run(clients, work):
+    return fedcli.train("fedavg", clients, rounds=1, work=work)
+
+
+@pytest.fixture(scope="module")
+def alone(clients, work):
+    return fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
+
+
+def typed(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(run, work):
+    fedcli.evaluate(run, export="csv")
+    (table,) = run.path.parent.glob("scores/*/predictions.csv")
+    known = {row["id"]: float(row["prob_1"]) for row in csv.DictReader(table.read_text().splitlines())}
+    made = fedcli.predict(run, [work / "raw" / name for name in known])
+    assert made.predicted.chances[:, 1] == pytest.approx(list(known.values()), abs=1e-6)
+    frame = made.to_frame()
+    assert list(frame.columns) == ["file", "prob_healthy", "prob_ill", "class"] and len(frame) == len(known)
+    assert set(frame["class"]) <= {"healthy", "ill"}
+
+
+def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(run, tmp_path):
+    folder = tmp_path / "new"
+    folder.mkdir()
+    Image.new("RGB", (20, 12), (200, 100, 50)).save(folder / "good.png")
+    (folder / "torn.png").write_bytes(b"\x89PNG")
+    write_slice(folder / "slice.dcm", np.full((9, 9), 40, np.int16))
+    (folder / "empty.dcm").write_bytes(b"")
+    (folder / "note.txt").write_text("no image")
+    ended = typed("predict", run, folder, "--format", "json", "--out", tmp_path / "p.json")
+    assert ended.exit_code == 1 and "2 of 4 files cannot be read" in ended.stderr
+    made = json.loads((tmp_path / "p.json").read_text())
+    assert [line["file"] for line in made["predictions"]] == [str(folder / name) for name in ("good.png", "slice.dcm")]
+    assert [line["file"] for line in made["unreadable"]] == [str(folder / name) for name in ("empty.dcm", "torn.png")]
+    assert all(sum(line["probabilities"].values()) == pytest.approx(1) for line in made["predictions"])
+    assert "1 file is no image, such as note.txt" in ended.stderr
+    rows = list(csv.reader(io.StringIO(typed("predict", run, folder / "good.png").stdout)))
+    assert rows[0][-1] == "class" and len(rows) == 2
+
+
+def test_what_cannot_be_predicted_is_refused(run, alone, tmp_path):
+    with pytest.raises(FedcliError, match="none of 1 file can be read"):
+        fedcli.predict(run, [tmp_path / "gone.png"])
+    with pytest.raises(FedcliError, match="no image to score"):
+        fedcli.predict(run, [tmp_path])
+    with pytest.raises(UsageError, match="has no client 'nort'"):
+        fedcli.predict(alone, ["a.png"], client="nort")
+    with pytest.raises(UsageError, match="no global model"):
+        fedcli.predict(alone, ["a.png"])
+    with pytest.raises(UsageError, match="keeps no models of its clients"):
+        fedcli.predict(run, ["a.png"], client="north")
+
+
+def test_the_models_of_clients_that_trained_alone_differ(alone, work):
+    files = sorted((work / "raw").glob("*.png"))[:4]
+    tables = [fedcli.predict(alone, files, client=client).predicted.chances for client in HOSPITALS]
+    assert not np.allclose(tables[0], tables[1])
+
+
+@pytest.mark.parametrize("format", model_file.FORMATS)
+def test_a_model_is_written_with_its_sidecar_and_agrees_with_predict(run, tmp_path, format):
+    ended = typed("export", "model", run, "--format", format, "-o", tmp_path / "out")
+    assert ended.exit_code == 0, ended.stderr
+    about = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert about["largest_difference_from_predict"] <= 1e-5 and about["classes"] == ["healthy", "ill"]
+    assert ended.stdout.strip() == str(tmp_path / "out" / about["file"])
+    assert "is there already" in typed("export", run, "--format", format, "-o", tmp_path / "out").stderr
+
+
+def test_onnx_runs_without_fedcli_on_prepared_pixels(run, tmp_path, work):
+    assert typed("export", run, "--format", "onnx", "-o", tmp_path / "out").exit_code == 0
+    files = sorted((work / "raw").glob("*.png"))[:5]
+    session = onnxruntime.InferenceSession(str(tmp_path / "out" / "model.onnx"))
+    pixels = np.stack([np.asarray(Image.open(file)) for file in files]).transpose(0, 3, 1, 2).astype("float32") / 255
+    chances = probabilities(session.run(None, {"pixels": pixels})[0])
+    assert chances == pytest.approx(fedcli.predict(run, files).predicted.chances, abs=1e-5)
+
+
+@pytest.mark.parametrize("model", ["resnet10", "clip-tiny"])
+def test_networks_with_batch_norm_and_with_attention_are_exported_too(clients, work, tmp_path, model):
+    larger = fedcli.prepare("phantom", size=32, clients=2, work=work, jobs=1)
+    trained = fedcli.train("fedavg", larger, rounds=1, model=model, work=work)
+    for format in ("onnx", "safetensors"):
+        assert typed("export", trained, "--format", format, "-o", tmp_path / format).exit_code == 0
+    shape = json.loads((tmp_path / "onnx" / "model.json").read_text())["input"]["shape"]
+    assert shape[0] == (1 if model == "clip-tiny" else "batch")
+
+
+def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch):
+    write, _ = model_file.FORMATS["torchscript"]
+    wrong = {"torchscript": (write, lambda path, module: lambda pixels: torch.zeros(len(pixels), 2).numpy())}
+    monkeypatch.setattr(model_file, "FORMATS", model_file.FORMATS | wrong)
+    ended = typed("export", run, "--format", "torchscript", "-o", tmp_path / "out")
+    assert ended.exit_code == 1 and "differs from fedcli predict" in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["modle"], "neither nvflare, flower, model nor a run"), (["flower"], "which sites"), (["model"], "which kind")],
+)
+def test_a_mistyped_export_says_what_there_is(words, said, tmp_path):
+    ended = typed("export", *words, "-o", tmp_path / "x")
+    assert ended.exit_code == 2 and said in ended.stderr
