@@ -10,6 +10,7 @@ CORRUPTION = {
     "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
     "each?": [{"kind": str, "severity": int, "clients": [str]}],
 }  # fmt: skip
+PRIVACY = {"clip": float, "noise": float, "epsilon": (float, None), "delta": float}
 MODEL = {
     "name": str, "channels": int, "size": int, "precision": str, "personal": [str], "frozen": [str],
     "teacher_width": (int, None), "personal_models": bool, "numbers?": int,
@@ -25,6 +26,7 @@ BODIES = {
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
         "stopped_after?": int, "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "privacy?": PRIVACY,
         "start?": (dict, None), "needs_code?": [str],
     },
     "scores": {

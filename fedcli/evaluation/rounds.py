@@ -77,7 +77,7 @@ def mean(scores: list[Any]) -> Any:
         )
     if isinstance(first, dict):
         return {key: mean([score[key] for score in scores]) for key in first}
-    if isinstance(first, list) and first and isinstance(first[0], dict | float):
+    if isinstance(first, list) and first and (isinstance(first[0], dict) or is_dataclass(first[0])):
         return [mean(list(each)) for each in zip(*scores, strict=True)]
     if isinstance(first, float):
         return sum(scores) / len(scores)

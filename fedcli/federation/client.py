@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.shard import Shard
+from ..errors import FedcliError
 from ..labels import NO
 from ..methods.contract import Aggregator, ClientRound, Local, Tensors
 from ..methods.losses import class_weights
@@ -17,8 +18,11 @@ from ..models.network import Network
 from ..seeds import derive, seed_torch
 from . import checks
 from .optimizer import Optimizer, own_state
+from .privacy import noised_model
 from .steps import LocalStep, Steps
 from .training import Training
+
+SMALLEST_VARIANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,21 @@ def run_client(
         client.memory |= steps.step.optimizer.kept()
     if training.personal and client.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
         client.memory["model"] = layout.read()
-    return Report(task.client, task.row, len(shard), client.steps, loss, layout.read(), client.report, client.memory)
+    theta = _with_noise(method, layout, client, training) if training.dp_noise else layout.read()
+    return Report(task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory)
+
+
+def _with_noise(method: Method, layout: Layout, client: ClientRound, training: Training) -> Tensor:
+    """The client's model [P] as the server may see it. Raises FedcliError for what noise does not cover."""
+    if client.report:
+        what = f"{method.name} reports {next(iter(client.report))!r} beside the model, which --dp-noise does not cover"
+        raise FedcliError(what, "train a method that sends its model alone, such as fedavg, fedprox, moon or fedheal")
+    seed = derive("dp noise", client.seed, client.round, client.name)
+    theta = noised_model(layout.read(), client.theta, training.dp_clip, training.dp_noise, seed)
+    for name, span in layout.spans.items():
+        if name.endswith("running_var"):  # noise must not make a variance negative
+            theta[span].clamp_(min=SMALLEST_VARIANCE)
+    return theta
 
 
 def _class_weights(training: Training, shard: Shard) -> Tensor | None:

@@ -18,7 +18,19 @@ OPTIMIZERS = {
 LOSSES = ("cross-entropy", "focal")
 SCHEDULES = ("constant", "cosine", "step")
 # recorded only where they are not off, so that a run without them is the same as one of a version that had none
-OPTIONAL = ("warmup", "nesterov", "clip_norm", "keep_optimizer", "label_smoothing", "class_weights", "loss", "sampling")
+OPTIONAL = (
+    "warmup",
+    "nesterov",
+    "clip_norm",
+    "keep_optimizer",
+    "label_smoothing",
+    "class_weights",
+    "loss",
+    "sampling",
+    "dp_clip",
+    "dp_noise",
+    "dp_delta",
+)
 LOSS_OPTIONS = ("label_smoothing", "class_weights", "loss")
 
 
@@ -40,6 +52,7 @@ class Training:
         class_weights: "none", or from the client's own class counts, see methods.losses.
         loss: "cross-entropy" or "focal:GAMMA".
         sampling: how images are drawn, see sampling.py.
+        dp_clip, dp_noise, dp_delta: of noise on each client's update, see privacy.py; no noise is none of it.
     """
 
     optimizer: str = "adam"
@@ -60,6 +73,9 @@ class Training:
     class_weights: str = "none"
     loss: str = "cross-entropy"
     sampling: str = "shuffle"
+    dp_clip: float = 1.0
+    dp_noise: float = 0.0
+    dp_delta: float = 1e-5
 
     def at(self, round: int, rounds: int) -> "Training":
         """The same with the learning rate of one round, t from 1."""
@@ -106,7 +122,18 @@ class Training:
             raise UsageError(f"--clip-norm {self.clip_norm} is not a length", "5 is common, 0 turns it off")
         if not 0 <= self.label_smoothing < 1:
             raise UsageError(f"--label-smoothing {self.label_smoothing} is not in [0, 1)", "0.1 is common")
+        self._check_privacy()
         self._check_named()
+
+    def _check_privacy(self) -> None:
+        if not 0 <= self.dp_noise < math.inf:
+            raise UsageError(f"--dp-noise {self.dp_noise} is no standard deviation", "0 adds none")
+        if not 0 < self.dp_clip < math.inf:
+            raise UsageError(f"--dp-clip {self.dp_clip} is not above 0", "1 is the default")
+        if not 0 < self.dp_delta < 1:
+            raise UsageError(f"--dp-delta {self.dp_delta} is not in (0, 1)", "1e-5 is the default")
+        if (given := self.changed(("dp_clip", "dp_delta"))) and not self.dp_noise:
+            raise UsageError(f"--{given[0].replace('_', '-')} belongs to --dp-noise", "add --dp-noise 20")
 
     def _check_named(self) -> None:
         """Raise UsageError for a schedule, a loss, class weights or sampling that are not one of the known ones."""

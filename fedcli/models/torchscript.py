@@ -57,13 +57,14 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> Tenso
     """A tensor over a storage. Raises ValueError where it would reach beyond it."""
     if not isinstance(storage, Tensor) or math.prod(size) > max(len(storage), 1):
         raise ValueError("a tensor is larger than what is stored of it")
-    return torch.as_strided(storage, size, stride, offset).clone()
+    return torch.as_strided(storage, size, stride, offset)
 
 
 class _OnlyTensors(pickle.Unpickler):
     def __init__(self, data: bytes, archive: zipfile.ZipFile, root: str):
         super().__init__(io.BytesIO(data))
         self.archive, self.root = archive, root
+        self.storages: dict[str, bytearray] = {}  # each is read once, however often it is named
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "__torch__" or module.startswith("__torch__."):
@@ -82,10 +83,12 @@ class _OnlyTensors(pickle.Unpickler):
         kind, dtype, key, _, count = saved
         if kind != "storage" or not isinstance(dtype, torch.dtype) or not str(key).isdecimal():
             raise ValueError("it names a storage that is none")
-        entry = self.archive.getinfo(f"{self.root}data/{key}")
-        if entry.compress_type != zipfile.ZIP_STORED:
-            raise ValueError("its storages are packed")
-        data = bytearray(self.archive.read(entry))
+        if key not in self.storages:
+            entry = self.archive.getinfo(f"{self.root}data/{key}")
+            if entry.compress_type != zipfile.ZIP_STORED:
+                raise ValueError("its storages are packed")
+            self.storages[key] = bytearray(self.archive.read(entry))
+        data = self.storages[key]
         return torch.frombuffer(data, dtype=dtype)[:count] if data else torch.empty(0, dtype=dtype)
 
 

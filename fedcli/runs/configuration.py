@@ -112,6 +112,8 @@ class Plan:
         if method.local.own_loss and (given := self.training.changed(LOSS_OPTIONS)):
             flag = f"--{given[0].replace('_', '-')}"
             raise UsageError(f"{method.name} has a loss of its own, so {flag} has no place", f"leave {flag} out")
+        if self.single_site and self.training.dp_noise:
+            raise UsageError("--dp-noise is on what clients send, and --single-site sends nothing", "leave one out")
         if isinstance(method.local, BalancedSampling) and self.training.sampling != "shuffle":
             raise UsageError(f"{method.name} draws its classes equally often itself", "leave --sampling out")
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):

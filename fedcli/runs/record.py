@@ -1,6 +1,7 @@
 """What run.json says of a run: the command behind it, its options, where it ran and what it made."""
 
 import json
+import math
 import platform
 from dataclasses import asdict
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from ..data import manifest
+from ..federation.privacy import epsilon
 from ..federation.state import Best
 from ..federation.training import LOSS_OPTIONS, OPTIONAL
 from ..methods.mixins import ContinuesRun
@@ -96,6 +98,7 @@ def body(
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
         **_traffic(rounds), "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),
+        **({"privacy": privacy} if (privacy := _privacy(plan)) else {}),
         **({"best": {"round": best.round, "metric": metric_of(about), "score": best.score}} if best else {}),
     }  # fmt: skip
 
@@ -105,6 +108,23 @@ def titled(federation: PlannedFederation, label: str) -> str:
     return label + ", SYNTHETIC data" * bool(federation.data.body.get("sample"))
 
 
+def _privacy(plan: Plan) -> dict[str, float | None]:
+    """What all updates of a client that takes part in every round reveal of it; {} without noise.
+
+    An epsilon that is infinite is None.
+    """
+    asked = plan.training
+    if not asked.dp_noise:
+        return {}
+    spent = epsilon(asked.dp_noise, plan.rounds, asked.dp_delta)
+    return {
+        "clip": asked.dp_clip,
+        "noise": asked.dp_noise,
+        "epsilon": spent if spent < math.inf else None,
+        "delta": asked.dp_delta,
+    }
+
+
 def _label(federation: PlannedFederation) -> str:
     plan, label = federation.plan, federation.method.label
     if followed := _followed(federation):
@@ -112,6 +132,9 @@ def _label(federation: PlannedFederation) -> str:
     label += ", single-site" * plan.single_site
     if plan.training.prior != "none":
         label += f", prior {plan.training.prior}"
+    if privacy := _privacy(plan):
+        spent = "infinite" if privacy["epsilon"] is None else f"{privacy['epsilon']:.3g}"
+        label += f", epsilon {spent} and delta {privacy['delta']:g} per client"
     if plan.training.sampling != "shuffle":
         label += f", sampling {plan.training.sampling}"
     label += "".join(f", {getattr(plan.training, name)} {WORDS[name]}" for name in plan.training.changed(LOSS_OPTIONS))

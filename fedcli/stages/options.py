@@ -202,6 +202,13 @@ class TrainOptions(Options):
     weight_decay: Annotated[float | None, "default: the optimizer's"] = None
     nesterov: Annotated[bool, "momentum of sgd that looks ahead"] = False
     clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
+    dp_noise: Annotated[
+        float,
+        "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: client-level differential "
+        "privacy, simulated; 0 adds none",
+    ] = 0.0
+    dp_clip: Annotated[float, "cut each client's update at this norm before its noise, > 0"] = 1.0
+    dp_delta: Annotated[float, "delta of the epsilon that a run with --dp-noise states, in (0, 1)"] = 1e-5
     keep_optimizer: Annotated[
         bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
     ] = False

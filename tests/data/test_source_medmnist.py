@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from raw_folders import prepare
 
+import fedcli
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.samples import medmnist as sample
@@ -16,7 +17,7 @@ from fedcli.errors import FedcliError, UsageError
 
 
 def choose(split: str = "official", **own) -> Choices:
-    return Choices(28, split, own={"file": "", "val": "train"} | own)
+    return Choices(28, split, own={"file": "", "val": "train", "slices": ""} | own)
 
 
 @pytest.fixture(scope="module")
@@ -178,8 +179,8 @@ EIGHT = np.zeros((8, 28, 28), np.uint8)
     ("changes", "sentence"),
     [
         ({"train_labels": np.zeros((8, 14), np.uint8)}, "another number of labels per image in some"),
-        ({"train_images": np.zeros((8, 28, 28, 28), np.uint8)}, "holds volumes of 28 x 28 x 28"),
-        ({"train_images": np.zeros((8, 9, 9, 9, 3), np.uint8)}, "holds volumes of 9 x 9 x 9 x 3"),
+        ({"train_images": np.zeros((8, 28, 28, 28), np.uint8)}, "images of different shapes in its parts"),
+        ({"train_images": np.zeros((8, 9, 9, 9, 3), np.uint8)}, r"uint8 \[8, 9, 9, 9, 3\], expected"),
         ({"train_images": EIGHT.astype(float)}, "train_images is float64"),
         ({"train_images": EIGHT[:5]}, "has 5 train images and 8 labels"),
         ({"test_images": np.zeros((8, 64, 64), np.uint8)}, "different shapes"),
@@ -222,3 +223,46 @@ def test_an_image_behind_a_damaged_place_is_unreadable_and_those_before_are_read
     assert (medmnist.decode(tmp_path, rows[9], choose())[..., 0] == noise[9]).all()
     with pytest.raises(Unreadable, match="Error"):
         medmnist.decode(tmp_path, rows[99], choose())
+
+
+def volumes(depth=7, side=6):
+    """Slice d of the volume of label n is filled with 10 n + d."""
+    numbers = {}
+    for part in ("train", "val", "test"):
+        labels = np.arange(6, dtype=np.uint8) % 2
+        fill = 10 * labels[:, None] + np.arange(depth, dtype=np.uint8)  # [N, D]
+        images = np.broadcast_to(fill[..., None, None], (6, depth, side, side))
+        numbers |= {f"{part}_images": images, f"{part}_labels": labels[:, None]}
+    return numbers
+
+
+@pytest.mark.parametrize(("slices", "taken"), [("", range(7)), ("1", [3]), ("2", [1, 5]), ("7", range(7))])
+def test_the_slices_of_a_volume_are_channels(tmp_path, slices, taken):
+    write(tmp_path, "nodulemnist3d.npz", **volumes())
+    listing = medmnist.rows(tmp_path, choose(slices=slices))
+    assert listing.channels == len(taken) and listing.classes == ["benign", "malignant"]
+    image = medmnist.decode(tmp_path, listing.rows[-1], choose(slices=slices))
+    assert image.shape == (6, 6, len(taken)) and image[0, 0].tolist() == [10 + d for d in taken]
+    assert (image == image[0, 0]).all()
+
+
+def test_volumes_are_prepared_and_train(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "nodulemnist3d.npz", **volumes())
+    made = fedcli.prepare("medmnist", raw=tmp_path, size=8, jobs=1, set={"slices": 5})
+    run = fedcli.train("fedavg", fedcli.partition(made, iid=True, clients=2), rounds=1, batch_size=4)
+    assert manifest.read(run.path).body["model"]["channels"] == 5
+
+
+@pytest.mark.parametrize(
+    ("images", "slices", "sentence"),
+    [
+        ("volumes", "8", "the volumes of .* have 7"),
+        ("volumes", "x", "slices is 'x'"),
+        ("octmnist", "2", "without slices"),
+    ],
+)
+def test_slices_that_are_not_there_are_refused(tmp_path, images, slices, sentence):
+    write(tmp_path, **(volumes() if images == "volumes" else {}))
+    with pytest.raises(UsageError, match=sentence):
+        medmnist.rows(tmp_path, choose(slices=slices))

@@ -98,3 +98,14 @@ def test_a_group_without_an_auc_of_some_label_is_small():
     made = group_scores(LOGITS, y, SEX, ["f", "m"], classes=list("abcd"))
     assert made.groups["f"].reason == "no AUC of c" and not made.groups["m"].small
     assert "true positive rate of c in f" in made.undefined_rates
+
+
+def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_scores():
+    grouping, other = {"sex": (SEX, ["f", "m"])}, LOGITS[::-1].copy()
+    both, *alone = (
+        label_scores({"clean": [tables]}, Y, list("abcd"), grouping)["clean"]["b"]
+        for tables in ([LOGITS, other], [LOGITS], [other])
+    )
+    assert both.metrics["auc"].last == pytest.approx(np.mean([one.metrics["auc"].last for one in alone]))
+    gaps = [one.groups["sex"].between.gap for one in alone]
+    assert both.groups["sex"].between.gap == pytest.approx(np.mean(gaps))

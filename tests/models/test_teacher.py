@@ -183,6 +183,19 @@ def test_a_torchscript_archive_that_holds_something_else_is_refused(tmp_path, ta
     assert said in error.value.sentence and len(error.value.sentence) < 400
 
 
+def test_a_storage_that_many_tensors_name_takes_its_memory_once(tmp_path):
+    tensor = (
+        b"ctorch._utils\n_rebuild_tensor_v2\n((S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI1\ntQI0\n(I1\nt(I1\nttR"
+    )
+    table = b"c__torch__\nNet\n)\x81}" + b"".join(b"S'%d'\n%bs" % (k, tensor) for k in range(50)) + b"b."
+    with zipfile.ZipFile(tmp_path / "odd.pt", "w") as archive:
+        for name, data in {"odd/data.pkl": table, "odd/constants.pkl": b"", "odd/data/0": b"\0\0\x80?"}.items():
+            archive.writestr(name, data)
+    tensors = weights.read(tmp_path / "odd.pt")
+    assert len(tensors) == 50 and all(float(value) == 1 for value in tensors.values())
+    assert len({value.data_ptr() for value in tensors.values()}) == 1
+
+
 def test_clip_without_its_package_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "open_clip", None)  # importing it raises ImportError
     with pytest.raises(FedcliError, match="open_clip_torch") as error:

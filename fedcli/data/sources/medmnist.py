@@ -1,7 +1,8 @@
-"""MedMNIST: any of its two-dimensional sets, from the .npz as downloaded; chestmnist has several labels per image.
+"""MedMNIST: any of its sets, from the .npz as downloaded; chestmnist has several labels per image.
 
 Source: Yang et al., Scientific Data 10:41, 2023 (arXiv 2110.14795), and the larger sizes of MedMNIST+. The test part is
-theirs; their validation images train, or are dropped with --set val=drop. Pixels are streamed out of the archive, so a
+theirs; their validation images train, or are dropped with --set val=drop. The slices of a volume are the channels of
+one image, all of them or as many as --set slices=K says, evenly spaced. Pixels are streamed out of the archive, so a
 process holds one image however large the file is; in a compressed archive it reads through those before it.
 """
 
@@ -56,11 +57,20 @@ CLASSES = {  # in the order of the labels
         *("consolidation", "edema", "emphysema", "fibrosis", "pleural thickening", "hernia"),
     ],
     **dict.fromkeys(["organamnist", "organcmnist", "organsmnist"], ORGANS),
+    "organmnist3d": [
+        *("liver", "kidney-right", "kidney-left", "femur-right", "femur-left", "bladder", "heart", "lung-right"),
+        *("lung-left", "spleen", "pancreas"),
+    ],
+    "nodulemnist3d": ["benign", "malignant"],
+    "adrenalmnist3d": ["normal", "hyperplasia"],
+    "fracturemnist3d": ["buckle rib fracture", "nondisplaced rib fracture", "displaced rib fracture"],
+    "vesselmnist3d": ["vessel", "aneurysm"],
+    "synapsemnist3d": ["inhibitory synapse", "excitatory synapse"],
 }
 PARTS = "train", "val", "test"
 VAL = "train", "drop"
 HIGHEST = 32767  # the pool keeps labels in 16 bits
-HINT = "expected a two-dimensional MedMNIST file, such as pathmnist.npz"
+HINT = "expected a MedMNIST file, such as pathmnist.npz"
 AGAIN = "download it again"
 BROKEN = zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError  # the last: a password
 
@@ -101,7 +111,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
         images = fold_rows(images, choices, by_patient=False)
     if choices.split == "image":
         images = split_rows(images, choices, by_patient=False)
-    channels = 3 if len(shapes["train"]) == 4 else 1
+    channels = _channels(path, shapes["train"], choices)
     return Listing(images, tables=[name], classes=classes, channels=channels, task=task)
 
 
@@ -115,9 +125,38 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
         size = math.prod(pixels.shape[1:])
         pixels.stream.seek(pixels.start + int(i) * size)
         image = np.frombuffer(pixels.stream.read(size), np.uint8)
+        if _is_volume(pixels.shape):
+            slices = image.reshape(pixels.shape[1:])[_taken(pixels.shape[1], choices)]
+            return np.ascontiguousarray(np.moveaxis(slices, 0, -1))
         return image.reshape(*pixels.shape[1:3], -1)
     except BROKEN as error:
         raise unreadable(error, path) from error
+
+
+def _is_volume(shape: tuple[int, ...]) -> bool:
+    """Whether images of this shape [N, ...] are volumes [N, D, H, W] and not in colours [N, H, W, 3]."""
+    return len(shape) == 4 and shape[3] != 3
+
+
+def _taken(depth: int, choices: Choices) -> np.ndarray:
+    """Which slices of a volume become channels: the middles of as many parts of equal depth."""
+    count = int(choices.own.get("slices", "") or depth)
+    return (np.arange(count) * 2 + 1) * depth // (2 * count)
+
+
+def _channels(path: Path, shape: tuple[int, ...], choices: Choices) -> int:
+    """Channels of images of this shape. Raises UsageError for slices of what has none, or more than there are."""
+    text = choices.own.get("slices", "")
+    if not _is_volume(shape):
+        if text:
+            raise UsageError(f"{path} holds images without slices, but slices is {text!r}", "leave slices out")
+        return 3 if len(shape) == 4 else 1
+    if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= shape[1]):
+        raise UsageError(f"slices is {text!r}, and the volumes of {path} have {shape[1]}", f"give 1 to {shape[1]}")
+    count = len(_taken(shape[1], choices))
+    if choices.clahe and count > 3:
+        raise UsageError(f"--clahe takes grey or colour images, not {count} slices", "leave --clahe out")
+    return count
 
 
 def locate(raw: Path, file: str) -> Path:
@@ -171,15 +210,14 @@ def _highest(labels: dict[str, np.ndarray], task: str | None) -> int:
 
 
 def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
-    """Shape of a part's images. Raises FedcliError for volumes, other numbers and another count than labels."""
+    """Shape of a part's images. Raises FedcliError for other numbers and another count than labels."""
     pixels, kind = _open(path, f"{part}_images")
     pixels.stream.close()
     shape = pixels.shape
-    if len(shape) == 5 or (len(shape) == 4 and shape[3] != 3):
-        raise FedcliError(f"{path} holds volumes of {' x '.join(map(str, shape[1:]))}, fedcli takes images", HINT)
     if kind != np.uint8 or len(shape) not in (3, 4):
         raise FedcliError(
-            f"{path}: {part}_images is {kind} {list(shape)}, expected uint8 [N, H, W] or [N, H, W, 3]", HINT
+            f"{path}: {part}_images is {kind} {list(shape)}, expected uint8 [N, H, W], [N, H, W, 3] or [N, D, H, W]",
+            HINT,
         )
     if shape[0] != count:
         raise FedcliError(f"{path} has {shape[0]} {part} images and {count} labels", AGAIN)

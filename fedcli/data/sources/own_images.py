@@ -12,16 +12,17 @@ import numpy as np
 
 from ... import console
 from ...errors import FedcliError, UsageError
+from ...labels import MULTI_LABEL
 from ..pool import Row
 from ..samples import own_images as sample
-from . import dicom
-from .images import is_coloured, read_grey_or_rgb, within
-from .own_table import INDEX, classes_of, from_table, split_own, table_name
+from . import dicom, nifti, own_labels, packed
+from .images import is_coloured, is_packed_coloured, read_grey_or_rgb, read_packed, within
+from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, split_own, table_name
 from .source import Choices, Listing, Source, Unreadable
 from .tables import PARTS
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
-SUFFIXES = *PICTURES, ".dcm"
+SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
 CHANNELS = "auto", "1", "3"
 NAMED = 8  # classes that a note names
 
@@ -32,6 +33,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
         raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
     white(choices)
     files, others = image_files(raw)
+    if not files and (together := [file for file in others if packed.is_packed(file)]):
+        return _from_packed(raw, together, choices)
     if not files:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
@@ -49,16 +52,71 @@ def rows(raw: Path, choices: Choices) -> Listing:
             file, why = listing.skipped[0]
             hint += f"; {len(listing.skipped)} of its images are left out, the first is {file}: {why}"
         raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", hint)
+    if volumes := [row.source for row in listing.rows if nifti.is_nifti(row.source)]:
+        return replace(listing, channels=_slices(raw, choices, volumes, listing.rows))
     channels = choices.own["channels"]
     coloured = len(windows(choices)) == 3 or _any_coloured(raw, listing.rows)
     return replace(listing, channels=int(channels) if channels != "auto" else 3 if coloured else 1)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    if packed.is_packed(row.source):
+        return read_packed(packed.picture(raw, row.source), white(choices))
     path = raw / row.source
+    if nifti.is_nifti(row.source):
+        return nifti.read_slices(path, choices, windows(choices)[0])
     if is_dicom(row.source):
         return dicom.read_picture(path, windows(choices))
     return read_grey_or_rgb(path, white(choices))
+
+
+def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
+    """Every picture of packed files, whose columns are read as those of a table."""
+    own, table = choices.own, packed.read_columns(raw, files)
+    attributes = attributes_of(own)
+    named = own_labels.columns(own)
+    wanted = [*named, *attributes, *([own["patient"]] if own["patient"] else [])]
+    if missing := [name for name in wanted if name not in table]:
+        known = ", ".join(name for name in table if name != packed.AT)[:200]
+        hint = "--label-column, --group, --site and --patient name columns"
+        raise FedcliError(f"{raw / files[0]} has no column {missing[0]!r}, only {known}", hint)
+    if choices.split == "folder":
+        raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
+    bare = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
+    skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][bare]]
+    listed, values, classes = rows_of(table[~bare], raw / files[0], attributes, own)
+    if listed and len(classes) < 2:
+        raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", "is --label-column the right one?")
+    patient = own["patient"] if any(row.patient for row in listed) else None
+    channels = own["channels"]
+    coloured = channels == "auto" and any(_packed_coloured(raw, row) for row in listed)
+    return Listing(
+        split_own(listed, choices), values, patient, files, skipped, classes, sites=own["site"] or None,
+        channels=int(channels) if channels != "auto" else 3 if coloured else 1,
+        task=MULTI_LABEL if own_labels.several(own) else None,
+    )  # fmt: skip
+
+
+def _packed_coloured(raw: Path, row: Row) -> bool:
+    try:
+        return is_packed_coloured(packed.picture(raw, row.source))
+    except Unreadable:  # decode meets it again, and says so
+        return False
+
+
+def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:
+    """How many slices of each volume become channels. Raises FedcliError, UsageError where they cannot all."""
+    nifti.library()
+    if len(volumes) < len(listed):
+        other = next(row.source for row in listed if not nifti.is_nifti(row.source))
+        raise FedcliError(
+            f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "put them into folders of their own"
+        )
+    if choices.own["channels"] != "auto":
+        raise UsageError("--set channels is for pictures, not for volumes", "give --set slices=K")
+    if len(windows(choices)) == 3:
+        raise UsageError("three windows are for pictures, not for volumes", "give one")
+    return nifti.slices(choices)
 
 
 def windows(choices: Choices) -> tuple[dicom.Window, ...]:
@@ -117,7 +175,7 @@ def _is_bare_dicom(raw: Path, file: str) -> bool:
 
 def is_dicom(file: str) -> bool:
     """Whether one of the images found is DICOM; all others tell by their suffix what they are."""
-    return not file.lower().endswith(PICTURES)
+    return not file.lower().endswith((*PICTURES, *nifti.SUFFIXES))
 
 
 def _ignored(others: list[str]) -> str:

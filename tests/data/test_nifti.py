@@ -1,0 +1,131 @@
+"""NIfTI volumes among one's own images."""
+
+import numpy as np
+import pytest
+from raw_folders import prepare, write_csv
+
+from fedcli.data import manifest
+from fedcli.data.pool import read_pool
+from fedcli.data.sources import nifti
+from fedcli.data.sources.source import Choices, Unreadable
+from fedcli.errors import FedcliError, UsageError
+
+nibabel = pytest.importorskip("nibabel")
+BODY = np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6)  # [right, front, up]
+
+
+def choose(slices="1", axis="axial", **rest):
+    return Choices(8, "image", own={"slices": slices, "axis": axis}, **rest)
+
+
+def save(path, array=BODY, axes="RAS"):
+    """A volume whose axes lead from left to right and so on, kept in another order."""
+    volume = nibabel.Nifti1Image(array, np.eye(4))
+    change = nibabel.orientations.ornt_transform(
+        nibabel.io_orientation(np.eye(4)), nibabel.orientations.axcodes2ornt(axes)
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nibabel.save(volume.as_reoriented(change), path)
+    return path
+
+
+@pytest.mark.parametrize("axes", ["RAS", "LPS", "SPL", "IAR", "PIR"])
+@pytest.mark.parametrize("name", ["v.nii", "v.nii.gz"])
+def test_slices_look_the_same_in_whatever_order_a_file_keeps_them(axes, name, tmp_path):
+    path = save(tmp_path / name, axes=axes)
+    window = (59.5, 255.0)  # 255 grey levels for 255 values from -68 on
+    expected = {
+        "axial": BODY[::-1, ::-1, 3].T,  # the patient's right at the left, the front above
+        "coronal": BODY[::-1, 2, ::-1].T,
+        "sagittal": BODY[2, ::-1, ::-1].T,
+    }
+    for axis, plane in expected.items():
+        image = nifti.read_slices(path, choose(axis=axis), window)
+        assert np.array_equal(image[..., 0], plane + 68), axis
+
+
+def test_several_slices_are_channels_from_below_to_above(tmp_path):
+    for axes in ("RAS", "LPI"):
+        image = nifti.read_slices(save(tmp_path / "v.nii", axes=axes), choose("3"), (59.5, 255.0))
+        assert np.array_equal(image, np.stack([BODY[::-1, ::-1, z].T + 68 for z in (1, 3, 5)], -1))
+
+
+def test_without_a_window_the_slices_range_is_taken_and_scaling_is_applied(tmp_path):
+    volume = nibabel.Nifti1Image(BODY, np.eye(4))
+    volume.header.set_slope_inter(2.0, -1000.0)
+    nibabel.save(volume, tmp_path / "v.nii")
+    image = nifti.read_slices(tmp_path / "v.nii", choose(), None)
+    assert image.min() == 0 and image.max() == 255
+
+
+@pytest.mark.parametrize(
+    ("array", "sentence"),
+    [
+        (np.zeros((3, 3, 3), np.int16), "the same value everywhere"),
+        (np.full((3, 3, 3), np.nan, np.float32), "not finite"),
+        (np.zeros((3, 3, 3, 2), np.int16), "shape 3 x 3 x 3 x 2, not one volume"),
+        (np.zeros((3, 3), np.int16), "not one volume"),
+    ],
+)
+def test_what_is_no_volume_of_numbers_is_unreadable(array, sentence, tmp_path):
+    nibabel.save(nibabel.Nifti1Image(array, np.eye(4)), tmp_path / "v.nii")
+    with pytest.raises(Unreadable, match=sentence):
+        nifti.read_slices(tmp_path / "v.nii", choose(), None)
+
+
+def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
+    path = save(tmp_path / "v.nii")
+    damaged = bytearray(path.read_bytes())
+    damaged[42:48] = np.array([32000, 32000, 32000], "<i2").tobytes()
+    path.write_bytes(damaged)
+    with pytest.raises(Unreadable, match="voxels, more than"):
+        nifti.read_slices(path, choose(), None)
+    damaged[42:48] = np.array([600, 600, 600], "<i2").tobytes()
+    path.write_bytes(damaged)
+    with pytest.raises(Unreadable):
+        nifti.read_slices(path, choose(), None)
+    path.write_bytes(b"these are words")
+    with pytest.raises(Unreadable):
+        nifti.read_slices(path, choose(), None)
+
+
+def test_a_folder_of_volumes_with_a_table_is_prepared(tmp_path):
+    raw, rows = tmp_path / "raw", []
+    for i in range(6):
+        save(raw / f"scan{i}.nii.gz", BODY + 10 * i)
+        rows.append([f"scan{i}", "ab"[i % 2], "fm"[i // 3]])
+    write_csv(raw / "labels.csv", ["image", "label", "sex"], rows)
+    own = {"slices": "2", "axis": "coronal", "group": "sex"}
+    made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)
+    body = manifest.read(made).body
+    assert (body["channels"], body["count"], body["attributes"]) == (2, 6, {"sex": ["female", "male"]})
+    assert read_pool(made.parent / "pool.h5").shape == (6, 8, 8, 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"slices": "0"}, "slices is '0'"),
+        ({"axis": "up"}, "axis is 'up'"),
+        ({"channels": "3"}, "for pictures, not for volumes"),
+    ],
+)
+def test_options_that_mean_nothing_for_volumes_are_refused(changes, sentence, tmp_path):
+    for name in ("a/1.nii", "a/2.nii", "b/1.nii", "b/2.nii"):
+        save(tmp_path / "raw" / name)
+    with pytest.raises(UsageError, match=sentence):
+        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1, own=changes)
+
+
+def test_volumes_and_pictures_do_not_mix_and_the_package_is_named(tmp_path, monkeypatch):
+    from PIL import Image
+
+    for name in ("a/1.nii", "b/1.nii"):
+        save(tmp_path / "raw" / name)
+    Image.new("L", (4, 4)).save(tmp_path / "raw" / "a" / "2.png")
+    with pytest.raises(FedcliError, match="holds volumes and pictures"):
+        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+    monkeypatch.setitem(__import__("sys").modules, "nibabel", None)
+    with pytest.raises(FedcliError, match="need the package nibabel") as error:
+        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+    assert "fedcli[nifti]" in error.value.hint

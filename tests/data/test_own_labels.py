@@ -1,0 +1,133 @@
+"""Several labels per image: in tables of one's own, in splits, and in a pool."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from raw_folders import write_pool
+
+from fedcli.data import manifest
+from fedcli.data.pool import Row, pool_of, read_pool
+from fedcli.data.sources import card, own_images
+from fedcli.data.sources.source import Choices
+from fedcli.errors import FedcliError, UsageError
+from fedcli.labels import MULTI_LABEL, UNKNOWN, single
+from fedcli.stages.prepare import prepare
+
+OWN = {key: about["default"] for key, about in card("images")["options"].items()}
+
+
+def folder(raw, head, lines):
+    """A table, and a grey image for each of its lines."""
+    raw.mkdir(exist_ok=True)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *lines])
+    (raw / "labels.csv").write_text(text.getvalue(), encoding="utf-8")
+    for line in lines:
+        Image.new("L", (8, 8), 90).save(raw / line[0])
+    return raw
+
+
+def listed(raw, **own):
+    own = {key.replace("_", "-"): value for key, value in own.items()}
+    return own_images.rows(raw, Choices(8, "unit", window="file", own=OWN | {"multi-label": "yes"} | own))
+
+
+def labels(listing):
+    return {row.id: row.label for row in listing.rows}
+
+
+LISTS = [["a.png", "Mass|Effusion"], ["b.png", "No Finding"], ["c.png", "Effusion"], ["d.png", ""], ["e.png", "Mass"]]
+
+
+def test_labels_as_a_list_in_one_column(tmp_path):
+    found = listed(folder(tmp_path / "raw", ["image", "label"], LISTS))
+    assert found.classes == ["Effusion", "Mass"] and found.task == MULTI_LABEL
+    assert labels(found) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (1, 0), "e.png": (0, 1)}
+    assert found.skipped == [("d.png", "has no label in labels.csv")]
+
+
+COLUMNS = [
+    ["a.png", "1", "1.0", "p1"],
+    ["b.png", "0", "", "p1"],
+    ["c.png", "0.0", "-1", "p2"],
+    ["d.png", "1", "0", "p3"],
+]
+
+
+@pytest.mark.parametrize(("uncertain", "label"), [("zero", 0), ("one", 1), ("ignore", UNKNOWN)])
+def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, label):
+    raw = folder(tmp_path / "raw", ["image", "Mass", "Effusion", "who"], COLUMNS)
+    found = listed(raw, label_column="Mass,Effusion", patient="who", uncertain=uncertain)
+    assert found.classes == ["Mass", "Effusion"]
+    assert labels(found) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (0, label), "d.png": (1, 0)}
+    assert {row.test for row in found.rows if row.patient == "p1"} in ({True}, {False})
+
+
+@pytest.mark.parametrize(
+    ("head", "lines", "own", "sentence"),
+    [
+        (["image", "Mass", "Effusion"], [["a.png", "1", "-1"]], {"label_column": "Mass,Effusion"}, "1 labels are -1"),
+        (
+            ["image", "Mass", "Effusion"],
+            [["a.png", "1", "2"]],
+            {"label_column": "Mass,Effusion"},
+            "'Effusion' holds '2'",
+        ),
+        (["image", "label"], [["a.png", "Mass|No Finding"]], {}, "hold 'No Finding' beside others"),
+        (["image", "label"], [["a.png", "Mass|Mass"]], {}, "hold one twice"),
+        (["image", "label"], [["a.png", "Mass"]], {}, "has one label, where several were asked for"),
+        (["image", "label"], [["a.png", "Mass|Effusion"]], {"multi_label": ""}, "looks like several labels"),
+        (["image", "label"], LISTS, {"multi_label": "no"}, "multi-label is 'no'"),
+        (["image", "label"], LISTS, {"uncertain": "maybe"}, "uncertain is 'maybe'"),
+        (["image", "label"], LISTS, {"multi_label": "", "uncertain": "one"}, "uncertain is about a column for each"),
+    ],
+)
+def test_a_table_that_cannot_be_read_so_is_refused_in_a_sentence(tmp_path, head, lines, own, sentence):
+    with pytest.raises((FedcliError, UsageError), match=sentence):
+        listed(folder(tmp_path / "raw", head, lines), **own)
+
+
+def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):
+    lines = [[f"{i}.png", i % 2, i % 3 // 2, f"p{i // 2}"] for i in range(24)]
+    raw = folder(tmp_path / "raw", ["image", "Mass", "Lung, left", "who"], lines)
+    asked = {"raw": raw, "label_column": ["Mass", "Lung, left"], "patient": "who", "work": tmp_path / "work", "size": 8}
+    made = prepare("images", multi_label=True, **asked)
+    body, pool = manifest.read(made.path).body, read_pool(made.path.parent / "pool.h5")
+    assert body["classes"] == ["Mass", "Lung, left"] and body["task"] == MULTI_LABEL
+    of_image = {id: label.tolist() for id, label in zip(pool.id, pool.y, strict=True)}
+    assert of_image == {line[0]: line[1:3] for line in lines}
+    sides = {patient: set(pool.split[pool.patient == patient].tolist()) for patient in pool.patient}
+    assert all(len(both) == 1 for both in sides.values()) and {0, 1} == set(pool.split.tolist())
+    with pytest.raises(UsageError, match="--label-column is given several times"):
+        prepare("images", **asked)
+
+
+def test_what_is_not_used_is_not_recorded(tmp_path):
+    raw = folder(tmp_path / "raw", ["image", "label"], [[f"{i}.png", "ab"[i % 2]] for i in range(8)])
+    made = prepare("images", raw=raw, work=tmp_path / "work", size=8)
+    options = manifest.read(made.path).options["own"]
+    assert "multi-label" not in options and "uncertain" not in options and options["label-column"] == "label"
+
+
+def test_an_image_is_sorted_by_the_rarest_of_its_labels():
+    y = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0], [1, 0, 1], [UNKNOWN, 0, 1], [UNKNOWN, 0, 0]])
+    assert single(y).tolist() == [1, 0, 3, 2, 2, 3]
+    assert single(np.array([2, 0, 1])).tolist() == [2, 0, 1]
+
+
+def test_a_pool_of_other_labels_than_its_dataset_says_is_refused(tmp_path):
+    rows = [Row(f"i{k}", (k % 2, 1), None, k > 2) for k in range(4)]
+    write_pool(tmp_path / "pool.h5", rows, (np.zeros((8, 8, 1), np.uint8) for _ in rows), [])
+    assert read_pool(tmp_path / "pool.h5").y.tolist() == [[0, 1], [1, 1], [0, 1], [1, 1]]
+    body = {"classes": ["a", "b"], "attributes": {}, "size": [8, 8], "channels": 1, "augment": "none", "name": "made"}
+    for more, fits in (({"task": MULTI_LABEL}, True), ({}, False), ({"task": MULTI_LABEL, "classes": ["a"]}, False)):
+        whole = {"unit": None, "sites": None, **body, **more}
+        path = manifest.seal(tmp_path, manifest.Manifest("dataset", [], {}, {}, {}, whole))
+        if fits:
+            assert pool_of(path).single.tolist() == [1, 0, 1, 0]
+            continue
+        with pytest.raises(FedcliError, match="which are not the labels of dataset.json"):
+            pool_of(path)

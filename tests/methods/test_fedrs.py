@@ -1,0 +1,38 @@
+import torch
+import torch.nn.functional as F
+from conftest import play, toy_net, toy_shard
+from group_clients import client_of
+
+from fedcli.methods import resolve
+
+
+def loss(alpha, absent=2):
+    net, shard = toy_net(dropout=0.0), toy_shard("north", 6, absent=absent)
+    client = client_of(net, shard)
+    local = resolve("fedrs", {"alpha": alpha}).local
+    local.on_round_start(net, client)
+    batch = shard.batch(torch.arange(6))
+    return local.loss(net, batch, client), net(batch.x), batch.y
+
+
+def test_logits_of_a_missing_class_are_scaled():
+    made, logits, y = loss(0.25)
+    torch.testing.assert_close(made, F.cross_entropy(logits * torch.tensor([1.0, 1.0, 0.25]), y))
+
+
+def test_where_nothing_is_missing_or_scaled_it_is_fedavg():
+    made, logits, y = loss(1.0)
+    torch.testing.assert_close(made, F.cross_entropy(logits, y))
+    torch.testing.assert_close(play("fedrs", {"alpha": 1.0}, rounds=2).theta, play("fedavg", rounds=2).theta)
+
+
+def test_a_smaller_alpha_pushes_the_missing_class_less():
+    made = []
+    for alpha in (0.0, 0.5):
+        net, shard = toy_net(dropout=0.0), toy_shard("north", 6, absent=2)
+        client = client_of(net, shard)
+        local = resolve("fedrs", {"alpha": alpha}).local
+        local.on_round_start(net, client)
+        local.loss(net, shard.batch(torch.arange(6)), client).backward()
+        made.append(float(net.head.bias.grad[2]))
+    assert made[0] == 0.0 < made[1]
