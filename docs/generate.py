@@ -5,6 +5,7 @@ mkdocs calls on_files() as a hook. pages() needs fedcli alone, so that a test ca
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ REPOSITORY_PAGES = {  # a page of the site -> the file of the repository that it
     "changelog.md": "CHANGELOG.md",
     "recipes.md": "recipes/README.md",
 }
+EQUATIONS = tomllib.loads((ROOT / "docs" / "equations.toml").read_text(encoding="utf-8"))  # method -> {what: LaTeX}
 JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", dict: "object", list: "array"}
 
 
@@ -129,9 +131,18 @@ def _method(method: Method) -> str:
     options = [_method_option(option, half) for half, listed in halves.items() for option in listed]
     text = f"# {method.label}\n\n`fedcli train {method.name}`: {method.about}. Rule: {method.rule}. "
     text += f"The server must see {NEEDS[method.needs]}.\n\n"
+    if method.name in EQUATIONS:
+        text += f"## Equations\n\n{_equations(EQUATIONS[method.name])}"
     if options:
         text += f"## Options\n\n{_table(['option', 'half', 'default', 'meaning'], options)}\n"
     return f"{text}## Source, and how this differs\n\n```text\n{method.documentation.strip()}\n```\n"
+
+
+def _equations(named: dict[str, str]) -> str:
+    """Formulas as MathML, which browsers draw by themselves."""
+    from latex2mathml.converter import convert  # of the extra docs
+
+    return "".join(f"{what}:\n\n{convert(formula, display='block')}\n\n" for what, formula in named.items())
 
 
 def _method_option(option: Option, half: str) -> list[str]:

@@ -5,8 +5,8 @@
 
 Every line is a process of its own. Processor time and memory are those of it and of all that it starts: memory is the
 largest sum of proportional set sizes, read every fifth of a second. All clients take part in every round of "all";
-in "100 of them" a hundred do. Flower trains the same clients on the same batches in one ray worker, and must end at
-the same model.
+in "100 of them" a hundred do. Flower trains the same clients on the same batches in one ray worker; that both end at the
+same model is checked by `fedcli bench --peers`.
 """
 
 import argparse

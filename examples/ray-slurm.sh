@@ -13,6 +13,7 @@ set -euo pipefail
 
 : "${SLURM_JOB_NODELIST:?start this with sbatch}"
 export OMP_NUM_THREADS=1 RAY_USAGE_STATS_ENABLED=0
+trap 'kill $(jobs -p) 2> /dev/null || true' EXIT # the nodes of the cluster
 mapfile -t nodes < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 port=$((20000 + SLURM_JOB_ID % 20000))
 export RAY_ADDRESS=${nodes[0]}:$port

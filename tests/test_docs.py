@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import generate
 import pytest
@@ -43,6 +44,15 @@ def test_the_page_of_a_command_has_the_options_of_its_help(pages):
 def test_the_page_of_a_method_has_its_options_and_its_source(pages):
     assert "| `--set tau=` | server | `0.3` |" in pages["methods/fedheal.md"]
     assert "arXiv 2405.16585" in pages["methods/fedheal.md"]
+
+
+def test_equations_are_of_methods_and_drawn_without_a_script(pages):
+    assert set(generate.EQUATIONS) <= set(METHODS)
+    for name, named in generate.EQUATIONS.items():
+        page = pages[f"methods/{name}.md"]
+        assert page.count('<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">') == len(named)
+        assert "<mo>\\" not in page and "<mi>\\" not in page, "a command that is no LaTeX"
+        ElementTree.fromstring(f"<page>{''.join(re.findall(r'<math.*?</math>', page))}</page>")
 
 
 def pipeline(language: str) -> list[str]:

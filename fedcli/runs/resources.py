@@ -78,6 +78,9 @@ def _line(path: Path, name: str) -> int:
 
 def check_device(device: str) -> None:
     """Raises UsageError for a device that is none, FedcliError for one that is not there."""
+    if device == "mps":
+        why = "Apple's GPUs have no 64-bit floats, in which weights of clients are computed"
+        raise UsageError(f"--device mps is not supported: {why}", "leave --device out to train on the CPU")
     if not re.fullmatch(r"cpu|cuda(:[0-9]{1,4})?", device):
         raise UsageError(f"--device {device!r} is unknown", "give cpu, cuda or cuda:N")
     if device.startswith("cuda") and not torch.cuda.is_available():
