@@ -48,8 +48,11 @@ class Subject:
 
     @cached_property
     def shards(self) -> dict[str, Shard]:
-        """Few images for each toy client, of two or three steps: of equally many, FedNova would be FedAvg."""
-        return {client: toy_shard(client, 9 + 4 * k) for k, client in enumerate(ROSTER)}
+        """Few images for each toy client, of two or three steps: of equally many, FedNova would be FedAvg.
+
+        The first has no image of the last class: if clients had all classes, FedRS would be FedAvg.
+        """
+        return {client: toy_shard(client, 9 + 4 * k, absent=None if k else 2) for k, client in enumerate(ROSTER)}
 
     @cached_property
     def rounds(self) -> list[Played]:
