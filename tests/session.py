@@ -17,9 +17,15 @@ from unittest import mock
 
 ROOT = Path(__file__).parent.parent
 EMBEDDED, SKIN, REAL = "session", "session on skin images", "session on real images"
+EXTERNAL = "session of external validation"
 PAGES = {
     name: ROOT / page
-    for name, page in {EMBEDDED: "docs/first-table.md", SKIN: "README.md", REAL: "docs/real-images.md"}.items()
+    for name, page in {
+        EMBEDDED: "docs/first-table.md",
+        SKIN: "README.md",
+        REAL: "docs/real-images.md",
+        EXTERNAL: "docs/external-validation.md",
+    }.items()
 }
 
 
@@ -128,5 +134,6 @@ if __name__ == "__main__":
     os.environ["NO_COLOR"] = "1"
     if sys.argv[1:]:
         record(SKIN, REAL, data=Path(sys.argv[1]).resolve())
+        record(EXTERNAL, data=Path(sys.argv[1]).resolve())
     else:
         record(EMBEDDED)

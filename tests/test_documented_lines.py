@@ -40,6 +40,7 @@ FOLDERS = {
 STANDS_FOR = {"METHOD": "fedprox", "NAME": "fedheal"}
 DATASET = {"NAME": "toy"}
 RUN_ELSEWHERE = {
+    "external-validation.md": "test_external_validation.py",
     "extend.md": "test_extend.py",
     "multi-label.md": "test_multi_label.py",
     "consortium.md": "consortium",

@@ -14,7 +14,7 @@ PANELS = {
     "Method": "set prior model weights teacher freeze_backbone then personal single_site bn",
     "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold
         folds strict table image_column label_column multi_label group site patient unknown clients val dirichlet
-        minimum keep_units hold_out map_classes all_images cross_site clinical positive cost corrupt
+        minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
         severity ratio on by shots""",
     "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
     "Output": """work out name export format metric minutes bytes materialize dry_run json quiet debug""",

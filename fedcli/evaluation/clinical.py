@@ -67,13 +67,27 @@ class Images:
         return (self.client, list(roster)) if choice == CLIENT else self.groupings[choice]
 
 
-def rules(cost: float | None) -> list[Rule]:
-    """The rules, and that of a cost. Raises UsageError."""
+def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
+    """The rules asked for, such as "sensitivity=0.95", else all, and that of a cost. Raises UsageError."""
     if cost is not None and not 0 < cost < float("inf"):
         raise UsageError(
             f"--cost {cost} is not above 0", "give how many false alarms a missed image of the class costs"
         )
-    return [*RULES, *([("cost", cost)] if cost else [])]
+    chosen = [_rule(text) for text in asked] or list(RULES)
+    return [*dict.fromkeys(chosen), *([("cost", cost)] if cost else [])]
+
+
+def _rule(text: str) -> Rule:
+    name, _, value = text.partition("=")
+    if text == "youden":
+        return text, None
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if name not in ("sensitivity", "specificity") or not 0 < number < 1:
+        raise UsageError(f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9")
+    return name, number
 
 
 def positives(classes: list[str], asked: Sequence[str], *, several: bool = False) -> list[str]:

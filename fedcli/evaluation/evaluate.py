@@ -59,8 +59,8 @@ class Extra:
         on, map_classes, all_images: a manifest whose test images, or all of whose images, are scored in place of the
             run's own, and a table of its classes.
         cross_site: every client's own model is scored on every client's own test part too.
-        clinical: operating points, calibration and conformal sets too; of the classes `positive`, and with the
-            threshold of a `cost`, in false alarms for a missed image.
+        clinical: operating points, calibration and conformal sets too; of the classes `positive`, by
+            each `rule`, and of a `cost` in false alarms for a missed image.
     """
 
     corrupt: Sequence[str] = ()
@@ -72,13 +72,14 @@ class Extra:
     clinical: bool = False
     positive: Sequence[str] = ()
     cost: float | None = None
+    rule: Sequence[str] = ()
 
     @property
     def recorded(self) -> dict[str, Any]:
         """The options of scores.json that the other modules do not record."""
         made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
         if self.clinical:
-            made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost}}
+            made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost, "rules": list(self.rule)}}
         return made
 
 
@@ -171,7 +172,7 @@ def _clinical(run: Run, logits: Logits, groupings: dict[str, Grouping], extra: E
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
     last = {version: table[0] for version, table in tables.items()}
-    return clinical.scores(run, last, groupings, names, clinical.rules(extra.cost))
+    return clinical.scores(run, last, groupings, names, clinical.rules(extra.rule, extra.cost))
 
 
 def _grouping(run: Run, name: str) -> Grouping:

@@ -22,15 +22,15 @@ def run(options: EvaluateOptions) -> Scores:
         raise UsageError(
             f"--{flag} and --engine exclude each other", "sites score their own images with what they have"
         )
-    if (options.positive or options.cost is not None) and not options.clinical:
-        raise UsageError("--positive and --cost are about operating points", "add --clinical")
+    if (options.positive or options.rule or options.cost is not None) and not options.clinical:
+        raise UsageError("--positive, --rule and --cost are about operating points", "add --clinical")
     if options.cross_site and options.on:
         raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
     if options.engine:
         return Scores(at_sites.evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
     extra = Extra(
         options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
-        options.cross_site, options.clinical, options.positive, options.cost,
+        options.cross_site, options.clinical, options.positive, options.cost, options.rule,
     )  # fmt: skip
     with extensions.given(options.code), own_metrics.asked_for(options.metric):
         path = score_run(

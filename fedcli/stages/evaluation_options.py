@@ -51,6 +51,12 @@ class EvaluateOptions(Options):
         "with --clinical: a class to describe; may be repeated; default: the second of two, of more each",
         Flag("CLASS"),
     ] = ()
+    rule: Annotated[
+        Sequence[str],
+        "with --clinical: what a threshold is chosen for: youden, sensitivity=S or specificity=S; may be repeated; "
+        "default: youden, sensitivity 0.9 and 0.95, specificity 0.8, 0.9 and 0.95",
+        Flag("RULE"),
+    ] = ()
     cost: Annotated[
         float | None,
         "with --clinical: also the threshold of least cost, where a missed image costs N false alarms, > 0",

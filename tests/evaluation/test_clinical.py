@@ -205,7 +205,12 @@ def test_without_validation_images_there_are_no_thresholds(tmp_path):
     assert body["classes"]["ill"]["clean"]["operating"] == []
     assert body["classes"]["ill"]["clean"]["overall"]["brier"] > 0
     assert "clinical" not in fedcli.evaluate(run).body
-    for flags in ({"clinical": True, "positive": ["il"]}, {"cost": 2.0}, {"clinical": True, "cost": -1.0}):
+    for flags in (
+        {"clinical": True, "rule": ["sensitivity=2"]},
+        {"clinical": True, "positive": ["il"]},
+        {"cost": 2.0},
+        {"clinical": True, "cost": -1.0},
+    ):
         with pytest.raises(UsageError):
             fedcli.evaluate(run, **flags)
 

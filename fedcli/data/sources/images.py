@@ -1,5 +1,6 @@
 """Photographs from files, and any image brought to the pool's size, by Pillow, OpenCV and albumentations."""
 
+import io
 import os
 import warnings
 from collections.abc import Callable
@@ -77,6 +78,16 @@ def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
     return _opened(path, lambda image: _pixels(image, white))
 
 
+def read_packed(data: bytes, white: float | None) -> np.ndarray:
+    """The same of the bytes of a file. Raises Unreadable."""
+    return _opened(Path("picture"), lambda image: _pixels(image, white), data)
+
+
+def is_packed_coloured(data: bytes) -> bool:
+    """Whether the bytes of a file hold colours. Raises Unreadable."""
+    return _opened(Path("picture"), lambda image: image.mode not in GREY, data)
+
+
 def _upright(image: Any) -> Any:
     """The picture as every viewer shows it: turned or mirrored where its EXIF data say so."""
     if image.format == "TIFF" or image.getexif().get(ORIENTATION, 1) == 1:  # Pillow turns a TIFF itself
@@ -126,17 +137,18 @@ def _white(mode: str, values: np.ndarray) -> float:
     return WHITE
 
 
-def _opened(path: Path, read: Callable[[Any], Any]) -> Any:
+def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     name = str(path)
-    if not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be, for every image
+    if data is None and not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be
         raise Unreadable("no such file" if not path.exists() else "not a regular file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
             # not by its name: Pillow 13 maps such a file, and scrambles a TIFF that it has to turn
-            with open(name, "rb") as file, Image.open(file) as image:  # noqa: PTH123
+            opened = open(name, "rb") if data is None else io.BytesIO(data)  # noqa: PTH123, SIM115
+            with opened as file, Image.open(file) as image:
                 return read(image)
     except Unreadable:
         raise

@@ -12,11 +12,12 @@ import numpy as np
 
 from ... import console
 from ...errors import FedcliError, UsageError
+from ...labels import MULTI_LABEL
 from ..pool import Row
 from ..samples import own_images as sample
-from . import dicom, nifti
-from .images import is_coloured, read_grey_or_rgb, within
-from .own_table import INDEX, classes_of, from_table, split_own, table_name
+from . import dicom, nifti, own_labels, packed
+from .images import is_coloured, is_packed_coloured, read_grey_or_rgb, read_packed, within
+from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, split_own, table_name
 from .source import Choices, Listing, Source, Unreadable
 from .tables import PARTS
 
@@ -32,6 +33,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
         raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
     white(choices)
     files, others = image_files(raw)
+    if not files and (together := [file for file in others if packed.is_packed(file)]):
+        return _from_packed(raw, together, choices)
     if not files:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
@@ -57,12 +60,48 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    if packed.is_packed(row.source):
+        return read_packed(packed.picture(raw, row.source), white(choices))
     path = raw / row.source
     if nifti.is_nifti(row.source):
         return nifti.read_slices(path, choices, windows(choices)[0])
     if is_dicom(row.source):
         return dicom.read_picture(path, windows(choices))
     return read_grey_or_rgb(path, white(choices))
+
+
+def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
+    """Every picture of packed files, whose columns are read as those of a table."""
+    own, table = choices.own, packed.read_columns(raw, files)
+    attributes = attributes_of(own)
+    named = own_labels.columns(own)
+    wanted = [*named, *attributes, *([own["patient"]] if own["patient"] else [])]
+    if missing := [name for name in wanted if name not in table]:
+        known = ", ".join(name for name in table if name != packed.AT)[:200]
+        hint = "--label-column, --group, --site and --patient name columns"
+        raise FedcliError(f"{raw / files[0]} has no column {missing[0]!r}, only {known}", hint)
+    if choices.split == "folder":
+        raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
+    bare = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
+    skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][bare]]
+    listed, values, classes = rows_of(table[~bare], raw / files[0], attributes, own)
+    if listed and len(classes) < 2:
+        raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", "is --label-column the right one?")
+    patient = own["patient"] if any(row.patient for row in listed) else None
+    channels = own["channels"]
+    coloured = channels == "auto" and any(_packed_coloured(raw, row) for row in listed)
+    return Listing(
+        split_own(listed, choices), values, patient, files, skipped, classes, sites=own["site"] or None,
+        channels=int(channels) if channels != "auto" else 3 if coloured else 1,
+        task=MULTI_LABEL if own_labels.several(own) else None,
+    )  # fmt: skip
+
+
+def _packed_coloured(raw: Path, row: Row) -> bool:
+    try:
+        return is_packed_coloured(packed.picture(raw, row.source))
+    except Unreadable:  # decode meets it again, and says so
+        return False
 
 
 def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:

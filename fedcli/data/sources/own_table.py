@@ -43,9 +43,7 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     own = choices.own
     if choices.split == "folder":
         raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
-    groups = [column.strip() for line in csv.reader([own["group"]], skipinitialspace=True) for column in line]
-    groups = [column for column in groups if column]
-    attributes = list(dict.fromkeys([*groups, *([own["site"]] if own["site"] else [])]))
+    attributes = attributes_of(own)
     named = own_labels.columns(own)
     about = [*attributes, *([own["patient"]] if own["patient"] else [])]
     wanted = [own["image-column"], *named, *about]
@@ -60,18 +58,23 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     _check_once(raw / name, table, named[0])
     if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
-    rows, values, classes = _rows(table.sort_values(AT), raw / name, attributes, own)
+    rows, values, classes = rows_of(table.sort_values(AT), raw / name, attributes, own)
     patient = own["patient"] if any(row.patient for row in rows) else None
     if patient and choices.split != "image" and (alone := sum(not row.patient for row in rows)):
         console.say(f"{alone} of {len(rows)} images name no patient; each of them stands alone in the split")
-    site = own["site"] or None
     return Listing(
-        split_own(rows, choices), values, patient, [name], sorted(set(skipped)), classes, sites=site,
+        split_own(rows, choices), values, patient, [name], sorted(set(skipped)), classes, sites=own["site"] or None,
         task=MULTI_LABEL if own_labels.several(own) else None,
     )  # fmt: skip
 
 
-def _rows(
+def attributes_of(own: dict[str, str]) -> list[str]:
+    """The columns of groups and hospitals."""
+    groups = [column.strip() for line in csv.reader([own["group"]], skipinitialspace=True) for column in line]
+    return list(dict.fromkeys(column for column in [*groups, own["site"]] if column))
+
+
+def rows_of(
     table: "DataFrame", path: Path, attributes: list[str], own: dict[str, str]
 ) -> tuple[list[Row], dict[str, list[str]], list[str]]:
     """Rows, values of each attribute, classes."""
