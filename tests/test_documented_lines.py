@@ -174,4 +174,4 @@ def test_stages_compose_in_a_real_shell(tmp_path):
         ["bash", "-c", line.replace("fedcli ", f"{fedcli} ")], cwd=tmp_path, capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stderr
-    assert json.loads(ended.stdout)["manifest"]["body"]["name"] == "toy"
+    assert json.loads(ended.stdout)["options"]["dataset"] == "toy"
