@@ -38,6 +38,7 @@ def settled(spec: str, settings=None, *, rounds: int = 60, batch_size: int = 100
     Batches of 100 give both clients the same number of steps, batches of 10 one and three an epoch.
     """
     net = nn.Module()
+    net.attributes = {}
     net.register_parameter("w", nn.Parameter(torch.tensor([5.0])))
     method = resolve(spec, settings)
     method = replace(method, local=on_bowls(method.local, **more))

@@ -104,7 +104,7 @@ def _refuse(ctx: typer.Context, error: Exception) -> None:
     """End where an error is the parser's own, such as a wrong option; a bare `fedcli` shows its help."""
     if hasattr(error, "format_message") and type(error).__name__ != "NoArgsIsHelpError":
         _reword(error)
-        sentence = error.format_message().rstrip(".")
+        sentence = error.format_message().rstrip(".") + "".join(getattr(error, "__notes__", []))
         command = " ".join(filter(None, [ctx.command_path, ctx.invoked_subcommand]))
         line = getattr(getattr(error, "ctx", None), "command_path", None) or command
         with console.shown():  # where the line of the whole program is wrong, nothing is shown yet

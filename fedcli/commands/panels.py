@@ -50,7 +50,7 @@ class Command(TyperCommand):
         except typer.BadParameter as error:
             name = getattr(error.param, "name", None) or ""
             if defaults.is_default(ctx, name):
-                error.message += f" (this value is from {defaults.origin(name)})"
+                error.add_note(f" (this value is from {defaults.origin(name)})")
             raise
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's

@@ -7,7 +7,7 @@ import typer
 
 from .. import console
 from ..errors import FedcliError
-from ..stages.predict import PredictOptions
+from ..stages.evaluation_options import PredictOptions
 from . import options as o
 from .declare import command
 

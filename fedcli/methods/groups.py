@@ -94,6 +94,8 @@ class WithGroups(WeighsGroups, Local):
 class Minimax(WithGroups):
     """Train on the group losses weighted by mu, which the server moves. A method says where mu starts and moves to."""
 
+    works_without_server = False
+
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         groups, count = self.groups_of(net, client)
         client.report["group_counts"] = groups[groups >= 0].bincount(minlength=count).double()  # [G] n_kg

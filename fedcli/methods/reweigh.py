@@ -38,6 +38,7 @@ class Reweighed(WithGroups):
         "global"
     )
 
+    works_without_server = False
     needs_one_label = "its weights are those of a group and one class"
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:

@@ -1,4 +1,4 @@
-"""The options of what reads runs: evaluate and report."""
+"""The options of what reads runs: evaluate, predict and report."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -73,6 +73,20 @@ class EvaluateOptions(Options):
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None
+
+
+@dataclass(frozen=True)
+class PredictOptions(Options):
+    """A run's model on image files, prepared as the run's own images were."""
+
+    stage: ClassVar[str] = "predict"
+    run: Annotated[Source | None, "run manifest, or - for the newest under --work", INPUT]
+    files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILES...", True, local=True)]
+    _: KW_ONLY
+    client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
+    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
+    device: Device = "cpu"
+    work: Work = WORK
 
 
 @dataclass(frozen=True)

@@ -3,35 +3,21 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING
 
 from .. import extensions
 from ..evaluation import model_file
 from ..evaluation import predict as scoring
 from ..runs.finished import open_run
-from .base import Flag, Options, Source
+from .base import Source
 from .call import called_with, source
-from .flags import CODE, INPUT, WORK, Device, Work
+from .evaluation_options import PredictOptions
+from .flags import WORK
 
 if TYPE_CHECKING:
     import pandas
-
-
-@dataclass(frozen=True)
-class PredictOptions(Options):
-    """A run's model on image files, prepared as the run's own images were."""
-
-    stage: ClassVar[str] = "predict"
-    run: Annotated[Source | None, "run manifest, or - for the newest under --work", INPUT]
-    files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILES...", True, local=True)]
-    _: KW_ONLY
-    client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
-    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
-    device: Device = "cpu"
-    work: Work = WORK
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import ROSTER, make_chain, play, toy_net, toy_shards
 
+from fedcli import extensions
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Task, Training
 from fedcli.federation.engines import pool as pool_engine
@@ -76,6 +77,7 @@ def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch)
         raise Odd("this", "that")
 
     monkeypatch.setattr(METHODS["fedavg"].local.__class__, "gradient", fails)
+    monkeypatch.setattr(extensions, "_loaded", {})  # no code of a user's that could be at fault
     federation, engine = pool("fedavg")
     with engine, pytest.raises(WorkerError, match="Odd: this and that, while training client north in round 1 of 3"):
         federation.play(federation.first(), engine=engine)

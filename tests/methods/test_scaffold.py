@@ -22,6 +22,7 @@ class Slope(scaffold.Controlled):
 
 def lone(start):
     net = nn.Module()
+    net.attributes = {}
     net.register_parameter("w", nn.Parameter(torch.tensor([start])))
     return net, Layout(net)
 

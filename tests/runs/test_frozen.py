@@ -132,11 +132,11 @@ def test_balanced_sampling_draws_present_classes_alike():
     shard = toy_shard("north", 900, absent=1)
     rare = torch.cat([(shard.y == 0).nonzero()[:5, 0], (shard.y == 2).nonzero()[:, 0]])
     shard = replace(shard, rows=shard.rows[rare], y=shard.y[rare])
-    batches = list(shard.epoch(50, shuffle=3, augment=0, balanced=True))
+    batches = list(shard.epoch(50, shuffle=3, augment=0, strata=shard.y))
     y = torch.cat([b.y for b in batches])
     assert len(y) == len(shard) and set(y.tolist()) == {0, 2}
     assert abs((y == 0).float().mean().item() - 0.5) < 0.07
-    again = torch.cat([b.at for b in shard.epoch(50, shuffle=3, augment=0, balanced=True)])
+    again = torch.cat([b.at for b in shard.epoch(50, shuffle=3, augment=0, strata=shard.y)])
     assert torch.equal(again, torch.cat([b.at for b in batches]))
     assert len({int(a) for b in batches for a, c in zip(b.at, b.y) if c == 0}) == 5
 

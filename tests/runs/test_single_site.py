@@ -38,7 +38,7 @@ TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, bat
 def play_sites(spec="fedavg", *, rounds=3, shards=None, roster=ROSTER, participation=1.0, training=TRAINING, each=None):
     """The same toy federation as conftest.play, every client by itself."""
     method = resolve(spec)
-    make = conftest.toy_clip if method.local.model == "clip" else toy_net
+    make = conftest.toy_clip if method.local.freezes else toy_net
     net = make(extend=method.local.extend)
     clients = InProcess(method, net, Layout(net, method.local.personal_tensors(net)), shards or toy_shards(), training)
     federation = Federation(clients, rounds, 1, participation, single_site=True)
