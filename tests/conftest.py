@@ -1,5 +1,6 @@
 """A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm and dropout."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from raw_folders import write_pool
 from torch import nn
 
 from fedcli import console
+from fedcli.bench import limits
 from fedcli.bench.toy import CLASSES, ROSTER, toy_clip, toy_federation, toy_net, toy_shard  # noqa: F401 - for tests
 from fedcli.data import manifest
 from fedcli.data.pool import Row
@@ -34,12 +36,18 @@ def pytest_addoption(parser):
     parser.addoption("--tally", help="campaign: a file to which findings and counts are added as JSON lines")
 
 
-LONG = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}
+FIRST = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}
 
 
 def pytest_collection_modifyitems(items):
     """The longest first: one that begins last would be waited for alone."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+def pytest_collection_finish():
+    """No collection looks again at what is imported; a forked process would copy each page of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +55,12 @@ def _one_core(monkeypatch):
     """Nothing forks this large process unasked, since the suite has a worker on each core; results are the same."""
     monkeypatch.setattr("fedcli.processes.cores", lambda: 1)
     monkeypatch.setattr("fedcli.federation.engines.pool.cores", lambda: 1)
+
+
+@pytest.fixture(autouse=True)
+def _no_limits(monkeypatch):
+    """Training on a busy machine takes long enough for its limits to be measured, which some tests do by themselves."""
+    monkeypatch.setattr(limits, "LEAST", float("inf"))
 
 
 @pytest.fixture(autouse=True)
