@@ -3,12 +3,14 @@
 import gc
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 import torch
+import typer.testing
 from raw_folders import write_pool
 from torch import nn
 
@@ -26,6 +28,7 @@ from fedcli.models.layout import Layout
 os.environ["NO_COLOR"] = "1"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
 sys.dont_write_bytecode = False
+typer.main.get_command = typer.testing._get_command = lru_cache(8)(typer.main.get_command)  # else built for each line
 torch.set_num_threads(1)
 torch.set_deterministic_debug_mode("error")  # as in training
 
