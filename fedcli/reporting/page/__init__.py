@@ -116,7 +116,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
         Section("figures", "Figures", panels=[*convergence.panels(compared), *_pictures(asked.pictures)]),
         *(
             Section(f"group-{name}", f"Groups: {name}", **part)
-            for name, part in groups.parts(compared, asked.at, asked.spread)
+            for name, part in groups.parts(compared, asked.at, asked.spread, asked.metrics)
         ),
         Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
         Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
