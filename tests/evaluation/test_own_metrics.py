@@ -127,7 +127,8 @@ def test_what_is_no_metric_is_refused(name, sentence, path, tmp_path, scores_of)
         scored(scores_of, a_run(tmp_path), "kappa")
 
 
-def test_from_a_run_to_a_report(path, tmp_path):
+def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 5)
     clients = fedcli.partition(fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path)
     run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
     report = fedcli.report(run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path)
