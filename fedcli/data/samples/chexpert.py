@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from .draw import labels_of, save, spots, table
 
 LABELS = [
@@ -34,7 +36,7 @@ def make(folder: Path) -> None:
     table(folder / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], people)
 
 
-def _cells(n: int, part: str, labels: list[int]) -> list[str]:
+def _cells(n: int, part: str, labels: np.ndarray) -> list[str]:
     """As the tables write them: radiologists answered for every label of the valid part; elsewhere an observation that
     is absent may be blank, 0 or uncertain."""
     absent = ["0.0"] if part == "valid" else ["", "", "", "0.0", "", "", "-1.0"]
