@@ -4,8 +4,8 @@
 
 Of several labels per image the labels are [N, C] of 0, 1, and 2 where it is not known.
 
-One whose name ends in _error, _cost or _loss is better when low. It is called once for each model and set of images that
-has scores: a version, a group, a client; and once more in each resample of the patients.
+One whose name ends in _error, _cost or _loss is better when low. It is called once for each model and set of images
+that has scores: a version, a group, a client; and once more in each resample of the patients.
 """
 
 from collections.abc import Callable, Iterator, Sequence
