@@ -118,7 +118,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
         Section("figures", "Figures", panels=[*convergence.panels(compared), *_pictures(asked.pictures)]),
         *(
             Section(f"group-{name}", f"Groups: {name}", **part)
-            for name, part in groups.parts(compared, asked.at, asked.spread)
+            for name, part in groups.parts(compared, asked.at, asked.spread, asked.metrics)
         ),
         Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
         Section("curves", "Curves and errors", folded_panels=_graphics(compared) if asked.figures else ()),
