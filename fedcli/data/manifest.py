@@ -183,19 +183,14 @@ def _parent(path: Path, name: str) -> Path:
 def parent(path: Path, *kinds: str) -> Path | None:
     """Path of the nearest ancestor manifest of one of these kinds, or None."""
     path = find(path)
-    above = [(read(p), p) for p in parents(path)]
-    for manifest, p in above:
+    parents = [(read(p), p) for p in (_parent(path, name) for name in read(path).parents)]
+    for manifest, p in parents:
         if manifest.kind in kinds:
             return p
-    for _, p in sorted(above, key=lambda pair: pair[0].kind == "run"):  # a run's own data before its first run's
+    for _, p in sorted(parents, key=lambda pair: pair[0].kind == "run"):  # a run's own data before its first run's
         if further := parent(p, *kinds):
             return further
     return None
-
-
-def parents(path: Path) -> list[Path]:
-    """Paths of the manifests that this one was made from."""
-    return [_parent(path, name) for name in read(path).parents]
 
 
 def above(path: Path, kind: str) -> Path:

@@ -51,10 +51,9 @@ def worst(images: Seen, at: np.ndarray) -> list[int]:
 
 def _dataset(path: Path, scores: Scores) -> Path:
     """The dataset of the test images, which `evaluate --on` may have named."""
-    if scores.external:
-        for parent in manifest.parents(path):
-            if manifest.sha256(parent) == scores.external.sha256:
-                return parent if manifest.read(parent).kind == "dataset" else manifest.above(parent, "dataset")
+    tested = manifest.parent(path, scores.external.kind) if scores.external else None  # a parent before any further one
+    if tested:
+        return tested if manifest.read(tested).kind == "dataset" else manifest.above(tested, "dataset")
     return manifest.above(path, "dataset")
 
 
