@@ -26,8 +26,8 @@ def report(
     format: Annotated[
         str,
         typer.Option(
-            help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with --figures "
-            "also svg, pdf, png, separated by commas",
+            help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with "
+            "--figures also svg, pdf, png, separated by commas",
             autocompletion=complete.one_of(*FORMATS, *DRAWN),
         ),
     ] = "table",
@@ -44,7 +44,8 @@ def report(
         typer.Option(
             metavar="DIR",
             help="also draw ROC, precision and recall, reliability and decision curves by group and client, confusion "
-            "matrices, forest plots and more there, as svg or as --format says, with their captions; of html also on the page",
+            "matrices, forest plots and more there, as svg or as --format says, with their captions; of html also on "
+            "the page",
         ),
     ] = None,
     json: o.Json = False,

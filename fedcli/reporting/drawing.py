@@ -39,7 +39,7 @@ IN_FILES = STYLE | {
 
 
 def draw(make: Callable[[], "Figure"], *files: Path, title: str = "", caption: str = "") -> None:
-    """Make a figure in the style of all pictures and write it into .png, .svg or .pdf files, with its caption inside."""
+    """Make a figure in the style of all pictures and write it, with its caption, into .png, .svg or .pdf files."""
     import matplotlib.style
 
     with warnings.catch_warnings(), matplotlib.style.context(IN_FILES, after_reset=True):

@@ -68,7 +68,8 @@ def _left_out(skipped: list[dict[str, str]]) -> str:
     reasons = Counter(each["why"] for each in skipped).most_common()
     named = [f"{count:,}: {why}" for why, count in reasons[:REASONS]]
     rest = sum(count for _, count in reasons[REASONS:])
-    return f"{len(skipped):,} unreadable or excluded ({'; '.join([*named, *([f'{rest:,}: other reasons'] if rest else [])])})"
+    named += [f"{rest:,}: other reasons"] if rest else []
+    return f"{len(skipped):,} unreadable or excluded ({'; '.join(named)})"
 
 
 def _corrupted(path: Path) -> Iterator[Step]:

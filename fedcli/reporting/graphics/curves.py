@@ -90,7 +90,8 @@ def graphics(system: str, scores: Scores, images: Seen) -> Iterator[Graphic]:
             yield Graphic(
                 "-".join(filter(None, [kind.name, attribute, images.version])),
                 f"{kind.title}{f' by {attribute}' if attribute else ''}, {images.version} test images: {system}",
-                f"{kind.about} Last round's model. A panel for each class against all others.{_left_out(images, attribute)}",
+                f"{kind.about} Last round's model. A panel for each class against all others."
+                + _left_out(images, attribute),
                 len(images.ids),
                 [Panel(name, partial(_draw, kind, parts[name])) for name in classes],
                 _intervals(images.by_patient),

@@ -1,4 +1,4 @@
-"""A figure for print and for the page: its panels, whose line is whose, and a caption of what, of how many, how sure."""
+"""A figure for print and for the page: its panels, its legend and its caption."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
