@@ -48,7 +48,7 @@ def made(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained():
-    """Kinds of datasets that have been trained on: with one label or several, of so many channels, with sites or not."""
+    """Kinds of datasets that have been trained on: their labels, channels, and whether they have sites."""
     return set()
 
 

@@ -1,8 +1,8 @@
 """One recipe of each paper from its datasets' folders to its table, picture and page, through the command line.
 
-The folders hold synthetic samples and are given with --raw, as a user gives the real ones, so that the forecast of time
-and memory runs too. All but one are long. The other recipes run the same way, `fedcli reproduce NAME --scale smoke`, and
-take up to a minute each; test_recipe.py tries all their command lines.
+The folders hold synthetic samples and are given with --raw, as a user gives the real ones, so that the forecast of
+time and memory runs too. All but one are long. The other recipes run the same way, `fedcli reproduce NAME --scale
+smoke`, and take up to a minute each; test_recipe.py tries all their command lines.
 """
 
 import json
