@@ -74,6 +74,12 @@ def opened(execution: Execution, federation: PlannedFederation) -> AbstractConte
     return open_engine(execution.engine, federation.clients, federation.cohort_size)
 
 
+def warning_of(execution: Execution) -> str:
+    """What the engine makes a reader of the run's numbers know; "" for one that changes no number."""
+    reached = remote(execution.engine)
+    return reached[0].warning if reached else ""
+
+
 def reaches_sites(plan: Plan, kind: str, execution: Execution) -> bool:
     """Whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
     if execution.engine:
