@@ -74,10 +74,10 @@ def opened(execution: Execution, federation: PlannedFederation) -> AbstractConte
     return open_engine(execution.engine, federation.clients, federation.cohort_size)
 
 
-def warning_of(execution: Execution) -> str:
-    """What the engine makes a reader of the run's numbers know; "" for one that changes no number."""
+def warned(warning: str, execution: Execution) -> str:
+    """The warning, and what the engine makes a reader of the run's numbers know."""
     reached = remote(execution.engine)
-    return reached[0].warning if reached else ""
+    return "; ".join(filter(None, [warning, reached[0].warning if reached else ""]))
 
 
 def reaches_sites(plan: Plan, kind: str, execution: Execution) -> bool:
