@@ -6,7 +6,7 @@ minimum_images = 50               # in the client's training part
 smallest_cell = 10                # a description hides counts below
 maximum_rounds = 100              # of a run
 gradients = false                 # refuses the model after a single step, and columns as long as the model
-secure_aggregation = false        # lets a model leave only within a sum over the sites, as --engine flower-secagg makes it
+secure_aggregation = false        # true: a model leaves only within a sum, see --engine flower-secagg
 scores = true                     # counts of predictions on test images may leave; without privacy the default
 [privacy]                         # cut and noised updates, see privacy.py
 clip = 1.0
