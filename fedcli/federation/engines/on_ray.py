@@ -232,7 +232,7 @@ def _imported() -> Any:
 
 
 def _watched() -> subprocess.Popen:
-    """Says a sentence where this process is ended at once, which ray does without one; send it a byte before the end."""
+    """Says a sentence where this process is ended at once, as ray may; send it a byte before the end."""
     return subprocess.Popen([sys.executable, "-IS", "-c", WATCH, GONE], stdin=subprocess.PIPE, start_new_session=True)
 
 
