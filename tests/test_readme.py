@@ -139,6 +139,7 @@ def test_the_recorded_session_is_what_the_commands_print(tmp_path, monkeypatch):
     compare(session.EMBEDDED)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
 def test_the_sessions_on_real_images_are_what_the_commands_print(tmp_path, monkeypatch):
     session.lay_out(Path(os.environ["FEDCLI_REAL_DATA"]), tmp_path)

@@ -6,11 +6,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UsageError, nearest
 from ..evaluation import own_metrics
 from ..reporting.collect import runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, rows
 from ..reporting.tables import render
+from .base import Source
 from .call import called_with
 from .evaluation_options import EvaluateOptions, ReportOptions
 
@@ -43,13 +45,29 @@ class Report:
 
         return pandas.DataFrame([_line(row) for row in self.rows]).dropna(axis="columns", how="all")
 
-    def to(self, format: str) -> str:
-        """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError."""
+    def figures(self, folder: Source, formats: Sequence[str] = ("svg",)) -> list[Path]:
+        """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
+
+        Raises FedcliError, UsageError.
+        """
+        from ..reporting import graphics
+
+        for name in formats:
+            if name not in graphics.FORMATS:
+                raise UsageError(f"figures cannot be written as {name!r}", nearest(name, graphics.FORMATS))
+        return graphics.write(self.rows, Path(folder), formats)
+
+    def to(self, format: str, *, figures: bool = False) -> str:
+        """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError.
+
+        figures: of a page, whether it holds what figures() draws too.
+        """
         if format == "html":
             from ..reporting.page import PageOptions  # matplotlib and torch, for no other format
             from ..reporting.page import render as page
 
-            return page(list(self.scores), PageOptions(reference=self.options.against, **self._shown()))
+            asked = PageOptions(reference=self.options.against, figures=figures, **self._shown())
+            return page(list(self.scores), asked)
         return render(self.rows, format)
 
     def _shown(self) -> dict[str, Any]:

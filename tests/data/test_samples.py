@@ -46,14 +46,25 @@ def made(request, tmp_path_factory):
     return request.param, raw, prepare(request.param, raw=raw, work=raw.parent / "work", size=16, jobs=1)
 
 
+@pytest.fixture(scope="module")
+def trained():
+    """Kinds of datasets that have been trained on: their labels, channels, and whether they have sites."""
+    return set()
+
+
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_a_sample_goes_the_whole_way_to_scores(made, monkeypatch):
+def test_a_sample_goes_the_whole_way_to_scores(made, trained, monkeypatch):
+    """To clients and corrupted images every sample; to scores one of each kind of dataset."""
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
     name, _, dataset = made
     body, work = manifest.read(dataset).body, dataset.parent.parent.parent
     assert body["name"] == name and body["split"]["train"] and body["split"]["test"]
     divided = partition(dataset, work=work, clients=None if body["sites"] else 2)
     data = corrupt(divided, "gaussian", ratio=0.5, work=work, jobs=1).path
+    kind = body.get("task"), body["channels"], bool(body["sites"])
+    if kind in trained:
+        return
+    trained.add(kind)
     run = train(data, Plan("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
     scores = manifest.verify(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])).body
     assert set(scores["versions"]) == {"clean", "corrupted", "average"}

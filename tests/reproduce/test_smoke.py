@@ -1,8 +1,8 @@
 """One recipe of each paper from its datasets' folders to its table, picture and page, through the command line.
 
-The folders hold synthetic samples and are given with --raw, as a user gives the real ones, so that the forecast of time
-and memory runs too. The others run the same way, `fedcli reproduce NAME --scale smoke`, and take up to a minute each;
-test_recipe.py tries all their command lines.
+The folders hold synthetic samples and are given with --raw, as a user gives the real ones, so that the forecast of
+time and memory runs too. All but one are long. The other recipes run the same way, `fedcli reproduce NAME --scale
+smoke`, and take up to a minute each; test_recipe.py tries all their command lines.
 """
 
 import json
@@ -25,9 +25,12 @@ PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fedmrl-table1": ("FedAvg", "FedMRL"),
     "fairfedmed-table4": ("PromptFL",),  # volumes, whose projection trains in front of a frozen network
 }
+SHORT = "fedism-plus-table1"  # groups, corruption, pictures
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == SHORT else pytest.mark.long) for name in PAPERS]
+)
 def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch):
     monkeypatch.setattr(forecast, "estimate", partial(forecast.estimate, limit=0.1))  # measures no whole rounds
     monkeypatch.setattr(intervals, "RESAMPLES", 50)

@@ -80,14 +80,14 @@ def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
 def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):
     """Two kills while rounds are being played; the finished run equals one that nobody killed."""
     data = make_chain(tmp_path)
-    whole = train(data, plan(rounds=24), work=tmp_path, out=tmp_path / "runs" / "whole")
+    whole = train(data, plan(rounds=12), work=tmp_path, out=tmp_path / "runs" / "whole")
     out = tmp_path / "runs" / "killed"
     record = out / "rounds.jsonl"
-    for rounds in (3, 11):
+    for rounds in (2, 6):
         child, ended = os.fork(), 0
         if not child:
             try:
-                train(data, plan(rounds=24), work=tmp_path, out=out, resume=True)
+                train(data, plan(rounds=12), work=tmp_path, out=out, resume=True)
             finally:
                 os._exit(0)
         while not ended and (not record.exists() or record.read_bytes().count(b"\n") < rounds):
@@ -96,7 +96,7 @@ def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):
         if not ended:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-    again = train(data, plan(rounds=24), work=tmp_path, out=out, resume=True)
+    again = train(data, plan(rounds=12), work=tmp_path, out=out, resume=True)
     assert results(again.parent) == results(whole.parent)
 
 

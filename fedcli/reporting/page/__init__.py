@@ -15,7 +15,7 @@ from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
 from ...evaluation.scores import Scores
-from .. import clinical, cross_site, severities
+from .. import clinical, cross_site, graphics, severities
 from ..columns import LAST5, POOLED, SHOWN, shown
 from ..rows import rows
 from ..table import Table
@@ -37,7 +37,7 @@ class PageOptions:
     where no tables are given. notes: stand before those of the scores. pictures: (what it shows, .png or .svg file).
     at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
     the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
-    bytes.
+    bytes. figures: whether the figures of graphics stand on it too, folded.
     """
 
     title: str = ""
@@ -52,6 +52,7 @@ class PageOptions:
     minutes: bool = False
     reference: str = ""
     clocks: bool = True
+    figures: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,11 @@ class Section:
     pairs: Sequence[tuple[str, str]] = ()
     pairs_title: str = ""
     findings: Sequence[str] = ()
+    folded_panels: Sequence[figures.Panels] = ()
 
     @property
     def there(self) -> bool:
-        return bool(self.tables or self.panels or self.text or self.folded or self.notes)
+        return bool(self.tables or self.panels or self.text or self.folded or self.notes or self.folded_panels)
 
 
 def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) -> Path:
@@ -119,6 +121,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
             for name, part in groups.parts(compared, asked.at, asked.spread, asked.metrics)
         ),
         Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
+        Section("curves", "Curves and errors", folded_panels=_graphics(compared) if asked.figures else ()),
         Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
         Section("severities", "Other corruptions", tables=list(severities.tables(_named(compared), asked.metrics))),
         Section("clinical", "Operating points and calibration", tables=list(clinical.tables(_named(compared)))),
@@ -153,6 +156,11 @@ def _title(compared: list[System]) -> str:
 
 def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[figures.Panels]:
     return [figures.Panels("", [_picture(title, path) for title, path in pictures], layout="wide")] if pictures else []
+
+
+def _graphics(compared: list[System]) -> list[figures.Panels]:
+    """The figures of graphics, with the panels of each side by side."""
+    return [figures.of_graphic(graphic) for graphic in graphics.of_systems([system.row for system in compared])]
 
 
 def _picture(title: str, path: Path) -> figures.Figure:
