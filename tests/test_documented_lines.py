@@ -94,23 +94,23 @@ def lines_of(text: str) -> list[str]:
 
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
-    found = {}
+    by_name = {}
     for page in (ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted(ROOT.glob("docs/*.md"))):
         if page.name in RUN_ELSEWHERE:
             assert (ROOT / "tests" / RUN_ELSEWHERE[page.name]).exists()
             continue
         for part in re.split(r"^#+ ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
             if lines := lines_of(part):
-                found.setdefault(part.splitlines()[0], []).extend(lines)
+                by_name.setdefault(part.splitlines()[0], []).extend(lines)
     for name, command in COMMANDS.items():
         examples = re.findall(r"Examples?: (.*)", " ".join((command.help or "").split()))
         if examples:
-            found[name] = [line.strip() for line in examples[0].split("; ")]
+            by_name[name] = [line.strip() for line in examples[0].split("; ")]
     seen: set[str] = set()
-    for heading, lines in found.items():
-        found[heading] = [line for line in lines if line not in seen]
+    for heading, lines in by_name.items():
+        by_name[heading] = [line for line in lines if line not in seen]
         seen |= set(lines)
-    return found
+    return by_name
 
 
 GUIDES = guides()

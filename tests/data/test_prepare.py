@@ -73,10 +73,10 @@ def test_the_manifest_names_no_place_on_this_machine(skin, tmp_path):
 
 
 def test_every_number_of_jobs_gives_the_same_bytes(skin, tmp_path):
-    one = run("isic2018", tmp_path, raw=skin, out=tmp_path / "one", fit="pad", clahe=True)
+    ended = run("isic2018", tmp_path, raw=skin, out=tmp_path / "one", fit="pad", clahe=True)
     two = run("isic2018", tmp_path, raw=skin, out=tmp_path / "two", fit="pad", clahe=True, jobs=2)
-    assert one.read_bytes() == two.read_bytes()
-    assert (one.parent / "pool.h5").read_bytes() == (two.parent / "pool.h5").read_bytes()
+    assert ended.read_bytes() == two.read_bytes()
+    assert (ended.parent / "pool.h5").read_bytes() == (two.parent / "pool.h5").read_bytes()
 
 
 def test_the_same_request_is_not_made_twice(skin, tmp_path, monkeypatch):
@@ -260,8 +260,8 @@ def test_the_official_fold_of_ham10000_leaks_696_lesions(capsys):
 
 @REAL
 def test_real_ct_files_become_a_pool_in_kaggles_layout(tmp_path):
-    found = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head").rglob("*")
-    files = sorted(p for p in found if p.is_file() and p.name != "LICENSE")
+    result = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head").rglob("*")
+    files = sorted(p for p in result if p.is_file() and p.name != "LICENSE")
     raw = tmp_path / "raw"
     (raw / "stage_2_train").mkdir(parents=True)
     rows = []

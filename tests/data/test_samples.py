@@ -91,7 +91,7 @@ def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
     assert pixels.std(axis=(1, 2, 3)).min() > 2  # each image shows something
     of_class = [y == 1 for y in pool.y.T] if pool.y.ndim == 2 else [pool.y == label for label in np.unique(pool.y)]
     means = np.stack([pixels[images].mean(0) for images in of_class])
-    apart = [np.abs(one - other).mean() for i, one in enumerate(means) for other in means[:i]]
+    apart = [np.abs(each - other).mean() for i, each in enumerate(means) for other in means[:i]]
     assert min(apart) > 1
 
 

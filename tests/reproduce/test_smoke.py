@@ -43,12 +43,12 @@ def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
     folder = tmp_path / "work" / "reproduce" / f"{name}-smoke"
-    found = json.loads((folder / "results.json").read_text())
+    written = json.loads((folder / "results.json").read_text())
     chosen = [row for row in known.rows if any(part in row.name for part in PAPERS[name] or [""])]
-    assert [row["name"] for row in found["rows"]] == [row.name for row in chosen]
-    for row, asked in zip(found["rows"], chosen, strict=True):
+    assert [row["name"] for row in written["rows"]] == [row.name for row in chosen]
+    for row, asked in zip(written["rows"], chosen, strict=True):
         assert len(row["scores"]) == len(asked.data)
         assert any(cell["mean"] is not None for cell in row["cells"].values())
-    assert not [note for note in found["notes"] if note.startswith(("Not there", "No picture"))]
-    assert all((folder / picture).is_file() for picture in found.get("pictures", {}).values())
-    assert found["title"] in (folder / "report.html").read_text()
+    assert not [note for note in written["notes"] if note.startswith(("Not there", "No picture"))]
+    assert all((folder / picture).is_file() for picture in written.get("pictures", {}).values())
+    assert written["title"] in (folder / "report.html").read_text()
