@@ -206,7 +206,8 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
             "pretrained_cfg": {"num_classes": 0, "input_size": [3, 160, 160], "fixed_input_size": True},
         }),
         ("open_clip", "open_clip_config.json", lambda dim: {"model_cfg": {
-            "embed_dim": dim, "vision_cfg": {"layers": 1, "width": 8, "head_width": 4, "patch_size": 8, "image_size": 16},
+            "embed_dim": dim,
+            "vision_cfg": {"layers": 1, "width": 8, "head_width": 4, "patch_size": 8, "image_size": 16},
         }}),
     ],
 )  # fmt: skip
