@@ -94,8 +94,8 @@ def test_a_dash_reads_the_path_from_stdin(chain):
 
 def test_json_is_for_machines(chain):
     _, out, _ = fedcli("evaluate", chain["run"], "--json", *chain["where"])
-    found = json.loads(out)
-    assert found["path"] == chain["scores"] and found["manifest"]["kind"] == "scores"
+    written = json.loads(out)
+    assert written["path"] == chain["scores"] and written["manifest"]["kind"] == "scores"
     _, out, _ = fedcli("methods", "--json")
     assert {m["name"] for m in json.loads(out)} >= {"fedavg", "fedheal", "fedism-plus"}
     _, out, _ = fedcli("datasets", "phantom", "--json")
@@ -269,8 +269,8 @@ def test_errors_are_one_sentence_a_hint_and_a_code(case, chain, tmp_path):
         return
     words, code, sentence, hint = ERRORS[case]
     words = [word.format(**chain) if word.startswith("{") else word for word in words]
-    found, out, err = fedcli(*words, "--work", tmp_path, "--quiet")
-    assert (found, out) == (code, "")
+    outcome, out, err = fedcli(*words, "--work", tmp_path, "--quiet")
+    assert (outcome, out) == (code, "")
     assert sentence in err and hint in err and "Traceback" not in err
 
 
@@ -413,14 +413,14 @@ def test_partitions_of_the_papers_and_of_files_by_their_flags(chain, tmp_path):
     who.write_text(json.dumps({"a": [f"nobody-{k}" for k in range(20)]}))
     code, _, err = fedcli("partition", chain["dataset"], "--clients-file", who, *chain["where"])
     assert code == 1 and "names none of the 1797 images" in err
-    for words, told in (
+    for words, said in (
         (["--clients-file", who, "--clients", "3"], "--clients-file and --clients exclude each other"),
         (["--order-file", who], "--order-file is about a file of clients"),
         (["--fedmrl", "1", "--dirichlet", "1"], "--dirichlet and --fedmrl are different schemes"),
         (["--iid", "--keep-units"], None),
     ):
         code, _, err = fedcli("partition", chain["dataset"], *words, *chain["where"])
-        assert code == (2 if told else 1) and (told or "does not say which patient") in err
+        assert code == (2 if said else 1) and (said or "does not say which patient") in err
 
 
 def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):

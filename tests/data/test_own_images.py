@@ -52,16 +52,16 @@ def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
         "sub/d.png,mel,unknown,81,east,p2",
     ]
     raw = folder(tmp_path, head + "\n".join(lines), "a.jpg", "b.png", "sub/c.png", "sub/d.png")
-    found = listed(
+    result = listed(
         raw, image_column="file", label_column="diagnosis", group="sex,age", site="hospital", patient="patient_id"
     )
-    assert found.classes == ["mel", "nv"] and found.channels == 1 and found.sites == "hospital"
-    assert found.attributes == {
+    assert result.classes == ["mel", "nv"] and result.channels == 1 and result.sites == "hospital"
+    assert result.attributes == {
         "sex": ["female", "male"],
         "age": ["0-39", "40-59", "60+"],
         "hospital": ["east", "north", "south"],
     }
-    assert [(row.id, row.label, row.patient, *row.groups.values()) for row in found.rows] == [
+    assert [(row.id, row.label, row.patient, *row.groups.values()) for row in result.rows] == [
         ("a.jpg", 0, "p1", 0, 0, 1), ("b.png", 1, "p1", 1, 1, 2), ("sub/c.png", 1, "", -1, -1, 1),
         ("sub/d.png", 0, "p2", -1, 2, 0),
     ]  # fmt: skip
@@ -86,9 +86,9 @@ def test_accents_may_be_spelt_in_either_way(tmp_path):
 
 def test_absent_files_and_missing_labels_are_skipped_with_the_reason(tmp_path, capsys):
     text = "image,label\na.jpg,x\nb.jpg,y\ngone.jpg,x\nc.jpg,\nd.jpg,NA\n,x\n"
-    found = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg"))
-    assert labels(found) == {"a.jpg": "x", "b.jpg": "y"}
-    assert found.skipped == [
+    result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg", "d.jpg", "e.jpg"))
+    assert labels(result) == {"a.jpg": "x", "b.jpg": "y"}
+    assert result.skipped == [
         ("", "listed in labels.csv, not in the folder"), ("c.jpg", "has no label in labels.csv"),
         ("d.jpg", "has no label in labels.csv"), ("gone.jpg", "listed in labels.csv, not in the folder"),
     ]  # fmt: skip
@@ -167,8 +167,8 @@ def test_ages_in_words_are_groups_as_they_are(tmp_path):
     raw = folder(tmp_path, "image,label,age\na.jpg,x,young\nb.jpg,y,old\n", "a.jpg", "b.jpg")
     assert listed(raw, group="age").attributes == {"age": ["old", "young"]}
     folder(tmp_path, "image,label,Age\na.jpg,x,-1\nb.jpg,y,61.5\n")
-    found = listed(raw, group="Age")
-    assert [row.groups["Age"] for row in found.rows] == [-1, 2]
+    result = listed(raw, group="Age")
+    assert [row.groups["Age"] for row in result.rows] == [-1, 2]
 
 
 def test_several_tables_need_a_choice_and_one_below_counts_from_its_folder(tmp_path):
@@ -176,15 +176,15 @@ def test_several_tables_need_a_choice_and_one_below_counts_from_its_folder(tmp_p
     folder(tmp_path, "image,label\n3.jpg,x\n", table="one.csv"), folder(tmp_path, "image,label\n", table="two.csv")
     with pytest.raises(UsageError, match="has 2 CSV files: one.csv, two.csv"):
         listed(raw)
-    found = listed(raw, table="set/own.csv")
-    assert labels(found) == {"set/1.jpg": "x", "set/2.jpg": "y"} and found.tables == ["set/own.csv"]
+    result = listed(raw, table="set/own.csv")
+    assert labels(result) == {"set/1.jpg": "x", "set/2.jpg": "y"} and result.tables == ["set/own.csv"]
 
 
 def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
     for name in ("mel/a.jpg", "mel/deep/b.png", "nv/a.jpg", ".hidden/x.jpg", "__MACOSX/mel/a.jpg", "nv/._a.jpg"):
         save(tmp_path / name)
-    found = listed(tmp_path)
-    assert labels(found) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"} and found.tables == []
+    result = listed(tmp_path)
+    assert labels(result) == {"mel/a.jpg": "mel", "mel/deep/b.png": "mel", "nv/a.jpg": "nv"} and result.tables == []
     for split, words in (("folder", "no folders train and test"), ("unit", None)):
         if words:
             with pytest.raises(FedcliError, match=words):
@@ -199,9 +199,9 @@ def test_a_folder_per_class_needs_no_table(tmp_path, capsys):
 def test_folders_train_and_test_above_the_classes_can_be_the_split(tmp_path, capsys):
     for name in ("train/x/1.jpg", "train/y/2.jpg", "val/x/3.jpg", "test/y/4.jpg"):
         save(tmp_path / name)
-    found = listed(tmp_path, "folder")
-    assert labels(found) == {"test/y/4.jpg": "y", "train/x/1.jpg": "x", "train/y/2.jpg": "y", "val/x/3.jpg": "x"}
-    assert [row.id for row in found.rows if row.test] == ["test/y/4.jpg"]
+    result = listed(tmp_path, "folder")
+    assert labels(result) == {"test/y/4.jpg": "y", "train/x/1.jpg": "x", "train/y/2.jpg": "y", "val/x/3.jpg": "x"}
+    assert [row.id for row in result.rows if row.test] == ["test/y/4.jpg"]
     listed(tmp_path)
     assert "--split folder keeps them" in capsys.readouterr().err
 
@@ -318,20 +318,20 @@ def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
         write_slice(raw / name, ramp, Modality="CT")
     (raw / "README").write_text("words")
     folder(raw, "image,label\nIM000001,x\n1.2.840.7,y\n1.2.840.8,x\nDICOMDIR,y\nREADME,x\n")
-    found = listed(raw)
-    assert labels(found) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"} and found.channels == 1
-    assert found.skipped == [
+    result = listed(raw)
+    assert labels(result) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"} and result.channels == 1
+    assert result.skipped == [
         ("DICOMDIR", "holds no image"),
         ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
     ]
     choices = Choices(8, "unit", window="brain", own=OWN)
-    assert own_images.decode(raw, found.rows[-1], choices)[7, 7, 0] == round(63 / 80 * 255)
+    assert own_images.decode(raw, result.rows[-1], choices)[7, 7, 0] == round(63 / 80 * 255)
     disc = tmp_path / "disc"
     for name in ("x/IM1", "y/IM2", "DICOMDIR"):
         (disc / name).parent.mkdir(parents=True, exist_ok=True)
         write_slice(disc / name, ramp)
-    found = listed(disc)
-    assert labels(found) == {"x/IM1": "x", "y/IM2": "y"} and found.skipped == [("DICOMDIR", "holds no image")]
+    result = listed(disc)
+    assert labels(result) == {"x/IM1": "x", "y/IM2": "y"} and result.skipped == [("DICOMDIR", "holds no image")]
 
 
 def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
@@ -379,10 +379,10 @@ def test_a_few_ages_that_are_no_numbers_count_as_unknown_and_are_told(tmp_path, 
     names = [f"{i}.jpg" for i in range(8)]
     ages = ["abc", "30", "50", "70", "abc", "", "60+", "41"]
     lines = [f"{name},{'xy'[i % 2]},{age}\n" for i, (name, age) in enumerate(zip(names, ages, strict=True))]
-    found = listed(folder(tmp_path, "image,label,age\n" + "".join(lines), *names), group="age")
-    assert [row.groups["age"] for row in found.rows] == [-1, 0, 1, 2, -1, -1, -1, 1]
-    told = capsys.readouterr().err
-    assert "age: 3 cells are no number and count as unknown, such as '60+'" in told
+    result = listed(folder(tmp_path, "image,label,age\n" + "".join(lines), *names), group="age")
+    assert [row.groups["age"] for row in result.rows] == [-1, 0, 1, 2, -1, -1, -1, 1]
+    printed = capsys.readouterr().err
+    assert "age: 3 cells are no number and count as unknown, such as '60+'" in printed
 
 
 def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
@@ -393,22 +393,22 @@ def test_spellings_of_sex_are_merged_only_where_all_are_known(tmp_path, capsys):
         lines = [f"{name},{'xy'[i % 2]},{value}\n" for i, (name, value) in enumerate(zip(names, values, strict=True))]
         return folder(tmp_path, "image,label,Gender\n" + "".join(lines), *names)
 
-    found = listed(write(values), group="Gender")
-    assert found.attributes == {"Gender": ["female", "male"]}
-    assert [row.groups["Gender"] for row in found.rows] == [1, 1, 1, 0, 0, 0, -1]
+    result = listed(write(values), group="Gender")
+    assert result.attributes == {"Gender": ["female", "male"]}
+    assert [row.groups["Gender"] for row in result.rows] == [1, 1, 1, 0, 0, 0, -1]
     assert "differ only" not in capsys.readouterr().err
-    found = listed(write([*values[:-1], "diverse"]), group="Gender")
-    assert found.attributes == {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
+    result = listed(write([*values[:-1], "diverse"]), group="Gender")
+    assert result.attributes == {"Gender": ["M", "Male", "diverse", "f", "female", "m", "w"]}
     assert "Gender: 'M' and 'm' differ only by case or spaces, and count as two values" in capsys.readouterr().err
 
 
 def test_classes_and_sites_that_differ_only_by_case_or_spaces_are_told(tmp_path, capsys):
     text = "image,label,site\na.jpg,nv,St Mary\nb.jpg,NV,St  mary\nc.jpg,mel,North\n"
-    found = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg"), site="site")
-    assert found.classes == ["NV", "mel", "nv"]
-    told = capsys.readouterr().err
-    assert "label: 'NV' and 'nv' differ only" in told and "site: 'St  mary' and 'St Mary' differ only" in told
-    assert "North" not in told
+    result = listed(folder(tmp_path, text, "a.jpg", "b.jpg", "c.jpg"), site="site")
+    assert result.classes == ["NV", "mel", "nv"]
+    printed = capsys.readouterr().err
+    assert "label: 'NV' and 'nv' differ only" in printed and "site: 'St  mary' and 'St Mary' differ only" in printed
+    assert "North" not in printed
 
 
 def test_images_without_a_patient_are_counted(tmp_path, capsys):

@@ -95,9 +95,9 @@ def test_every_image_goes_to_exactly_one_client(name):
 
 @pytest.mark.parametrize("name", RANDOM)
 def test_a_partition_depends_on_its_seed_only(name):
-    one, again, other = (RANDOM[name](np.random.default_rng(seed)) for seed in (1, 1, 2))
-    assert all(map(np.array_equal, one, again))
-    assert not all(map(np.array_equal, one, other))
+    first, again, other = (RANDOM[name](np.random.default_rng(seed)) for seed in (1, 1, 2))
+    assert all(map(np.array_equal, first, again))
+    assert not all(map(np.array_equal, first, other))
 
 
 @pytest.mark.parametrize("name", ["iid", "balanced", "balanced, very uneven"])
@@ -247,8 +247,8 @@ def test_fedmrls_authors_get_as_many_distinct_images_as_their_draws_give():
 def test_fedmrls_authors_clients_are_nearly_alike_and_share_images():
     y = np.repeat(np.arange(7), POOLS)
     parts = fedmrl_authors(y, 4, np.random.default_rng(0))
-    found = describe(list("abcd"), parts, y, 7)
-    assert 0 < found["total_variation"]["max"] < 0.02  # the authors' own: 0.008
+    description = describe(list("abcd"), parts, y, 7)
+    assert 0 < description["total_variation"]["max"] < 0.02  # the authors' own: 0.008
     held = np.concatenate(parts)
     nevus = np.bincount(held[held < 5160], minlength=5160)
     assert abs((nevus == 0).mean() - 0.46) < 0.02 and all(len(np.unique(part)) == len(part) for part in parts)
@@ -398,10 +398,10 @@ def test_sites_by_two_attributes_are_their_pairs(tmp_path):
 
 
 def test_one_row_of_shares_is_rotated(tmp_path):
-    one = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2]["train"]
-    two = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9")[2]["train"]
-    assert [one[str(k)].tolist() for k in range(4)] == [two[str(k)].tolist() for k in range(4)]
-    female = [np.mean(one[str(k)] % 2 == 0) for k in range(4)]
+    first = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1")[2]["train"]
+    second = partition(tmp_path, scheme="shares", clients=4, by=["sex"], shares="0.9,0.1;0.1,0.9")[2]["train"]
+    assert [first[str(k)].tolist() for k in range(4)] == [second[str(k)].tolist() for k in range(4)]
+    female = [np.mean(first[str(k)] % 2 == 0) for k in range(4)]
     assert min(female[:2]) > 0.8 and max(female[2:]) < 0.3
 
 
@@ -567,7 +567,7 @@ def test_four_clients_by_shares_of_two_skin_tones(tmp_path):
 def test_clients_that_share_images_are_told_and_can_be_trained_and_corrupted(tmp_path, capsys):
     path, body, arrays = partition(tmp_path, scheme="fedmrl-authors", clients=3, val=0.2)
     assert (
-        "images are in more than one client" in (told := capsys.readouterr().err) and "validate one and train" in told
+        "images are in more than one client" in (said := capsys.readouterr().err) and "validate one and train" in said
     )
     held = [np.concatenate([arrays[part][str(k)] for part in ("train", "val")]) for k in range(3)]
     assert body["skew"]["images_in_several"]["count"] == (np.bincount(np.concatenate(held)) > 1).sum() > 0
@@ -602,8 +602,8 @@ def test_one_clients_corruption_is_the_same_whether_it_shares_images_or_not(tmp_
         shards.append(
             load(make_corruption(path, "gaussian", manifest.Destination(tmp_path), Who(on=["b"]), jobs=1)).train["b"]
         )
-    one, two = (shard.images[shard.rows] for shard in shards)
-    assert one.equal(two) and len(one) == 2
+    first, second = (shard.images[shard.rows] for shard in shards)
+    assert first.equal(second) and len(first) == 2
 
 
 # ---- a file of clients
@@ -615,11 +615,13 @@ def test_a_file_of_clients_gives_each_its_images_and_its_own_test_part(tmp_path,
     assert names(body) == ["a", "b"] and body["not_in_dataset"] == 1 and body["dropped"] == 57
     assert [arrays["train"][k].tolist() for k in "01"] == [[1], [0, 1, 2]]
     assert [arrays["test"][k].tolist() for k in ("0", "1")] == [[], [3]] and len(arrays["test"]["all"]) == 20
-    told = capsys.readouterr().err
-    assert "who.csv names 1 image that the dataset does not have: i99" in told and "1 image is in more than" in told
+    printed = capsys.readouterr().err
     assert (
-        "1 image that who.csv gives to clients is a test image here" in told
-        and "57 training images are left over" in told
+        "who.csv names 1 image that the dataset does not have: i99" in printed and "1 image is in more than" in printed
+    )
+    assert (
+        "1 image that who.csv gives to clients is a test image here" in printed
+        and "57 training images are left over" in printed
     )
     assert str(tmp_path) not in path.read_text()
 
@@ -637,11 +639,11 @@ def test_clients_whose_images_are_all_absent_are_left_out_with_a_note(tmp_path, 
 def test_another_files_bytes_or_column_are_another_partition(tmp_path):
     who = tmp_path / "who.csv"
     who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,b,y\n")
-    one, by_center = (
+    first, by_center = (
         partition(tmp_path, scheme="file", clients_file=who, client_column=c)[0] for c in (None, "center")
     )
     who.write_text("image,client,center\ni0,a,x\ni1,b,x\ni2,a,y\n")
-    assert len({one, by_center, partition(tmp_path, scheme="file", clients_file=who)[0]}) == 3
+    assert len({first, by_center, partition(tmp_path, scheme="file", clients_file=who)[0]}) == 3
 
 
 def test_fedisms_npy_counts_in_the_training_images_by_class_or_in_an_order_file(tmp_path):

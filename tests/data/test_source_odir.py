@@ -39,10 +39,10 @@ def raw(tmp_path):
 
 def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
     listing = rows(raw)
-    found = {row.id: (row.label, row.patient, row.groups) for row in listing.rows}
-    assert list(found) == ["0_left", "0_right", "1_left", "1_right", "4_right"]
-    assert found["0_left"] == found["0_right"] == ((0, 0, 0, 1, 0, 0, 0, 0), "0", {"sex": 0, "age": 2})
-    assert found["4_right"] == ((0, 1, 1, 0, 0, 0, 0, 0), "4", {"sex": 1, "age": 0})
+    by_name = {row.id: (row.label, row.patient, row.groups) for row in listing.rows}
+    assert list(by_name) == ["0_left", "0_right", "1_left", "1_right", "4_right"]
+    assert by_name["0_left"] == by_name["0_right"] == ((0, 0, 0, 1, 0, 0, 0, 0), "0", {"sex": 0, "age": 2})
+    assert by_name["4_right"] == ((0, 1, 1, 0, 0, 0, 0, 0), "4", {"sex": 1, "age": 0})
     assert listing.skipped == [("ODIR-5K_Training_Images/4_left.jpg", "no fundus: no fundus image")]
     assert odir.decode(raw, listing.rows[0], Choices(16, "patient")).shape == (6, 8, 3)
 
