@@ -48,6 +48,20 @@ def report(
             "the page",
         ),
     ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="also write a model card and a dataset card of one run there, as markdown and html"
+        ),
+    ] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="also write there which manifest answers each item of CLAIM, TRIPOD+AI, STARD-AI, FUTURE-AI and the "
+            "AI Act: json and html",
+        ),
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -56,13 +70,14 @@ def report(
     seed are one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
-    fedcli report --figures figures --format svg,pdf
+    fedcli report --figures figures --format svg,pdf;
+    fedcli report --card cards --evidence evidence
     """
     format, drawn = _formats(format, figures is not None)
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
     out = out or (Path(options.work) / "report.html" if format == "html" else None)
-    for file in filter(None, (out, export, figures)):
+    for file in filter(None, (out, export, figures, card, evidence)):
         o.refuse_sealed(file)  # before anything is evaluated
     from ..reporting.long import comma_separated
     from ..stages import report as stage
@@ -74,6 +89,8 @@ def report(
     if figures:
         made.figures(figures, drawn)
         console.say(f"wrote {figures}")
+    for written in [*(made.cards(card) if card else ()), *(made.evidence(evidence) if evidence else ())]:
+        console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows, sys.stdout)
         return

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError, nearest
 from ..evaluation import own_metrics
+from ..files import write_text
 from ..reporting.collect import runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, rows
@@ -57,6 +58,40 @@ class Report:
                 raise UsageError(f"figures cannot be written as {name!r}", nearest(name, graphics.FORMATS))
         return graphics.write(self.rows, Path(folder), formats)
 
+    def cards(self, folder: Source) -> list[Path]:
+        """Write the model card and the dataset card of one system as markdown and html; the paths.
+
+        Raises FedcliError, UsageError.
+        """
+        from ..reporting.cards import cards
+
+        made = cards(self._one_row("a card"))
+        return [
+            write_into(Path(folder) / f"{each.name}.{ending}", text)
+            for each in made
+            for ending, text in (("md", each.markdown), ("html", each.html))
+        ]
+
+    def evidence(self, folder: Source) -> list[Path]:
+        """Write which manifest answers which item of CLAIM, TRIPOD+AI and others as evidence.json and .html; the paths.
+
+        Raises FedcliError, UsageError.
+        """
+        from ..reporting import cards, evidence
+
+        row = self._one_row("evidence")
+        made = evidence.guidelines(row.paths[0], row.scores)
+        page = cards.evidence_page(row, made)
+        texts = {"evidence.json": evidence.as_json(made), "evidence.html": page.html}
+        return [write_into(Path(folder) / name, text) for name, text in texts.items()]
+
+    def _one_row(self, what: str) -> Row:
+        own = [row for row in self.rows if not row.is_view]
+        if len(own) > 1:
+            names = ", ".join(row.name for row in own)
+            raise UsageError(f"{what} is of one system, and these runs are {len(own)}: {names}"[:300], "name one run")
+        return own[0]
+
     def to(self, format: str, *, figures: bool = False) -> str:
         """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError.
 
@@ -74,6 +109,13 @@ class Report:
         asked = self.options
         spread = None if asked.separate else asked.spread
         return {"metrics": asked.metric or SHOWN, "at": asked.at, "spread": spread, "minutes": asked.minutes}
+
+
+def write_into(path: Path, text: str) -> Path:
+    """Write a file, and the folder that it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+    return path
 
 
 def _line(row: Row) -> dict[str, Any]:
