@@ -12,6 +12,8 @@ How we differ, and why:
 - the released code smooths the estimate of the sum over rounds, as it sees few clients in each; here losses of all
   clients of the round are known, and nothing is smoothed.
 - the paper tunes t by task; 1 is ours.
+Checked against the authors' code (litian96/TERM), where p_k is 1 / K and losses are those of the broadcast model; of the
+paper's text Eq. 2 was seen and Lemma 1 was not.
 """
 
 from dataclasses import dataclass

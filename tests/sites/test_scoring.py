@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import forked
 import numpy as np
+import published_schema
 import pytest
 from site_federation import Carried, chain_with_tests, plan, sites_of, train_at
 
@@ -140,6 +141,7 @@ def test_reports_and_pages_take_them_and_compare_says_what_it_lacks(data, tmp_pa
             reached(monkeypatch, sites)
             paths.append(evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x")).path)
     report = Report(paths, ReportOptions())
+    assert not published_schema.errors(paths[0])
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
     assert "SCAFFOLD" in report.to("markdown") and "by image" in report.to("html")
     with pytest.raises(FedcliError, match="was scored at its sites, so its answers on single images"):
