@@ -8,9 +8,9 @@ perturbations for federated sharpness-aware minimization", ICML 2024, arXiv 2405
 
 A client has no w_old in its first round, and trains plainly. rho = 0 is FedAvg.
 How we differ, and why:
-- the authors' code (MediaBrain-SJTU/FedLESAM) takes the server's last update in place of the client's w_old, and divides
-  by the sum of the layers' norms, so its perturbation is shorter than rho. Where every client takes part the first makes
-  no difference. The numbers of the paper's lines are not checked.
+- the authors' code (MediaBrain-SJTU/FedLESAM) takes the server's last update in place of the client's w_old, and
+  divides by the sum of the layers' norms, so its perturbation is shorter than rho. Where every client takes part the
+  first makes no difference. The numbers of the paper's lines are not checked.
 - where the two models are equal there is no direction, and the step is plain.
 - rho = 0.05 is ours, that of FedSAM here; the paper tunes it by task.
 """
