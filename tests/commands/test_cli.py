@@ -1,15 +1,18 @@
 """The command line as a person and as a pipeline meet it."""
 
 import contextlib
+import hashlib
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 import forked
+import h5py
 import pytest
 from conftest import make_chain
 
@@ -168,6 +171,26 @@ def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
     monkeypatch.setattr(ls, "_lines", fail)
     code, out, err = fedcli("ls", "--work", tmp_path)
     assert code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
+
+
+def test_inspect_calls_no_file_verified_whose_numbers_lie_outside_of_it(chain, tmp_path):
+    folder = tmp_path / "work"
+    shutil.copytree(chain["work"], folder)
+    path = folder / Path(chain["corruption"]).relative_to(chain["work"])
+    with h5py.File(path.parent / "changed.h5", "r+") as file:
+        names = []
+        file.visititems(lambda name, data: names.append(name) if isinstance(data, h5py.Dataset) else None)
+        name = names[0]
+        data = file[name][()]
+        (tmp_path / "outside").write_bytes(data.tobytes())
+        del file[name]
+        file.create_dataset(name, data.shape, data.dtype, external=[(str(tmp_path / "outside"), 0, data.nbytes)])
+    body = json.loads(path.read_text())
+    body["files"]["changed.h5"] = hashlib.sha256((path.parent / "changed.h5").read_bytes()).hexdigest()
+    path.write_text(json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    code, _, err = fedcli("inspect", path)
+    assert code == 1
+    assert "lie outside of the file" in err
 
 
 def test_inspect_shows_shards_and_unfinished_runs(chain, tmp_path, monkeypatch):
