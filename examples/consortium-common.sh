@@ -84,7 +84,7 @@ prepare() { # [RAW]: two hospitals' images and descriptions, and what --engine p
     cd "$place"
     fedcli prepare isic2018 --raw raw --size 32 --quiet > /dev/null
     fedcli partition --by center --quiet > /dev/null
-    printf 'methods = ["fedheal", "scaffold"]\nmaximum_rounds = 50\nsmallest_cell = 2\n' > policy.toml
+    printf 'methods = ["fedheal", "scaffold", "fedavg"]\nmaximum_rounds = 50\nsmallest_cell = 2\n' > policy.toml
     for site in $SITES; do
         fedcli site describe --client "$site" --out "described/$site.json" --quiet
     done

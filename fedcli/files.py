@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from . import interrupts
 from .errors import FedcliError, UsageError
 
 SETTLED = 2 * 10**9  # nanoseconds
@@ -36,8 +37,8 @@ def _digest(path: Path, *_: int) -> str:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether an error says something of the system or the disk at this moment, and not of a file."""
-    return isinstance(error, OSError) and error.errno in PASSING
+    """Whether an error says something of the system, the disk or a signal at this moment, and not of a file."""
+    return interrupts.came() or isinstance(error, OSError) and error.errno in PASSING
 
 
 def regular(path: Path, hint: str = "") -> Path:

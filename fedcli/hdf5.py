@@ -181,36 +181,55 @@ def extend_hdf5(path: Path) -> Iterator[h5py.File]:
 @contextmanager
 def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Iterator[h5py.File]:
     """An open file as HDF5. Raises OSError, naming path, for the first write that failed."""
-    with _Output(out.fileno(), path) as output:
-        try:
-            output.reserve(size)
-            with h5py.File(output, mode) as file:
-                yield file
-        except (OSError, RuntimeError):  # HDF5 may stumble over what was not written
-            if output.failure is None:
-                raise
-        if output.failure:
-            raise output.failure
+    output = _Output(out.fileno(), path)
+    try:
+        output.reserve(size)
+        with h5py.File(output, mode) as file:
+            yield file
+    except (OSError, RuntimeError):  # HDF5 may stumble over what was not written
+        if output.failure is None:
+            raise
+    finally:
+        output.ended = True
+    if output.failure:
+        raise output.failure
 
 
 class _Output(io.FileIO):
-    """What HDF5 writes to. It is never told that a write failed, or it would crash: the first error is kept here."""
+    """What HDF5 writes to. It is never told that a write failed, or it would crash: the first error is kept here.
+
+    Where HDF5 did not close a file, since an error or a signal stopped it there, it does so later, when the number of
+    the open file may belong to another. Whatever it asks for after `ended` is set does nothing.
+    """
 
     def __init__(self, handle: int, path: Path):
         super().__init__(handle, "r+b", closefd=False)
-        self.path, self.failure = path, None  # type: Path, OSError | None
+        self.path, self.failure, self.ended = path, None, False  # type: Path, OSError | None, bool
 
     def write(self, data: Any) -> int:
         left = memoryview(data)
         with self._kept():
-            while len(left):
+            while len(left) and not self.ended:
                 left = left[super().write(left) :]  # a nearly full disk takes a part before it raises
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
         with self._kept():
-            super().truncate(size)
+            if not self.ended:
+                super().truncate(size)
         return size or 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return 0 if self.ended else super().seek(offset, whence)
+
+    def tell(self) -> int:
+        return 0 if self.ended else super().tell()
+
+    def readinto(self, buffer: Any) -> int:
+        return len(buffer) if self.ended else super().readinto(buffer)
+
+    def flush(self) -> None:
+        """Nothing is buffered here."""
 
     def reserve(self, size: int) -> None:
         """Look now, and not after hours of work, whether the disk has room for a large file."""

@@ -60,8 +60,8 @@ def scratch(folder: Path) -> Iterator[Path]:
     with FileLock(
         path.with_suffix(".lock"), thread_local=False
     ):  # beside the folder and not in it: an open file would keep Windows from renaming that
-        path.mkdir()  # not mkdtemp, whose folders nobody else may read
         try:
+            path.mkdir()  # not mkdtemp, whose folders nobody else may read
             yield path
         finally:
             _clear(path)  # after a rename there is no folder left to remove
@@ -84,5 +84,7 @@ def _remove_if_dead(path: Path) -> None:
 
 def _clear(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # too many files are open, say: the lock stays, so that the next process removes both
+        return
     with suppress(PermissionError):  # Windows removes an open file itself, when it is released
         folder.with_suffix(".lock").unlink(missing_ok=True)

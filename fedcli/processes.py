@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, TypeVar
 
-from . import console, extensions
+from . import console, extensions, interrupts
 from .errors import FedcliError
 from .shared_blocks import Channel, channels
 
@@ -233,7 +233,7 @@ def one_each(
 def _alone(pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...]) -> None:
     """The life of a process of one_each(); it ends when there is no parent to send to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, interrupts.end)
 
     def send(*message: Any) -> None:
         try:

@@ -1,17 +1,21 @@
 """A federation small enough to play in milliseconds: four clients, 8x8 images, batch norm and dropout."""
 
+import gc
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 import torch
+import typer.testing
 from raw_folders import write_pool
 from torch import nn
 
 from fedcli import console
+from fedcli.bench import limits
 from fedcli.bench.toy import CLASSES, ROSTER, toy_clip, toy_federation, toy_net, toy_shard  # noqa: F401 - for tests
 from fedcli.data import manifest
 from fedcli.data.pool import Row
@@ -24,6 +28,7 @@ from fedcli.models.layout import Layout
 os.environ["NO_COLOR"] = "1"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
 sys.dont_write_bytecode = False
+typer.main.get_command = typer.testing._get_command = lru_cache(8)(typer.main.get_command)  # else built for each line
 torch.set_num_threads(1)
 torch.set_deterministic_debug_mode("error")  # as in training
 
@@ -34,12 +39,18 @@ def pytest_addoption(parser):
     parser.addoption("--tally", help="campaign: a file to which findings and counts are added as JSON lines")
 
 
-LONG = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}
+FIRST = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "test_golden.py", "test_smoke.py"}
 
 
 def pytest_collection_modifyitems(items):
     """The longest first: one that begins last would be waited for alone."""
-    items.sort(key=lambda item: item.path.name not in LONG)
+    items.sort(key=lambda item: item.path.name not in FIRST)
+
+
+def pytest_collection_finish():
+    """No collection looks again at what is imported; a forked process would copy each page of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +58,12 @@ def _one_core(monkeypatch):
     """Nothing forks this large process unasked, since the suite has a worker on each core; results are the same."""
     monkeypatch.setattr("fedcli.processes.cores", lambda: 1)
     monkeypatch.setattr("fedcli.federation.engines.pool.cores", lambda: 1)
+
+
+@pytest.fixture(autouse=True)
+def _no_limits(monkeypatch):
+    """Training on a busy machine takes long enough for its limits to be measured, which some tests do by themselves."""
+    monkeypatch.setattr(limits, "LEAST", float("inf"))
 
 
 @pytest.fixture(autouse=True)

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import IO, NoReturn
 
 
 def run(
@@ -29,25 +30,45 @@ def run(
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks beside threads
             process = os.fork()
         if not process:
-            code = 1
-            try:
+
+            def rest() -> int:
                 _become(screen or out.fileno(), screen or err.fileno(), folder, env or {})
                 if anew:
                     forget()
-                code = _called(work)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                with contextlib.suppress(Exception):
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                os._exit(code)
+                return exit_code(work)
+
+            end(rest)
         _, status = os.waitpid(process, 0)
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode("utf-8", "replace"))
-    return subprocess.CompletedProcess([], os.waitstatus_to_exitcode(status), *texts)
+        return subprocess.CompletedProcess([], os.waitstatus_to_exitcode(status), *texts(out, err))
+
+
+def end(work: Callable[[], int], code: int = 1) -> NoReturn:
+    """The rest of a forked process; it ends with what work returns, or with this code after an exception."""
+    try:
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def exit_code(work: Callable[[], object]) -> int:
+    """With which a program ends that is this function."""
+    try:
+        work()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
+
+
+def texts(*files: IO[bytes]) -> list[str]:
+    """What was written into each file."""
+    for file in files:
+        file.seek(0)
+    return [file.read().decode("utf-8", "replace") for file in files]
 
 
 def main(line: str) -> None:
@@ -79,11 +100,3 @@ def _become(out: int, err: int, folder: Path | None, env: Mapping[str, str]) -> 
     os.environ.update(env)
     if folder:
         os.chdir(folder)
-
-
-def _called(work: Callable[[], object]) -> int:
-    try:
-        work()
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0

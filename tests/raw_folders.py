@@ -49,19 +49,19 @@ def write_ct(raw: Path, labels: dict[str, str], *, stage: str = "stage_2_train",
 def write_slice(path: Path, stored: np.ndarray, **fields) -> Path:
     """A DICOM file with these stored values; bits, sign and any other field as given, None leaves a field out."""
     signed = stored.dtype == np.int16
-    told = {"BitsStored": 16, "PixelRepresentation": int(signed), "RescaleSlope": 1, "RescaleIntercept": 0, **fields}
-    told = {"PhotometricInterpretation": "MONOCHROME2", "WindowCenter": 40, "WindowWidth": 80, **told}
+    lines = {"BitsStored": 16, "PixelRepresentation": int(signed), "RescaleSlope": 1, "RescaleIntercept": 0, **fields}
+    lines = {"PhotometricInterpretation": "MONOCHROME2", "WindowCenter": 40, "WindowWidth": 80, **lines}
     file = Dataset()
     file.file_meta = FileMetaDataset()
     file.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
     file.file_meta.MediaStorageSOPClassUID = file.SOPClassUID = pydicom.uid.CTImageStorage
     file.file_meta.MediaStorageSOPInstanceUID = file.SOPInstanceUID = "1.2.3"
     file.Rows, file.Columns, file.SamplesPerPixel, file.BitsAllocated = *stored.shape[-2:], 1, 16
-    for name, value in told.items():
+    for name, value in lines.items():
         if value is not None:
             setattr(file, name, value)
     file.HighBit = fields.get("HighBit", file.BitsStored - 1)
-    if "PixelData" not in told:
+    if "PixelData" not in lines:
         file.PixelData = stored.tobytes()
     file.save_as(path, enforce_file_format=True)
     return path

@@ -23,7 +23,7 @@ NO_SHOTS = {"upper": 700, "lower": 70, "skipped": [], "versions": {}}
 def model(skill, seed, classes=3, y=Y):
     """Logits of a model that knows this much, in two kept rounds; one seed's noise is the same for every skill."""
     noise = np.random.default_rng(seed).normal(size=(2, len(y), classes))
-    return [(one + skill * np.eye(classes)[y]).astype(np.float32) for one in noise]
+    return [(each + skill * np.eye(classes)[y]).astype(np.float32) for each in noise]
 
 
 def scored(
@@ -60,8 +60,8 @@ def scored(
     def build(temporary):
         with h5py.File(temporary / "predictions.h5", "w") as file:
             for version, rounds in versions.items():
-                for i, one in enumerate(rounds):
-                    file[f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"] = one
+                for i, single in enumerate(rounds):
+                    file[f"clients/{i}/logits/{version}/6" if lone else f"logits/{version}/{i + 5}"] = single
             file["y"], file["id"] = y.astype(np.int16), np.char.encode(ids)
             if units is not None:
                 file["unit"] = np.char.encode(units)

@@ -79,8 +79,8 @@ def _half_way(line: str) -> bool:
     """Progress that only a slow machine prints."""
     if re.fullmatch(r"round \d+ of \d+: \d+ of \d+ clients\n?|speed: .*\n?", line):
         return True
-    found = re.search(r" (\d+)/(\d+) \(\d+ s\)$", line)
-    return bool(found) and found[1] != found[2]
+    match = re.search(r" (\d+)/(\d+) \(\d+ s\)$", line)
+    return bool(match) and match[1] != match[2]
 
 
 def comparable(text: str) -> tuple[str, list[float]]:

@@ -194,6 +194,7 @@ def test_a_schema_refuses_a_manifest_of_another_shape():
         jsonschema.validate(bodiless, generate.schema("run"))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not importlib.util.find_spec("mkdocs"), reason="needs the extra docs")
 def test_the_site_builds_without_a_warning(tmp_path):
     words = f"{shlex.quote(sys.executable)} -m mkdocs build --strict --quiet --site-dir {tmp_path / 'site'}"

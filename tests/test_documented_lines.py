@@ -4,11 +4,14 @@ Lines of one heading, or of one help text, run one after another in a folder of 
 a line that stands in several places runs in the first.
 """
 
+import contextlib
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,8 @@ COMMANDS = typer.main.get_command(app).commands
 ONLY_PARSED = {  # what a line holds -> why it is not run here
     "fedcli bench": "takes minutes; tests/bench runs its sides",
     "--device cuda": "needs a GPU",
+    "--figures ": "draws for half a minute; tests/reporting/test_graphics.py draws",
+    "--card ": "needs one run; tests/reporting/test_cards.py writes cards",
     "--download": "needs the internet",
     "--socket ": "answers until it is stopped; tests/sites runs it",
     "--policy ": "answers until it is stopped; tests/sites runs it",
@@ -91,23 +96,23 @@ def lines_of(text: str) -> list[str]:
 
 def guides() -> dict[str, list[str]]:
     """Heading of a guide, or name of a command -> the lines that stand there."""
-    found = {}
+    by_name = {}
     for page in (ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted(ROOT.glob("docs/*.md"))):
         if page.name in RUN_ELSEWHERE:
             assert (ROOT / "tests" / RUN_ELSEWHERE[page.name]).exists()
             continue
         for part in re.split(r"^#+ ", page.read_text(encoding="utf-8"), flags=re.M)[1:]:
             if lines := lines_of(part):
-                found.setdefault(part.splitlines()[0], []).extend(lines)
+                by_name.setdefault(part.splitlines()[0], []).extend(lines)
     for name, command in COMMANDS.items():
         examples = re.findall(r"Examples?: (.*)", " ".join((command.help or "").split()))
         if examples:
-            found[name] = [line.strip() for line in examples[0].split("; ")]
+            by_name[name] = [line.strip() for line in examples[0].split("; ")]
     seen: set[str] = set()
-    for heading, lines in found.items():
-        found[heading] = [line for line in lines if line not in seen]
+    for heading, lines in by_name.items():
+        by_name[heading] = [line for line in lines if line not in seen]
         seen |= set(lines)
-    return found
+    return by_name
 
 
 GUIDES = guides()
@@ -151,13 +156,32 @@ def matching(word: str) -> list[str]:
     return sorted(map(str, Path().glob(word))) if "*" in word else []
 
 
+@pytest.fixture(scope="module")
+def after(raw, tmp_path_factory):
+    """Command lines -> a folder in which they have run; what several headings begin with runs once."""
+
+    @cache
+    def run(lines: tuple[str, ...]) -> Path:
+        folder = tmp_path_factory.mktemp("after") / "folder"
+        if not lines:
+            folder.mkdir()
+            return folder
+        shutil.copytree(run(lines[:-1]), folder, symlinks=True)
+        with contextlib.chdir(folder):
+            session.output(lines[-1], lambda shown: as_run(shown, raw))
+        return folder
+
+    return run
+
+
 @pytest.mark.parametrize("heading", GUIDES)
-def test_the_lines_of_a_guide_run(heading, raw, tmp_path, monkeypatch):
+def test_the_lines_of_a_guide_run(heading, raw, after, tmp_path, monkeypatch):
+    shutil.copytree(after(tuple(BEFORE.get(heading, []))), tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     Path("moco_v2_800ep_pretrain.pth.tar").touch()
     recipe = re.search(r"```toml\n(.*?)```", (ROOT / "recipes" / "README.md").read_text(encoding="utf-8"), re.S)[1]
     Path("my.toml").write_text(re.sub(r"^published.*\n", "", recipe, flags=re.M), encoding="utf-8")
-    for line in [*BEFORE.get(heading, []), *GUIDES[heading]]:
+    for line in GUIDES[heading]:
         if any(part in line for part in ONLY_PARSED):
             name, *rest = line.split()[1:]
             if name in COMMANDS:

@@ -20,20 +20,20 @@ NUMBERS = Path(__file__).parent / "golden" / "numbers.json"
 # three at small batches, then one method of each family
 METHODS = (
     "fedavg --batch-size 16", "fedheal --batch-size 16", "fedism-plus --batch-size 16", "fedprox+afl", "scaffold",
-    "fednova", "ditto --personal", "fedbn", "fedproto", "creff", "fedmrl",
+    "fednova", "ditto --personal", "fedbn", "fedproto", "creff --set epochs=30 --set steps=10", "fedmrl",
 )  # fmt: skip
 EXACT = ("bytes_down", "bytes_up", "numbers_sent", "roster", "rounds", "rule", "settings", "corruption", "model")
 
 
 def play() -> dict[str, dict[str, Any]]:
     """Play two rounds of every method in this folder; the numbers of each, by its name."""
-    session.run("fedcli prepare toy --work golden --jobs 1")
-    session.run("fedcli partition --dirichlet 1.0 --clients 8 --work golden")
+    session.run("fedcli prepare toy --size 12 --sample-images 480 --work golden --jobs 1")
+    session.run("fedcli partition --dirichlet 1.0 --clients 4 --work golden")
     data = session.run("fedcli corrupt gaussian --severity 5 --ratio 0.25 --work golden").splitlines()[-1]
     for words in METHODS:
         method, *flags = words.split()
         session.run(
-            f"fedcli train {method} {data} --rounds 2 --batch-size 64 --lr 0.003 --work golden {' '.join(flags)}"
+            f"fedcli train {method} {data} --rounds 2 --batch-size 32 --lr 0.003 --work golden {' '.join(flags)}"
         )
         session.run("fedcli evaluate --work golden")
     runs = {read(path)["body"]["method"]: path.parent for path in Path("golden").glob("runs/*/run.json")}

@@ -190,6 +190,28 @@ def test_a_write_that_fails_anywhere_is_an_error_and_never_a_crash(tmp_path, mon
     assert (tmp_path / "again.h5").read_bytes() == whole.read_bytes()
 
 
+def test_what_hdf5_closes_late_reaches_no_other_file(tmp_path, monkeypatch, capfd):
+    """An error or a signal may stop the closing; what took the number of the open file stays as it is."""
+
+    def fails(_):
+        raise KeyboardInterrupt
+
+    seen = []
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr(h5py.File, "close", fails)
+        with replace_hdf5(tmp_path / "x.h5") as file:
+            seen.append(file)
+            fill(file)
+    with (tmp_path / "other").open("w+b") as other:  # the number that was free
+        other.write(b"of another")
+        other.flush()
+        seen.pop().close()
+        del file
+    assert (tmp_path / "other").read_bytes() == b"of another"
+    assert capfd.readouterr() == ("", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["other"]
+
+
 def test_an_error_that_may_pass_is_not_called_damage(tmp_path, monkeypatch):
     def fails(*_, **__):
         raise OSError(errno.EMFILE, "Unable to open file (a long text of HDF5)")

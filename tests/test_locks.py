@@ -59,6 +59,17 @@ def test_a_folder_of_a_killed_process_is_removed_and_one_of_a_living_process_is_
     assert list(tmp_path.iterdir()) == [tmp_path / "made"]
 
 
+def test_a_folder_that_cannot_be_removed_now_is_removed_by_the_next_process(tmp_path, monkeypatch):
+    with monkeypatch.context() as full:
+        full.setattr("shutil.rmtree", lambda *_, **__: None)  # as with too many open files
+        with scratch(tmp_path / "made") as first:
+            pass
+    assert first.exists()
+    with scratch(tmp_path / "made") as second:
+        assert list(tmp_path.glob("*.tmp")) == [second]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_chain_of_stages_runs_where_there_is_no_fcntl(tmp_path):
     lines = "prepare toy --jobs 1", "partition --iid --clients 2", "train fedavg --rounds 1 --jobs 1", "evaluate"
 

@@ -37,19 +37,19 @@ def test_every_score_equals_scikit_learns(classes, decimals):
     for average in ("macro", "weighted"):
         precision, recall, f1, _ = precision_recall_fscore_support(y, guess, average=average, zero_division=0)
         expected |= {f"f1_{average}": f1, f"precision_{average}": precision, f"recall_{average}": recall}
-    found = score(logits, y)
-    found.pop("calibration_error_top_label")
-    assert (found.pop("count"), found.pop("classes_missing")) == (400, [])
-    assert found == pytest.approx(expected, abs=1e-12, rel=0)
+    scores = score(logits, y)
+    scores.pop("calibration_error_top_label")
+    assert (scores.pop("count"), scores.pop("classes_missing")) == (400, [])
+    assert scores == pytest.approx(expected, abs=1e-12, rel=0)
 
 
 @pytest.mark.parametrize("decimals", [None, 0])
 def test_with_two_classes_every_auc_is_the_binary_one(decimals):
     logits, y = predictions(2, decimals=decimals)
     expected = roc_auc_score(y, probabilities(logits)[:, 1])
-    found = score(logits, y)
+    scores = score(logits, y)
     for name in ("auc_binary", "auc_ovo_macro", "auc_ovr_macro", "auc_ovr_weighted"):
-        assert found[name] == pytest.approx(expected, abs=1e-12, rel=0)
+        assert scores[name] == pytest.approx(expected, abs=1e-12, rel=0)
     assert "auc_binary" not in score(*predictions(3))
 
 
@@ -60,9 +60,9 @@ def test_a_tie_counts_as_half_a_win():
 
 
 def test_a_model_that_says_the_same_of_everyone_scores_one_half():
-    found = score(np.zeros((6, 3)), np.array([0, 0, 1, 1, 2, 2]))
-    assert found["auc_ovo_macro"] == found["auc_ovr_macro"] == 0.5
-    assert found["accuracy"] == found["balanced_accuracy"] == pytest.approx(1 / 3)
+    scores = score(np.zeros((6, 3)), np.array([0, 0, 1, 1, 2, 2]))
+    assert scores["auc_ovo_macro"] == scores["auc_ovr_macro"] == 0.5
+    assert scores["accuracy"] == scores["balanced_accuracy"] == pytest.approx(1 / 3)
 
 
 def test_the_one_vs_one_auc_is_the_mean_over_pairs_of_both_directions():
@@ -78,52 +78,52 @@ def test_the_one_vs_one_auc_is_the_mean_over_pairs_of_both_directions():
 def test_a_class_without_an_image_is_left_out_of_the_auc_and_named():
     logits, y = predictions(4)
     kept = y != 2
-    found = score(logits[kept], y[kept])
+    scores = score(logits[kept], y[kept])
     chance, labels = probabilities(logits[kept]), y[kept]
     one_against_rest = [roc_auc_score(labels == c, chance[:, c]) for c in (0, 1, 3)]
-    assert found["classes_missing"] == [2]
-    assert found["auc_ovr_macro"] == pytest.approx(np.mean(one_against_rest), abs=1e-12)
+    assert scores["classes_missing"] == [2]
+    assert scores["auc_ovr_macro"] == pytest.approx(np.mean(one_against_rest), abs=1e-12)
     weighted = np.average(one_against_rest, weights=np.bincount(labels)[[0, 1, 3]])
-    assert found["auc_ovr_weighted"] == pytest.approx(weighted, abs=1e-12)
+    assert scores["auc_ovr_weighted"] == pytest.approx(weighted, abs=1e-12)
     one_against_one = [
         (roc_auc_score(labels[pair] == a, chance[pair, a]) + roc_auc_score(labels[pair] == b, chance[pair, b])) / 2
         for a, b in ((0, 1), (0, 3), (1, 3))
         for pair in [(labels == a) | (labels == b)]
     ]
-    assert found["auc_ovo_macro"] == pytest.approx(np.mean(one_against_one), abs=1e-12)
+    assert scores["auc_ovo_macro"] == pytest.approx(np.mean(one_against_one), abs=1e-12)
     recalls = [(logits[y == c].argmax(1) == c).mean() for c in (0, 1, 3)]
-    assert found["balanced_accuracy"] == pytest.approx(np.mean(recalls))
+    assert scores["balanced_accuracy"] == pytest.approx(np.mean(recalls))
 
 
 def test_f1_counts_a_class_that_is_predicted_but_never_seen():
     logits = np.eye(3)[[0, 0, 2, 1]]  # guesses 0 0 2 1 for images of 0 0 1 1
-    found = score(logits, np.array([0, 0, 1, 1]))
-    assert found["f1_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
-    assert found["f1_weighted"] == pytest.approx((1 + 2 / 3) / 2)
-    assert found["precision_macro"] == pytest.approx(2 / 3)
-    assert found["recall_macro"] == pytest.approx((1 + 1 / 2 + 0) / 3)
-    assert found["balanced_accuracy"] == pytest.approx((1 + 1 / 2) / 2)
+    scores = score(logits, np.array([0, 0, 1, 1]))
+    assert scores["f1_macro"] == pytest.approx((1 + 2 / 3 + 0) / 3)
+    assert scores["f1_weighted"] == pytest.approx((1 + 2 / 3) / 2)
+    assert scores["precision_macro"] == pytest.approx(2 / 3)
+    assert scores["recall_macro"] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert scores["balanced_accuracy"] == pytest.approx((1 + 1 / 2) / 2)
 
 
 def test_a_class_neither_seen_nor_predicted_takes_no_part_in_f1():
-    found = score(np.eye(3)[[0, 1, 1]], np.array([0, 1, 1]))
-    assert found["f1_macro"] == found["precision_macro"] == found["recall_macro"] == 1
+    scores = score(np.eye(3)[[0, 1, 1]], np.array([0, 1, 1]))
+    assert scores["f1_macro"] == scores["precision_macro"] == scores["recall_macro"] == 1
 
 
 def test_weighted_precision_and_recall_count_a_class_by_its_images():
     logits = np.eye(3)[[0, 0, 0, 2, 1]]  # guesses 0 0 0 2 1 for images of 0 0 1 1 1
-    found = score(logits, np.array([0, 0, 1, 1, 1]))
-    assert found["precision_weighted"] == pytest.approx((2 * 2 / 3 + 3 * 1) / 5)
-    assert found["recall_weighted"] == found["accuracy"] == pytest.approx(3 / 5)
+    scores = score(logits, np.array([0, 0, 1, 1, 1]))
+    assert scores["precision_weighted"] == pytest.approx((2 * 2 / 3 + 3 * 1) / 5)
+    assert scores["recall_weighted"] == scores["accuracy"] == pytest.approx(3 / 5)
 
 
 def test_the_calibration_error_by_hand():
     # chances .9 .9 .6 of the class said, right, wrong, right: bins (.867, .933] and (.533, .6]
     logits = logits_of([0.1, 0.9], [0.9, 0.1], [0.4, 0.6])
-    found = score(logits, np.array([1, 1, 1]))
-    assert found["calibration_error_top_label"] == pytest.approx((abs(1.8 - 1) + abs(0.6 - 1)) / 3)
+    scores = score(logits, np.array([1, 1, 1]))
+    assert scores["calibration_error_top_label"] == pytest.approx((abs(1.8 - 1) + abs(0.6 - 1)) / 3)
     # chances .9 .1 .6 of class 1, which all three are
-    assert found["calibration_error_positive_class"] == pytest.approx((0.1 + 0.9 + 0.4) / 3)
+    assert scores["calibration_error_positive_class"] == pytest.approx((0.1 + 0.9 + 0.4) / 3)
     assert "calibration_error_positive_class" not in score(*predictions(3))
 
 
@@ -154,12 +154,12 @@ def test_chances_that_come_true_as_often_as_they_say_are_calibrated():
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_one_class_alone_has_an_accuracy_but_no_auc(classes):
-    found = score(np.eye(classes)[[1, 1, 0]], np.array([1, 1, 1]))
-    assert found["accuracy"] == pytest.approx(2 / 3)
-    assert {name: value for name, value in found.items() if name.startswith("auc")} == dict.fromkeys(
+    scores = score(np.eye(classes)[[1, 1, 0]], np.array([1, 1, 1]))
+    assert scores["accuracy"] == pytest.approx(2 / 3)
+    assert {name: value for name, value in scores.items() if name.startswith("auc")} == dict.fromkeys(
         ["auc_ovo_macro", "auc_ovr_macro", "auc_ovr_weighted", *(["auc_binary"] if classes == 2 else [])]
     )
-    json.dumps(found, allow_nan=False)
+    json.dumps(scores, allow_nan=False)
 
 
 def test_no_image_at_all_gives_the_same_names_without_numbers():
@@ -172,8 +172,8 @@ def test_no_image_at_all_gives_the_same_names_without_numbers():
 
 def test_huge_logits_neither_overflow_nor_change_the_order():
     logits = np.array([[0, 9e4], [0, -9e4], [5e4, 6e4], [6e4, 5e4]], np.float32)
-    found = score(logits, np.array([1, 0, 1, 0]))
-    assert found["auc_binary"] == found["accuracy"] == 1
+    scores = score(logits, np.array([1, 0, 1, 0]))
+    assert scores["auc_binary"] == scores["accuracy"] == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -188,9 +188,9 @@ def test_logits_that_are_not_finite_are_refused_with_their_count(bad):
 def test_balanced_accuracy_is_one_number_however_many_classes_have_no_image(classes):
     logits, y = predictions(classes)
     for kept in (y >= 0, y != 1, y % 3 == 0):
-        found = balanced_accuracy(logits[kept], y[kept])
+        accuracy = balanced_accuracy(logits[kept], y[kept])
         there = [(logits[kept].argmax(1) == y[kept])[y[kept] == c].mean() for c in np.unique(y[kept])]
-        assert found == score(logits[kept], y[kept])["balanced_accuracy"] == np.mean(there)
+        assert accuracy == score(logits[kept], y[kept])["balanced_accuracy"] == np.mean(there)
         assert np.isnan(recalls(logits[kept], y[kept])).sum() == classes - len(there)
 
 

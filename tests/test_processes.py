@@ -36,9 +36,9 @@ def test_results_come_in_the_order_of_the_items(jobs):
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])
 def test_a_run_holds_no_more_items_than_asked_for_and_all_are_done(jobs):
-    found = list(in_order(doubled_with_length, range(201), label="doubling", jobs=jobs, run=8))
-    assert [number for number, _ in found] == list(range(0, 402, 2))
-    assert max(length for _, length in found) == 8
+    result = list(in_order(doubled_with_length, range(201), label="doubling", jobs=jobs, run=8))
+    assert [number for number, _ in result] == list(range(0, 402, 2))
+    assert max(length for _, length in result) == 8
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -73,8 +73,8 @@ def test_packages_and_cards_are_shipped():
     import tomllib
 
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    found = {".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("fedcli/**/__init__.py")}
-    assert set(listed) == found | {"fedcli.data_manifests", "fedcli.recipes"}
+    items = {".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("fedcli/**/__init__.py")}
+    assert set(listed) == items | {"fedcli.data_manifests", "fedcli.recipes"}
 
 
 def test_the_changelog_names_this_version():
@@ -140,6 +140,7 @@ def test_the_recorded_session_is_what_the_commands_print(tmp_path, monkeypatch):
     compare(session.EMBEDDED)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
 def test_the_sessions_on_real_images_are_what_the_commands_print(tmp_path, monkeypatch):
     session.lay_out(Path(os.environ["FEDCLI_REAL_DATA"]), tmp_path)

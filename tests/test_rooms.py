@@ -36,15 +36,15 @@ def tree(module: str) -> ast.Module:
 def imported(module: str) -> set[str]:
     """Our modules that a module imports anywhere, inside its functions too."""
     package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
-    found = set()
+    result = set()
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *filter(None, [node.module])])
-            found |= {f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules() else base for alias in node.names}
-    return (found & modules().keys()) - {module, *DOORS}
+            result |= {f"{base}.{alias.name}" if f"{base}.{alias.name}" in modules() else base for alias in node.names}
+    return (result & modules().keys()) - {module, *DOORS}
 
 
 def graph() -> dict[str, set[str]]:
@@ -57,16 +57,16 @@ def room(module: str) -> str:
 
 def upward(arrows: dict[str, set[str]]) -> set[str]:
     """Imports that lead to a room on the same floor or above."""
-    pairs = ((one, other) for one, others in arrows.items() for other in others if room(one) != room(other))
-    return {f"{one} -> {other}" for one, other in pairs if LEVEL.get(room(other), 0) >= LEVEL.get(room(one), 0)}
+    pairs = ((each, other) for each, others in arrows.items() for other in others if room(each) != room(other))
+    return {f"{each} -> {other}" for each, other in pairs if LEVEL.get(room(other), 0) >= LEVEL.get(room(each), 0)}
 
 
 def in_circles(arrows: dict[str, set[str]]) -> set[str]:
     """Modules that lead back to themselves: what is left when those that import nothing else of ours are taken away."""
-    left = {one: set(others) for one, others in arrows.items()}
-    while ends := {one for one, others in left.items() if not others & left.keys()}:
-        left = {one: others for one, others in left.items() if one not in ends}
-    return {one for one in left if _reaches(one, one, left)}
+    left = {each: set(others) for each, others in arrows.items()}
+    while ends := {each for each, others in left.items() if not others & left.keys()}:
+        left = {each: others for each, others in left.items() if each not in ends}
+    return {each for each in left if _reaches(each, each, left)}
 
 
 def _reaches(start: str, end: str, arrows: dict[str, set[str]]) -> bool:
@@ -74,7 +74,7 @@ def _reaches(start: str, end: str, arrows: dict[str, set[str]]) -> bool:
     ahead = set(arrows[start])
     while ahead and end not in ahead:
         seen |= ahead
-        ahead = {far for one in ahead for far in arrows.get(one, ())} - seen
+        ahead = {far for each in ahead for far in arrows.get(each, ())} - seen
     return bool(ahead)
 
 
@@ -122,16 +122,16 @@ def test_files_are_short():
 
 
 def test_functions_fit_a_screen():
-    lengths = {f"{module}:{one.name}": lines_of(module, one) for module in modules() for one in functions(module)}
+    lengths = {f"{module}:{each.name}": lines_of(module, each) for module in modules() for each in functions(module)}
     assert not {function for function, length in lengths.items() if length > LONGEST_FUNCTION}
 
 
 def test_functions_take_few_arguments():
     counts = {
-        f"{module}:{one.name}": arguments_of(one)
+        f"{module}:{each.name}": arguments_of(each)
         for module in modules()
         if room(module) != "commands"
-        for one in functions(module)
+        for each in functions(module)
     }
     assert not {function for function, count in counts.items() if count > MOST_ARGUMENTS}
 

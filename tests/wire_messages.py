@@ -18,3 +18,12 @@ def same(one, other):
     for name, array in one[1].items():
         assert (other[1][name].dtype, other[1][name].shape) == (array.dtype, array.shape)
         assert other[1][name].tobytes() == array.tobytes()
+
+
+def read_only(message):
+    """As some engines hand out arrays."""
+    scalars, arrays = message
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    for array in arrays.values():
+        array.setflags(write=False)
+    return scalars, arrays

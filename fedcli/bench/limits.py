@@ -66,13 +66,21 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
 
     It trains on BATCHES batches of its images, after a round of the same that is not counted.
     """
-    counts = federation.counts
-    client = sorted(counts, key=lambda name: counts[name])[len(counts) // 2]
+    held = federation.counts
+    client = sorted(held, key=lambda name: held[name])[len(held) // 2]
     clients = some_images(federation, [client], BATCHES * federation.plan.training.batch_size)
     engine = unrecorded(clients)
     state = next_state(federation, federation.first(), [client], engine)
     images = federation.plan.training.epochs * len(clients.shards[client])
-    operations, moved = counted(lambda: next_state(federation, state, [client], engine))
+    counts: list[tuple[int, int]] = []
+
+    def counting(tasks: list[Task]) -> list[Report]:
+        reports: list[Report] = []
+        counts.append(counted(lambda: reports.extend(engine(tasks))))
+        return reports
+
+    next_state(federation, state, [client], counting)  # the server's part is not counted: it trains on no image
+    operations, moved = map(sum, zip(*counts))
     return operations / images, moved / images
 
 

@@ -7,7 +7,6 @@ Exit codes: 0 done; 1 an error that names its cause; 2 wrong usage; 3 a hash tha
 import codecs
 import io
 import os
-import signal
 import sys
 import traceback
 import warnings
@@ -17,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__, console, extensions
+from .. import __version__, console, extensions, interrupts
 from ..errors import FedcliError, of_system
 from . import (
     bench,
@@ -49,6 +48,7 @@ from . import (
 from .panels import Command
 
 LOG_FILE = "--log-file"
+INTERRUPTED = 130  # exit code
 READ_AS = {"int": "a whole number", "float": "a number", "bool": "true or false"}  # the type of pydantic's error
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
@@ -73,8 +73,7 @@ class Commands(TyperGroup):
     def invoke(self, ctx: typer.Context) -> object:
         ctx.with_resource(console.shown())
         try:
-            ctx.default_map = defaults.read(self.commands)
-            return super().invoke(ctx)
+            return self._called(ctx)
         except FedcliError as error:
             _end(ctx, error.sentence, error.hint, error.code)
         except KeyboardInterrupt:
@@ -82,7 +81,7 @@ class Commands(TyperGroup):
                 ctx,
                 "interrupted",
                 "run the same command again (train: with --resume); finished stages are not made twice",
-                130,
+                INTERRUPTED,
             )
         except BrokenPipeError:
             raise typer.Exit(0) from None  # the reader of our output has seen enough
@@ -98,6 +97,18 @@ class Commands(TyperGroup):
                 _end(ctx, fault.sentence, fault.hint, fault.code)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
+
+    def _called(self, ctx: typer.Context) -> object:
+        """What the command returns. Raises KeyboardInterrupt also where a library made another error of it."""
+        try:
+            ctx.default_map = defaults.read(self.commands)
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if interrupts.came() and getattr(error, "code", None) != INTERRUPTED:
+                raise KeyboardInterrupt from error
+            raise
 
 
 def _refuse(ctx: typer.Context, error: Exception) -> None:
@@ -192,10 +203,10 @@ def main() -> None:
         warnings.simplefilter("ignore")
     # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's stop is saved as Ctrl-C is
+    interrupts.listen()
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun
         with console.shown():
             console.fail("interrupted before anything was begun", "run the same command again")
-        sys.exit(130)
+        sys.exit(INTERRUPTED)

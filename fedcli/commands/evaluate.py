@@ -17,14 +17,16 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     fedcli evaluate --on fedcli-work/datasets/*/dataset.json
     """
     from ..reporting import clinical, cross_site, severities
+    from ..reporting.columns import SHOWN
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
 
     scores = stage.run(options)
     if not quiet:
-        lines = rows([scores.path])
+        own = list(scores.manifest.options.get("metrics", {}))
+        lines = rows([scores.path], metrics=[*SHOWN, *own])
         show_rows(lines, sys.stderr)
-        show_groups(scores.path, sys.stderr)
+        show_groups(scores.path, sys.stderr, own)
         known = [("", lines[0].scores)]
         show_tables([*severities.tables(known), *cross_site.tables(known), *clinical.tables(known)], sys.stderr)
     o.show(scores.path, json)

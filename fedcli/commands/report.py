@@ -17,14 +17,18 @@ from .shown import show_rows
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 
 
+DRAWN = "svg", "pdf", "png"
+
+
 @command(ReportOptions)
 def report(
     options: ReportOptions,
     format: Annotated[
         str,
         typer.Option(
-            help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage",
-            autocompletion=complete.one_of(*FORMATS),
+            help="table, markdown, latex, csv, json, or html: one file with tables, figures and lineage; with "
+            "--figures also svg, pdf, png, separated by commas",
+            autocompletion=complete.one_of(*FORMATS, *DRAWN),
         ),
     ] = "table",
     out: Annotated[
@@ -35,6 +39,29 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="also write every number of every run there: a CSV file, a line per number"),
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="also draw ROC, precision and recall, reliability and decision curves by group and client, confusion "
+            "matrices, forest plots and more there, as svg or as --format says, with their captions; of html also on "
+            "the page",
+        ),
+    ] = None,
+    card: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="also write a model card and a dataset card of one run there, as markdown and html"
+        ),
+    ] = None,
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="also write there which manifest answers each item of CLAIM, TRIPOD+AI, STARD-AI, FUTURE-AI and the "
+            "AI Act: json and html",
+        ),
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -42,14 +69,15 @@ def report(
     """Compare runs in one table; a run that has no scores yet is evaluated first. Runs that differ in nothing but the
     seed are one row.
 
-    Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html
+    Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
+    fedcli report --figures figures --format svg,pdf;
+    fedcli report --card cards --evidence evidence
     """
-    if format not in FORMATS:
-        raise UsageError(f"--format {format!r} is unknown", nearest(format, FORMATS))
+    format, drawn = _formats(format, figures is not None)
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
     out = out or (Path(options.work) / "report.html" if format == "html" else None)
-    for file in filter(None, (out, export)):
+    for file in filter(None, (out, export, figures, card, evidence)):
         o.refuse_sealed(file)  # before anything is evaluated
     from ..reporting.long import comma_separated
     from ..stages import report as stage
@@ -58,12 +86,32 @@ def report(
     if export:
         o.write(export, comma_separated(made.scores))
         console.say(f"wrote {export}")
+    if figures:
+        made.figures(figures, drawn)
+        console.say(f"wrote {figures}")
+    for written in [*(made.cards(card) if card else ()), *(made.evidence(evidence) if evidence else ())]:
+        console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows, sys.stdout)
         return
-    text = made.to("json" if json else "markdown" if format == "table" else format)
+    text = made.to("json" if json else "markdown" if format == "table" else format, figures=figures is not None)
     if out is None:
         print(text, end="")
         return
     o.write(out, text)
     console.result(str(out))
+
+
+def _formats(asked: str, draws: bool) -> tuple[str, list[str]]:
+    """The format of the table and those of the figures. Raises UsageError."""
+    names = [name.strip() for name in asked.split(",")]
+    for name in names:
+        if name not in (*FORMATS, *DRAWN):
+            raise UsageError(f"--format {name!r} is unknown", nearest(name, [*FORMATS, *DRAWN]))
+    drawn = [name for name in dict.fromkeys(names) if name in DRAWN]
+    tables = [name for name in dict.fromkeys(names) if name in FORMATS]
+    if drawn and not draws:
+        raise UsageError(f"--format {drawn[0]} is of figures", "add --figures DIR, a folder for them")
+    if len(tables) > 1:
+        raise UsageError(f"--format {tables[0]} and {tables[1]} are two formats of one table", "give one of them")
+    return tables[0] if tables else "table", drawn or ["svg"]

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from ..reporting.table import Table
 
 
-def show_groups(path: Path, file: TextIO) -> None:
-    """Print a line for each group of a scores.json, for every attribute."""
+def show_groups(path: Path, file: TextIO, metrics: Iterable[str] = ()) -> None:
+    """Print a line for each group of a scores.json, for every attribute: of the AUC and of these metrics."""
     from ..evaluation.scores import Scores
     from ..reporting import by_group
 
-    tables = list(by_group.tables(Scores.read(path)))
+    scores = Scores.read(path)
+    tables = [table for metric in ("", *metrics) for table in by_group.tables(scores, metric)]
     for table in tables:
         terminal.table(table.columns, table.rows, title=table.title, file=file)
         print(table.worst, file=file)

@@ -26,28 +26,19 @@ from . import clinical, cross_site, external, own_metrics, severities
 from .answering import answers_of, of_client, predictions, who_answers
 from .clinical_parts import Clinical
 from .existing import asked
-from .groups import CROSS, cross, group_scores
+from .groups import CROSS, Grouping, Groupings, cross
 from .intervals import group_intervals, intervals
 from .of_labels import label_scores
+from .own_metrics import group_scored, scored
 from .parts import Groups, GroupScores, Score
 from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
 from .scores import AtSeverity, Best, Client, OwnModels, Quality, Scores, Stage, Traffic
 from .shots import shot_scores, thresholds
 
-COPIED = (
-    "method",
-    "label",
-    "rule",
-    "settings",
-    "dataset",
-    "rounds",
-    "model",
-    "corruption",
-)  # of the run's body
+COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body
 UNCOPIED = *COPIED, "eval_every", "single_site"  # of its options: said elsewhere, or of no meaning for its scores
 OneRound = tuple[Score, dict[str, GroupScores]]  # of one round; attribute -> its groups
-Grouping = tuple[np.ndarray, list[str]]  # of each test image the place of its group among the values, -1 unknown: [N]
 
 
 @dataclass(frozen=True)
@@ -137,11 +128,11 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     groupings = {name: _grouping(run, name) for name in asked_for.by}
     clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
-    quality = own_metrics.added(_quality(run, logits, y, groupings), logits, y, groupings, run.data.test_patients)
+    quality = _quality(run, logits, y, groupings)
     scores = Scores(
         **_about(run, tested_on.sentence if tested_on else ""),
         external=tested_on,
-        cross_site=cross_site.scores(run) if asked_for.extra.cross_site else {},
+        cross_site=cross_site.scores(run, groupings) if asked_for.extra.cross_site else {},
         clinical=_clinical(run, logits, groupings, asked_for.extra),
         versions=quality.versions,
         intervals=quality.intervals,
@@ -160,7 +151,7 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     return synthetic.marked(scores.body(), [path])
 
 
-def _clinical(run: Run, logits: Logits, groupings: dict[str, Grouping], extra: Extra) -> Clinical | None:
+def _clinical(run: Run, logits: Logits, groupings: Groupings, extra: Extra) -> Clinical | None:
     """Operating points and calibration, where they were asked for and one model answers."""
     if not extra.clinical:
         return None
@@ -182,29 +173,29 @@ def _grouping(run: Run, name: str) -> Grouping:
     return cross(parts) if len(parts) > 1 else parts[name]
 
 
-def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Grouping]) -> Quality:
+def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings) -> Quality:
     """How good, how sure, and how good for each group; where several models answer, the mean of their scores."""
     scores = {
-        v: [mean([Score.of(table, y) for table in tables]) for tables in answers] for v, answers in logits.items()
+        v: [mean([scored(table, y, groupings) for table in tables]) for tables in answers]
+        for v, answers in logits.items()
     }
     patients, classes = run.data.test_patients, run.data.classes
 
-    def of_group(answers: list[list[np.ndarray]], grouping: Grouping) -> Groups:
-        groups = summary_of_groups([_groups(tables, y, grouping, classes) for tables in answers])
-        return replace(groups, intervals=group_intervals(answers[-1], y, patients, *grouping))
+    def of_group(answers: list[list[np.ndarray]], name: str) -> Groups:
+        groups = summary_of_groups([_groups(tables, y, name, groupings, classes) for tables in answers])
+        return replace(groups, intervals=group_intervals(answers[-1], y, patients, *groupings[name]))
 
-    return Quality(
+    last = {version: answers[-1] for version, answers in logits.items()}
+    quality = Quality(
         versions={version: summary(rounds) for version, rounds in with_average(scores).items()},
-        intervals=intervals({version: answers[-1] for version, answers in logits.items()}, y, patients),
-        groups={
-            name: {version: of_group(answers, grouping) for version, answers in logits.items()}
-            for name, grouping in groupings.items()
-        },
+        intervals=intervals(last, y, patients),
+        groups={name: {v: of_group(answers, name) for v, answers in logits.items()} for name in groupings},
     )
+    return own_metrics.with_intervals(quality, last, y, groupings, patients)
 
 
 def _severities(
-    run: Run, y: np.ndarray, groupings: dict[str, Grouping], wanted: severities.Asked
+    run: Run, y: np.ndarray, groupings: Groupings, wanted: severities.Asked
 ) -> dict[str, dict[str, AtSeverity]]:
     """Scores under the corruptions that were asked for, a test set at a time."""
     severities.announce(wanted)
@@ -216,26 +207,30 @@ def _severities(
     return made
 
 
-def _groups(answers: list[np.ndarray], y: np.ndarray, grouping: Grouping, classes: list[str]) -> GroupScores:
+def _groups(
+    answers: list[np.ndarray], y: np.ndarray, name: str, groupings: Groupings, classes: list[str]
+) -> GroupScores:
     """Group scores of one round; the mean of them where several models answer."""
-    return mean([group_scores(table, y, *grouping, classes=classes) for table in answers])
+    return mean([group_scored(table, y, name, groupings, classes) for table in answers])
 
 
-def _best(run: Run, y: np.ndarray, groupings: dict[str, Grouping]) -> Best | None:
+def _best(run: Run, y: np.ndarray, groupings: Groupings) -> Best | None:
     """Scores of the round that was best on the clients' validation parts; None where nothing was validated."""
     best = run.manifest.body.get("best")
     if not best:
         return None
     answers = {version: answers_of(run, runs.BEST, version) for version in run.data.test}
-    scores = {version: [mean([Score.of(table, y) for table in tables])] for version, tables in answers.items()}
+    scores = {v: [mean([scored(table, y, groupings) for table in tables])] for v, tables in answers.items()}
     return Best(
         best["round"],
         best["metric"],
         best["score"],
         {version: rounds[0] for version, rounds in with_average(scores).items()},
         {
-            name: {version: _groups(tables, y, grouping, run.data.classes) for version, tables in answers.items()}
-            for name, grouping in groupings.items()
+            name: {
+                version: _groups(tables, y, name, groupings, run.data.classes) for version, tables in answers.items()
+            }
+            for name in groupings
         },
     )
 
@@ -266,7 +261,7 @@ def _stage(path: Path, kind: str) -> Stage | None:
     return above and Stage(manifest.sha256(above), manifest.read(above).options)
 
 
-def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Grouping]) -> dict[str, Client]:
+def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings) -> dict[str, Client]:
     """Every client's scores; where clients are corrupted differently, each on test images corrupted as its own."""
     each, made = severities.differing(run), {}
     for how in (None, *dict.fromkeys(each.values())):
@@ -282,7 +277,7 @@ def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: dict[str, Group
     return {client: made[client] for client in run.data.roster}
 
 
-def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: dict[str, Grouping]) -> Client:
+def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: Groupings) -> Client:
     """A client's scores; where clients keep tensors of their own, those of its own model."""
     version = "corrupted" if client in run.data.corrupted else "clean"
     own = run.data.client_test[client]
@@ -293,10 +288,11 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: dic
     tables, personal = general, has_personal_models(run) and not trains_alone(run)
     if personal:
         tables = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
-    scores = summary([Score.of(table[at], y[at]) for table in tables])
+    here = {name: (part[at], values) for name, (part, values) in groupings.items()}
+    scores = summary([scored(table[at], y[at], here) for table in tables])
     groups = {
-        name: summary_of_groups([_groups([table[at]], y[at], (part[at], values), run.data.classes) for table in tables])
-        for name, (part, values) in groupings.items()
+        name: summary_of_groups([_groups([table[at]], y[at], name, here, run.data.classes) for table in tables])
+        for name in here
         if len(own)
     }
     return Client(
@@ -305,26 +301,26 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: dic
         count=scores.count,
         classes_missing=scores.classes_missing,
         metrics=scores.metrics,
-        global_model=summary([Score.of(table[at], y[at]) for table in general]) if personal else None,
+        global_model=summary([scored(table[at], y[at], here) for table in general]) if personal else None,
         groups=groups,
     )
 
 
-def _personal(run: Run, y: np.ndarray, groupings: dict[str, Grouping]) -> dict[str, OwnModels]:
+def _personal(run: Run, y: np.ndarray, groupings: Groupings) -> dict[str, OwnModels]:
     """Scores of the clients' own models on the whole test sets, and of their mean where they are whole models."""
     turns = [(version, round) for version in run.data.test for round in run.rounds]
     own: dict[str, list[OneRound]] = {version: [] for version in run.data.test}
     averaged: dict[str, list[OneRound]] = {version: [] for version in run.data.test}
 
-    def scored(tables: list[np.ndarray]) -> OneRound:
-        groups = {name: _groups(tables, y, grouping, run.data.classes) for name, grouping in groupings.items()}
-        return mean([Score.of(table, y) for table in tables]), groups
+    def of_round(tables: list[np.ndarray]) -> OneRound:
+        groups = {name: _groups(tables, y, name, groupings, run.data.classes) for name in groupings}
+        return mean([scored(table, y, groupings) for table in tables]), groups
 
     for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
         shard = run.data.test[version]
-        own[version].append(scored([runs.predict(run, round, shard, client) for client in run.data.roster]))
+        own[version].append(of_round([runs.predict(run, round, shard, client) for client in run.data.roster]))
         if runs.load_mean_personal(run, round):
-            averaged[version].append(scored([runs.logits(run.net, shard, run.method.local)]))
+            averaged[version].append(of_round([runs.logits(run.net, shard, run.method.local)]))
     parts = {"personal": own, "mean_personal": averaged}
     return {name: _own_models(rounds, groupings) for name, rounds in parts.items() if all(rounds.values())}
 

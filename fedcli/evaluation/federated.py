@@ -19,6 +19,7 @@ from ..errors import FedcliError, UsageError, nearest
 from ..methods.mixins import views_of
 from ..methods.registry import resolve
 from ..tallies import FINE, RATES, Answer, Tally
+from . import rebuilt
 from .evaluate import COPIED, UNCOPIED
 from .groups import together
 from .intervals import intervals
@@ -86,6 +87,7 @@ def _build(
     answers = _Answers(each, whole, classes, attributes)
     if not whole[CLEAN][-1][ALL].images:
         raise FedcliError("the sites have no test images that they may speak of", "see smallest_cell in their policies")
+    rebuilt.write(folder / rebuilt.FILE, {version: of_rounds[-1] for version, of_rounds in whole.items()})
     clients = {client: _client(answers, client) for client in answers.last}
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"

@@ -27,6 +27,8 @@ from .parts import COMPARED, PARITY, Across, Between, Extreme, Group, GroupScore
 LOW = CALIBRATION, "calibration_error_macro"  # metrics that are better when low
 CROSS = "*"  # between the names of attributes whose groups are crossed
 NAMED = 4  # labels that a reason names
+Grouping = tuple[np.ndarray, list[str]]  # of each image the place of its group among the values, -1 unknown: [N]
+Groupings = dict[str, Grouping]  # attribute -> its groups
 SMALL = 30  # images; below it one image moves a score by more than three points
 
 

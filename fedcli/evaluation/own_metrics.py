@@ -4,8 +4,8 @@
 
 Of several labels per image the labels are [N, C] of 0, 1, and 2 where it is not known.
 
-One whose name ends in _error, _cost or _loss is better when low. Each resample of the patients calls it once more, with
-the resampled images.
+One whose name ends in _error, _cost or _loss is better when low. It is called once for each model and set of images
+that has scores: a version, a group, a client; and once more in each resample of the patients.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +19,16 @@ import numpy as np
 
 from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
-from ..extensions import Code
 from ..metrics import better_low, chances
+from ..provenance import Code
 from .bootstrap import LEVEL, draw, interval
-from .groups import across, spread
-from .intervals import RESAMPLES, SEED, about
-from .parts import METRICS, PARITY, BetweenRounds, Groups, GroupScores, Interval, Summary
-from .rounds import Logits, mean_of_numbers, over_rounds
+from .groups import Groupings, group_scores, spread
+from .intervals import RESAMPLES, SEED, Tables, about
+from .parts import METRICS, PARITY, Groups, GroupScores, Interval, Number, Score
+from .rounds import mean_of_numbers
 from .scores import Quality
 
 Values = dict[str, np.ndarray]  # attribute -> the value of each image, "" where it is unknown
-Grouping = tuple[np.ndarray, list[str]]  # of each image the place of its group among the values, -1 unknown
 
 
 @dataclass(frozen=True)
@@ -93,24 +92,57 @@ def recorded() -> dict[str, Any]:
     return {"metrics": {own.name: own.code.recorded for own in _asked.get()}} if _asked.get() else {}
 
 
-def added(
-    quality: Quality, logits: Logits, y: np.ndarray, groupings: dict[str, Grouping], patients: np.ndarray | None
+def scored(logits: np.ndarray, y: np.ndarray, groupings: Groupings) -> Score:
+    """Every score of one model on some images, with those of the metrics that are asked for."""
+    score = Score.of(logits, y)
+    if not _asked.get():
+        return score
+    images = _Images([logits], y, groupings)
+    return replace(score, metrics={**score.metrics, **images.each(np.arange(len(y)))})
+
+
+def group_scored(
+    logits: np.ndarray, y: np.ndarray, name: str, groupings: Groupings, classes: list[str]
+) -> GroupScores:  # fmt: skip
+    """The same of each group of an attribute, and between the groups."""
+    places, values = groupings[name]
+    made = group_scores(logits, y, places, values, classes=classes)
+    if not _asked.get():
+        return made
+    images = _Images([logits], y, groupings)
+    numbers = {value: images.each(np.flatnonzero(places == g)) for g, value in enumerate(values)}
+    columns = {own.name: {value: each[own.name] for value, each in numbers.items()} for own in _asked.get()}
+    between = {metric: spread(column, low=better_low(metric)) for metric, column in columns.items()}
+    return replace(
+        made,
+        groups={
+            value: replace(part, metrics={**part.metrics, **numbers[value]}) for value, part in made.groups.items()
+        },
+        overall=replace(made.overall, metrics={**made.overall.metrics, **images.each(np.arange(len(y)))}),
+        between={**made.between, **between},
+    )
+
+
+def with_intervals(
+    quality: Quality, tables: Tables, y: np.ndarray, groupings: Groupings, patients: np.ndarray | None
 ) -> Quality:
-    """The same scores with those of the metrics that are asked for."""
-    images = _Images(logits, y, groupings, patients)
+    """Scores with the intervals of the metrics that are asked for. tables: of the last round's models."""
+    if not _asked.get() or not len(y):
+        return quality
+    images = {version: _Images(answers, y, groupings, patients) for version, answers in tables.items()}
     for own in _asked.get():
-        quality = _with(quality, own, images)
+        quality = _with_intervals(quality, own, images)
     return quality
 
 
 @dataclass(frozen=True)
 class _Images:
-    """What all metrics are computed from."""
+    """What metrics are computed from: logits [N, C] of each model that answers, and what is known of the images."""
 
-    logits: Logits
+    answers: list[np.ndarray]
     y: np.ndarray
-    groupings: dict[str, Grouping]
-    patients: np.ndarray | None
+    groupings: Groupings
+    patients: np.ndarray | None = None
 
     @cached_property
     def values(self) -> Values:
@@ -120,91 +152,59 @@ class _Images:
         }
 
     @cached_property
+    def chances(self) -> list[np.ndarray]:
+        """Probabilities [N, C] of each model."""
+        return [chances(table, self.y) for table in self.answers]
+
+    @cached_property
     def draws(self) -> np.ndarray:
         """How often each resample of the patients holds each image: [B, N], as for all other metrics."""
         return draw(len(self.y) if self.patients is None else self.patients, RESAMPLES, SEED)
 
-    @cached_property
-    def chances(self) -> dict[str, list[list[np.ndarray]]]:
-        """version -> kept round -> probabilities [N, C] of each model that answers."""
-        return {v: [[chances(table, self.y) for table in tables] for tables in r] for v, r in self.logits.items()}
+    def each(self, at: np.ndarray) -> dict[str, Number]:
+        """Every metric that is asked for, of some images."""
+        return {own.name: self.score(own, at) for own in _asked.get()}
 
-    def score(self, own: OwnMetric, version: str, round: int, at: np.ndarray) -> float | None:
-        """Of some images; of several models that answer, the mean."""
-        return mean_of_numbers([own(chance, self.y, self.values, at) for chance in self.chances[version][round]])
+    def score(self, own: OwnMetric, at: np.ndarray) -> Number:
+        """Of several models that answer, the mean."""
+        return mean_of_numbers([own(chance, self.y, self.values, at) for chance in self.chances])
 
-    def rounds(self, own: OwnMetric, version: str, at: np.ndarray) -> list[float | None]:
-        return [self.score(own, version, round, at) for round in range(len(self.logits[version]))]
+    def drawn(self, own: OwnMetric, at: np.ndarray) -> np.ndarray:
+        """In every resample [B], NaN where it has no meaning."""
+        return np.array([self.score(own, np.repeat(at, times[at])) for times in self.draws], float)
 
-    def drawn(self, own: OwnMetric, version: str, at: np.ndarray) -> np.ndarray:
-        """Of the last round's models in every resample [B], NaN where it has no meaning."""
-        resamples = (np.repeat(at, times[at]) for times in self.draws)
-        return np.array([self.score(own, version, -1, again) for again in resamples], float)
-
-    def interval(self, value: float | None, drawn: np.ndarray, at: np.ndarray) -> Interval:
+    def interval(self, value: Number, drawn: np.ndarray, at: np.ndarray) -> Interval:
         unit, count = about(None if self.patients is None else self.patients[at], len(at))
         low, high = interval(drawn) if count > 1 else (None, None)
         return Interval(value, low, high, LEVEL, RESAMPLES, unit, count)
 
 
-def _with(quality: Quality, own: OwnMetric, images: _Images) -> Quality:
-    every = np.arange(len(images.y))
-    rounds = {version: images.rounds(own, version, every) for version in images.logits}
-    if "corrupted" in rounds:
-        pairs = zip(rounds["clean"], rounds["corrupted"], strict=True)
-        rounds["average"] = [mean_of_numbers(list(pair)) for pair in pairs]
-    versions = {
-        version: _summary(summary, own.name, rounds[version]) if version in rounds else summary
-        for version, summary in quality.versions.items()
-    }
-    drawn = {version: images.drawn(own, version, every) for version in images.logits if version in quality.intervals}
+def _with_intervals(quality: Quality, own: OwnMetric, images: dict[str, _Images]) -> Quality:
+    first = next(iter(images.values()))  # versions are the same patients
+    every = np.arange(len(first.y))
+    drawn = {version: shown.drawn(own, every) for version, shown in images.items()}
     if "corrupted" in drawn:
         drawn["average"] = (drawn["clean"] + drawn["corrupted"]) / 2
     intervals = {
-        version: {**each, own.name: images.interval(rounds[version][-1], drawn[version], every)}
+        version: {
+            **each,
+            own.name: first.interval(quality.versions[version].metrics[own.name].last, drawn[version], every),
+        }
         for version, each in quality.intervals.items()
     }
     groups = {
-        attribute: {version: _groups(each, own, images, attribute, version) for version, each in of_versions.items()}
-        for attribute, of_versions in quality.groups.items()
+        attribute: {version: _of_groups(each, own, images[version], attribute) for version, each in versions.items()}
+        for attribute, versions in quality.groups.items()
     }
-    return replace(quality, versions=versions, intervals=intervals, groups=groups)
+    return replace(quality, intervals=intervals, groups=groups)
 
 
-def _summary(summary: Summary, name: str, rounds: list[float | None]) -> Summary:
-    return replace(summary, metrics={**summary.metrics, name: over_rounds(rounds)})
-
-
-def _groups(groups: Groups, own: OwnMetric, images: _Images, attribute: str, version: str) -> Groups:
+def _of_groups(groups: Groups, own: OwnMetric, images: _Images, attribute: str) -> Groups:
     places, values = images.groupings[attribute]
     members = {value: np.flatnonzero(places == g) for g, value in enumerate(values)}
-    rounds = {value: images.rounds(own, version, at) for value, at in members.items()}
-    each = {value: over_rounds(numbers) for value, numbers in rounds.items()}
-    low = better_low(own.name)
-    between = [spread(dict(zip(rounds, column, strict=True)), low=low) for column in zip(*rounds.values(), strict=True)]
-    worst = over_rounds([b.worst and b.worst.score for b in between])
-    others = (over_rounds([getattr(b, name) for b in between]) for name in ("gap", "std", "average"))
-    overall = images.rounds(own, version, np.arange(len(images.y)))[-1]
-    return replace(
-        groups,
-        last_round=_last(groups.last_round, own.name, {value: r[-1] for value, r in rounds.items()}, overall, low),
-        over_rounds=replace(
-            groups.over_rounds, metrics={**groups.over_rounds.metrics, own.name: BetweenRounds(worst, *others)}
-        ),
-        each={**groups.each, own.name: each},
-        across={**groups.across, own.name: across({value: over.mean_last5 for value, over in each.items()})},
-        intervals={**groups.intervals, own.name: {
-            value: images.interval(rounds[value][-1], images.drawn(own, version, at), at)
-            for value, at in members.items()
-        }},
-    )  # fmt: skip
-
-
-def _last(
-    scores: GroupScores, name: str, numbers: dict[str, float | None], overall: float | None, low: bool
-) -> GroupScores:
-    parts = {
-        value: replace(part, metrics={**part.metrics, name: numbers[value]}) for value, part in scores.groups.items()
+    numbers = groups.last_round.groups
+    intervals = {
+        value: images.interval(numbers[value].metrics[own.name], images.drawn(own, at), at)
+        for value, at in members.items()
     }
-    whole = scores.overall and replace(scores.overall, metrics={**scores.overall.metrics, name: overall})
-    return replace(scores, groups=parts, overall=whole, between={**scores.between, name: spread(numbers, low=low)})
+    return replace(groups, intervals={**groups.intervals, own.name: intervals})

@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..metrics import better_low
 from .groups import across
 from .parts import (
     AMONG,
     HEADLINE,
+    METRICS,
     ONE_LABEL,
     BetweenRounds,
     Groups,
@@ -80,7 +82,7 @@ def mean(scores: list[Any]) -> Any:
     if isinstance(first, list) and first and (isinstance(first[0], dict) or is_dataclass(first[0])):
         return [mean(list(each)) for each in zip(*scores, strict=True)]
     if isinstance(first, float):
-        return sum(scores) / len(scores)
+        return mean_of_numbers(scores)
     return first if all(score == first for score in scores) else None
 
 
@@ -99,7 +101,7 @@ def with_average(versions: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def among(clients: dict[str, Client], *, personal: bool) -> dict[str, Among]:
-    """How each headline metric varies among clients, over those that have it; None where nothing can vary."""
+    """How each headline metric and each of one's own varies among clients that have it; None where nothing can vary."""
     scores = {name: client.metrics for name, client in clients.items()}
     return _among(scores, () if _share_images(clients) and not personal else AMONG)
 
@@ -119,10 +121,12 @@ def _among(clients: dict[str, dict[str, OverRounds]], names: tuple[str, ...]) ->
     """These numbers over clients, each of every round and then averaged, and of each round; None for the others."""
     columns, out = {"mean": np.mean, "std": np.std, "worst": np.min}, {}
     having = next(iter(clients.values()), ONE_LABEL)
-    for metric in (name for name in HEADLINE if name in having):
+    own = [name for name in having if name not in METRICS] if clients else []
+    for metric in [*(name for name in HEADLINE if name in having), *own]:
         rounds = [scores[metric].per_round for scores in clients.values() if scores[metric].last is not None]
-        table = np.array(rounds, float).T  # [rounds, clients]
-        known = names if len(rounds) > 1 else ()
+        table = np.array(rounds, float).T  # [rounds, clients], NaN where one's own metric has no meaning in a round
+        known = names if len(rounds) > 1 and np.isfinite(table).all() else ()
+        columns["worst"] = np.max if better_low(metric) else np.min
         per_round = {name: f(table, axis=1) if name in known else None for name, f in columns.items()}
         means = {name: None if each is None else float(each.mean()) for name, each in per_round.items()}
         out[metric] = Among(

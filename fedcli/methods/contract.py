@@ -172,9 +172,12 @@ class Aggregator:
         works_without_server: True: where each client trains by itself (--single-site), leaving the rule out is fair.
         needs_one_label: as of Local.
         needs: what the server must see of each client, one of NEEDS.
+        of_mean: True: it needs nothing but the mean of the models by training images, which is all that a server sees
+            under secure aggregation.
     """
 
     needs: str = "updates"
+    of_mean: bool = False
 
     full_participation: bool = False
     works_without_server: bool = False

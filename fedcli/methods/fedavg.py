@@ -25,6 +25,7 @@ class Mean(Aggregator):
     """Average local models in proportion to their training images."""
 
     needs = "sums"
+    of_mean = True
     works_without_server = True
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
@@ -38,6 +39,10 @@ class WeightedMean(Mean):
     weights: Annotated[Literal["samples", "uniform"], "how clients count: by training images, or all the same"] = (
         "samples"
     )
+
+    @property
+    def of_mean(self) -> bool:  # type: ignore[override]
+        return self.weights == "samples"
 
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         if self.weights == "samples":

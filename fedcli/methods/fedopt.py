@@ -41,6 +41,10 @@ class ServerStep(Aggregator):
         "samples"
     )
 
+    @property
+    def of_mean(self) -> bool:  # type: ignore[override]
+        return self.weights == "samples"
+
     def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
         mean, p = WeightedMean(self.weights).aggregate(theta, updates, memory)  # [P], whose buffers stay
         moving = slice(updates.layout.trainable)

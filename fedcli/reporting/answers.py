@@ -1,15 +1,14 @@
 """What the models of runs answer, image by image, and where two systems answer differently."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from ..data import manifest
-from ..errors import FedcliError
-from ..evaluation import predictions
+from ..evaluation import predictions, rebuilt
 from ..evaluation.parts import VERSIONS
 from ..labels import UNKNOWN, YES
 from ..metrics import chances
@@ -22,6 +21,9 @@ class Answers:
 
     units: [N], the patient of each image by number. tables: version -> logits [N, C] of each model in each kept round.
     last: version -> those of the last round's models.
+    counted: whether sites counted. The images are then made from counts (evaluation/rebuilt.py), those of two systems
+        are not paired, and tables are of the last kept round alone.
+    by_attribute: of counts, the images of each attribute's groups; else {}.
     """
 
     id: np.ndarray
@@ -31,23 +33,33 @@ class Answers:
     groups: dict[str, np.ndarray]
     tables: dict[str, list[np.ndarray]]
     last: dict[str, list[np.ndarray]]
+    counted: bool = False
+    by_attribute: Mapping[str, "Answers"] = field(default_factory=dict)
+
+    def of(self, attribute: str) -> "Answers":
+        """Where the groups of an attribute are."""
+        return self.by_attribute[attribute] if self.counted else self
 
 
 def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored], np.ndarray] | None = None) -> int:
     """How many patients the two systems answer differently, as far as a metric can show, over all pairs together.
 
-    images: of a run, which of its images count: bool [N]; None for all.
+    images: of a run, which of its images count: bool [N]; None for all. Counts do not say which images the two differ
+    in: all of them may.
     """
     sets: dict[bytes, list[np.ndarray]] = {}
-    units = {}
+    units, counted = {}, {}
     for a, b in pairs:
         first = answers(a.path)
+        if first.counted:
+            counted[first.id.tobytes()] = len(first.y) if images is None else int(images(a).sum())
+            continue
         difference = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
         key = first.id.tobytes()
         sets.setdefault(key, []).append(difference if images is None else difference * images(a)[:, None])
         units[key] = first.units
     moved = {key: (np.abs(np.mean(parts, axis=0)) > 1e-9).any(1) for key, parts in sets.items()}  # [N]
-    return sum(len(np.unique(units[key][at])) for key, at in moved.items())
+    return sum(len(np.unique(units[key][at])) for key, at in moved.items()) + sum(counted.values())
 
 
 def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
@@ -78,7 +90,7 @@ def one_class(runs: Iterable[Scored], version: str) -> str:
     """
     runs, parts = list(runs), []
     for v in VERSIONS if version == "average" else [version]:
-        stuck = [run for run in runs if not run.scores.curves and _is_stuck(answers(run.path), v)]  # else at its sites
+        stuck = [run for run in runs if _is_stuck(answers(run.path), v)]
         which = f" ({'; '.join(run.which for run in stuck)})" if len(stuck) < len(runs) else ""
         parts += [f"every {v} image{which}"] if stuck else []
     return f"answers one class for {' and '.join(parts)}" if parts else ""
@@ -95,10 +107,7 @@ def _is_stuck(answered: Answers, version: str) -> bool:
 def answers(scores: Path) -> Answers:
     """The predictions beside a scores.json, as the method's first view shows the images."""
     if manifest.read(scores, "scores").options.get("federated"):
-        what = (
-            f"{scores.parent} was scored at its sites, so its answers on single images cannot be compared with others"
-        )
-        raise FedcliError(what, "fedcli report shows such runs side by side, with intervals")
+        return _of_counts(scores)
     kept_predictions = predictions.read(scores.parent / "predictions.h5")
     at = np.argsort(kept_predictions.id)
     units = kept_predictions.id if kept_predictions.unit is None else kept_predictions.unit
@@ -114,3 +123,20 @@ def answers(scores: Path) -> Answers:
         {v: [table for tables in rounds for table in tables] for v, rounds in kept.items()},
         {v: rounds[-1] for v, rounds in kept.items()},
     )
+
+
+def _of_counts(scores: Path) -> Answers:
+    """Images made from the counts of sites."""
+    kept, body = rebuilt.read(scores.parent / rebuilt.FILE), manifest.read(scores).body
+    data = str(body["data"]["partition"])
+
+    def made(keys: list[str], attribute: str = "") -> Answers:
+        y = np.concatenate([kept["clean"][key][1] for key in keys])
+        groups = np.concatenate([np.full(len(kept["clean"][key][1]), g) for g, key in enumerate(keys)])
+        tables = {v: [np.concatenate([kept[v][key][0] for key in keys])] for v in VERSIONS if v in kept}
+        images = np.array([f"{data} {k}" for k in range(len(y))])  # of one federation those of all its runs
+        codes = {attribute: groups} if attribute else {}
+        return Answers(images, y, np.arange(len(y)), False, codes, tables, tables, counted=True)
+
+    parts = {name: [f"{name}/{g}" for g in range(len(values))] for name, values in body["attributes"].items()}
+    return replace(made(["all"]), by_attribute={name: made(keys, name) for name, keys in parts.items()})

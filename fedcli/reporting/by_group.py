@@ -62,7 +62,7 @@ def _cells(groups: Groups, value: str, metric: str) -> list[str]:
     bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if known else "-"
     between = groups.last_round.between.get(metric)
     best = between.best.score if between and between.best else None
-    return [f"{100 * score:.2f}", bounds, "-" if best is None else f"{100 * (best - score):.2f}"]
+    return [f"{100 * score:.2f}", bounds, "-" if best is None else f"{100 * abs(best - score):.2f}"]
 
 
 def _worst(versions: dict[str, Groups], metric: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError, nearest
-from ..evaluation.parts import METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
+from ..evaluation.parts import AMONG, METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
 from ..evaluation.scores import Quality, Scores
 from ..evaluation.statistics import over_seeds
 from ..labels import is_multi_label
@@ -43,7 +43,8 @@ def usual(body: Mapping[str, Any]) -> Sequence[str]:
 
 def shown(quality: Quality, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     """The metrics of a run that are shown: those given, or the usual ones of its data."""
-    return OF_LABELS if area(quality) == AUC_OF_LABELS and tuple(metrics) == SHOWN else metrics
+    usual = area(quality) == AUC_OF_LABELS and tuple(metrics[:2]) == SHOWN
+    return (*OF_LABELS, *metrics[2:]) if usual else metrics
 
 
 def area(quality: Quality) -> str:
@@ -82,6 +83,10 @@ def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[
         named = {f"{model} {version} {auc}": find(known, auc, version, model=model) for version in VERSIONS}
         cells |= {name: value for name, value in named.items() if value}
     among = {f"std among clients {auc}": find(known, auc, measure="std among clients")}
+    for own in (name for name in overall if name not in METRICS):
+        among |= {
+            f"{what} among clients {own}": find(known, own, measure=f"{what} among clients") for what in AMONG[1:]
+        }
     if scores.among_clients_global:
         for whose, model in (("own", ""), ("global", "global")):
             first = shown(scores)[0]

@@ -19,7 +19,8 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
             continue
         sizes = {client: score.count for client, score in next(iter(rows.values())).items()}
         heads = [Column("trained at"), *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
-        for metric in shown(scores, metrics):
+        known = next(iter(next(iter(rows.values())).values())).metrics  # not names of single columns
+        for metric in (name for name in shown(scores, metrics) if name in known):
             lines = [
                 [Cell(model), *(percent(tested[client].metrics[metric]) for client in sizes)]
                 for model, tested in rows.items()

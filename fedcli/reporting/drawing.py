@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
+INK = "#010203"  # of text and of lines that belong to nobody; on a page the colour of its text
 DASHES = "-", "--", ":"  # the colours again, once they are used up
 LONG = 28  # characters of a line in the legend
 LINES = 3  # of a name in the legend; what needs more is named by its folder
@@ -37,21 +38,29 @@ IN_FILES = STYLE | {
 }  # fmt: skip
 
 
-def draw(make: Callable[[], "Figure"], out: Path) -> None:
-    """Make a figure in the style of all pictures and write it into a .png or .svg file."""
+def draw(make: Callable[[], "Figure"], *files: Path, title: str = "", caption: str = "") -> None:
+    """Make a figure in the style of all pictures and write it, with its caption, into .png, .svg or .pdf files."""
     import matplotlib.style
 
     with warnings.catch_warnings(), matplotlib.style.context(IN_FILES, after_reset=True):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script: boxes
-        _write(make(), out)
+        figure = make()
+        if len(files) > 1:  # else the panels are arranged anew for every file
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+        for out in files:
+            _write(figure, out, title, caption)
 
 
-def _write(figure: "Figure", out: Path) -> None:
+def _write(figure: "Figure", out: Path, title: str, caption: str) -> None:
     """Whole or not at all, and without a clock."""
     out.parent.mkdir(parents=True, exist_ok=True)
     kind = out.suffix[1:].lower()
+    name = {"pdf": "Subject"}.get(kind, "Description")
+    about = {"Title": title, name: caption} if title else {}
+    clocks = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
     with replacing(out) as file:
-        figure.savefig(file, format=kind, metadata={"svg": {"Date": None}, "png": {"Software": None}}[kind])
+        figure.savefig(file, format=kind, metadata=clocks[kind] | about)
 
 
 def name_all(figure: "Figure", legend: dict[str, Any]) -> None:
@@ -61,12 +70,15 @@ def name_all(figure: "Figure", legend: dict[str, Any]) -> None:
 
 
 def panels(
-    count: int, title: str, size: tuple[float, float] = PANEL, *, one_axis: bool = True
+    count: int, title: str, size: tuple[float, float] = PANEL, *, one_axis: bool = True, columns: int = 0
 ) -> tuple["Figure", list["Axes"]]:
-    """A figure of so many empty panels, each so many inches, under one title. one_axis: they share that below them."""
+    """A figure of so many empty panels, each so many inches, under one title. one_axis: they share that below them.
+
+    columns: of panels; 0 for as many as make it square, up to three.
+    """
     from matplotlib.figure import Figure
 
-    columns = min(3, int(np.ceil(np.sqrt(count))))
+    columns = min(count, columns) or min(3, int(np.ceil(np.sqrt(count))))
     rows = -(-count // columns)
     figure = Figure((columns * size[0] + 2.2, rows * size[1] + 0.6), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)

@@ -13,6 +13,11 @@ from ..errors import FedcliError
 from .answers import answers
 from .systems import Pairs, Scored
 
+COUNTED = (
+    "both were scored by counts at their sites, which do not pair images: the two systems are taken as independent,"
+    " which widens the interval of a difference, and images of one patient too, which narrows it"
+)
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -59,6 +64,8 @@ def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
         raise FedcliError(f"{what} (of training: {seeds[0]}; {seeds[1]})", "train both with the same seeds")
     for pair in pairs:
         _check_same_test(*pair)
+    if any(answers(run.path).counted for run in pairs[0]):
+        notes.append(COUNTED)
     differ = [kind for kind in ("partition", "corruption") if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)]
     if differ:
         notes.append(
@@ -86,6 +93,11 @@ def _left_out(first: dict[str, Scored], second: dict[str, Scored]) -> list[str]:
 
 def _check_same_test(a: Scored, b: Scored) -> None:
     first, second = (answers(run.path) for run in (a, b))
+    if bool(first.counted) != bool(second.counted):
+        at_sites, here = (a, b) if first.counted else (b, a)
+        raise FedcliError(
+            f"{at_sites.path} was counted at sites and {here.path} was not", "evaluate both with the same --engine"
+        )
     if not np.array_equal(first.id, second.id):
         shared = len(np.intersect1d(first.id, second.id))
         counts = f"{shared} of {len(first.id)} and {len(second.id)}"

@@ -126,7 +126,7 @@ def _of_group(run: Scored, name: str, value: str) -> np.ndarray:
 def _patients(runs: list[Scored], name: str, value: str) -> int:
     """How many patients of a group there are in all test sets together; a run may have no such group."""
     known = [run for run in _one_of_each(runs) if value in grouping(run, name)[1]]
-    return sum(len(np.unique(answers(run.path).units[_of_group(run, name, value)])) for run in known)
+    return sum(len(np.unique(answers(run.path).of(name).units[_of_group(run, name, value)])) for run in known)
 
 
 def _one_of_each(runs: list[Scored]) -> list[Scored]:
@@ -154,7 +154,7 @@ def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
     """
     answers_a, answers_b = answers(a.path), answers(b.path)
     result: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
-    for version in answers_a.last:
+    for version in () if answers_a.counted else answers_a.last:  # which need single images
         if version not in answers_b.last or len(answers_a.last[version]) + len(answers_b.last[version]) > 2:
             continue  # several models answer for one image
         first, second = answers_a.last[version][0], answers_b.last[version][0]

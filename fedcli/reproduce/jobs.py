@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from .. import console, extensions
+from .. import console, extensions, interrupts
 from ..bench.estimate import span
 from ..errors import FedcliError, of_system
 from ..locks import Busy
@@ -109,10 +109,12 @@ def _tried(cell: Cell, work: Callable[[], Path], debug: bool = False) -> Outcome
     try:
         return Outcome(cell, work())
     except FedcliError as error:
-        if error.code == 130:
+        if error.code == 130 or interrupts.came():
             raise KeyboardInterrupt from None
         return Outcome(cell, None, error.sentence, error.hint)
     except Exception as error:  # one cell's fault is not the next one's: it is reported, and shows in the exit code
+        if interrupts.came():
+            raise KeyboardInterrupt from None
         if debug:
             traceback.print_exc()
         if fault := extensions.fault(error) or of_system(error):

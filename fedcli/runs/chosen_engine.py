@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import torch
 
@@ -72,6 +73,13 @@ def opened(execution: Execution, federation: PlannedFederation) -> AbstractConte
         kind, where = reached
         return kind.open(federation, where, execution)
     return open_engine(execution.engine, federation.clients, federation.cohort_size)
+
+
+def reached_by(federation: PlannedFederation, execution: Execution) -> PlannedFederation:
+    """The federation with how many clients must answer, and what the engine makes a reader of its numbers know."""
+    reached = remote(execution.engine)
+    warning = "; ".join(filter(None, [federation.warning, reached[0].warning if reached else ""]))
+    return replace(federation, min_clients=execution.min_clients, warning=warning)
 
 
 def reaches_sites(plan: Plan, kind: str, execution: Execution) -> bool:

@@ -37,7 +37,7 @@ from . import checkpoint, chosen_engine, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
 from .background import Background
-from .chosen_engine import opened, reaches_sites
+from .chosen_engine import opened, reached_by, reaches_sites
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .initial import ParentRun
@@ -84,7 +84,7 @@ def train(
     if resume and not out and "code" in options and not (folder / "settings.json").exists():
         own_code.refuse_changed(folder.parent, options)
     federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
-    federation = replace(federation, min_clients=execution.min_clients)
+    federation = reached_by(federation, execution)
     check_patience(federation)
     settle_threads(federation)
     settings = {

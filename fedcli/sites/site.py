@@ -39,6 +39,7 @@ from ..runs.configuration import Plan
 from ..runs.finished import load_personal, logits, part
 from ..runs.folder import append
 from ..transport import frames
+from ..transport.relay import MASKED
 from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
@@ -137,6 +138,7 @@ class Site:
             return {"error": UNKNOWN, "unknown": True}, {}
         if not isinstance(after, int) or after < 0:
             raise SiteError("it was sent a task without the round that its memory is of")
+        self.policy.check_masked(scalars.get(MASKED) is True)
         task = unpack(Task, (scalars, arrays), device=self.device)
         self._check(task, begun)
         task = replace(task, memory=memory.load(begun.memory, after, self.device))

@@ -105,6 +105,13 @@ def open_sockets(federation: PlannedFederation, where: str, execution: Execution
 @contextmanager
 def open_job(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
     """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site."""
+    with job_connections(federation, where) as connections:
+        yield Sites(federation, connections, execution.timeout or None)
+
+
+@contextmanager
+def job_connections(federation: PlannedFederation, where: str) -> Iterator[Connections]:
+    """Connections to a job, one for each site. Raises SiteError where none listens."""
     with Connections(Path(where)) as connections:
         connections.wait_for(federation.data.roster, JOB_WAIT)
         if absent := [client for client in federation.data.roster if client not in connections.open]:
@@ -112,7 +119,7 @@ def open_job(federation: PlannedFederation, where: str, execution: Execution) ->
                 f"no job listens at {connections.folder / absent[0]}.sock",
                 "start the job that `fedcli export` wrote, on this machine and with the same --sockets",
             )
-        yield Sites(federation, connections, execution.timeout or None)
+        yield connections
 
 
 def serve(site: Site, path: Path) -> None:

@@ -301,7 +301,8 @@ class TrainOptions(Options):
         str | None,
         "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
         "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
-        "nvflare:DIR or flower:DIR for hospitals; changes no number; default: a process on every core for networks "
+        "nvflare:DIR or flower:DIR for hospitals, flower-secagg:DIR with secure aggregation, the only one that changes "
+        "numbers; default: a process on every core for networks "
         "of one thread, else in-process",
         Flag("NAME[:N]", local=True),
     ] = None

@@ -6,11 +6,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import UsageError, nearest
 from ..evaluation import own_metrics
+from ..files import write_text
 from ..reporting.collect import runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, rows
 from ..reporting.tables import render
+from .base import Source
 from .call import called_with
 from .evaluation_options import EvaluateOptions, ReportOptions
 
@@ -43,19 +46,76 @@ class Report:
 
         return pandas.DataFrame([_line(row) for row in self.rows]).dropna(axis="columns", how="all")
 
-    def to(self, format: str) -> str:
-        """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError."""
+    def figures(self, folder: Source, formats: Sequence[str] = ("svg",)) -> list[Path]:
+        """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
+
+        Raises FedcliError, UsageError.
+        """
+        from ..reporting import graphics
+
+        for name in formats:
+            if name not in graphics.FORMATS:
+                raise UsageError(f"figures cannot be written as {name!r}", nearest(name, graphics.FORMATS))
+        return graphics.write(self.rows, Path(folder), formats)
+
+    def cards(self, folder: Source) -> list[Path]:
+        """Write the model card and the dataset card of one system as markdown and html; the paths.
+
+        Raises FedcliError, UsageError.
+        """
+        from ..reporting.cards import cards
+
+        made = cards(self._one_row("a card"))
+        return [
+            write_into(Path(folder) / f"{each.name}.{ending}", text)
+            for each in made
+            for ending, text in (("md", each.markdown), ("html", each.html))
+        ]
+
+    def evidence(self, folder: Source) -> list[Path]:
+        """Write which manifest answers which item of CLAIM, TRIPOD+AI and others as evidence.json and .html; the paths.
+
+        Raises FedcliError, UsageError.
+        """
+        from ..reporting import cards, evidence
+
+        row = self._one_row("evidence")
+        made = evidence.guidelines(row.paths[0], row.scores)
+        page = cards.evidence_page(row, made)
+        texts = {"evidence.json": evidence.as_json(made), "evidence.html": page.html}
+        return [write_into(Path(folder) / name, text) for name, text in texts.items()]
+
+    def _one_row(self, what: str) -> Row:
+        own = [row for row in self.rows if not row.is_view]
+        if len(own) > 1:
+            names = ", ".join(row.name for row in own)
+            raise UsageError(f"{what} is of one system, and these runs are {len(own)}: {names}"[:300], "name one run")
+        return own[0]
+
+    def to(self, format: str, *, figures: bool = False) -> str:
+        """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError.
+
+        figures: of a page, whether it holds what figures() draws too.
+        """
         if format == "html":
             from ..reporting.page import PageOptions  # matplotlib and torch, for no other format
             from ..reporting.page import render as page
 
-            return page(list(self.scores), PageOptions(reference=self.options.against, **self._shown()))
+            asked = PageOptions(reference=self.options.against, figures=figures, **self._shown())
+            return page(list(self.scores), asked)
         return render(self.rows, format)
 
     def _shown(self) -> dict[str, Any]:
         asked = self.options
         spread = None if asked.separate else asked.spread
         return {"metrics": asked.metric or SHOWN, "at": asked.at, "spread": spread, "minutes": asked.minutes}
+
+
+def write_into(path: Path, text: str) -> Path:
+    """Write a file, and the folder that it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)
+    return path
 
 
 def _line(row: Row) -> dict[str, Any]:

@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import FedcliError
+from . import secagg
 from .frames import Message
-from .relay import Question, Relay, answered
+from .relay import SUM, Question, Relay, answered
 
 INSTALLED = find_spec("flwr") is not None
 if INSTALLED:
     from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
     from flwr.app import Message as Sent
+    from flwr.client.mod import secaggplus_mod
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
 
@@ -64,6 +66,10 @@ def client() -> Any:
         answer = answered(str(node.get("client")), Path(str(node.get("socket"))), message_of(message.content))
         return Sent(record_of(answer), reply_to=message)
 
+    @app.train(mods=[secaggplus_mod])
+    def add(message: Any, context: Any) -> Any:
+        return Sent(secagg.masked_answer(message, context.node_config), reply_to=message)
+
     return app
 
 
@@ -77,7 +83,7 @@ def server() -> Any:
         config = context.run_config
         clients = str(config["clients"]).split(",")
         with Relay(Path(str(config["folder"])), clients, float(config["idle"])) as relay:
-            pass_on(relay, Nodes(grid))
+            pass_on(relay, Nodes(grid), context)
 
     return app
 
@@ -101,11 +107,20 @@ class Nodes:
         return node if node in present else None
 
 
-def pass_on(relay: Relay, nodes: Nodes) -> None:
-    """Send questions to the sites and give back what they answer, until nobody asks any more."""
+def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
+    """Send questions to the sites and give back what they answer, until nobody asks any more.
+
+    context: of the app; Flower's secure aggregation wants it.
+    """
     waiting: dict[str, Question] = {}  # by the id of Flower's message
+    of_sum: dict[str, Question] = {}  # by client, until all clients of a sum have been asked for
     while not relay.over:
         for question in relay.questions(0.1):
+            if SUM in question.message[0]:
+                of_sum = secagg.gathered(of_sum, question)
+                if set(of_sum) == set(question.message[0][SUM]["clients"]):
+                    _add_up(nodes, context, of_sum)
+                continue
             node = nodes.node(question.client)
             if node is None:
                 question.fail("its SuperNode is not connected", LOST)
@@ -118,3 +133,13 @@ def pass_on(relay: Relay, nodes: Nodes) -> None:
                 question.fail(f"Flower reports: {reply.error.reason or reply.error.code}"[:200], LOST)
             else:
                 question.answer(message_of(reply.content))
+
+
+def _add_up(nodes: Nodes, context: Any, questions: dict[str, Question]) -> None:
+    """Ask all sites of a round for one sum."""
+    known = {client: nodes.node(client) for client in questions}
+    if absent := [client for client, node in known.items() if node is None]:
+        for question in questions.values():
+            question.fail(f"the SuperNode of {absent[0]} is not connected", LOST)
+        return
+    secagg.add_up(nodes.grid, context, {node: questions[client] for client, node in known.items() if node is not None})

@@ -20,6 +20,10 @@ from ..errors import FedcliError
 from .frames import Arrays, Message, Scalars
 from .sockets import Closed, ask, listening, talk
 
+MASKED = (
+    "masked"  # scalar of a task whose report is masked at the site's machine before it leaves: said there, not sent
+)
+SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
 LOOK = 0.2  # seconds between two looks whether the relay is to end
 
 
@@ -121,10 +125,14 @@ class Relay:
                 self._waiting.discard(question)
 
 
-def answered(client: str, path: Path, question: Message) -> Message:
-    """The answer of a site's own process, which listens at path; an answer that says why where there is none."""
+def answered(client: str, path: Path, question: Message, *, masked: bool = False) -> Message:
+    """The answer of a site's own process, which listens at path; an answer that says why where there is none.
+
+    masked: the caller, on the site's machine, masks what the site answers.
+    """
+    scalars, arrays = question
     try:
-        return ask(path, question)
+        return ask(path, ({**scalars, MASKED: masked} if masked or MASKED in scalars else scalars, arrays))
     except (FileNotFoundError, ConnectionRefusedError):
         return failed(client, f"no process of fedcli listens at {path}", "start `fedcli site` there, then use --resume")
     except (OSError, Closed):

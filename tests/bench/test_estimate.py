@@ -55,53 +55,53 @@ def test_clients_take_what_their_images_take(tmp_path, clock, limit, participati
     data = partition(dataset, work=tmp_path, dirichlet=1.0, clients=4).path
     images = [client["train"] for client in manifest.read(data).body["roster"]]
     assert len(set(images)) > 1
-    found = estimate(data, plan(participation=participation), limit=limit)
+    forecast = estimate(data, plan(participation=participation), limit=limit)
     rows = [row for t in range(1, 7) for row in cohort(4, participation, seed=0, round=t)]
-    assert found.seconds["clients"] == pytest.approx(sum(FIXED + EACH * images[row] for row in rows))
-    assert found.seconds["server"] == found.seconds["evaluation"] == 0
-    assert found.seconds_per_round * 6 == pytest.approx(found.total_seconds) and found.measured_steps >= 10
+    assert forecast.seconds["clients"] == pytest.approx(sum(FIXED + EACH * images[row] for row in rows))
+    assert forecast.seconds["server"] == forecast.seconds["evaluation"] == 0
+    assert forecast.seconds_per_round * 6 == pytest.approx(forecast.total_seconds) and forecast.measured_steps >= 10
 
 
 def test_clients_on_several_processes_take_what_the_busiest_takes(tmp_path, clock):
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     data = partition(dataset, work=tmp_path, dirichlet=1.0, clients=4).path
     images = {client["client"]: client["train"] for client in manifest.read(data).body["roster"]}
-    found, of = estimate(data, plan(), Execution(engine="pool:2"), limit=1.0), shared_out(images, 2)
+    result, of = estimate(data, plan(), Execution(engine="pool:2"), limit=1.0), shared_out(images, 2)
     each = [sum(FIXED + EACH * n for client, n in images.items() if of[client] == k) for k in (0, 1)]
-    assert found.seconds["clients"] == pytest.approx(6 * max(each))
-    assert found.processes == 2 and found.bytes["training processes"] > 0
+    assert result.seconds["clients"] == pytest.approx(6 * max(each))
+    assert result.processes == 2 and result.bytes["training processes"] > 0
 
 
 def test_memory_is_counted_and_nothing_is_written(tmp_path):
     data = make_chain(tmp_path, corrupted=True)
     before = sorted(tmp_path.rglob("*"))
-    found = estimate(data, plan("scaffold"), limit=0.1)
+    forecast = estimate(data, plan("scaffold"), limit=0.1)
     federation = assemble(data, plan("scaffold"), plan("scaffold").check(), None, "cpu")
     numbers, trainable = federation.layout.size, federation.layout.trainable
-    assert found.bytes == {
+    assert forecast.bytes == {
         "images": (120 + 40) * 64,
         "models of a round": 4 * 4 * numbers,
         "kept between rounds": 4 * 4 * trainable,
     }
-    assert found.fits and found.peak_bytes > sum(found.bytes.values())
+    assert forecast.fits and forecast.peak_bytes > sum(forecast.bytes.values())
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_validation_curves_and_clients_alone_are_in_it(tmp_path):
     dataset = manifest.parent(make_chain(tmp_path), "dataset")
     data = partition(dataset, work=tmp_path, dirichlet=3.0, clients=4, val=0.25).path
-    found = estimate(data, plan(eval_every=2), limit=0.1)
+    forecast = estimate(data, plan(eval_every=2), limit=0.1)
     alone = estimate(data, plan(single_site=True), limit=0.1)
-    model = found.bytes["models of a round"] // 4
-    assert found.seconds["evaluation"] > 0 and found.bytes["kept between rounds"] == model
+    model = forecast.bytes["models of a round"] // 4
+    assert forecast.seconds["evaluation"] > 0 and forecast.bytes["kept between rounds"] == model
     assert alone.seconds["server"] == 0 and alone.bytes["kept between rounds"] == (2 * 4 + 1) * model
 
 
 def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(tmp_path, clock):
     asked = Plan("afl", {"rule": "released"}, plan().training, rounds=6)
-    found = estimate(make_chain(tmp_path), asked, limit=1.0)
-    assert found.seconds["clients"] == pytest.approx(6 * 5 * (FIXED + EACH * 20))  # four measure, one trains
-    assert found.measured_steps >= 5
+    forecast = estimate(make_chain(tmp_path), asked, limit=1.0)
+    assert forecast.seconds["clients"] == pytest.approx(6 * 5 * (FIXED + EACH * 20))  # four measure, one trains
+    assert forecast.measured_steps >= 5
 
 
 def test_a_recipe_with_such_a_rule_is_forecast(tmp_path, capsys):
@@ -118,8 +118,8 @@ def test_a_recipe_with_such_a_rule_is_forecast(tmp_path, capsys):
 def test_models_that_do_not_fit_are_measured_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 0)
     monkeypatch.setattr("fedcli.runs.resources.held", lambda device: 300_000)  # bytes: a model has 97,000
-    found = estimate(make_chain(tmp_path), plan(), limit=0.1)
-    assert not found.fits and found.bytes["models of a round"] > 300_000
+    forecast = estimate(make_chain(tmp_path), plan(), limit=0.1)
+    assert not forecast.fits and forecast.bytes["models of a round"] > 300_000
 
 
 def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):

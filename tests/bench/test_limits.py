@@ -49,8 +49,14 @@ def test_perturbed_steps_cost_twice_as_much_and_more(tmp_path):
     assert perturbed > 2 * plain
 
 
+def test_what_the_server_computes_is_no_part_of_it(tmp_path):
+    fedavg, fedadam = (limits.cost(planned(tmp_path / name, name)) for name in ("fedavg", "fedadam"))
+    assert fedavg == fedadam  # whose clients do the same
+
+
 def test_a_short_run_and_one_whose_rule_selects_clients_are_not_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "SECONDS", 0.001)
+    monkeypatch.setattr(limits, "LEAST", 5.0)
     federation = planned(tmp_path / "plain", "fedavg")
     assert limits.measure(federation, ON_CPU, limits.LEAST - 0.1) is None
     assert all(value > 0 for value in limits.measure(federation, ON_CPU, limits.LEAST).values())

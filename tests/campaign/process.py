@@ -14,7 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
+import typer
+
 import fedcli
+from fedcli.commands.app import app, main
 
 LATE = ("pandas", "torchvision", "scipy.stats", "sklearn.metrics", "skimage.filters", "matplotlib.pyplot", "PIL.Image")
 SECONDS = 60  # a command on these data takes less than one; one that takes so long hangs
@@ -48,21 +52,10 @@ def warm() -> None:
             importlib.import_module(".".join(("fedcli", *inside)).removesuffix(".__init__"))
     for name in LATE:
         importlib.import_module(name)
-    _build_once()
+    typer.main.get_command(app)  # which conftest.py keeps: in each process it would take as long as a short command
     gc.collect()
     gc.freeze()  # a collection in a child would else copy every page
     atexit.register(gc.unfreeze)
-
-
-def _build_once() -> None:
-    """Have the parser of the command line built here: in each process it would take as long as a short command."""
-    import typer
-
-    from fedcli.commands.app import app
-
-    usual = typer.main.get_command
-    built = usual(app)
-    typer.main.get_command = lambda given: built if given is app else usual(given)
 
 
 def start(
@@ -76,13 +69,8 @@ def start(
     encoding: str = "utf-8",
 ) -> int:
     """Begin a command in a folder; returns its process. before() is called in it first; env: None removes a name."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    process = os.fork()
-    if process:
-        return process
-    code = 70  # of a failure outside the command
-    try:
+
+    def rest() -> int:
         os.setsid()  # what it starts can be ended with it
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
@@ -96,16 +84,14 @@ def start(
             os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
         before()
         sys.stdin, sys.stdout, sys.stderr = (_stream(k, encoding) for k in range(3))
-        code = _called(words)
-    except BaseException:
-        import traceback
+        return _called(words)
 
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(Exception):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    process = os.fork()
+    if not process:
+        forked.end(rest, code=70)  # of a failure outside the command
+    return process
 
 
 def _stream(number: int, encoding: str) -> io.TextIOWrapper | None:
@@ -118,17 +104,12 @@ def _stream(number: int, encoding: str) -> io.TextIOWrapper | None:
 
 
 def _called(words: Sequence[str]) -> int:
-    from fedcli.commands.app import main
-
     sys.argv = ["fedcli", *words]
     signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python starts, for as long as the command lasts
     try:
-        main()
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+        return forked.exit_code(main)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-    return 0
 
 
 def wait(process: int, seconds: float = SECONDS) -> tuple[int, bool]:
@@ -167,8 +148,4 @@ def run(
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = start(words, folder, before=before, env=env, out=out.fileno(), err=err.fileno(), encoding=encoding)
         code, hung = wait(process, seconds)
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode("utf-8", "replace"))
-    return Ended(tuple(words), code, *texts, hung)
+        return Ended(tuple(words), code, *forked.texts(out, err), hung)

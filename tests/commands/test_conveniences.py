@@ -73,8 +73,8 @@ def test_a_dataset_is_found_as_people_write_it(spelt, name):
 
 
 def test_the_list_that_is_read_from_the_files_is_the_table_of_methods():
-    one = {m.name for m in METHODS.values() if m.local.needs_one_label or m.aggregator.needs_one_label}
-    labels = {name: "one" if name in one else "several" for name in METHODS}
+    each = {m.name for m in METHODS.values() if m.local.needs_one_label or m.aggregator.needs_one_label}
+    labels = {name: "one" if name in each else "several" for name in METHODS}
     table = {(m.name, m.label, m.rule, m.needs, m.about, labels[m.name]) for m in METHODS.values()}
     assert set(map(tuple, listed())) == table and len(listed()) == len(table)
 
@@ -119,14 +119,14 @@ def test_ls_shows_every_stage_with_the_runs_score(work):
     assert code == 0
     for words in ("toy-16-", "dirichlet", "gaussian-noise", "first", "FedISM+"):
         assert words in out
-    found = json.loads(run("ls", "--work", work, "--json")[1])
-    (line,) = found["run"]
+    written = json.loads(run("ls", "--work", work, "--json")[1])
+    (line,) = written["run"]
     assert (line["run"], line["seed"], line["rounds"]) == ("first", "0", "1")
     scores = json.loads(next(work.glob("runs/first/scores/*/scores.json")).read_text())["body"]
     mean = scores["versions"]["average"]["balanced_accuracy"]["mean_last5"]
     assert line["balanced_accuracy (%)"] == f"{100 * mean:.2f}"
-    assert {entry["data"] for entries in found.values() for entry in entries} == {"real"}
-    assert found["partition"][0]["scheme"] == "dirichlet alpha=1.0"
+    assert {entry["data"] for entries in written.values() for entry in entries} == {"real"}
+    assert written["partition"][0]["scheme"] == "dirichlet alpha=1.0"
 
 
 def test_ls_names_the_attribute_of_a_partition_and_says_what_is_synthetic(tmp_path):
@@ -142,8 +142,8 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     begun.mkdir(parents=True)
     (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
     (begun / "rounds.jsonl").write_text("{}\n" * 3)
-    found = json.loads(run("ls", "--work", tmp_path, "--json")[1])
-    assert (found["run"][0]["rounds"], found["run"][0]["data"]) == ("3 of 1", "-")
+    written = json.loads(run("ls", "--work", tmp_path, "--json")[1])
+    assert (written["run"][0]["rounds"], written["run"][0]["data"]) == ("3 of 1", "-")
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
 

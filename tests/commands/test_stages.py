@@ -16,8 +16,8 @@ def run(*words: object) -> tuple[int, str, str]:
 
 
 def refused(*words: object, code: int = 2) -> str:
-    found, out, err = run(*words)
-    assert (found, out) == (code, "") and "hint:" in err and "Traceback" not in err, err
+    ended, out, err = run(*words)
+    assert (ended, out) == (code, "") and "hint:" in err and "Traceback" not in err, err
     return err
 
 
@@ -110,8 +110,8 @@ def test_a_split_file_that_leaks_says_how_many_lesions(tmp_path):
     ):
         words = "prepare", "isic2018", "--raw", tmp_path, "--size", 8, "--split-file", tmp_path / f"{name}.csv"
         code, _, err = run(*words, "--work", tmp_path / "work")
-        told = f"the split of {name}.csv leaks: {units} images in both train and test; --split lesion keeps them"
-        assert code == 0 and told in err
+        expected = f"the split of {name}.csv leaks: {units} images in both train and test; --split lesion keeps them"
+        assert code == 0 and expected in err
 
 
 # inspect

@@ -120,5 +120,6 @@ def test_a_node_that_is_killed_in_a_round_and_then_the_whole_cluster(tmp_path, n
     kill("head")
     assert process.wait(timeout=200) and not (ray / "run.json").exists(), words(ray)
     assert "a worker of the ray cluster was lost: 1 worker goes on" in words(ray)
+    assert "go on with --resume" in words(ray)
     done(train(data, ray, "--engine", "ray:2", "--resume", rounds=rounds), ray)
     assert made(ray) == made(pool)

@@ -17,8 +17,8 @@ TRAINING = np.array([0, 2, 4, 1])  # one test image; the others by class
 
 
 def read(path, **options):
-    found = clients_file.read(path, IDS, TRAINING, **options)
-    return dict(zip(found.names, [rows.tolist() for rows in found.rows], strict=True)), found.unknown
+    contents = clients_file.read(path, IDS, TRAINING, **options)
+    return dict(zip(contents.names, [rows.tolist() for rows in contents.rows], strict=True)), contents.unknown
 
 
 def save(path: Path, value) -> Path:
@@ -54,8 +54,11 @@ def test_a_center_column_is_found_or_chosen_and_numbers_go_by_size(tmp_path):
 
 def test_numbers_of_clients_that_are_names_of_images_too_are_no_images(tmp_path):
     write_csv(tmp_path / "c.csv", ["hospital", "image"], [[str(k % 2), f"{k}.png"] for k in range(4)])
-    found = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
-    assert dict(zip(found.names, [rows.tolist() for rows in found.rows], strict=True)) == {"0": [0, 2], "1": [1, 3]}
+    contents = clients_file.read(tmp_path / "c.csv", [f"{k}" for k in range(4)], np.arange(4))
+    assert dict(zip(contents.names, [rows.tolist() for rows in contents.rows], strict=True)) == {
+        "0": [0, 2],
+        "1": [1, 3],
+    }
 
 
 def test_semicolons_and_a_byte_order_mark_are_no_trouble(tmp_path):
@@ -65,8 +68,8 @@ def test_semicolons_and_a_byte_order_mark_are_no_trouble(tmp_path):
 
 def test_json_keeps_its_clients_order_and_an_image_twice_counts_once(tmp_path):
     (tmp_path / "c.json").write_text('{"z": ["one", "a/one.jpg", "two"], "b": ["one"]}')
-    found, _ = read(tmp_path / "c.json")
-    assert list(found) == ["z", "b"] and found == {"z": [0, 1], "b": [0]}
+    contents, _ = read(tmp_path / "c.json")
+    assert list(contents) == ["z", "b"] and contents == {"z": [0, 1], "b": [0]}
 
 
 @pytest.mark.parametrize(
@@ -94,8 +97,8 @@ def test_a_file_that_cannot_be_meant_is_refused_in_a_sentence(tmp_path, name, te
 
 def test_a_client_none_of_whose_images_are_there_is_left_out(tmp_path):
     (tmp_path / "c.json").write_text('{"a": ["six"], "b": ["one", "seven"], "c": []}')
-    found = clients_file.read(tmp_path / "c.json", IDS, TRAINING)
-    assert (found.names, found.absent, found.unknown) == (["b"], ["a", "c"], ["six", "seven"])
+    contents = clients_file.read(tmp_path / "c.json", IDS, TRAINING)
+    assert (contents.names, contents.absent, contents.unknown) == (["b"], ["a", "c"], ["six", "seven"])
     refused(save(tmp_path / "c.npy", {0: [], 1: []}), "names clients, but no image")
 
 
@@ -115,9 +118,9 @@ def test_the_fedism_authors_file_gives_their_twenty_clients(name, tmp_path):
     parts = fedism(y, 20, v["corrupted"], 1.0)
     path = save(tmp_path / "dict_users.npy", {k: list(part) for k, part in enumerate(parts)})
     rows = np.random.default_rng(0).permutation(len(y))  # where the pool keeps the images of train.csv
-    found = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
-    assert found.names[-1] == "client-19" and [len(part) for part in found.rows] == v["sizes"]
-    assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in zip(found.rows, parts, strict=True))
+    contents = clients_file.read(path, [f"ID_{row}" for row in range(len(y))], rows)
+    assert contents.names[-1] == "client-19" and [len(part) for part in contents.rows] == v["sizes"]
+    assert all(np.array_equal(rows_, np.sort(rows[part])) for rows_, part in zip(contents.rows, parts, strict=True))
 
 
 def test_an_order_file_says_which_images_the_positions_mean(tmp_path):

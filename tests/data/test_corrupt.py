@@ -51,11 +51,11 @@ def test_every_kind_changes_an_image_reproducibly(kind, channels):
         pytest.skip("grey has no colour")
     image = photo(channels=channels)
     before = image.copy()
-    one = corrupted(image, kind=kind)
-    assert one.shape == image.shape and one.dtype == np.uint8
+    each = corrupted(image, kind=kind)
+    assert each.shape == image.shape and each.dtype == np.uint8
     assert np.array_equal(image, before)
-    assert np.abs(one.astype(int) - image).mean() > 0.5
-    assert np.array_equal(one, corrupted(image, kind=kind))
+    assert np.abs(each.astype(int) - image).mean() > 0.5
+    assert np.array_equal(each, corrupted(image, kind=kind))
 
 
 DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + ["motion-blur", "glass-blur", "snow", "frost", "fog"]
@@ -64,9 +64,9 @@ DRAWING = [kind for kind in KINDS if kind.endswith("noise")] + ["motion-blur", "
 @pytest.mark.parametrize("kind", [*DRAWING, "spatter", "elastic-transform"])
 def test_another_id_or_seed_draws_other_numbers(kind):
     image = photo()
-    one = corrupted(image, kind=kind)
-    assert not np.array_equal(one, corrupted(image, "two", kind=kind))
-    assert not np.array_equal(one, corrupted(image, kind=kind, seed=1))
+    each = corrupted(image, kind=kind)
+    assert not np.array_equal(each, corrupted(image, "two", kind=kind))
+    assert not np.array_equal(each, corrupted(image, kind=kind, seed=1))
 
 
 def test_gaussian_noise_has_the_published_strength():

@@ -288,11 +288,11 @@ def test_the_study_stands_in_for_a_missing_patient(tmp_path):
 def test_walking_the_first_bytes_finds_what_pydicom_finds(tmp_path, fields, plain, syntax):
     path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), **fields)
     rewritten(path, syntax)
-    found, expected = walk(path.read_bytes()[: 2**14]), ask_pydicom(path)
-    assert (found is not None) == (plain and syntax != ExplicitVRBigEndian)
-    if found is not None:
-        told = {tag: value for tag, value in found.items() if value and tag >> 16 != 2}
-        assert told == {tag: value for tag, value in expected.items() if value}
+    result, expected = walk(path.read_bytes()[: 2**14]), ask_pydicom(path)
+    assert (result is not None) == (plain and syntax != ExplicitVRBigEndian)
+    if result is not None:
+        lines = {tag: value for tag, value in result.items() if value and tag >> 16 != 2}
+        assert lines == {tag: value for tag, value in expected.items() if value}
     assert read_header(path).patient == str(fields["PatientID"] or "1.2.3").strip()
 
 
@@ -315,10 +315,10 @@ def test_walking_real_scanners_files_finds_what_pydicom_finds():
     files = [p for p in folder.rglob("*") if p.is_file() and p.name not in ("LICENSE", "DIRFILE")]
     plain = 0
     for file in files:
-        found = walk(file.read_bytes()[: 2**14])
-        plain += found is not None
+        tags = walk(file.read_bytes()[: 2**14])
+        plain += tags is not None
         expected = {tag: value for tag, value in ask_pydicom(file).items() if value}
-        assert found is None or {tag: v for tag, v in found.items() if v and tag >> 16 != 2} == expected
+        assert tags is None or {tag: v for tag, v in tags.items() if v and tag >> 16 != 2} == expected
     assert len(files) == 37 and plain > 20
 
 

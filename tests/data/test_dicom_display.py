@@ -50,9 +50,9 @@ def test_padding_is_black_and_counts_for_no_range(tmp_path, kind):
     values = (RAMP // 8 + 1000).copy()
     values[0], values[1] = 0, 5
     fields = BARE | {"PhotometricInterpretation": kind, "PixelPaddingValue": 0, "PixelPaddingRangeLimit": 5}
-    found = picture(write_slice(tmp_path / "a.dcm", values, **fields))
-    assert not found[:2].any()
-    assert sorted({int(found[2:].min()), int(found[2:].max())}) == [0, 255]
+    drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert not drawn[:2].any()
+    assert sorted({int(drawn[2:].min()), int(drawn[2:].max())}) == [0, 255]
 
 
 def test_a_modality_table_stands_for_slope_and_intercept(tmp_path):
@@ -77,8 +77,8 @@ def test_a_sigmoid_window_is_no_line(tmp_path, modality):
     fields = BARE | {"Modality": modality, "WindowCenter": 2000, "WindowWidth": 1000, "VOILUTFunction": "SIGMOID"}
     values = RAMP // 4 * 3  # in CT, unsigned values near the end stand for negative ones
     expected = 255 / (1 + np.exp(-4 * (values.astype(float) - 2000) / 1000))
-    found = picture(write_slice(tmp_path / "a.dcm", values, **fields))
-    assert np.abs(found - expected).max() <= 0.51
+    drawn = picture(write_slice(tmp_path / "a.dcm", values, **fields))
+    assert np.abs(drawn - expected).max() <= 0.51
 
 
 @pytest.mark.parametrize("modality", ["CT", "DX"])

@@ -124,9 +124,9 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path):
 
 
 def test_a_time_in_the_future_makes_no_manifest_the_newest(tmp_path):
-    one, two = made(tmp_path, "one"), made(tmp_path, "two", {"seed": 1})
-    os.utime(one, (4e9, 4e9))
-    assert manifest.newest(tmp_path, "dataset") == two
+    first, second = made(tmp_path, "one"), made(tmp_path, "two", {"seed": 1})
+    os.utime(first, (4e9, 4e9))
+    assert manifest.newest(tmp_path, "dataset") == second
 
 
 def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_path):
@@ -138,11 +138,11 @@ def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_p
 
 
 def test_the_newest_is_the_one_made_or_used_last(tmp_path):
-    one, two = made(tmp_path, "one"), made(tmp_path, "two")
-    os.utime(one, ns=(5, 5)), os.utime(two, ns=(9, 9))
-    assert manifest.newest(tmp_path, "dataset") == two
+    first, second = made(tmp_path, "one"), made(tmp_path, "two")
+    os.utime(first, ns=(5, 5)), os.utime(second, ns=(9, 9))
+    assert manifest.newest(tmp_path, "dataset") == second
     made(tmp_path, "one")
-    assert manifest.newest(tmp_path, "dataset") == one
+    assert manifest.newest(tmp_path, "dataset") == first
     with pytest.raises(FedcliError, match="no run manifest"):
         manifest.newest(tmp_path, "run")
 

@@ -38,31 +38,32 @@ def stage(work: Path, rows: list[Row], images: list[np.ndarray]) -> Path:
 
 
 def test_patients_and_identical_images_on_both_sides_are_counted(tmp_path):
-    found = overlap.find(dataset(tmp_path, UNITS, PIXELS))
-    assert found["patients"] == {
+    overlaps = overlap.find(dataset(tmp_path, UNITS, PIXELS))
+    assert overlaps["patients"] == {
         "name": "lesion_id", "count": 2, "train_images": 3, "test_images": 2, "examples": ["a", "b"],
     }  # fmt: skip
-    assert found["pixels"] == {
+    assert overlaps["pixels"] == {
         "count": 2, "train_images": 2, "test_images": 3, "examples": ["i1 = i5", "i3 = i6"],
     }  # fmt: skip
-    assert overlap.sentence(found) == (
+    assert overlap.sentence(overlaps) == (
         "train and test share 2 patients or lesions (lesion_id), and 3 test images are identical to training images"
     )
 
 
 def test_one_of_a_kind_is_told_in_the_singular():
     units = {"name": "lesion_id", "count": 1}
-    one = overlap.sentence({"patients": units, "pixels": {"count": 1, "test_images": 1}})
+    first = overlap.sentence({"patients": units, "pixels": {"count": 1, "test_images": 1}})
     assert (
-        one == "train and test share 1 patient or lesion (lesion_id), and 1 test image is identical to a training image"
+        first
+        == "train and test share 1 patient or lesion (lesion_id), and 1 test image is identical to a training image"
     )
     alone = overlap.sentence({"patients": None, "pixels": {"count": 1, "test_images": 5}})
     assert alone == "5 test images are identical to training images"
 
 
 def test_images_without_a_unit_share_none_and_a_dataset_without_units_says_so(tmp_path):
-    found = overlap.find(dataset(tmp_path / "1", ["a", "a", "", "", "b", "b", "", ""], list(range(8))))
-    assert found["patients"]["count"] == 0 and overlap.sentence(found) == ""
+    overlaps = overlap.find(dataset(tmp_path / "1", ["a", "a", "", "", "b", "b", "", ""], list(range(8))))
+    assert overlaps["patients"]["count"] == 0 and overlap.sentence(overlaps) == ""
     assert overlap.find(dataset(tmp_path / "2", [""] * 8, list(range(8))))["patients"] is None
 
 

@@ -43,10 +43,10 @@ LISTS = [["a.png", "Mass|Effusion"], ["b.png", "No Finding"], ["c.png", "Effusio
 
 
 def test_labels_as_a_list_in_one_column(tmp_path):
-    found = listed(folder(tmp_path / "raw", ["image", "label"], LISTS))
-    assert found.classes == ["Effusion", "Mass"] and found.task == MULTI_LABEL
-    assert labels(found) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (1, 0), "e.png": (0, 1)}
-    assert found.skipped == [("d.png", "has no label in labels.csv")]
+    result = listed(folder(tmp_path / "raw", ["image", "label"], LISTS))
+    assert result.classes == ["Effusion", "Mass"] and result.task == MULTI_LABEL
+    assert labels(result) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (1, 0), "e.png": (0, 1)}
+    assert result.skipped == [("d.png", "has no label in labels.csv")]
 
 
 COLUMNS = [
@@ -60,10 +60,10 @@ COLUMNS = [
 @pytest.mark.parametrize(("uncertain", "label"), [("zero", 0), ("one", 1), ("ignore", UNKNOWN)])
 def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, label):
     raw = folder(tmp_path / "raw", ["image", "Mass", "Effusion", "who"], COLUMNS)
-    found = listed(raw, label_column="Mass,Effusion", patient="who", uncertain=uncertain)
-    assert found.classes == ["Mass", "Effusion"]
-    assert labels(found) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (0, label), "d.png": (1, 0)}
-    assert {row.test for row in found.rows if row.patient == "p1"} in ({True}, {False})
+    result = listed(raw, label_column="Mass,Effusion", patient="who", uncertain=uncertain)
+    assert result.classes == ["Mass", "Effusion"]
+    assert labels(result) == {"a.png": (1, 1), "b.png": (0, 0), "c.png": (0, label), "d.png": (1, 0)}
+    assert {row.test for row in result.rows if row.patient == "p1"} in ({True}, {False})
 
 
 @pytest.mark.parametrize(

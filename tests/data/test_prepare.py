@@ -3,7 +3,6 @@ import json
 import os
 import shutil
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -74,10 +73,10 @@ def test_the_manifest_names_no_place_on_this_machine(skin, tmp_path):
 
 
 def test_every_number_of_jobs_gives_the_same_bytes(skin, tmp_path):
-    one = run("isic2018", tmp_path, raw=skin, out=tmp_path / "one", fit="pad", clahe=True)
+    ended = run("isic2018", tmp_path, raw=skin, out=tmp_path / "one", fit="pad", clahe=True)
     two = run("isic2018", tmp_path, raw=skin, out=tmp_path / "two", fit="pad", clahe=True, jobs=2)
-    assert one.read_bytes() == two.read_bytes()
-    assert (one.parent / "pool.h5").read_bytes() == (two.parent / "pool.h5").read_bytes()
+    assert ended.read_bytes() == two.read_bytes()
+    assert (ended.parent / "pool.h5").read_bytes() == (two.parent / "pool.h5").read_bytes()
 
 
 def test_the_same_request_is_not_made_twice(skin, tmp_path, monkeypatch):
@@ -234,21 +233,21 @@ def test_ct_takes_the_window_from_the_card_or_the_person(tmp_path):
 
 
 @REAL
-def test_all_of_ham10000_has_its_published_counts(tmp_path, monkeypatch):
-    """Its tables and the names of its files; test_readme.py decodes the images."""
+def test_all_of_ham10000_has_its_published_counts():
+    """Its tables, the names of its files and the split; the session on real images decodes them."""
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    monkeypatch.setitem(sources.SOURCES, "isic2018", replace(isic2018.SOURCE, decode=blank))
-    path = run("isic2018", tmp_path, raw=raw)
-    body, pool = manifest.verify(path).body, read_pool(path.parent / "pool.h5")
-    assert body["skipped"] == [] and body["unknown"] == {"sex": 57, "age": 57, "center": 0}
-    counts = dict(zip(body["classes"], np.bincount(pool.y).tolist(), strict=True))
+    listing = sources.source("isic2018").rows(raw, sources.isic2018.Choices(16, "lesion"))
+    rows, centers = listing.rows, listing.attributes["center"]
+    counts = Counter(isic2018.CLASSES[row.label] for row in rows)
     assert counts == {"nv": 6705, "mel": 1113, "bkl": 1099, "bcc": 514, "akiec": 327, "vasc": 142, "df": 115}
-    assert np.bincount(pool.groups["sex"] + 1).tolist() == [57, 4552, 5406]
-    centers = dict(zip(body["attributes"]["center"], np.bincount(pool.groups["center"]).tolist(), strict=True))
-    assert centers == {"vidir_molemax": 3954, "vidir_modern": 3363, "rosendahl": 2259, "vienna_dias": 439}
-    lesions = [set(pool.patient[pool.split == part]) for part in (0, 1)]
+    assert Counter(row.groups["sex"] for row in rows) == {-1: 57, 0: 4552, 1: 5406}
+    assert sum(row.groups["age"] == -1 for row in rows) == 57
+    by_center = Counter(centers[row.groups["center"]] for row in rows)
+    assert by_center == {"vidir_molemax": 3954, "vidir_modern": 3363, "rosendahl": 2259, "vienna_dias": 439}
+    lesions = [{row.patient for row in rows if row.test == test} for test in (False, True)]
     assert len(lesions[0] | lesions[1]) == 7470 and not lesions[0] & lesions[1]
-    assert [int((pool.split[pool.y == c] == 0).sum()) for c in range(7)] == [890, 5364, 411, 261, 879, 92, 113]
+    of_training = Counter(row.label for row in rows if not row.test)
+    assert [of_training[label] for label in range(7)] == [890, 5364, 411, 261, 879, 92, 113]
 
 
 @REAL
@@ -261,8 +260,8 @@ def test_the_official_fold_of_ham10000_leaks_696_lesions(capsys):
 
 @REAL
 def test_real_ct_files_become_a_pool_in_kaggles_layout(tmp_path):
-    found = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head").rglob("*")
-    files = sorted(p for p in found if p.is_file() and p.name != "LICENSE")
+    result = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head").rglob("*")
+    files = sorted(p for p in result if p.is_file() and p.name != "LICENSE")
     raw = tmp_path / "raw"
     (raw / "stage_2_train").mkdir(parents=True)
     rows = []

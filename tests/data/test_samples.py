@@ -46,14 +46,25 @@ def made(request, tmp_path_factory):
     return request.param, raw, prepare(request.param, raw=raw, work=raw.parent / "work", size=16, jobs=1)
 
 
+@pytest.fixture(scope="module")
+def trained():
+    """Kinds of datasets that have been trained on: their labels, channels, and whether they have sites."""
+    return set()
+
+
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)
-def test_a_sample_goes_the_whole_way_to_scores(made, monkeypatch):
+def test_a_sample_goes_the_whole_way_to_scores(made, trained, monkeypatch):
+    """To clients and corrupted images every sample; to scores one of each kind of dataset."""
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
     name, _, dataset = made
     body, work = manifest.read(dataset).body, dataset.parent.parent.parent
     assert body["name"] == name and body["split"]["train"] and body["split"]["test"]
     divided = partition(dataset, work=work, clients=None if body["sites"] else 2)
     data = corrupt(divided, "gaussian", ratio=0.5, work=work, jobs=1).path
+    kind = body.get("task"), body["channels"], bool(body["sites"])
+    if kind in trained:
+        return
+    trained.add(kind)
     run = train(data, Plan("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
     scores = manifest.verify(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])).body
     assert set(scores["versions"]) == {"clean", "corrupted", "average"}
@@ -80,7 +91,7 @@ def test_a_samples_images_all_differ_and_its_classes_do_so_too(made):
     assert pixels.std(axis=(1, 2, 3)).min() > 2  # each image shows something
     of_class = [y == 1 for y in pool.y.T] if pool.y.ndim == 2 else [pool.y == label for label in np.unique(pool.y)]
     means = np.stack([pixels[images].mean(0) for images in of_class])
-    apart = [np.abs(one - other).mean() for i, one in enumerate(means) for other in means[:i]]
+    apart = [np.abs(each - other).mean() for i, each in enumerate(means) for other in means[:i]]
     assert min(apart) > 1
 
 

@@ -23,32 +23,32 @@ def clients(counts):
 
 
 def test_the_fedmrl_authors_four_clients_are_almost_alike():
-    found = describe(*clients(AUTHORS))
-    assert round(found["total_variation"]["max"], 3) == 0.008  # their "non-IID" clients
-    assert found["images"] == {"min": 2803, "max": 2849, "ratio": 1.016411}
-    assert found["classes_per_client"] == 7
+    description = describe(*clients(AUTHORS))
+    assert round(description["total_variation"]["max"], 3) == 0.008  # their "non-IID" clients
+    assert description["images"] == {"min": 2803, "max": 2849, "ratio": 1.016411}
+    assert description["classes_per_client"] == 7
 
 
 def test_distances_are_half_the_summed_differences():
     mix = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5], [0.0, 0.0, 1.0]])
     assert total_variation(mix).tolist() == [[0.0, 0.5, 1.0], [0.5, 0.0, 0.5], [1.0, 0.5, 0.0]]
-    found = describe(*clients([[4, 4, 0], [1, 1, 2], [0, 0, 4]]))
-    assert found["total_variation"] == {"max": 1.0, "mean": 0.666667, "between": ["site-0", "site-2"]}
-    assert found["total_variation_to_pooled"] == {"site-0": 0.375, "site-1": 0.125, "site-2": 0.625}
-    assert found["classes_per_client"] == 2
+    description = describe(*clients([[4, 4, 0], [1, 1, 2], [0, 0, 4]]))
+    assert description["total_variation"] == {"max": 1.0, "mean": 0.666667, "between": ["site-0", "site-2"]}
+    assert description["total_variation_to_pooled"] == {"site-0": 0.375, "site-1": 0.125, "site-2": 0.625}
+    assert description["classes_per_client"] == 2
 
 
 def test_clients_of_one_mix_have_no_distance_whatever_their_size():
-    found = describe(*clients([[1, 2], [3, 6], [7, 14]]))
-    assert found["total_variation"]["max"] == found["total_variation"]["mean"] == 0
-    assert set(found["total_variation_to_pooled"].values()) == {0}
-    assert found["images"] == {"min": 3, "max": 21, "ratio": 7}
+    description = describe(*clients([[1, 2], [3, 6], [7, 14]]))
+    assert description["total_variation"]["max"] == description["total_variation"]["mean"] == 0
+    assert set(description["total_variation_to_pooled"].values()) == {0}
+    assert description["images"] == {"min": 3, "max": 21, "ratio": 7}
 
 
 def test_clients_without_a_common_class_have_distance_one():
-    found = describe(*clients([[5, 0, 0], [0, 3, 0], [0, 0, 9]]))
-    assert found["total_variation"]["max"] == found["total_variation"]["mean"] == 1
-    assert set(found["entropy_nats"].values()) == {0}
+    description = describe(*clients([[5, 0, 0], [0, 3, 0], [0, 0, 9]]))
+    assert description["total_variation"]["max"] == description["total_variation"]["mean"] == 1
+    assert set(description["entropy_nats"].values()) == {0}
 
 
 def test_entropy_is_the_log_of_the_classes_where_they_are_even():
@@ -58,16 +58,16 @@ def test_entropy_is_the_log_of_the_classes_where_they_are_even():
 def test_images_and_lesions_in_several_clients_are_counted_once_each():
     y, lesion = np.zeros(6, int), np.array([0, 0, 1, 2, 2, 3])
     parts = [np.array([0, 2]), np.array([1, 2, 3]), np.array([2, 4, 5])]
-    found = describe(["a", "b", "c"], parts, y, 1, lesion)
-    assert found["images_in_several"] == {"count": 1, "share": 0.166667}  # image 2
-    assert found["units_in_several"] == shared(parts, lesion) == 3  # lesions 0, 1, 2
+    description = describe(["a", "b", "c"], parts, y, 1, lesion)
+    assert description["images_in_several"] == {"count": 1, "share": 0.166667}  # image 2
+    assert description["units_in_several"] == shared(parts, lesion) == 3  # lesions 0, 1, 2
     assert describe(["a", "b", "c"], parts, y, 1)["units_in_several"] is None
 
 
 def test_one_client_alone_has_no_distance():
-    found = describe(["all"], [np.arange(4)], np.array([0, 1, 1, 1]), 2)
-    assert found["total_variation"] == {"max": None, "mean": None, "between": None}
-    assert not any("(total variation" in line for line in readable(found))
+    description = describe(["all"], [np.arange(4)], np.array([0, 1, 1, 1]), 2)
+    assert description["total_variation"] == {"max": None, "mean": None, "between": None}
+    assert not any("(total variation" in line for line in readable(description))
 
 
 def partition(tmp_path, *, scheme, val=0.0, **options):

@@ -66,13 +66,13 @@ def test_the_cards_name_the_classes_attributes_and_options_of_the_code(name):
 
 
 def test_the_tables_of_the_sites_decide_site_and_part(made):
-    found = by_id(SLO.rows(made, choices()))
+    images = by_id(SLO.rows(made, choices()))
     for site in (1, 2, 3):
         for part in ("train", "test"):
             for line in read(made / f"fairfedmed/meta_site{site}_race_{part}.csv"):
-                if (row := found.pop(line["filename"].removesuffix(".npz"), None)) is not None:
+                if (row := images.pop(line["filename"].removesuffix(".npz"), None)) is not None:
                     assert (row.groups["site"], row.test) == (site - 1, part == "test")
-    assert found == {}
+    assert images == {}
 
 
 def test_every_attribute_has_three_sites_of_its_own(made):
@@ -85,17 +85,17 @@ def test_every_attribute_has_three_sites_of_its_own(made):
 
 
 def test_labels_and_attributes_are_those_of_the_table_that_spells_them(made):
-    found = by_id(SLO.rows(made, choices("image")))
+    images = by_id(SLO.rows(made, choices("image")))
     lines = read(made / "fairfedmed/meta_all.csv")
-    assert len(found) == len(lines) - 1 == 71  # one file has no SLO
+    assert len(images) == len(lines) - 1 == 71  # one file has no SLO
     for line in lines:
-        if (row := found.get(line["filename"].removesuffix(".npz"))) is None:
+        if (row := images.get(line["filename"].removesuffix(".npz"))) is None:
             continue
         assert fairfedmed.CLASSES[row.label] == {"no": "no glaucoma", "yes": "glaucoma"}[line["glaucoma"]]
         for name, values in fairfedmed.CODED.items():
-            told, place = line[name.replace("_", "")], row.groups[name]
+            expected, place = line[name.replace("_", "")], row.groups[name]
             if (name, row.id) != ("gender", "fairclip_data_00011"):  # the one in which they differ
-                assert (values[place] if place >= 0 else "unknown") == told
+                assert (values[place] if place >= 0 else "unknown") == expected
         age = int(line["age"])
         assert row.groups["age"] == (age >= 40) + (age >= 60)
 
@@ -108,8 +108,8 @@ def test_where_file_and_table_differ_the_file_counts_and_a_person_is_told(made, 
 
 
 def test_the_table_tells_what_a_file_lacks(tmp_path):
-    told = {"race": "Black", "age": "59.5", "gender": "female", "glaucoma": "yes", "language": "Klingon"}
-    (row,) = SLO.rows(patient(tmp_path, codes={}, told=told), choices("image")).rows
+    lines = {"race": "Black", "age": "59.5", "gender": "female", "glaucoma": "yes", "language": "Klingon"}
+    (row,) = SLO.rows(patient(tmp_path, codes={}, told=lines), choices("image")).rows
     assert row.label == 1
     assert row.groups == {
         **{"race": 1, "age": 1, "gender": 0, "language": -1, "ethnicity": -1, "marital_status": -1, "site": -1}

@@ -84,8 +84,8 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
 
 def test_folds_depend_on_the_seed_and_the_official_one_does_not(raw):
     two = [held_out(fed_isic.rows(raw, Choices(16, "folds", fold=2, seed=seed))) for seed in (0, 1)]
-    one = [held_out(fed_isic.rows(raw, Choices(16, "folds", fold=1, seed=seed))) for seed in (0, 1)]
-    assert two[0] != two[1] and one[0] == one[1]
+    each = [held_out(fed_isic.rows(raw, Choices(16, "folds", fold=1, seed=seed))) for seed in (0, 1)]
+    assert two[0] != two[1] and each[0] == each[1]
 
 
 @pytest.mark.parametrize("name", fed_isic.TABLES)

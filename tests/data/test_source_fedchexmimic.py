@@ -88,10 +88,10 @@ def test_both_hospitals_are_there_with_their_certain_frontal_images(made, capsys
 
 
 def test_uncertain_labels_are_skipped_or_count_as_either(made):
-    skip, zero, one = (
+    skip, zero, first = (
         Counter(row.label for row in rows(made, uncertain=word).rows) for word in ("skip", "zero", "one")
     )
-    assert zero - skip == {0: 9} and one - skip == {1: 9}
+    assert zero - skip == {0: 9} and first - skip == {1: 9}
 
 
 def test_lateral_views_come_on_request(made):
@@ -102,7 +102,7 @@ def test_lateral_views_come_on_request(made):
 
 def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
     path = "train/patient0000{}/study1/view1_frontal.jpg".format
-    found = chexpert(
+    result = chexpert(
         raw,
         *([path(1), "Male", 59, "Frontal", "AP", 1.0], [path(2), "Female", 60, "Frontal", "PA", ""]),
         *([path(3), "Unknown", 0, "Frontal", "AP", 0.0], [path(4), "Female", 90, "Frontal", "AP", 1.0]),
@@ -118,8 +118,8 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
             ),
         ],
     )
-    told = {id[6:18]: (row.label, *row.groups.values(), row.patient) for id, row in found.items() if id[:5] == "train"}
-    assert told == {  # label, race, gender, age, site, unit
+    said = {id[6:18]: (row.label, *row.groups.values(), row.patient) for id, row in result.items() if id[:5] == "train"}
+    assert said == {  # label, race, gender, age, site, unit
         "patient00001": (1, 0, 0, 0, 0, "chexpert-patient00001"),
         "patient00002": (0, 1, 1, 1, 0, "chexpert-patient00002"),
         "patient00003": (0, 2, 0, -1, 0, "chexpert-patient00003"),
@@ -131,8 +131,8 @@ def test_people_of_chexpert_come_from_its_table_and_its_demography(raw):
 def test_an_age_of_0_is_unknown_whatever_stands_in_the_other_cells(raw, other):
     path = "train/patient0000{}/study1/view1_frontal.jpg".format
     people = [[path(1), "Male", 0, "Frontal", "AP", 1.0], [path(2), "Male", other, "Frontal", "AP", 1.0]]
-    found = chexpert(raw, *people)
-    ages = {id[6:18]: row.groups["age"] for id, row in found.items() if id[:5] == "train"}
+    result = chexpert(raw, *people)
+    ages = {id[6:18]: row.groups["age"] for id, row in result.items() if id[:5] == "train"}
     assert ages == {"patient00001": -1, "patient00002": 1 if other == "80" else -1}
 
 
@@ -162,9 +162,9 @@ def test_people_of_mimic_come_from_patients_and_admissions(raw):
 def test_without_the_tables_of_people_they_are_unknown_and_a_person_is_told(raw, capsys):
     shutil.rmtree(raw / "mimic-iv")
     (raw / "CHEXPERT DEMO.csv").unlink()
-    found = rows(raw).rows
-    assert all(row.groups["race"] < 0 for row in found)
-    assert all((row.groups["gender"] < 0) == (row.groups["site"] == 1) for row in found if row.groups["age"] >= 0)
+    table = rows(raw).rows
+    assert all(row.groups["race"] < 0 for row in table)
+    assert all((row.groups["gender"] < 0) == (row.groups["site"] == 1) for row in table if row.groups["age"] >= 0)
     said = capsys.readouterr().err
     assert "race is unknown for CheXpert" in said and "gender and age are unknown for MIMIC-CXR" in said
 
@@ -181,12 +181,12 @@ def test_a_patients_images_stay_together_unless_told_otherwise(made):
 
 
 def test_the_official_split_is_each_downloads_own(made):
-    found = rows(made, "official").rows
+    table = rows(made, "official").rows
     split = {line[0]: line[3] for line in lines(made / "fedchexmimic/mimic-cxr-jpg/mimic-cxr-2.0.0-split.csv.gz")}
-    for row in found:
+    for row in table:
         site, _, id = row.id.partition("/")
         assert row.test == (id.startswith("valid/") if site == "chexpert" else split[id] == "test")
-    assert Counter((row.groups["site"], row.test) for row in found) == {(0, 0): 33, (0, 1): 15, (1, 0): 18, (1, 1): 8}
+    assert Counter((row.groups["site"], row.test) for row in table) == {(0, 0): 33, (0, 1): 15, (1, 0): 18, (1, 1): 8}
 
 
 @pytest.mark.parametrize("attribute", ["race", "gender", "age"])

@@ -29,13 +29,13 @@ def made(tmp_path_factory):
 
 def arrays(classes: int = 4, channels: int = 1, side: int = 28) -> dict[str, np.ndarray]:
     """Two images per class and part; the image of label n in part p is filled with 10 n + p."""
-    found = {}
+    by_name = {}
     for p, part in enumerate(("train", "val", "test")):
         labels = np.arange(2 * classes, dtype=np.uint8) % classes
         shape = (len(labels), side, side, channels) if channels > 1 else (len(labels), side, side)
         fill = (10 * labels + p).reshape(-1, *[1] * (len(shape) - 1))
-        found |= {f"{part}_images": np.broadcast_to(fill, shape).astype(np.uint8), f"{part}_labels": labels[:, None]}
-    return found
+        by_name |= {f"{part}_images": np.broadcast_to(fill, shape).astype(np.uint8), f"{part}_labels": labels[:, None]}
+    return by_name
 
 
 def write(folder: Path, name: str = "octmnist.npz", save=np.savez_compressed, **changes) -> Path:

@@ -77,9 +77,9 @@ def test_googles_spelling_and_adcis_folder_give_the_same(raw):
     (raw / "messidor-2" / "messidor-2" / "preprocess").rename(raw / "IMAGES")
     path = raw / "messidor_data.csv"
     path.write_text(path.read_text().replace("id_code,diagnosis", "image_id,adjudicated_dr_grade"))
-    found = messidor2.rows(raw, DR)
-    assert [(r.id, r.label, r.test) for r in found.rows] == [(r.id, r.label, r.test) for r in whole.rows]
-    assert found.rows[0].source.startswith("IMAGES/")
+    table = messidor2.rows(raw, DR)
+    assert [(r.id, r.label, r.test) for r in table.rows] == [(r.id, r.label, r.test) for r in whole.rows]
+    assert table.rows[0].source.startswith("IMAGES/")
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -89,8 +89,8 @@ def test_the_first_folder_wins_and_in_it_the_first_name(raw, monkeypatch, backwa
         copy.parent.mkdir(exist_ok=True)
         shutil.copy(first / "IM000002.JPG", copy)
     in_any_order(monkeypatch, backwards)
-    found = {row.id: row.source for row in messidor2.rows(raw, DR).rows}
-    assert found["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG"
+    by_name = {row.id: row.source for row in messidor2.rows(raw, DR).rows}
+    assert by_name["IM000002"] == "messidor-2/messidor-2/preprocess/IM000002.JPG"
 
 
 def test_the_list_of_pairs_keeps_both_eyes_together(raw):

@@ -39,9 +39,9 @@ def six(raw, head, *lines):
 def test_a_whole_number_has_one_spelling_in_labels_groups_and_patients(tmp_path, capsys):
     text = "image,label,code,id\na.png,0,1,7\nb.png,1,1.0,7.0\nc.png,0.0,2,8\nd.png,1.0,2.0,8.\ne.png,0,3,007\n"
     raw = folder(tmp_path, text, *(f"{letter}.png" for letter in "abcde"))
-    found = listed(raw, group="code", patient="id")
-    assert found.classes == ["0", "1"] and found.attributes == {"code": ["1", "2", "3"]}
-    assert [row.patient for row in found.rows] == ["7", "7", "8", "8", "007"]
+    listing = listed(raw, group="code", patient="id")
+    assert listing.classes == ["0", "1"] and listing.attributes == {"code": ["1", "2", "3"]}
+    assert [row.patient for row in listing.rows] == ["7", "7", "8", "8", "007"]
     said = capsys.readouterr().err
     for name in ("label", "code", "id"):
         assert f"{name}: " in said and "are one value" in said
@@ -50,9 +50,9 @@ def test_a_whole_number_has_one_spelling_in_labels_groups_and_patients(tmp_path,
 @pytest.mark.parametrize("name", ["age", "Patient Age", "age_approx", "AGE (years)"])
 def test_a_column_of_ages_is_known_by_the_word(tmp_path, name):
     raw = six(tmp_path, name, "30", "45.0", "060Y", "", "-1", "12")
-    found = listed(raw, group=name)
-    assert found.attributes[name] == ["0-39", "40-59", "60+"]
-    assert [row.groups[name] for row in found.rows] == [0, 1, 2, -1, -1, 0]
+    listing = listed(raw, group=name)
+    assert listing.attributes[name] == ["0-39", "40-59", "60+"]
+    assert [row.groups[name] for row in listing.rows] == [0, 1, 2, -1, -1, 0]
 
 
 def test_a_column_of_age_groups_is_taken_as_it_is(tmp_path):
@@ -70,10 +70,10 @@ def test_an_age_that_nobody_reaches_is_an_error_of_the_table(tmp_path, age):
 
 def test_values_that_mean_unknown_can_be_named(tmp_path):
     raw = six(tmp_path, "skin,id", "-1,a", "1.0,a", "2,other", "-1.0,other", "9,b", "2,b")
-    found = listed(raw, group="skin", patient="id", unknown="-1, other ,9")
-    assert found.attributes == {"skin": ["1", "2"]}
-    assert [row.groups["skin"] for row in found.rows] == [-1, 0, 1, -1, -1, 1]
-    assert [row.patient for row in found.rows] == ["a", "a", "", "", "b", "b"]
+    listing = listed(raw, group="skin", patient="id", unknown="-1, other ,9")
+    assert listing.attributes == {"skin": ["1", "2"]}
+    assert [row.groups["skin"] for row in listing.rows] == [-1, 0, 1, -1, -1, 1]
+    assert [row.patient for row in listing.rows] == ["a", "a", "", "", "b", "b"]
 
 
 def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
@@ -85,8 +85,8 @@ def test_a_column_whose_name_has_a_comma_can_be_a_group(tmp_path):
 
 def test_a_name_in_other_case_is_the_file(tmp_path):
     raw = folder(tmp_path, "image,label\nim00.jpg,x\nIM01.png,y\n", "im00.JPG", "im01.png")
-    found = listed(raw)
-    assert {row.id: found.classes[row.label] for row in found.rows} == {"im00.JPG": "x", "im01.png": "y"}
+    listing = listed(raw)
+    assert {row.id: listing.classes[row.label] for row in listing.rows} == {"im00.JPG": "x", "im01.png": "y"}
 
 
 def test_separators_are_counted_outside_of_quotes_and_one_may_end_each_line(tmp_path):

@@ -170,11 +170,11 @@ def test_ham10000_read_as_your_own_images_has_its_published_counts():
     own = {key: about["default"] for key, about in card("images")["options"].items()}
     own |= {"table": "HAM10000_metadata.csv", "image-column": "image_id", "label-column": "dx"}
     own |= {"group": "sex,age", "patient": "lesion_id"}
-    found = own_images.rows(raw, Choices(16, "unit", window="file", own=own))
-    counts = Counter(found.classes[row.label] for row in found.rows)
+    table = own_images.rows(raw, Choices(16, "unit", window="file", own=own))
+    counts = Counter(table.classes[row.label] for row in table.rows)
     assert counts == {"nv": 6705, "mel": 1113, "bkl": 1099, "bcc": 514, "akiec": 327, "vasc": 142, "df": 115}
-    assert Counter(row.groups["sex"] for row in found.rows) == {-1: 57, 0: 4552, 1: 5406}
-    assert len({row.patient for row in found.rows}) == 7470 and found.channels == 3 and found.skipped == []
+    assert Counter(row.groups["sex"] for row in table.rows) == {-1: 57, 0: 4552, 1: 5406}
+    assert len({row.patient for row in table.rows}) == 7470 and table.channels == 3 and table.skipped == []
 
 
 def numbered(tmp_path, lines):
@@ -185,8 +185,8 @@ def numbered(tmp_path, lines):
 
 
 def test_fold_numbers_that_are_names_of_files_too_are_no_ids(tmp_path):
-    found = numbered(tmp_path, ["1,0.png", "1,1.png", "0,2.png", "0,3.png"])
-    assert [row.test for row in found] == [True, True, False, False]
+    result = numbered(tmp_path, ["1,0.png", "1,1.png", "0,2.png", "0,3.png"])
+    assert [row.test for row in result] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -148,8 +148,8 @@ def test_one_kept_round_has_no_std(tmp_path, scores_of):
 
 
 def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
-    found = manifest.read(scores_of(a_run(tmp_path)))
-    body = found.body
+    contents = manifest.read(scores_of(a_run(tmp_path)))
+    body = contents.body
     copied = {key: value for key, value in ABOUT.items() if key not in ("roster", "model")}
     assert {key: body[key] for key in copied} == copied and body["model"].items() >= ABOUT["model"].items()
     assert body["roster_size"] == 5
@@ -159,8 +159,8 @@ def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
         "sha256": manifest.sha256(tmp_path / "partition" / "partition.json"),
         "options": {"seed": 7},
     }
-    assert found.parents == {"../../run.json": manifest.sha256(tmp_path / "run" / "run.json")}
-    assert found.made_by == ["evaluate"]
+    assert contents.parents == {"../../run.json": manifest.sha256(tmp_path / "run" / "run.json")}
+    assert contents.made_by == ["evaluate"]
 
 
 def test_the_same_run_gives_the_same_bytes_wherever_it_lies(tmp_path, scores_of):
@@ -232,17 +232,17 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     from fedcli.runs.train import Plan, train
 
     data, training = make_chain(tmp_path, corrupted=True), Training(optimizer="sgd", lr=0.1, batch_size=8)
-    found = {}
+    by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
         run = train(data, Plan(method, {}, training, 3), work=tmp_path, out=None)
         path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
-        found[method] = json.loads(path.read_text())["body"]
+        by_name[method] = json.loads(path.read_text())["body"]
         assert not published_schema.errors(path)
-    assert {name: set(body["personal"]) for name, body in found.items()} == {
+    assert {name: set(body["personal"]) for name, body in by_name.items()} == {
         "ditto": {"personal", "mean_personal"}, "fedbn": {"personal"}, "fedavg": set(),
     }  # fmt: skip
     per_round = [
-        found["ditto"][k]["clean"] if k == "versions" else found["ditto"]["personal"][k]["clean"]
+        by_name["ditto"][k]["clean"] if k == "versions" else by_name["ditto"]["personal"][k]["clean"]
         for k in ("versions", "personal", "mean_personal")
     ]
     assert len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round}) == 3
@@ -254,9 +254,9 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     ]
     load_mean_personal(run, 3)
     averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], classes=run.data.classes)
-    kept = {name: parts["groups"]["sex"]["corrupted"] for name, parts in found["ditto"]["personal"].items()}
+    kept = {name: parts["groups"]["sex"]["corrupted"] for name, parts in by_name["ditto"]["personal"].items()}
     assert kept["mean_personal"]["last_round"] == averaged
     assert kept["mean_personal"]["each"]["accuracy"]["f"]["last"] == averaged["groups"]["f"]["accuracy"]
-    mean_of_own = np.mean([one["groups"]["m"]["accuracy"] for one in own])
+    mean_of_own = np.mean([each["groups"]["m"]["accuracy"] for each in own])
     assert kept["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
-    assert found["ditto"]["versions"] == found["fedavg"]["versions"]  # its global track is FedAvg
+    assert by_name["ditto"]["versions"] == by_name["fedavg"]["versions"]  # its global track is FedAvg

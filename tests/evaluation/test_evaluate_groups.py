@@ -38,7 +38,7 @@ def test_each_group_is_averaged_over_rounds_and_then_across_groups(tmp_path, sco
     y, groups = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["age"].numpy()
     rounds = [group_scores(logits_of(run, r), y, groups, ATTRIBUTES["age"]) for r in (4, 5, 6)]
     per_group = {v: [r["groups"][v]["auc_ovo_macro"] for r in rounds] for v in ATTRIBUTES["age"]}
-    assert {v: found["per_round"] for v, found in age["each"]["auc_ovo_macro"].items()} == per_group
+    assert {v: result["per_round"] for v, result in age["each"]["auc_ovo_macro"].items()} == per_group
     means = [np.mean(values) for values in per_group.values()]
     assert age["across"]["auc_ovo_macro"] == pytest.approx(
         {"average": np.mean(means), "std_sample": np.std(means, ddof=1)}
@@ -98,8 +98,8 @@ def test_groups_are_compared_by_f1_too(tmp_path, scores_of):
 
 
 def test_without_patients_the_intervals_are_by_image(tmp_path, scores_of):
-    found = body_of(scores_of(a_run(tmp_path)))["intervals"]["clean"]["auc_ovo_macro"]
-    assert (found["unit"], found["units"]) == ("image", 90)
+    result = body_of(scores_of(a_run(tmp_path)))["intervals"]["clean"]["auc_ovo_macro"]
+    assert (result["unit"], result["units"]) == ("image", 90)
 
 
 def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scores_of):
@@ -111,9 +111,9 @@ def test_clients_with_test_parts_of_their_own_have_groups_on_them(tmp_path, scor
     own = group_scores(
         logits_of(run, 6, "corrupted")[40:], y[40:], sex[40:], ["female", "male"], classes=run.data.classes
     )
-    found = clients["harbour"]["groups"]["sex"]
-    assert found["last_round"] == own
-    assert found["over_rounds"]["es_auc_ovo_macro"]["last"] == own["es_auc_ovo_macro"]
+    result = clients["harbour"]["groups"]["sex"]
+    assert result["last_round"] == own
+    assert result["over_rounds"]["es_auc_ovo_macro"]["last"] == own["es_auc_ovo_macro"]
 
 
 def test_by_names_the_attributes_in_any_order_and_none_means_all(tmp_path, scores_of):

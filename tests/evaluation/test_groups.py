@@ -29,10 +29,10 @@ def grouped(rows, values=("female", "male")):
 
 def test_the_equity_scaled_auc_by_hand():
     # all: .9 wins 3, .3 wins 1, .7 wins 3 of 3 each: 7/9; women 1, men 2/4
-    found = grouped(WOMEN + MEN)
-    assert found["overall"]["auc_ovo_macro"] == pytest.approx(7 / 9)
-    assert [found["groups"][g]["auc_ovo_macro"] for g in ("female", "male")] == [1, 0.5]
-    assert found["es_auc_ovo_macro"] == pytest.approx((7 / 9) / (1 + 2 / 9 + 5 / 18))
+    scores = grouped(WOMEN + MEN)
+    assert scores["overall"]["auc_ovo_macro"] == pytest.approx(7 / 9)
+    assert [scores["groups"][g]["auc_ovo_macro"] for g in ("female", "male")] == [1, 0.5]
+    assert scores["es_auc_ovo_macro"] == pytest.approx((7 / 9) / (1 + 2 / 9 + 5 / 18))
 
 
 def test_worst_best_gap_and_population_std_by_hand():
@@ -51,24 +51,24 @@ def test_worst_best_gap_and_population_std_by_hand():
 
 
 def test_an_unknown_group_counts_in_the_overall_and_is_no_group():
-    found = grouped([*WOMEN, *MEN, (0.05, 1, -1)])
-    assert found["unknown"] == 1
-    assert list(found["groups"]) == ["female", "male"]
-    assert found["overall"]["count"] == 7
-    assert found["overall"]["auc_ovo_macro"] == pytest.approx(7 / 12)
-    assert found["es_auc_ovo_macro"] == pytest.approx((7 / 12) / (1 + 5 / 12 + 1 / 12))
+    scores = grouped([*WOMEN, *MEN, (0.05, 1, -1)])
+    assert scores["unknown"] == 1
+    assert list(scores["groups"]) == ["female", "male"]
+    assert scores["overall"]["count"] == 7
+    assert scores["overall"]["auc_ovo_macro"] == pytest.approx(7 / 12)
+    assert scores["es_auc_ovo_macro"] == pytest.approx((7 / 12) / (1 + 5 / 12 + 1 / 12))
 
 
 def test_a_group_of_one_class_is_shown_with_its_count_and_takes_no_part():
-    found = grouped([*WOMEN, *MEN, (0.2, 0, 2), (0.4, 0, 2)], ["female", "male", "other"])
-    other = found["groups"]["other"]
+    scores = grouped([*WOMEN, *MEN, (0.2, 0, 2), (0.4, 0, 2)], ["female", "male", "other"])
+    other = scores["groups"]["other"]
     assert (other["count"], other["auc_ovo_macro"], other["accuracy"]) == (2, None, 1)
     assert other["small"]
     assert other["reason"] == "2 images, fewer than 30; no image of class 1"
-    assert found["between"]["auc_ovo_macro"]["worst"]["group"] == "male"
-    assert found["between"]["auc_ovo_macro"]["gap"] == 0.5
-    overall = found["overall"]["auc_ovo_macro"]
-    assert found["es_auc_ovo_macro"] == pytest.approx(overall / (1 + abs(overall - 1) + abs(overall - 0.5)))
+    assert scores["between"]["auc_ovo_macro"]["worst"]["group"] == "male"
+    assert scores["between"]["auc_ovo_macro"]["gap"] == 0.5
+    overall = scores["overall"]["auc_ovo_macro"]
+    assert scores["es_auc_ovo_macro"] == pytest.approx(overall / (1 + abs(overall - 1) + abs(overall - 0.5)))
 
 
 def test_a_value_nobody_has_is_shown_with_no_image():
@@ -81,16 +81,16 @@ def test_a_value_nobody_has_is_shown_with_no_image():
 
 @pytest.mark.parametrize("rows", [WOMEN, [*WOMEN, (0.5, 1, 1)]])
 def test_with_one_defined_group_there_is_nothing_to_compare(rows):
-    found = grouped(rows)
-    assert found["between"]["auc_ovo_macro"] == NOTHING
-    assert found["es_auc_ovo_macro"] is None
-    json.dumps(found, allow_nan=False)
+    scores = grouped(rows)
+    assert scores["between"]["auc_ovo_macro"] == NOTHING
+    assert scores["es_auc_ovo_macro"] is None
+    json.dumps(scores, allow_nan=False)
 
 
 def test_no_image_at_all_gives_no_number():
-    found = group_scores(np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int), ["female", "male"])
-    assert found["es_auc_ovo_macro"] is None
-    assert found["unknown"] == 0
+    scores = group_scores(np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int), ["female", "male"])
+    assert scores["es_auc_ovo_macro"] is None
+    assert scores["unknown"] == 0
     assert spread({})["gap"] is None
 
 
@@ -118,18 +118,18 @@ def test_a_class_that_a_group_lacks_is_named():
 def test_a_class_that_the_whole_test_set_lacks_makes_no_group_small():
     rng = np.random.default_rng(0)
     y, groups = np.arange(120) % 2, np.arange(120) // 60
-    found = group_scores(rng.normal(size=(120, 3)), y, groups, ["female", "male"])
-    assert found["overall"]["classes_missing"] == [2]
-    assert not any(group["small"] for group in found["groups"].values())
+    scores = group_scores(rng.normal(size=(120, 3)), y, groups, ["female", "male"])
+    assert scores["overall"]["classes_missing"] == [2]
+    assert not any(group["small"] for group in scores["groups"].values())
 
 
 def test_each_group_has_every_score_of_its_own_images():
     rng = np.random.default_rng(0)
     logits, y, groups = rng.normal(size=(300, 4)), rng.integers(0, 4, 300), rng.integers(-1, 3, 300)
-    found = group_scores(logits, y, groups, ["a", "b", "c"])
+    scores = group_scores(logits, y, groups, ["a", "b", "c"])
     own = score(logits[groups == 1], y[groups == 1])
-    assert {name: found["groups"]["b"][name] for name in own} == own
-    assert found["overall"] == score(logits, y)
+    assert {name: scores["groups"]["b"][name] for name in own} == own
+    assert scores["overall"] == score(logits, y)
 
 
 def test_equal_groups_cost_nothing_and_distance_always_costs():
@@ -148,10 +148,10 @@ def test_a_calibration_error_is_worst_where_it_is_highest():
 def test_the_papers_es_auc_follows_from_its_groups_in_173_of_180_cells():
     # FairFedMed, Tables 1 to 4: printed to 0.1, so the identity holds to 0.25; seven cells are other numbers
     cells = json.loads((VECTORS / "fairfedmed_es_auc.json").read_text())["cells"]
-    found = [
+    items = [
         100 * equity_scaled(all_ / 100, {g: auc / 100 for g, auc in enumerate(aucs)}) for _, all_, _, aucs in cells
     ]
-    off = [name for (name, _, printed, _), ours in zip(cells, found, strict=True) if abs(ours - printed) > 0.25]
+    off = [name for (name, _, printed, _), ours in zip(cells, items, strict=True) if abs(ours - printed) > 0.25]
     assert (len(cells), len(off)) == (180, 7)
     assert set(off) >= {f"table1 FedOTP {client} ethnicity" for client in ("C1", "C2", "C3")}
 
@@ -160,8 +160,8 @@ def test_fedheals_avg_and_std_are_mean_and_sample_std_over_four_domains():
     rows = json.loads((VECTORS / "fedheal_table2.json").read_text())["rows"]
     off = []
     for name, domains, average, std in rows:
-        found = across(dict(enumerate(domains)))
-        if found != {"average": pytest.approx(average, abs=0.0101), "std_sample": pytest.approx(std, abs=0.0101)}:
+        result = across(dict(enumerate(domains)))
+        if result != {"average": pytest.approx(average, abs=0.0101), "std_sample": pytest.approx(std, abs=0.0101)}:
             off.append(name)
     assert (len(rows), off) == (56, ["FedProc q-FFL digits"])  # that row repeats one number in two columns
 
@@ -194,21 +194,21 @@ OTHERS = [(2, 1, 1, 3), (2, 1, 0, 7), (2, 0, 1, 1), (2, 0, 0, 9)]
 
 def test_parity_of_two_groups_by_hand():
     guess, y, groups = decided(*COUNTS)
-    found = parity(guess, y, groups, 2, 2)
-    assert found["demographic_parity_difference"] == pytest.approx(10 / 20 - 9 / 20)
-    assert found["equalized_odds_difference"] == pytest.approx(6 / 15 - 1 / 10)  # both find 8 of 10
-    assert found["average_odds_difference"] == pytest.approx((0 + 0.3) / 2)
+    gaps = parity(guess, y, groups, 2, 2)
+    assert gaps["demographic_parity_difference"] == pytest.approx(10 / 20 - 9 / 20)
+    assert gaps["equalized_odds_difference"] == pytest.approx(6 / 15 - 1 / 10)  # both find 8 of 10
+    assert gaps["average_odds_difference"] == pytest.approx((0 + 0.3) / 2)
 
 
 def test_parity_of_three_groups_sets_each_against_all_others():
     guess, y, groups = decided(*COUNTS, *OTHERS)
-    found = parity(guess, y, groups, 2, 3)
-    assert found["demographic_parity_difference"] == pytest.approx(0.5 - 4 / 20)
-    assert found["equalized_odds_difference"] == pytest.approx(0.8 - 0.3)
+    gaps = parity(guess, y, groups, 2, 3)
+    assert gaps["demographic_parity_difference"] == pytest.approx(0.5 - 4 / 20)
+    assert gaps["equalized_odds_difference"] == pytest.approx(0.8 - 0.3)
     women = (7 / 15 - 8 / 10) + (7 / 25 - 1 / 10)
     men = (11 / 20 - 4 / 5) + (2 / 20 - 6 / 15)
     others = (12 / 15 - 3 / 10) + (7 / 25 - 1 / 10)
-    assert found["average_odds_difference"] == pytest.approx((abs(women) + abs(men) + abs(others)) / 2 / 3)
+    assert gaps["average_odds_difference"] == pytest.approx((abs(women) + abs(men) + abs(others)) / 2 / 3)
 
 
 def test_images_of_an_unknown_group_take_no_part_in_parity():
@@ -223,11 +223,11 @@ def test_a_rate_that_is_not_defined_is_left_out_and_named():
     assert with_healthy["equalized_odds_difference"] == pytest.approx(1 - 1 / 10)
     women, men = (4 / 5 - 8 / 10) + (11 / 20 - 1 / 10), (8 / 10 - 4 / 5) + (6 / 15 - 6 / 15)
     assert with_healthy["average_odds_difference"] == pytest.approx((abs(women) + abs(men)) / 2 / 2)
-    found = group_scores(
+    scores = group_scores(
         np.eye(2)[guess], y, groups, ["female", "male", "other", "nobody"], classes=["healthy", "sick"]
     )
-    assert found["undefined_rates"] == ["true positive rate of sick in other", "every rate of nobody"]
-    assert found["demographic_parity_difference"] == with_healthy["demographic_parity_difference"]
+    assert scores["undefined_rates"] == ["true positive rate of sick in other", "every rate of nobody"]
+    assert scores["demographic_parity_difference"] == with_healthy["demographic_parity_difference"]
 
 
 def test_with_one_group_that_has_a_rate_there_is_no_difference():
@@ -249,9 +249,9 @@ def test_equalized_odds_is_that_of_the_rate_that_two_groups_have():
 def test_more_than_two_classes_take_the_mean_over_each_against_all_others():
     rng = np.random.default_rng(0)
     guess, y, groups = rng.integers(0, 3, 200), rng.integers(0, 3, 200), rng.integers(-1, 3, 200)
-    found = parity(guess, y, groups, 3, 3)
+    gaps = parity(guess, y, groups, 3, 3)
     alone = [parity((guess == c).astype(int), (y == c).astype(int), groups, 2, 3) for c in range(3)]
-    assert found == {f"{name}_ovr_macro": pytest.approx(np.mean([one[name] for one in alone])) for name in alone[0]}
+    assert gaps == {f"{name}_ovr_macro": pytest.approx(np.mean([each[name] for each in alone])) for name in alone[0]}
 
 
 def test_crossed_attributes_have_the_groups_that_have_an_image():

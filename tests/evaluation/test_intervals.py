@@ -41,10 +41,10 @@ def test_several_models_that_answer_are_drawn_together():
 
 def test_each_interval_has_the_score_that_it_is_of():
     (clean, y), (corrupted, _) = answers(), answers(seed=1)
-    found = intervals({"clean": [clean], "corrupted": [corrupted]}, y, None)
-    for metric in found["clean"]:
-        one, two = score(clean, y)[metric], score(corrupted, y)[metric]
-        assert [found[v][metric]["value"] for v in found] == [one, two, (one + two) / 2]
+    bounds = intervals({"clean": [clean], "corrupted": [corrupted]}, y, None)
+    for metric in bounds["clean"]:
+        first, second = score(clean, y)[metric], score(corrupted, y)[metric]
+        assert [bounds[v][metric]["value"] for v in bounds] == [first, second, (first + second) / 2]
     at = y < 2
     groups = group_intervals([clean], y, None, np.where(at, 0, 1), ["two classes", "one"])["auc_ovo_macro"]
     assert (groups["two classes"]["value"], groups["one"]["value"]) == (score(clean[at], y[at])["auc_ovo_macro"], None)
@@ -52,28 +52,28 @@ def test_each_interval_has_the_score_that_it_is_of():
 
 def test_one_patient_has_no_interval():
     logits, y = answers()
-    found = intervals({"clean": [logits]}, y, np.zeros(60))["clean"]["accuracy"]
-    assert (found["low"], found["high"], found["units"]) == (None, None, 1)
-    assert found["value"] == score(logits, y)["accuracy"]
+    bounds = intervals({"clean": [logits]}, y, np.zeros(60))["clean"]["accuracy"]
+    assert (bounds["low"], bounds["high"], bounds["units"]) == (None, None, 1)
+    assert bounds["value"] == score(logits, y)["accuracy"]
 
 
 def test_a_group_without_images_or_without_an_auc_has_no_interval():
     logits, y = answers()
     groups = np.where(y == 2, 1, 0)
     groups[:5] = -1
-    found = group_intervals([logits], y, None, groups, ["mixed", "one class", "nobody"])
-    assert found["auc_ovo_macro"]["mixed"]["low"] is not None
-    assert found["auc_ovo_macro"]["one class"]["low"] is None
-    assert found["accuracy"]["one class"]["low"] is not None
-    for metric in found:
-        assert (found[metric]["nobody"]["low"], found[metric]["nobody"]["units"]) == (None, 0)
-    assert found["accuracy"]["mixed"]["units"] == (groups == 0).sum()
+    bounds = group_intervals([logits], y, None, groups, ["mixed", "one class", "nobody"])
+    assert bounds["auc_ovo_macro"]["mixed"]["low"] is not None
+    assert bounds["auc_ovo_macro"]["one class"]["low"] is None
+    assert bounds["accuracy"]["one class"]["low"] is not None
+    for metric in bounds:
+        assert (bounds[metric]["nobody"]["low"], bounds[metric]["nobody"]["units"]) == (None, 0)
+    assert bounds["accuracy"]["mixed"]["units"] == (groups == 0).sum()
 
 
 def test_groups_that_nobody_is_known_to_be_of_have_none():
     logits, y = answers()
-    found = group_intervals([logits], y, None, np.full(60, -1), ["a", "b"])
-    assert {part["low"] for column in found.values() for part in column.values()} == {None}
+    bounds = group_intervals([logits], y, None, np.full(60, -1), ["a", "b"])
+    assert {part["low"] for column in bounds.values() for part in column.values()} == {None}
 
 
 def test_no_image_gives_no_interval():

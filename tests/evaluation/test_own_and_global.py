@@ -54,9 +54,9 @@ def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
     for metric in ONE_LABEL:
         table = np.array([body["clients"][c]["global_model"][metric]["per_round"] for c in ROSTER])  # [K, rounds]
         per_round = {"mean": table.mean(0), "std": table.std(0), "worst": table.min(0)}
-        found = dict(body["among_clients_global"][metric])
-        assert found.pop("per_round") == {name: pytest.approx(values) for name, values in per_round.items()}
-        assert found == pytest.approx({name: values.mean() for name, values in per_round.items()})
+        result = dict(body["among_clients_global"][metric])
+        assert result.pop("per_round") == {name: pytest.approx(values) for name, values in per_round.items()}
+        assert result == pytest.approx({name: values.mean() for name, values in per_round.items()})
     shown = cells(scores)
     assert shown[COLUMNS[0]].mean == body["among_clients"]["balanced_accuracy"]["mean"]
     assert shown[COLUMNS[1]].mean == body["among_clients_global"]["balanced_accuracy"]["mean"]
@@ -77,9 +77,9 @@ def test_on_images_that_all_share_the_global_model_has_a_mean_and_no_spread(tmp_
     body = manifest.read(scores).body
     for metric in ONE_LABEL:
         mean = body["versions"]["clean"][metric]["mean_last5"]
-        found = body["among_clients_global"][metric]
-        assert (found["mean"], found["std"], found["worst"]) == (pytest.approx(mean), None, None)
-        assert len(found["per_round"]["mean"]) == 2 and found["per_round"]["std"] is None
+        result = body["among_clients_global"][metric]
+        assert (result["mean"], result["std"], result["worst"]) == (pytest.approx(mean), None, None)
+        assert len(result["per_round"]["mean"]) == 2 and result["per_round"]["std"] is None
         assert body["among_clients"][metric]["std"] is not None
     assert set(COLUMNS) <= set(cells(scores))
 
@@ -96,6 +96,6 @@ def test_a_client_with_test_images_of_its_own_is_scored_on_them_by_both(tmp_path
     path, scores = trained(tmp_path, data, "ditto")
     entry, run = manifest.read(scores).body["clients"]["east"], open_run(path)
     shard, at = run.data.test["clean"], slice(20, 30)
-    for who, found in (("east", entry), (None, entry["global_model"])):
-        assert found["accuracy"]["last"] == score(predict(run, 2, shard, who)[at], shard.y.numpy()[at])["accuracy"]
-        assert found["count"] == 10
+    for who, result in (("east", entry), (None, entry["global_model"])):
+        assert result["accuracy"]["last"] == score(predict(run, 2, shard, who)[at], shard.y.numpy()[at])["accuracy"]
+        assert result["count"] == 10

@@ -1,8 +1,10 @@
 """Metrics of one's own: the same numbers as fedcli's where they are the same function."""
 
+import re
+
 import numpy as np
 import pytest
-from evaluated_runs import a_run, body_of, scorer
+from evaluated_runs import ROSTER, a_run, body_of, scorer
 from own_files import written
 
 import fedcli
@@ -83,6 +85,32 @@ def test_a_function_sees_the_groups_and_is_none_where_there_is_one(path, tmp_pat
     assert better_low("gap_cost") and not better_low("share_right")
 
 
+@pytest.mark.parametrize("bn", ["aggregate", "local"], ids=["one model", "models of their own"])
+def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 20)
+    run = a_run(tmp_path, bn=bn, rounds=(4, 5), own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
+    scores = scored(scores_of, run, f"{path}:share_right")
+    for client in scores.clients.values():
+        models = [client.metrics, client.global_model.metrics] if bn == "local" else [client.metrics]
+        assert all(each["share_right"].per_round == pytest.approx(each["accuracy"].per_round) for each in models)
+        mine, theirs = (client.groups["sex"].each[name]["male"].per_round for name in ("share_right", "accuracy"))
+        assert mine == pytest.approx(theirs)
+    mine, theirs = (scores.among_clients[name] for name in ("share_right", "accuracy"))
+    assert (mine.mean, mine.std, mine.worst) == pytest.approx((theirs.mean, theirs.std, theirs.worst))
+    for models in scores.personal.values():
+        mine, theirs = (models.versions["corrupted"].metrics[name].last for name in ("share_right", "accuracy"))
+        assert mine == pytest.approx(theirs)
+
+
+def test_the_worst_client_is_the_one_with_the_highest_cost(tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 20)
+    text = "def wrong_cost(chances, labels, groups):\n    return (chances.argmax(1) != labels).mean()\n"
+    run = a_run(tmp_path, own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
+    scores = scored(scores_of, run, written(tmp_path, text, "own.py"))
+    mine, theirs = (scores.among_clients[name] for name in ("wrong_cost", "accuracy"))
+    assert mine.worst == pytest.approx(1 - theirs.worst)
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
@@ -99,12 +127,19 @@ def test_what_is_no_metric_is_refused(name, sentence, path, tmp_path, scores_of)
         scored(scores_of, a_run(tmp_path), "kappa")
 
 
-def test_from_a_run_to_a_report(path, tmp_path):
-    clients = fedcli.partition(fedcli.prepare("toy", size=8, work=tmp_path), iid=True, clients=2, work=tmp_path)
+def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 5)
+    clients = fedcli.partition(fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path)
     run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
-    report = fedcli.report(run, metric=[f"{path}:share_right", "accuracy"], work=tmp_path)
+    report = fedcli.report(run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path)
     frame = report.to_frame()
     assert frame["clean share_right"][0] == pytest.approx(frame["clean accuracy"][0])
-    made = fedcli.evaluate(run, metric=[f"{path}:share_right"], work=tmp_path)
+    assert frame["sex worst group share_right"][0] == pytest.approx(frame["sex worst group accuracy"][0])
+    assert "worst among clients share_right" in frame
+    for format in ("markdown", "latex", "csv", "json"):
+        assert "share_right" in report.to(format).replace("\\", "")
+    page = re.sub(r"<wbr>|&[a-z]+;", "", report.to("html"))
+    assert "share_right, clean test images" in page and "share_right of each client" in page
+    made = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
     assert made.manifest.options["metrics"]["share_right"]["file"] == "own.py"
     assert made.path == report.scores[0] and str(tmp_path) not in made.path.read_text(encoding="utf-8")

@@ -37,15 +37,18 @@ def test_predictions_lie_beside_the_scores(tmp_path, scores_of):
 def test_predictions_are_read_back_as_they_were_written(tmp_path, scores_of):
     units = np.array([f"patient ö{i // 2}" for i in range(90)])
     run = a_run(tmp_path, units=units, own={"south": range(10, 20)})
-    found = read(scores_of(run).parent / "predictions.h5")
-    assert (found.y == run.data.test["clean"].y.numpy()).all() and found.y.dtype == np.int64
-    assert (found.unit == units).all() and found.id[3] == "é3"
-    assert (found.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
-    assert {version: list(rounds) for version, rounds in found.logits.items()} == {
+    contents = read(scores_of(run).parent / "predictions.h5")
+    assert (contents.y == run.data.test["clean"].y.numpy()).all() and contents.y.dtype == np.int64
+    assert (contents.unit == units).all() and contents.id[3] == "é3"
+    assert (contents.groups["sex"] == run.data.test["clean"].groups["sex"].numpy()).all()
+    assert {version: list(rounds) for version, rounds in contents.logits.items()} == {
         "clean": [4, 5, 6], "corrupted": [4, 5, 6],
     }  # fmt: skip
-    assert (found.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
-    assert (found.clients, {row: at.tolist() for row, at in found.tests.items()}) == ({}, {2: list(range(10, 20))})
+    assert (contents.logits["corrupted"][5] == logits_of(run, 5, "corrupted")).all()
+    assert (contents.clients, {row: at.tolist() for row, at in contents.tests.items()}) == (
+        {},
+        {2: list(range(10, 20))},
+    )
     assert read(scores_of(a_run(tmp_path / "another")).parent / "predictions.h5").unit is None
 
 

@@ -106,6 +106,6 @@ def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_sco
         label_scores({"clean": [tables]}, Y, list("abcd"), grouping)["clean"]["b"]
         for tables in ([LOGITS, other], [LOGITS], [other])
     )
-    assert both.metrics["auc"].last == pytest.approx(np.mean([one.metrics["auc"].last for one in alone]))
-    gaps = [one.groups["sex"].between.gap for one in alone]
+    assert both.metrics["auc"].last == pytest.approx(np.mean([each.metrics["auc"].last for each in alone]))
+    gaps = [each.groups["sex"].between.gap for each in alone]
     assert both.groups["sex"].between.gap == pytest.approx(np.mean(gaps))

@@ -39,9 +39,9 @@ def test_the_papers_groups_are_those_of_a_training_fold():
 @pytest.mark.parametrize("row", PAPER["rows"], ids=lambda row: f"{row[0]} {row[1]}")
 def test_a_row_of_the_papers_table_is_the_means_of_its_groups(row):
     of = dict(zip(GROUPS, row[2:5], strict=True))
-    found = group_means([of[group] for group in FOLD], FOLD)
-    assert [found[name] for name in GROUPS] == pytest.approx(row[2:5])
-    assert [found["all"], found["balanced_accuracy"]] == pytest.approx(row[5:], abs=0.05)
+    means = group_means([of[group] for group in FOLD], FOLD)
+    assert [means[name] for name in GROUPS] == pytest.approx(row[2:5])
+    assert [means["all"], means["balanced_accuracy"]] == pytest.approx(row[5:], abs=0.05)
     assert abs(group_means([of[group] for group in WHOLE], WHOLE)["balanced_accuracy"] - row[6]) > 0.5
 
 
@@ -50,8 +50,8 @@ def test_the_thresholds_themselves_are_medium():
 
 
 def test_a_class_without_a_test_image_is_left_out_and_an_empty_group_too():
-    found = group_means([0.5, None, 0.9, None], ["head", "head", "tail", "medium"])
-    assert found == {"head": 0.5, "medium": None, "tail": 0.9, "all": 0.7, "balanced_accuracy": 0.7}
+    means = group_means([0.5, None, 0.9, None], ["head", "head", "tail", "medium"])
+    assert means == {"head": 0.5, "medium": None, "tail": 0.9, "all": 0.7, "balanced_accuracy": 0.7}
     nothing = group_means([None, None], ["head", "tail"])
     assert set(nothing.values()) == {None}
 
@@ -60,22 +60,22 @@ def test_every_class_counts_once_in_its_group_whatever_its_images():
     y = np.array([0] * 8 + [1, 1, 2, 2])
     logits = np.eye(4)[[0] * 6 + [1, 2, 1, 0, 2, 2]]  # [12, 4]; class 3 has no image
     assert recalls(logits, y) == [0.75, 0.5, 1.0, None]
-    found = group_means(recalls(logits, y), ["head", "head", "tail", "tail"])
-    assert (found["head"], found["tail"], found["all"]) == (0.625, 1.0, 0.8125)
-    assert found["balanced_accuracy"] == score(logits, y)["balanced_accuracy"]
+    means = group_means(recalls(logits, y), ["head", "head", "tail", "tail"])
+    assert (means["head"], means["tail"], means["all"]) == (0.625, 1.0, 0.8125)
+    assert means["balanced_accuracy"] == score(logits, y)["balanced_accuracy"]
 
 
 def test_average_is_taken_in_each_round_and_groups_are_named_with_their_counts():
     y = np.array([0, 1, 0, 1])
     right, wrong = np.eye(3)[y], np.eye(3)[1 - y]
     logits = {"clean": [[right], [right]], "corrupted": [[wrong], [right]]}
-    found = shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))
-    assert found["classes"] == {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
-    assert (found["upper"], found["lower"], found["skipped"]) == (80, 50, ["c"])
-    assert found["versions"]["average"]["head"] == {
+    means = shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))
+    assert means["classes"] == {"head": {"a": 90}, "medium": {"b": 50}, "tail": {"c": 3}}
+    assert (means["upper"], means["lower"], means["skipped"]) == (80, 50, ["c"])
+    assert means["versions"]["average"]["head"] == {
         "last": 1.0, "mean_last5": 0.75, "std_last5": 0.25, "per_round": [0.5, 1.0],
     }  # fmt: skip
-    assert found["versions"]["clean"]["tail"]["mean_last5"] is None
+    assert means["versions"]["clean"]["tail"]["mean_last5"] is None
     assert described(shots.shot_scores(logits, y, ["a", "b", "c"], np.array([90, 50, 3]), (80, 50))) == (
         "head (more than 80 training images): a; medium (50 to 80 training images): b; "
         "tail (fewer than 50 training images): c; without a test image: c"
@@ -109,9 +109,9 @@ SKIN = {"nv": 5364, "mel": 891, "bkl": 879, "bcc": 412, "akiec": 262, "vasc": 11
 )
 def test_empty_groups_are_told_with_thresholds_that_would_fill_them(limits, sentence):
     counts = np.array(list(SKIN.values()))
-    found = described(shots.shot_scores({"clean": [[np.eye(7)]]}, np.arange(7), list(SKIN), counts, limits))
-    assert sentence in found
-    upper, lower = map(int, re.search(r"--shots (\d+),(\d+)", found).groups())
+    result = described(shots.shot_scores({"clean": [[np.eye(7)]]}, np.arange(7), list(SKIN), counts, limits))
+    assert sentence in result
+    upper, lower = map(int, re.search(r"--shots (\d+),(\d+)", result).groups())
     assert {group_of(count, upper, lower) for count in counts} == set(GROUPS)
 
 
@@ -119,10 +119,10 @@ def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_al
     rng = np.random.default_rng(4)
     for _ in range(200):
         counts = rng.integers(0, 10 ** rng.integers(1, 5), rng.integers(1, 24)).tolist()
-        found = suggestion(counts, 700, 70)
-        assert (found is None) == (len(set(counts)) < 3)
-        if found:
-            assert {group_of(count, *found) for count in counts} == set(GROUPS)
+        suggested = suggestion(counts, 700, 70)
+        assert (suggested is None) == (len(set(counts)) < 3)
+        if suggested:
+            assert {group_of(count, *suggested) for count in counts} == set(GROUPS)
     assert suggestion(list(range(1, 10)), 700, 70) == (6, 4)
 
 
@@ -141,28 +141,28 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     assert not any("recall" in column for column in table_cells(rows([plain]))[0])
 
     asked = Path(fedcli.evaluate(run, shots="26,26"))
-    found = manifest.verify(asked)
-    assert found.options["shots"] == [26, 26] and found.made_by == ["evaluate", "--shots", "26,26"]
+    record = manifest.verify(asked)
+    assert record.options["shots"] == [26, 26] and record.made_by == ["evaluate", "--shots", "26,26"]
     with h5py.File(asked.parent / "predictions.h5") as file:
         y, last = file["y"][()], file["logits/corrupted/2"][()]
     recall = [(last[y == c].argmax(1) == c).mean() for c in range(3)]
-    corrupted = found.body["shots"]["versions"]["corrupted"]
+    corrupted = record.body["shots"]["versions"]["corrupted"]
     assert corrupted["head"]["last"] == pytest.approx((recall[0] + recall[1]) / 2)
     assert corrupted["medium"]["last"] == pytest.approx(recall[2])
-    for version, scores in found.body["shots"]["versions"].items():
-        assert scores["balanced_accuracy"] == found.body["versions"][version]["balanced_accuracy"]
+    for version, scores in record.body["shots"]["versions"].items():
+        assert scores["balanced_accuracy"] == record.body["versions"][version]["balanced_accuracy"]
     columns, lines = table_cells(rows([asked]))
     shown = dict(zip(columns, lines[0], strict=True))
     assert [column for column in columns if "recall" in column] == ["clean head recall (%)", "clean medium recall (%)"]
-    mean = found.body["shots"]["versions"]["clean"]["head"]["mean_last5"]
+    mean = record.body["shots"]["versions"]["clean"]["head"]["mean_last5"]
     assert shown["clean head recall (%)"].startswith(f"{100 * mean:.2f} ± ")
 
 
 def test_the_report_names_the_groups_and_warns_where_they_differ(run):
-    one, other = (evaluate(run, by=[], out=None, device="cpu", made_by=[], shots=text) for text in ("26,26", "30,27"))
-    assert notes(rows([one]))[-1] == (
+    first, other = (evaluate(run, by=[], out=None, device="cpu", made_by=[], shots=text) for text in ("26,26", "30,27"))
+    assert notes(rows([first]))[-1] == (
         "made: head (more than 26 training images): a, b; medium (26 to 26 training images): c; "
         "no class has fewer than 26 training images"  # two sizes cannot make three groups
     )
-    assert "do not share the same shot groups" in notes(rows([one, other]))[0]
+    assert "do not share the same shot groups" in notes(rows([first, other]))[0]
     assert "Head, medium and tail recall" in render(rows([other]), "markdown")

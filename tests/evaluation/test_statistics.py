@@ -41,20 +41,20 @@ def one_by_one(logits, y, weights):
 def test_every_resample_is_what_scikit_learn_says_of_its_images_one_by_one(classes, ties):
     logits, y, patients = images(80, classes, ties=ties)
     weights = draw(patients, 12, seed=3)
-    found = bootstrap(logits, y, patients, resamples=12, seed=3)
+    resampled = bootstrap(logits, y, patients, resamples=12, seed=3)
     for b, row in enumerate(weights):
         expected = {k: v for k, v in one_by_one(logits, y, row).items() if v is not None}
-        assert {k: found[k][b] for k in expected} == pytest.approx(expected, rel=1e-12)
+        assert {k: resampled[k][b] for k in expected} == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
     logits, y, patients = images(ties=True)
     weights = draw(patients, 20, seed=0)
-    found = weighted(logits, y, weights)
+    scores = weighted(logits, y, weights)
     for b, row in enumerate(weights):
         at = np.repeat(np.arange(len(y)), row)
         expected = score(logits[at], y[at])
-        assert {k: found[k][b] for k in METRICS} == pytest.approx({k: expected[k] for k in METRICS}, rel=1e-14)
+        assert {k: scores[k][b] for k in METRICS} == pytest.approx({k: expected[k] for k in METRICS}, rel=1e-14)
 
 
 def test_each_image_once_is_the_score_itself():
@@ -91,15 +91,15 @@ def test_a_class_that_a_resample_lacks_is_left_out_of_its_score():
     logits, y, _ = images(30, 3)
     weights = np.where(y == 2, 0, 1)[None]
     expected = score(logits[y < 2], y[y < 2])
-    found = weighted(logits, y, weights)
-    assert {k: v[0] for k, v in found.items()} == pytest.approx({k: expected[k] for k in found})
+    scores = weighted(logits, y, weights)
+    assert {k: v[0] for k, v in scores.items()} == pytest.approx({k: expected[k] for k in scores})
 
 
 def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
     logits, y, _ = images(12, 2)
-    found = weighted(logits, y, np.stack([y == 1, np.ones(12)]))
-    assert np.isnan(found["auc_ovo_macro"]).tolist() == np.isnan(found["auc_binary"]).tolist() == [True, False]
-    assert interval(found["auc_binary"]) == (found["auc_binary"][1],) * 2
+    scores = weighted(logits, y, np.stack([y == 1, np.ones(12)]))
+    assert np.isnan(scores["auc_ovo_macro"]).tolist() == np.isnan(scores["auc_binary"]).tolist() == [True, False]
+    assert interval(scores["auc_binary"]) == (scores["auc_binary"][1],) * 2
     assert interval(np.array([np.nan])) == (None, None)
     assert bootstrap_p(np.array([np.nan]), 9) is None
 
@@ -107,18 +107,18 @@ def test_an_auc_of_one_class_is_nan_and_the_interval_passes_over_it():
 def test_groups_are_scored_in_the_same_resamples_as_all_images():
     logits, y, patients = images()
     groups = np.array([0, 1, -1])[np.arange(len(y)) % 3]
-    found = bootstrap(logits, y, patients, resamples=6, seed=2, groups=groups)
+    resampled = bootstrap(logits, y, patients, resamples=6, seed=2, groups=groups)
     weights = draw(patients, 6, seed=2)
     for g in (0, 1):
         expected = weighted(logits[groups == g], y[groups == g], weights[:, groups == g])
-        np.testing.assert_array_equal(found["auc_ovo_macro"][:, g], expected["auc_ovo_macro"])
-    assert found["accuracy"].shape == (6, 2)
+        np.testing.assert_array_equal(resampled["auc_ovo_macro"][:, g], expected["auc_ovo_macro"])
+    assert resampled["accuracy"].shape == (6, 2)
 
 
 def test_a_group_without_an_image_has_no_number():
     logits, y, _ = images(20)
-    found = bootstrap(logits, y, resamples=4, seed=0, groups=np.full(20, 1))
-    assert np.isnan(found["accuracy"][:, 0]).all() and not np.isnan(found["accuracy"][:, 1]).any()
+    resampled = bootstrap(logits, y, resamples=4, seed=0, groups=np.full(20, 1))
+    assert np.isnan(resampled["accuracy"][:, 0]).all() and not np.isnan(resampled["accuracy"][:, 1]).any()
 
 
 def test_no_image_is_refused():
@@ -177,26 +177,26 @@ def test_delong_is_the_sum_over_every_pair(ties):
     a, b = y + chance.normal(size=70), y + 2 * chance.normal(size=70)
     a, b = (np.round(a), np.round(b)) if ties else (a, b)
     auc, covariance = slow_delong(a, b, y)
-    found = delong(a, b, y)
-    assert (found.auc_a, found.auc_b) == pytest.approx((roc_auc_score(y, a), roc_auc_score(y, b)))
-    assert (found.auc_a, found.auc_b) == pytest.approx(tuple(auc))
-    assert (found.se_a, found.se_b) == pytest.approx(tuple(np.sqrt(np.diag(covariance))))
-    assert found.se == pytest.approx(np.sqrt([1, -1] @ covariance @ [1, -1]))
-    assert found.difference == pytest.approx(auc[1] - auc[0])
-    assert found.p == pytest.approx(2 * scipy.stats.norm.sf(abs(found.z)))
+    result = delong(a, b, y)
+    assert (result.auc_a, result.auc_b) == pytest.approx((roc_auc_score(y, a), roc_auc_score(y, b)))
+    assert (result.auc_a, result.auc_b) == pytest.approx(tuple(auc))
+    assert (result.se_a, result.se_b) == pytest.approx(tuple(np.sqrt(np.diag(covariance))))
+    assert result.se == pytest.approx(np.sqrt([1, -1] @ covariance @ [1, -1]))
+    assert result.difference == pytest.approx(auc[1] - auc[0])
+    assert result.p == pytest.approx(2 * scipy.stats.norm.sf(abs(result.z)))
 
 
 def test_delong_of_the_same_order_is_no_difference():
     y = np.array([0, 1, 0, 1, 1])
     a = np.array([0.1, 0.4, 0.5, 0.6, 0.2])
-    found = delong(a, 3 * a, y)
-    assert (found.difference, found.se, found.z, found.p) == (0, 0, 0, 1)
+    result = delong(a, 3 * a, y)
+    assert (result.difference, result.se, result.z, result.p) == (0, 0, 0, 1)
 
 
 def test_delong_has_no_p_where_nothing_varies_but_the_areas_differ():
     y = np.array([0, 0, 1, 1])
-    found = delong(y, 1 - y, y)
-    assert (found.difference, found.se, found.z, found.p) == (-1, 0, None, None)
+    result = delong(y, 1 - y, y)
+    assert (result.difference, result.se, result.z, result.p) == (-1, 0, None, None)
 
 
 def test_delong_needs_two_images_of_each_class():
@@ -214,7 +214,7 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
     y = chance.integers(0, 2, 300)
     a, b = ([np.zeros(300), y + chance.normal(size=300)] for _ in range(2))
     a, b = np.stack(a, 1), np.stack(b, 1)
-    drawn = [bootstrap(one, y, resamples=500, seed=1)["auc_binary"] for one in (a, b)]
+    drawn = [bootstrap(each, y, resamples=500, seed=1)["auc_binary"] for each in (a, b)]
     assert (drawn[1] - drawn[0]).std() == pytest.approx(delong(a[:, 1], b[:, 1], y).se, rel=0.1)
 
 
@@ -222,18 +222,18 @@ def test_delong_and_the_bootstrap_agree_on_the_standard_error():
 def test_mcnemar_is_the_exact_binomial_test(only_a, only_b):
     right_a = np.array([1] * only_a + [0] * only_b + [1, 0])
     right_b = np.array([0] * only_a + [1] * only_b + [1, 0])
-    found = mcnemar(right_a, right_b)
+    result = mcnemar(right_a, right_b)
     n = only_a + only_b
-    assert (found.only_a, found.only_b) == (only_a, only_b)
-    assert found.p == pytest.approx(scipy.stats.binomtest(only_a, n).pvalue if n else 1)
+    assert (result.only_a, result.only_b) == (only_a, only_b)
+    assert result.p == pytest.approx(scipy.stats.binomtest(only_a, n).pvalue if n else 1)
 
 
 def test_paired_t_is_scipys():
     a, b = [0.71, 0.74, 0.69, 0.75], [0.73, 0.75, 0.74, 0.74]
     expected = scipy.stats.ttest_rel(b, a)
-    found = paired_t(a, b)
-    assert (found.statistic, found.p) == pytest.approx((expected.statistic, expected.pvalue))
-    assert (found.pairs, found.difference) == (4, pytest.approx(0.0175))
+    result = paired_t(a, b)
+    assert (result.statistic, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert (result.pairs, result.difference) == (4, pytest.approx(0.0175))
 
 
 def test_paired_t_where_nothing_varies():
@@ -269,15 +269,15 @@ def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
     ranks = scipy.stats.rankdata(abs(d))
     sums = np.array([np.dot(ranks, signs) for signs in itertools.product([0, 1], repeat=5)])
     rises = ranks[d > 0].sum()
-    found = wilcoxon(a, b)
-    assert found.p == pytest.approx(min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean())))
-    assert found.statistic == rises
+    result = wilcoxon(a, b)
+    assert result.p == pytest.approx(min(1, 2 * min((sums <= rises).mean(), (sums >= rises).mean())))
+    assert result.statistic == rises
 
 
 @pytest.mark.parametrize("n, floor", [(1, 1), (2, 0.5), (3, 0.25), (5, 0.0625), (6, 0.03125)])
 def test_no_numbers_give_wilcoxon_a_p_below_its_floor(n, floor):
-    found = wilcoxon(list(range(n)), [10 * (i + 1) for i in range(n)])
-    assert found.p == found.floor == floor
+    result = wilcoxon(list(range(n)), [10 * (i + 1) for i in range(n)])
+    assert result.p == result.floor == floor
 
 
 def test_wilcoxon_of_the_same_numbers_is_no_difference():
@@ -297,9 +297,9 @@ def test_holm_by_hand():
 
 
 def test_over_seeds_pools_rounds_or_takes_runs():
-    found = over_seeds([[0.5, 0.7], [0.8, 0.8]])
-    assert found.mean == pytest.approx(0.7)
-    assert found.std_pooled == pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
-    assert found.std_runs == pytest.approx(np.std([0.6, 0.8], ddof=1))
-    assert found.runs == 2
+    result = over_seeds([[0.5, 0.7], [0.8, 0.8]])
+    assert result.mean == pytest.approx(0.7)
+    assert result.std_pooled == pytest.approx(np.std([0.5, 0.7, 0.8, 0.8]))
+    assert result.std_runs == pytest.approx(np.std([0.6, 0.8], ddof=1))
+    assert result.runs == 2
     assert over_seeds([[0.5, 0.7]]).std_runs is None

@@ -86,14 +86,14 @@ def run(scored):
 def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
     body = manifest.verify(scored["by-group"][1], "scores").body
     assert body["view"] == "true-group" and list(body["views"]) == sorted(BLIND)
-    for view, found in {"true-group": body, **body["views"]}.items():
-        assert set(found["versions"]) == {"clean", "corrupted", "average"}
+    for view, result in {"true-group": body, **body["views"]}.items():
+        assert set(result["versions"]) == {"clean", "corrupted", "average"}
         for version, shard in run.data.test.items():
             y, sex = shard.y.numpy(), shard.groups["sex"].numpy()
             table = predict(run, 2, shard, view=view)
-            assert found["versions"][version]["auc_ovo_macro"]["last"] == score(table, y)["auc_ovo_macro"]
+            assert result["versions"][version]["auc_ovo_macro"]["last"] == score(table, y)["auc_ovo_macro"]
             groups = group_scores(table, y, sex, ["f", "m"], classes=["a", "b", "c"])
-            assert found["groups"]["sex"][version]["last_round"] == groups
+            assert result["groups"]["sex"][version]["last_round"] == groups
 
 
 def test_predictions_of_every_view_lie_side_by_side(scored, run):
@@ -136,9 +136,9 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     monkeypatch.setattr("fedcli.evaluation.evaluate.open_run", lambda path, device: partly)
     path = evaluate(run.path, by=[], out=tmp_path / "scores", device="cpu", made_by=[])
     body = manifest.read(path).body
-    for found in (body, *body["views"].values()):
-        assert found["versions"]["clean"]["count"] == 40
-        last = found["groups"]["sex"]["clean"]["last_round"]
+    for result in (body, *body["views"].values()):
+        assert result["versions"]["clean"]["count"] == 40
+        last = result["groups"]["sex"]["clean"]["last_round"]
         assert last["unknown"] == 10 and sum(part["count"] for part in last["groups"].values()) == 30
     with h5py.File(path.parent / "predictions.h5") as file:
         as_known, stored = predict(run, 2, run.data.test["clean"]), file["logits/clean/2"][()]
@@ -148,23 +148,23 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
 
 def test_the_report_has_a_row_per_view_below_the_method(scored):
     path, plain = (scored[name][1] for name in ("by-group", "fedavg"))
-    found = rows([path, plain], minutes=True, traffic=True)
-    columns, lines = table_cells(found)
+    table = rows([path, plain], minutes=True, traffic=True)
+    columns, lines = table_cells(table)
     assert [line[0] for line in lines] == [
         "By group (true group at test)", "By group (group-blind: mostly f)", "By group (group-blind: uniform)",
         "FedAvg",
     ]  # fmt: skip
     body = manifest.read(path).body
-    for row, view in zip(found[1:3], ("mostly-f", "uniform"), strict=True):
+    for row, view in zip(table[1:3], ("mostly-f", "uniform"), strict=True):
         quality = body["views"][view]
         corrupted = quality["versions"]["corrupted"]["auc_ovo_macro"]["mean_last5"]
         assert row.cells["corrupted auc_ovo_macro"].mean == corrupted
         gap = quality["groups"]["sex"]["clean"]["over_rounds"]["auc_ovo_macro"]["gap"]["mean_last5"]
         assert row.cells["sex gap auc_ovo_macro"].mean == gap
     assert [line[-2:] == ["-", "-"] for line in lines] == [False, True, True, False]
-    assert VIEWS in render(found, "markdown") and VIEWS not in render(rows([plain]), "markdown")
-    names = [line[0] for line in csv.reader(io.StringIO(render(found, "csv")))]
-    assert names[1:] == [row["name"] for row in json.loads(render(found, "json"))["rows"]] == [x[0] for x in lines]
+    assert VIEWS in render(table, "markdown") and VIEWS not in render(rows([plain]), "markdown")
+    names = [line[0] for line in csv.reader(io.StringIO(render(table, "csv")))]
+    assert names[1:] == [row["name"] for row in json.loads(render(table, "json"))["rows"]] == [x[0] for x in lines]
 
 
 def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, tmp_path):
@@ -175,8 +175,8 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
         body = old.body | {"options": old.body["options"] | options}
         return manifest.seal(tmp_path / name, replace(old, body=body, parents={}))
 
-    found = rows([another("a", seed=1), another("b", seed=2)])
-    assert [row.name for row in found][1] == "By group (group-blind: mostly f, seed=1)"
+    table = rows([another("a", seed=1), another("b", seed=2)])
+    assert [row.name for row in table][1] == "By group (group-blind: mostly f, seed=1)"
     long = {"weights": "somewhere-far-away-in-a-folder"}
     text = render(rows([another("c", **long), another("d", **{"weights": "x"})]), "markdown")
     assert "By group (true group at test) [1]" in text and text.count("[1] weights=somewhere") == 1

@@ -205,3 +205,10 @@ def test_its_number_of_workers_may_be_left_out():
     with pytest.raises(UsageError, match="lacks the number"):
         parsed("ray:", "cpu")
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"done"])
+def test_a_run_that_ray_ends_at_once_says_so(sent, capfd):
+    watch = on_ray._watched()
+    watch.communicate(sent)
+    assert capfd.readouterr().err == ("" if sent else f"{on_ray.GONE}\n")

@@ -1,55 +1,19 @@
-"""Tasks and reports as messages: what every engine carries."""
+"""Tasks and reports as messages: what every engine carries. methods/test_every_method.py trains with them."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from conftest import ROSTER, play, toy_shard
+from wire_messages import read_only
 
 from fedcli.federation.client import Report, Task
-from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.wire import MessageError, pack, to_arrays, unpack
-from fedcli.methods import METHODS
 
 TASK = Task(
     "north", 0, 1, 3, 7, torch.zeros(4), {"a": torch.tensor(2.0), "b/c": torch.arange(3)}, {"mine": torch.ones(1)}
 )
 REPORT = Report("north", 0, 9, 2, torch.tensor(0.5), torch.ones(4), {"e": torch.tensor(1)}, {"mine": torch.ones(1)})
-SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}}  # of the server's own training
-
-
-def read_only(message):
-    """As some engines hand out arrays."""
-    scalars, arrays = message
-    arrays = {name: array.copy() for name, array in arrays.items()}
-    for array in arrays.values():
-        array.setflags(write=False)
-    return scalars, arrays
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_every_method_comes_to_the_same_model_over_messages(name, monkeypatch):
-    shards = {client: toy_shard(client, 9 + k) for k, client in enumerate(ROSTER)}
-    training = {"settings": SHORTER.get(name), "rounds": 2, "shards": shards}
-    usual = play(name, **training)
-    kept = {}
-
-    def over_messages(clients, tasks):
-        for task in tasks:
-            memory = kept.get(task.client, {})
-            report = clients.run_one(unpack(Task, read_only(pack(task)), memory))
-            kept[task.client] = memory if task.part == "measure" else report.memory
-            yield unpack(Report, read_only(pack(report)))
-
-    monkeypatch.setattr(InProcess, "__call__", over_messages)
-    state = play(name, **training)
-    assert torch.equal(state.theta, usual.theta) and not state.clients
-    for part in ("shared", "server"):
-        mine, other = getattr(state, part), getattr(usual, part)
-        assert mine.keys() == other.keys() and all(torch.equal(mine[key], other[key]) for key in mine)
-    for client, memory in usual.clients.items():
-        assert memory.keys() == kept[client].keys() and all(torch.equal(memory[k], kept[client][k]) for k in memory)
 
 
 def test_memory_is_left_out_and_scalars_stay_scalars():

@@ -114,11 +114,11 @@ def test_singular_values_of_1_are_lora():
 
 def test_one_group_is_svd_lora():
     svd, x = layer("svd"), images()
-    one = same_factors(svd, layer("fair", singular=S[:1]))
-    one.groups.shares = torch.ones(3, 1)
-    torch.testing.assert_close(one(x), svd(x))
-    one.groups.shares = None
-    torch.testing.assert_close(one(x), svd(x))
+    first = same_factors(svd, layer("fair", singular=S[:1]))
+    first.groups.shares = torch.ones(3, 1)
+    torch.testing.assert_close(first(x), svd(x))
+    first.groups.shares = None
+    torch.testing.assert_close(first(x), svd(x))
 
 
 def test_the_layer_keeps_its_name_and_its_numbers_and_is_frozen():
@@ -180,11 +180,11 @@ def rebuilt(a, s, b):
 
 
 def test_one_model_comes_back_as_it_was_but_for_its_basis():
-    one = factors(1, 1)
-    averaged, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 1).double())
-    np.testing.assert_allclose(rebuilt(*averaged), products(one, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
+    factor = factors(1, 1)
+    averaged, (lost, whole) = product_mean(factor, torch.ones(1).double(), torch.ones(1, 1).double())
+    np.testing.assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 1))), rtol=1e-9, atol=1e-9)
     assert abs(lost) < 1e-9 * whole
-    assert not np.allclose(averaged[0].numpy(), one.A[0].numpy())
+    assert not np.allclose(averaged[0].numpy(), factor.A[0].numpy())
 
 
 def test_the_true_average_is_found_where_its_rank_allows():
@@ -210,9 +210,9 @@ def test_beyond_that_it_is_the_nearest_matrix_of_rank_r():
 
 
 def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
-    one = factors(1, 4)
-    averaged, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
-    true, again = products(one, np.ones((1, 4))), rebuilt(*averaged)
+    factor = factors(1, 4)
+    averaged, (lost, whole) = product_mean(factor, torch.ones(1).double(), torch.ones(1, 4).double())
+    true, again = products(factor, np.ones((1, 4))), rebuilt(*averaged)
     np.testing.assert_allclose(again.mean(0), true.mean(0), rtol=1e-8, atol=1e-8)
     assert float(lost) == pytest.approx(((true - again) ** 2).sum()) and float(lost) > 1e-3 * float(whole)
     assert float(whole) == pytest.approx((true**2).sum())
@@ -220,12 +220,12 @@ def test_groups_keep_their_mean_and_lose_what_is_off_the_diagonal():
 
 def test_orthogonal_factors_keep_every_group():
     """One against the others' direction as well."""
-    one = factors(1, 4)
-    one.S[:, 3] *= -1
-    a, b = torch.linalg.qr(one.A[0])[0], torch.linalg.qr(one.B[0].T)[0].T
-    one = Factors(a[None], one.S, b[None])
-    averaged, (lost, whole) = product_mean(one, torch.ones(1).double(), torch.ones(1, 4).double())
-    np.testing.assert_allclose(rebuilt(*averaged), products(one, np.ones((1, 4))), atol=1e-5)
+    factor = factors(1, 4)
+    factor.S[:, 3] *= -1
+    a, b = torch.linalg.qr(factor.A[0])[0], torch.linalg.qr(factor.B[0].T)[0].T
+    factor = Factors(a[None], factor.S, b[None])
+    averaged, (lost, whole) = product_mean(factor, torch.ones(1).double(), torch.ones(1, 4).double())
+    np.testing.assert_allclose(rebuilt(*averaged), products(factor, np.ones((1, 4))), atol=1e-5)
     assert abs(lost) < 1e-9 * whole
 
 

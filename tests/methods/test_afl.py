@@ -65,12 +65,12 @@ def test_when_all_lambda_is_with_the_absent_those_present_count_alike():
 
 
 def test_client_order_does_not_matter_and_two_equal_clients_count_twice():
-    rule, one, two = resolve("afl", {"gamma": 0.2}).aggregator, {}, {}
+    rule, first, second = resolve("afl", {"gamma": 0.2}).aggregator, {}, {}
     for t in (1, 2):
         straight = client_updates([[1.0], [5.0], [5.0]], t=t, loss_before=[0.2, 1.0, 1.0])
         turned = client_updates([[5.0], [5.0], [1.0]], t=t, rows=[2, 1, 0], loss_before=[1.0, 1.0, 0.2])
-        a, weights = rule.aggregate(torch.zeros(1), straight, one)
-        b, _ = rule.aggregate(torch.zeros(1), turned, two)
+        a, weights = rule.aggregate(torch.zeros(1), straight, first)
+        b, _ = rule.aggregate(torch.zeros(1), turned, second)
         torch.testing.assert_close(a, b)
     assert weights[1] == weights[2] > weights[0]
 

@@ -118,11 +118,11 @@ def test_the_server_averages_gradients_over_the_clients_that_sent_a_class():
     layout, sent = head_only(), random(3, CLASSES, CLASSES, 5)
     has = [[True, False, False], [True, True, False], [False, True, False]]
     rule = resolve("creff", QUICK).aggregator
-    many, one = {}, {}
+    many, first = {}, {}
     mean = torch.stack([(sent[0, 0] + sent[1, 0]) / 2, (sent[1, 1] + sent[2, 1]) / 2, torch.zeros(CLASSES, 5)])
     rule.aggregate(torch.zeros(layout.size), table(layout, sent, has), many)
-    rule.aggregate(torch.zeros(layout.size), table(layout, mean[None], [[True, True, False]]), one)
-    torch.testing.assert_close(many["creff_features"], one["creff_features"])
+    rule.aggregate(torch.zeros(layout.size), table(layout, mean[None], [[True, True, False]]), first)
+    torch.testing.assert_close(many["creff_features"], first["creff_features"])
     assert many["creff_seen"].tolist() == [True, True, False]
 
 

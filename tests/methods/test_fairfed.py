@@ -72,10 +72,10 @@ def test_when_all_present_stand_at_zero_the_base_weighs():
 
 
 def test_client_order_does_not_matter():
-    half, one, two = resolve("fairfed", {"beta": 0.3}).aggregator, {}, {}
+    half, first, second = resolve("fairfed", {"beta": 0.3}).aggregator, {}, {}
     for t in (1, 2, 3):
-        straight = step(half, one, t)
-        turned = step(half, two, t, CASE["acc"][::-1], CASE["n"][::-1], rows=[3, 2, 1, 0])
+        straight = step(half, first, t)
+        turned = step(half, second, t, CASE["acc"][::-1], CASE["n"][::-1], rows=[3, 2, 1, 0])
         torch.testing.assert_close(straight, turned.flip(0))
 
 

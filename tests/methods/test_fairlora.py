@@ -124,15 +124,15 @@ def averaged(settings=None, counts=COUNTS, t=1, memory=None, **rest):
     memory = {} if memory is None else memory
     new, weights = resolve("fairlora", settings).aggregator.aggregate(theta, table, memory)
     assert weights.tolist() == [0.75, 0.25]
-    return layout.named(new), layout.named(theta), [layout.named(one) for one in sent], memory
+    return layout.named(new), layout.named(theta), [layout.named(each) for each in sent], memory
 
 
 def test_singular_values_are_averaged_by_the_images_of_their_group():
     """Group 0: 3/4 and 1/4; group 1 the first client alone; group 2 nobody, so its row stays."""
-    new, _, (one, two), _ = averaged()
+    new, _, (first, second), _ = averaged()
     assert new["layer.S"].tolist() == [[2.0, 3.0], [3.0, 4.0], [-1.0, -2.0]]
     for name in ("layer.A", "layer.B", "pool.A", "pool.B", "other"):
-        torch.testing.assert_close(new[name], 0.75 * one[name] + 0.25 * two[name])
+        torch.testing.assert_close(new[name], 0.75 * first[name] + 0.25 * second[name])
 
 
 def test_released_shares_the_first_half_among_the_groups_that_are_there():
@@ -174,13 +174,13 @@ def delta(model, group=None):
 
 def test_exact_takes_the_vectors_of_the_mean_and_projects_each_group_on_them():
     """An absent group is that of the old model, in the new vectors."""
-    new, old, (one, two), memory = averaged({"exact": True}, t=30)
-    u, sigma, v = np.linalg.svd(0.75 * delta(one) + 0.25 * delta(two))
-    true = [0.75 * delta(one, 0) + 0.25 * delta(two, 0), delta(one, 1), delta(old, 2)]
+    new, old, (first, second), memory = averaged({"exact": True}, t=30)
+    u, sigma, v = np.linalg.svd(0.75 * delta(first) + 0.25 * delta(second))
+    true = [0.75 * delta(first, 0) + 0.25 * delta(second, 0), delta(first, 1), delta(old, 2)]
     expected = [u[:, :2] * np.diag(u[:, :2].T @ d @ v[:2].T) @ v[:2] for d in true]
     for group in range(3):
         np.testing.assert_allclose(delta(new, group), expected[group], atol=1e-4)
-    pool = [m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (one, two, new)]
+    pool = [m["pool.A"].double().numpy() @ m["pool.B"].double().numpy() for m in (first, second, new)]
     p, q, r = np.linalg.svd(0.75 * pool[0] + 0.25 * pool[1])
     np.testing.assert_allclose(pool[2], p[:, :2] * q[:2] @ r[:2], atol=1e-5)
     lost = sum(((t - f) ** 2).sum() for t, f in zip(true, expected)) + q[2] ** 2
@@ -332,7 +332,7 @@ def test_it_resumes_to_the_same_bits_from_disk(settings, tmp_path):
 def test_the_rules_and_options_differ():
     small = {"roster": ROSTER[:2], "rounds": 2}
     settings = [{}, {"rule": "released"}, {"exact": True}, {"pi": "smoothed"}, {"ema": False}]
-    thetas = [play("fairlora", one, **small).theta for one in settings]
+    thetas = [play("fairlora", each, **small).theta for each in settings]
     assert all(theta.isfinite().all() for theta in thetas)
     assert not any(torch.equal(thetas[i], thetas[j]) for i in range(5) for j in range(i))
 

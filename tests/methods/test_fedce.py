@@ -44,14 +44,14 @@ def test_two_clients_by_hand_in_both_modes():
     Round 2: updates (1, 0) and (0, 2), cosine 0, mean 0.3: G even. b = 0.2 and 0.6: M = 0.9 and 0.7."""
     for mode, fresh in (("times", [0.9 / 1.6, 0.7 / 1.6]), ("plus", [(0.5 + 0.9 / 1.6) / 2, (0.5 + 0.7 / 1.6) / 2])):
         rule, memory = resolve("fedce", {"mode": mode}).aggregator, {}
-        one = client_updates([[1.0, 0.0], [3.0, 4.0]], t=1, without_me=[0.0, 0.0])
+        each = client_updates([[1.0, 0.0], [3.0, 4.0]], t=1, without_me=[0.0, 0.0])
         two = client_updates([[1.0, 0.0], [0.0, 2.0]], t=2, without_me=[0.2, 0.6])
-        assert rule.aggregate(torch.zeros(2), one, memory)[1].tolist() == pytest.approx([0.5, 0.5])
+        assert rule.aggregate(torch.zeros(2), each, memory)[1].tolist() == pytest.approx([0.5, 0.5])
         theta, weights = rule.aggregate(torch.zeros(2), two, memory)
         assert weights.tolist() == pytest.approx([(0.5 + w) / 2 for w in fresh])  # the mean over both rounds
         assert theta.tolist() == pytest.approx([weights[0].item(), 2 * weights[1].item()])
         original, memory = resolve("fedce", {"mode": mode, "rule": "original"}).aggregator, {}
-        original.aggregate(torch.zeros(2), one, memory)
+        original.aggregate(torch.zeros(2), each, memory)
         assert original.aggregate(torch.zeros(2), two, memory)[1].tolist() == pytest.approx(fresh)
 
 
@@ -138,12 +138,12 @@ def test_own_statistics_stay_own_while_measuring():
 
 
 def test_client_order_does_not_matter():
-    rule, one, two = resolve("fedce").aggregator, {}, {}
+    rule, first, second = resolve("fedce").aggregator, {}, {}
     for t, b in ((1, [0.0, 0.0, 0.0]), (2, [0.5, 0.2, 0.9])):
         u = torch.tensor([[1.0, 0.2], [0.3, -1.0], [2.0, 1.0]]) * t
-        _, straight = rule.aggregate(torch.zeros(2), client_updates(u, t=t, without_me=b), one)
+        _, straight = rule.aggregate(torch.zeros(2), client_updates(u, t=t, without_me=b), first)
         _, turned = rule.aggregate(
-            torch.zeros(2), client_updates(u.flip(0), t=t, rows=[2, 1, 0], without_me=b[::-1]), two
+            torch.zeros(2), client_updates(u.flip(0), t=t, rows=[2, 1, 0], without_me=b[::-1]), second
         )
         torch.testing.assert_close(straight, turned.flip(0))
 

@@ -108,8 +108,8 @@ def test_history_of_twenty_resnet18_clients_fits_in_250_megabytes():
 def test_client_order_does_not_matter():
     a, b = [[1.0, 3.0], [2.0, -1.0]], [[-1.0, 1.0], [2.0, 2.0]]
     rule, theta = resolve("fedheal").aggregator, torch.zeros(2)
-    one, two = {}, {}
+    first, second = {}, {}
     for t, (x, y) in enumerate((a, b), 1):
-        straight, _ = rule.aggregate(theta, client_updates([x, y], t=t), one)
-        turned, _ = rule.aggregate(theta, client_updates([y, x], t=t), two)
+        straight, _ = rule.aggregate(theta, client_updates([x, y], t=t), first)
+        turned, _ = rule.aggregate(theta, client_updates([y, x], t=t), second)
         torch.testing.assert_close(straight, turned)

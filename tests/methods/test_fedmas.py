@@ -279,10 +279,10 @@ def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, ca
 
 def test_a_cached_view_belongs_to_its_teacher():
     shard = toy_shard("north")
-    one, two = toy_net(extend=resolve("kd").local.extend), toy_net(3, extend=resolve("kd").local.extend)
-    first = fedmas.fixed_view(one.eval(), shard)
-    assert fedmas.fixed_view(one, shard) is first
-    assert not torch.equal(fedmas.fixed_view(two.eval(), shard), first)
+    each, second = toy_net(extend=resolve("kd").local.extend), toy_net(3, extend=resolve("kd").local.extend)
+    first = fedmas.fixed_view(each.eval(), shard)
+    assert fedmas.fixed_view(each, shard) is first
+    assert not torch.equal(fedmas.fixed_view(second.eval(), shard), first)
 
 
 def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():

@@ -87,9 +87,9 @@ def test_an_inflated_update_changes_nothing_but_the_step():
     g = torch.Generator().manual_seed(1)
     models = torch.randn(4, 6, generator=g)
     inflated = models * torch.tensor([[1.0], [1000.0], [1.0], [1.0]])
-    one, other = (aggregated(client_updates(m), epsilon=0.2, length="unit") for m in (models, inflated))
-    close(one[0], other[0].tolist())
-    close(one[1], other[1].tolist())
+    first, other = (aggregated(client_updates(m), epsilon=0.2, length="unit") for m in (models, inflated))
+    close(first[0], other[0].tolist())
+    close(first[1], other[1].tolist())
 
 
 def test_buffers_are_averaged_with_the_weights():

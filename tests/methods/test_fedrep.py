@@ -31,8 +31,8 @@ def test_the_classifier_stays_and_features_travel(spec):
 
 
 def test_fedper_with_one_client_is_fedavg():
-    one = {"roster": ROSTER[:1], "shards": {"north": toy_shard("north")}, "rounds": 2}
-    state, plain = play("fedper", **one), play("fedavg", **one)
+    each = {"roster": ROSTER[:1], "shards": {"north": toy_shard("north")}, "rounds": 2}
+    state, plain = play("fedper", **each), play("fedavg", **each)
     together = torch.cat([state.theta[:44], state.clients["north"]["own"], state.theta[44:]])
     torch.testing.assert_close(together, plain.theta)
 

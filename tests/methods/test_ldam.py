@@ -97,11 +97,11 @@ def test_without_margin_and_weights_it_is_cross_entropy_of_scaled_cosines():
 
 def test_the_head_keeps_the_shape_of_a_linear_one_and_is_seeded():
     local = resolve("ldam", {"scale": 5.0}).local
-    one, two = (toy_net(extend=local.extend).head for _ in range(2))
-    assert (one.in_features, one.out_features, one.bias) == (16, 3, None)
-    assert torch.equal(one.weight, two.weight)
-    torch.testing.assert_close(one.weight.norm(dim=1), torch.ones(3))
-    assert one(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
+    each, two = (toy_net(extend=local.extend).head for _ in range(2))
+    assert (each.in_features, each.out_features, each.bias) == (16, 3, None)
+    assert torch.equal(each.weight, two.weight)
+    torch.testing.assert_close(each.weight.norm(dim=1), torch.ones(3))
+    assert each(torch.zeros(1, 16)).tolist() == [[0, 0, 0]]
 
 
 def test_the_length_of_a_class_s_vector_says_nothing():

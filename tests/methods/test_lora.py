@@ -207,7 +207,7 @@ def averaged(settings, t, spec="lora", singular=None):
     table = client_updates(sent, layout=layout, t=t, rounds=50, n=[3.0, 1.0])
     new, weights = resolve(spec, settings).aggregator.aggregate(theta, table, memory)
     assert weights.tolist() == [0.75, 0.25]
-    return layout.named(new), layout.named(theta), [layout.named(one) for one in sent], memory
+    return layout.named(new), layout.named(theta), [layout.named(each) for each in sent], memory
 
 
 @pytest.mark.parametrize(("t", "beta"), [(1, 0.0), (2, 0.01998), (26, 0.4995), (50, 0.97902)])
@@ -222,16 +222,16 @@ def averaged(settings, t, spec="lora", singular=None):
 )
 def test_the_moving_average_by_hand(t, beta, settings, everything):
     """b = 0.999 (t - 1) / T: of the factors, or of all."""
-    new, old, (one, two), _ = averaged(settings, t)
+    new, old, (first, second), _ = averaged(settings, t)
     for name in new:
         b = beta if everything or name != "other" else 0
-        expected = (1 - b) * (0.75 * one[name] + 0.25 * two[name]) + b * old[name]
+        expected = (1 - b) * (0.75 * first[name] + 0.25 * second[name]) + b * old[name]
         torch.testing.assert_close(new[name], expected, atol=1e-6, rtol=1e-5)
 
 
 def test_without_it_the_average_is_fedavgs():
-    new, _, (one, two), _ = averaged({"ema": False}, 30)
-    assert all(torch.allclose(new[name], 0.75 * one[name] + 0.25 * two[name]) for name in new)
+    new, _, (first, second), _ = averaged({"ema": False}, 30)
+    assert all(torch.allclose(new[name], 0.75 * first[name] + 0.25 * second[name]) for name in new)
 
 
 def delta(model):
@@ -241,10 +241,12 @@ def delta(model):
 
 @pytest.mark.parametrize("singular", [None, torch.tensor([1.0, 0.1])])
 def test_exact_averages_the_products_and_has_no_moving_average(singular):
-    new, _, (one, two), memory = averaged({"exact": True}, 30, "svd-lora" if singular is not None else "lora", singular)
-    u, sigma, v = np.linalg.svd(0.75 * delta(one) + 0.25 * delta(two))
+    new, _, (first, second), memory = averaged(
+        {"exact": True}, 30, "svd-lora" if singular is not None else "lora", singular
+    )
+    u, sigma, v = np.linalg.svd(0.75 * delta(first) + 0.25 * delta(second))
     np.testing.assert_allclose(delta(new), u[:, :2] * sigma[:2] @ v[:2], atol=1e-5)
-    torch.testing.assert_close(new["other"], 0.75 * one["other"] + 0.25 * two["other"])
+    torch.testing.assert_close(new["other"], 0.75 * first["other"] + 0.25 * second["other"])
     assert memory["exact_loss"].ndim == 0
     assert float(memory["exact_loss"]) == pytest.approx(sigma[2] / np.sqrt((sigma**2).sum()), rel=1e-4)
 

@@ -245,9 +245,9 @@ def test_any_number_of_agents_learns(agents):
 def test_the_same_seed_gives_the_same_bits_and_no_global_numbers_are_drawn():
     torch.manual_seed(0)
     before = torch.get_rng_state()
-    one = rounds(TEAM, 5, warmup=2)
+    first = rounds(TEAM, 5, warmup=2)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(1)
     other, third = rounds(TEAM, 5, warmup=2), rounds(TEAM, 5, warmup=2, seed=1)
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    assert not torch.equal(one["qmix_weights"], third["qmix_weights"])
+    assert all(torch.equal(first[name], other[name]) for name in first)
+    assert not torch.equal(first["qmix_weights"], third["qmix_weights"])

@@ -143,8 +143,8 @@ def test_uniform_weights_are_the_papers_mean_of_models_and_variates():
 
 
 def test_client_order_does_not_matter():
-    one, two = (play("scaffold", roster=order, dropout=0.0).theta for order in (ROSTER, ROSTER[::-1]))
-    torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-4)
+    first, second = (play("scaffold", roster=order, dropout=0.0).theta for order in (ROSTER, ROSTER[::-1]))
+    torch.testing.assert_close(first, second, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rule", ["original", "released"])

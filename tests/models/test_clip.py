@@ -158,11 +158,11 @@ def test_without_prompts_there_is_one_vector_per_image_and_no_text_tower():
 
 def test_one_channel_is_shown_as_three_and_any_normalisation_is_undone():
     grey = images(32, 1)
-    one, three = tiny(channels=1), tiny(channels=3)
+    first, third = tiny(channels=1), tiny(channels=3)
     torch.testing.assert_close(
-        one.features(fed(grey)), three.features(fed(grey.expand(-1, 3, -1, -1))), atol=1e-5, rtol=0
+        first.features(fed(grey)), third.features(fed(grey.expand(-1, 3, -1, -1))), atol=1e-5, rtol=0
     )
-    torch.testing.assert_close(one.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0)
+    torch.testing.assert_close(first.backbone._prepared(fed(grey)), clip_input(grey), atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("side", [8, 50])
@@ -297,8 +297,8 @@ def test_the_model_of_a_run_fills_the_image_tower_and_its_projection_of_slices(t
         for k, v in source.state_dict().items():
             file[f"model/{k}"] = v.numpy()
     net = tiny(channels=16, weights=str(tmp_path / "00002.h5"))
-    for one, two in zip(net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True):
-        assert torch.equal(one, two)
+    for each, two in zip(net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True):
+        assert torch.equal(each, two)
     with pytest.raises(FedcliError, match="holds no text tower, which prompts need"):
         tiny(channels=16, weights=str(tmp_path / "00002.h5"), extend=prompts)
 
@@ -373,11 +373,11 @@ def test_a_class_name_longer_than_clip_can_read_is_refused():
 
 
 def test_the_seed_decides_both_towers():
-    one = tiny(seed=1, extend=prompts)
+    each = tiny(seed=1, extend=prompts)
     torch.manual_seed(9)
     two, three = tiny(seed=1, extend=prompts), tiny(seed=2, extend=prompts)
     for part in ("backbone", "text", "head"):
-        a, b, c = (torch.cat([p.flatten() for p in getattr(n, part).parameters()]) for n in (one, two, three))
+        a, b, c = (torch.cat([p.flatten() for p in getattr(n, part).parameters()]) for n in (each, two, three))
         assert torch.equal(a, b) and not torch.equal(a, c)
 
 

@@ -42,10 +42,10 @@ def test_resnet18_for_eight_classes_has_the_size_the_paper_trains():
 
 
 def test_the_seed_decides_the_weights_and_nothing_else_does():
-    one = build("cnn", seed=3)
+    net = build("cnn", seed=3)
     torch.manual_seed(55)
     two, three = build("cnn", seed=3), build("cnn", seed=4)
-    assert torch.equal(one.head.weight, two.head.weight) and not torch.equal(one.head.weight, three.head.weight)
+    assert torch.equal(net.head.weight, two.head.weight) and not torch.equal(net.head.weight, three.head.weight)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "densenet121"])

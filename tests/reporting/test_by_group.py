@@ -26,7 +26,7 @@ def test_each_group_has_its_count_score_interval_and_gap_on_clean_and_corrupted_
             known = scores.groups["sex"][version]
             score = known.last_round.groups[value].metrics["auc_ovo_macro"]
             interval = known.intervals["auc_ovo_macro"][value]
-            best = max(one.metrics["auc_ovo_macro"] for one in known.last_round.groups.values())
+            best = max(each.metrics["auc_ovo_macro"] for each in known.last_round.groups.values())
             bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}"
             assert line[at : at + 3] == [f"{100 * score:.2f}", bounds, f"{100 * (best - score):.2f}"]
     assert "†" in legend([table])

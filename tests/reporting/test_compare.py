@@ -17,11 +17,14 @@ from fedcli.reporting.verdicts import INCONCLUSIVE, Difference
 
 def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
     logits = model(1, 0)
-    found = compare([scored(tmp_path / "a", logits)], [heal(tmp_path / "b", logits)], resamples=200)
-    for one in found.rows + found.groups["sex"].gaps + found.groups["sex"].each:
-        assert (one.difference, one.low, one.high, one.p, one.verdict) == (0, 0, 0, 1, INCONCLUSIVE)
-    assert found.images[0]["versions"]["clean"]["mcnemar"] == {"only_a": 0, "only_b": 0, "p": 1}
-    assert found.sentences()[0] == "The difference in clean balanced_accuracy and clean auc_ovo_macro is inconclusive."
+    comparison = compare([scored(tmp_path / "a", logits)], [heal(tmp_path / "b", logits)], resamples=200)
+    for each in comparison.rows + comparison.groups["sex"].gaps + comparison.groups["sex"].each:
+        assert (each.difference, each.low, each.high, each.p, each.verdict) == (0, 0, 0, 1, INCONCLUSIVE)
+    assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {"only_a": 0, "only_b": 0, "p": 1}
+    assert (
+        comparison.sentences()[0]
+        == "The difference in clean balanced_accuracy and clean auc_ovo_macro is inconclusive."
+    )
 
 
 def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_path):
@@ -31,49 +34,56 @@ def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_pat
         (s, k): (heal if s else scored)(tmp_path / f"{s}{k}", clean, corrupted=corrupted, seed=k)
         for (s, k), (clean, corrupted) in runs.items()
     }
-    found = compare([paths[0, 0], paths[0, 1]], [paths[1, 0], paths[1, 1]], resamples=20)
+    comparison = compare([paths[0, 0], paths[0, 1]], [paths[1, 0], paths[1, 1]], resamples=20)
     differences = []
     for weights in drawn(20):
         at = np.repeat(np.arange(N), weights)
         means = [
-            np.mean([score(one[at], Y[at])["auc_ovo_macro"] for k in (0, 1) for part in runs[s, k] for one in part])
+            np.mean(
+                [
+                    score(difference[at], Y[at])["auc_ovo_macro"]
+                    for k in (0, 1)
+                    for part in runs[s, k]
+                    for difference in part
+                ]
+            )
             for s in (0, 1)
         ]
         differences.append(means[1] - means[0])
-    one = row(found, "average", "auc_ovo_macro")
-    assert (one.low, one.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
-    assert (found.unit, found.units, found.test_images) == ("patient or lesion", N // 2, N)
+    difference = row(comparison, "average", "auc_ovo_macro")
+    assert (difference.low, difference.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
+    assert (comparison.unit, comparison.units, comparison.test_images) == ("patient or lesion", N // 2, N)
 
 
 def test_the_interval_of_a_gap_is_that_of_images_written_out(tmp_path):
     runs = model(1, 0), model(1, 1)
-    found = compare([scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])], resamples=20)
+    comparison = compare([scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])], resamples=20)
     differences = []
     for weights in drawn(20):
         parts = [np.repeat(np.arange(N), weights * (SEX == g)) for g in (0, 1)]
-        each = [[[score(one[at], Y[at])["auc_ovo_macro"] for at in parts] for one in rounds] for rounds in runs]
+        each = [[[score(round_[at], Y[at])["auc_ovo_macro"] for at in parts] for round_ in rounds] for rounds in runs]
         gaps = [np.mean([abs(f - m) for f, m in rounds]) for rounds in each]
         differences.append(gaps[1] - gaps[0])
-    gap = next(g for g in found.groups["sex"].gaps if g.metric == "auc_ovo_macro")
+    gap = next(g for g in comparison.groups["sex"].gaps if g.metric == "auc_ovo_macro")
     assert (gap.low, gap.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
 
 
 def test_means_spreads_and_tests_over_seeds(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(0.5, k), seed=k) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(2, 5 + k), seed=k) for k in range(3)]
-    found = compare(a, b[::-1], resamples=200)
-    one = row(found, "clean", "balanced_accuracy")
+    comparison = compare(a, b[::-1], resamples=200)
+    difference = row(comparison, "clean", "balanced_accuracy")
     means = [
         [manifest.read(path).body["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for path in side]
         for side in (a, b)
     ]
-    assert one.difference == pytest.approx(np.mean(means[1]) - np.mean(means[0]))
-    assert one.over_seeds["paired_t"]["p"] == pytest.approx(scipy.stats.ttest_rel(*means).pvalue)
-    assert one.over_seeds["wilcoxon"]["p"] == one.over_seeds["wilcoxon"]["floor"] == 0.25
-    assert (one.p_holm, one.p_seeds_holm) == (one.p, one.over_seeds["paired_t"]["p"])
-    assert one.a.std_runs == pytest.approx(np.std(means[0], ddof=1))
-    assert found.systems["b"].seeds == [0, 1, 2]
-    assert any("3 seeds cannot give a p below 0.25" in note for note in found.notes())
+    assert difference.difference == pytest.approx(np.mean(means[1]) - np.mean(means[0]))
+    assert difference.over_seeds["paired_t"]["p"] == pytest.approx(scipy.stats.ttest_rel(*means).pvalue)
+    assert difference.over_seeds["wilcoxon"]["p"] == difference.over_seeds["wilcoxon"]["floor"] == 0.25
+    assert (difference.p_holm, difference.p_seeds_holm) == (difference.p, difference.over_seeds["paired_t"]["p"])
+    assert difference.a.std_runs == pytest.approx(np.std(means[0], ddof=1))
+    assert comparison.systems["b"].seeds == [0, 1, 2]
+    assert any("3 seeds cannot give a p below 0.25" in note for note in comparison.notes())
 
 
 def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
@@ -81,42 +91,43 @@ def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
     a, b = (np.eye(3)[Y] * 4 for _ in range(2))
     a[2], b[2], b[0], b[1] = np.eye(3)[(Y[2] + 1) % 3], np.eye(3)[(Y[2] + 2) % 3], -b[0], -b[1]
     paths = scored(tmp_path / "a", [a] * 2), heal(tmp_path / "b", [b] * 2)
-    found = compare([paths[0]], [paths[1]], metrics=["accuracy", "f1_macro", "auc_ovo_macro"], resamples=50)
-    assert [row.differing for row in found.rows] == [1, 2, 2]
-    each = {(row.metric, row.group): row.differing for row in found.groups["sex"].each}
+    comparison = compare([paths[0]], [paths[1]], metrics=["accuracy", "f1_macro", "auc_ovo_macro"], resamples=50)
+    assert [row.differing for row in comparison.rows] == [1, 2, 2]
+    each = {(row.metric, row.group): row.differing for row in comparison.groups["sex"].each}
     assert (each["accuracy", "f"], each["accuracy", "m"], each["auc_ovo_macro", "m"]) == (1, 0, 1)
 
 
 def test_gaps_between_groups_and_a_small_group(tmp_path):
     uneven = [
-        np.where((SEX == 1)[:, None], one, np.random.default_rng(3).normal(size=one.shape)) for one in model(5, 0)
+        np.where((SEX == 1)[:, None], single, np.random.default_rng(3).normal(size=single.shape))
+        for single in model(5, 0)
     ]
     paths = scored(tmp_path / "a", model(5, 0)), heal(tmp_path / "b", uneven)
-    found = compare([paths[0]], [paths[1]], resamples=300)
-    gaps = {g.metric: g for g in found.groups["sex"].gaps}
+    comparison = compare([paths[0]], [paths[1]], resamples=300)
+    gaps = {g.metric: g for g in comparison.groups["sex"].gaps}
     for metric in ("balanced_accuracy", "auc_ovo_macro"):
         of = [run.scores.groups["sex"]["clean"].over_rounds.metrics[metric].gap.mean_last5 for run in read(paths)]
         assert gaps[metric].difference == pytest.approx(of[1] - of[0])
         assert gaps[metric].low > 0
     assert (
-        found.sentences()[1].startswith("FedHEAL and FedAvg as trained here differ significantly in sex gap")
-        and "1 seed is too few" in found.sentences()[1]
+        comparison.sentences()[1].startswith("FedHEAL and FedAvg as trained here differ significantly in sex gap")
+        and "1 seed is too few" in comparison.sentences()[1]
     )
-    each = {(r.metric, r.group): r for r in found.groups["sex"].each}
+    each = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
     assert each["balanced_accuracy", "m"].difference == 0 and each["balanced_accuracy", "f"].high < 0
     assert (each["auc_ovo_macro", "m"].low, each["auc_ovo_macro", "m"].high) == (0, 0)
     few = [scored(tmp_path / f"{k}", model(1, k, y=Y[:12]), y=Y[:12], units=None, rule=str(k)) for k in (0, 1)]
-    found = compare(few[:1], few[1:], resamples=100)
-    assert "sex f is a small group: 6 images, fewer than 30; its score is unreliable" in found.notes()
-    assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in found.notes()
+    comparison = compare(few[:1], few[1:], resamples=100)
+    assert "sex f is a small group: 6 images, fewer than 30; its score is unreliable" in comparison.notes()
+    assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in comparison.notes()
 
 
 def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
     y = np.arange(N) % 2
     a = scored(tmp_path / "a", model(0.2, 0, 2, y), y=y)
     b = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)
-    found = compare([a], [b], metrics=["auc_binary"], resamples=100)
-    last = found.images[0]["versions"]["clean"]["delong"]
+    comparison = compare([a], [b], metrics=["auc_binary"], resamples=100)
+    last = comparison.images[0]["versions"]["clean"]["delong"]
     assert last["auc_b"] == manifest.read(b).body["versions"]["clean"]["auc_binary"]["last"]
     assert 0 < last["p"] < 1
     with pytest.raises(UsageError, match="no interval can be made of 'auc_binary'"):
@@ -126,10 +137,10 @@ def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
 def test_where_clients_answer_for_themselves_the_mean_over_them_is_compared(tmp_path):
     a = scored(tmp_path / "a", model(1, 0), lone=True)
     b = heal(tmp_path / "b", model(1, 0), groups=False, by=())
-    found = compare([a], [b], resamples=50)
-    assert [r.difference for r in found.rows] == pytest.approx([0, 0])
-    assert (found.rows[0].low, found.rows[0].high) == pytest.approx((0, 0))
-    assert found.images[0]["versions"] == {}
+    comparison = compare([a], [b], resamples=50)
+    assert [r.difference for r in comparison.rows] == pytest.approx([0, 0])
+    assert (comparison.rows[0].low, comparison.rows[0].high) == pytest.approx((0, 0))
+    assert comparison.images[0]["versions"] == {}
 
 
 def test_the_order_of_the_test_images_does_not_matter(tmp_path):
@@ -138,11 +149,11 @@ def test_the_order_of_the_test_images_does_not_matter(tmp_path):
     a, logits = scored(tmp_path / "a", model(1, 0), by=()), model(2, 1)
     b = heal(tmp_path / "b", logits, by=())
     turned = heal(
-        tmp_path / "c", [one[turn] for one in logits], y=Y[turn], ids=ids[turn], units=PATIENTS_OF[turn], by=()
+        tmp_path / "c", [first[turn] for first in logits], y=Y[turn], ids=ids[turn], units=PATIENTS_OF[turn], by=()
     )
-    one, two = compare([a], [b], resamples=50), compare([a], [turned], resamples=50)
-    assert [(r.low, r.high, r.p) for r in one.rows] == [(r.low, r.high, r.p) for r in two.rows]
-    assert one.images == two.images
+    first, second = compare([a], [b], resamples=50), compare([a], [turned], resamples=50)
+    assert [(r.low, r.high, r.p) for r in first.rows] == [(r.low, r.high, r.p) for r in second.rows]
+    assert first.images == second.images
 
 
 def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
@@ -151,11 +162,11 @@ def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
     a = [scored(tmp_path / f"a{k}", stuck, seed=k, corrupted=model(1, 0), sex=sex) for k in (0, 1)]
     b = [heal(tmp_path / "b0", model(1, 0), corrupted=model(1, 0), sex=sex)]
     b += [heal(tmp_path / "b1", stuck, seed=1, corrupted=model(1, 0), sex=sex)]
-    found = compare(a, b, resamples=50)
-    assert "FedAvg answers one class for every clean image" in found.notes()
-    assert "FedHEAL answers one class for every clean image (seed 1)" in found.notes()
-    assert found.groups["sex"].unknown == 4
-    assert "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores" in found.notes()
+    comparison = compare(a, b, resamples=50)
+    assert "FedAvg answers one class for every clean image" in comparison.notes()
+    assert "FedHEAL answers one class for every clean image (seed 1)" in comparison.notes()
+    assert comparison.groups["sex"].unknown == 4
+    assert "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores" in comparison.notes()
     rows = ordered({"a": a, "b": b}, "a", "accuracy", "clean", resamples=50)
     assert rows[0].note == "the reference; answers one class for every clean image"
     assert rows[1].note.endswith("answers one class for every clean image (seed 1)")
@@ -165,8 +176,8 @@ def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
 def test_two_systems_have_the_same_p_in_compare_and_in_order(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, by=()) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(1.3, 5 + k), seed=k, by=()) for k in range(3)]
-    one = row(compare(a, b, resamples=100), "clean", "auc_ovo_macro")
+    difference = row(compare(a, b, resamples=100), "clean", "auc_ovo_macro")
     two = ordered({"a": a, "b": b}, "a", "auc_ovo_macro", "clean", resamples=100)[1]
-    assert [getattr(one, field.name) for field in fields(Difference)] == [
+    assert [getattr(difference, field.name) for field in fields(Difference)] == [
         getattr(two, field.name) for field in fields(Difference)
     ]

@@ -44,7 +44,7 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     )
     assert "verdict" in out and "told" not in out.split()
     out, _ = fedcli(a, b, "--resamples", 100, "--json", "--metric", "f1_macro")
-    assert [one["metric"] for one in json.loads(out)["rows"]] == ["f1_macro"]
+    assert [each["metric"] for each in json.loads(out)["rows"]] == ["f1_macro"]
 
 
 def test_the_command_takes_two_systems(tmp_path):
@@ -61,9 +61,9 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, data=data(k)) for k in (0, 1, 2)]
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, data=data(k)) for k in (0, 1, 2)]
     out, err = fedcli(*a, *b, "--resamples", 100, "--json")
-    found = json.loads(out)
-    assert (found["pairs"], found["over"], found["settings"][0]["what"]) == (3, "seeds", "method")
-    assert not [one for one in found["settings"] if "partition" in one["what"]] and "same partition" not in err
+    written = json.loads(out)
+    assert (written["pairs"], written["over"], written["settings"][0]["what"]) == (3, "seeds", "method")
+    assert not [each for each in written["settings"] if "partition" in each["what"]] and "same partition" not in err
     lines = rows([*b, *a], spread="pooled")
     assert [(row.name, row.paths) for row in lines] == [
         ("FedHEAL (3 seeds)", b),

@@ -54,12 +54,12 @@ def test_each_filter_of_a_direction_is_as_long_as_the_filter_and_vectors_stay_pu
 
 
 def test_a_tensor_has_its_own_numbers_whatever_else_the_model_has():
-    one = {"w": torch.ones(2, 3)}
-    more = {"v": torch.ones(4, 4), **one}
-    first = landscape.direction(one, 0, 0)["w"]
+    each = {"w": torch.ones(2, 3)}
+    more = {"v": torch.ones(4, 4), **each}
+    first = landscape.direction(each, 0, 0)["w"]
     assert torch.equal(first, landscape.direction(more, 0, 0)["w"])
-    assert not torch.equal(first, landscape.direction(one, 1, 0)["w"])
-    assert not torch.equal(first, landscape.direction(one, 0, 1)["w"])
+    assert not torch.equal(first, landscape.direction(each, 1, 0)["w"])
+    assert not torch.equal(first, landscape.direction(each, 0, 1)["w"])
 
 
 def test_around_a_squared_length_the_curve_is_known_and_the_net_is_as_it_was():
@@ -89,12 +89,12 @@ def test_a_loss_that_fails_leaves_the_net_as_it_was():
 
 @pytest.mark.parametrize("version", ["clean", "corrupted"])
 def test_in_the_middle_stands_the_cross_entropy_of_the_runs_last_model(trained, tmp_path, version):
-    found = landscape.picture([trained], tmp_path / "a.png", dims=1, version=version, points=3)
+    drawn = landscape.picture([trained], tmp_path / "a.png", dims=1, version=version, points=3)
     run = runs.open_run(trained)
     shard = run.data.test[version]
     logits = torch.from_numpy(runs.predict(run, 2, shard))
-    assert found["FedAvg"][1] == pytest.approx(float(F.cross_entropy(logits, shard.y)), rel=1e-6)
-    assert len(set(found["FedAvg"].tolist())) == 3
+    assert drawn["FedAvg"][1] == pytest.approx(float(F.cross_entropy(logits, shard.y)), rel=1e-6)
+    assert len(set(drawn["FedAvg"].tolist())) == 3
 
 
 @pytest.mark.parametrize("dims", ["1d", "2d"])
@@ -108,8 +108,8 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(trained, tmp_pa
 
 def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     names = ["one", "two"]
-    found = landscape.picture([trained, trained], tmp_path / "a.svg", dims=2, points=3, names=names)
-    assert list(found) == names and np.array_equal(found["one"], found["two"])
+    drawn = landscape.picture([trained, trained], tmp_path / "a.svg", dims=2, points=3, names=names)
+    assert list(drawn) == names and np.array_equal(drawn["one"], drawn["two"])
 
 
 def test_corrupted_images_are_taken_where_all_runs_have_them(trained, tmp_path):

@@ -56,8 +56,8 @@ def test_three_seeds_or_more_have_to_agree(tmp_path):
 def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tmp_path):
     paths = runs(tmp_path, (1, 1.02))
     (paths[0].parent / "predictions.h5").unlink()
-    found = [manifest.read(path) for path in paths]
-    for path, old in zip(paths, found, strict=True):
+    items = [manifest.read(path) for path in paths]
+    for path, old in zip(paths, items, strict=True):
         manifest.write_text(path, manifest.Manifest("scores", old.made_by, old.options, {}, {}, old.body).text)
     assert len(marked(paths)[AUC]) == 1
     assert "* marks the best of a column; no test stands behind it." in report(rows(paths)).legend()

@@ -28,9 +28,11 @@ def test_other_test_images_labels_or_patients_are_refused(tmp_path):
 def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     b = [heal(tmp_path / f"b{k}", model(1, k), seed=k) for k in (1, 2)]
-    found = compare(a, b, resamples=50)
-    assert found.pairs == 1 and found.systems["a"].seeds == [1]
-    assert "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2" in found.notes()
+    comparison = compare(a, b, resamples=50)
+    assert comparison.pairs == 1 and comparison.systems["a"].seeds == [1]
+    assert (
+        "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2" in comparison.notes()
+    )
     with pytest.raises(FedcliError, match="of one system and the same seed"):
         compare([a[0], a[0]], b)
     with pytest.raises(
@@ -41,43 +43,50 @@ def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
 
 def test_single_runs_of_unlike_seeds_or_data_are_compared_with_a_warning(tmp_path):
     data = {"dataset": stage("d"), "partition": stage("q", seed=0, alpha=1), "corruption": None}
-    found = compare(
+    comparison = compare(
         [scored(tmp_path / "a", model(1, 0))], [heal(tmp_path / "b", model(1, 1), seed=1, data=data)], resamples=50
     )
-    assert found.notes()[:2] == [
+    assert comparison.notes()[:2] == [
         "the two runs do not have the same seeds: they differ in their draw as well",
         "the systems were not trained on the same partition: the scores compare more than methods",
     ]
-    assert {"what": "seed", "a": "0", "b": "1"} in found.settings
-    assert {"what": "partition alpha", "a": "-", "b": "1"} in found.settings
+    assert {"what": "seed", "a": "0", "b": "1"} in comparison.settings
+    assert {"what": "partition alpha", "a": "-", "b": "1"} in comparison.settings
 
 
 def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k, by=(), **fold(k)) for k in (1, 2, 3)]
     b = [heal(tmp_path / f"b{k}", model(1.5, 7 + k), seed=k, by=(), **fold(k)) for k in (1, 2, 3)]
     assert systems_of([*a, *b]) == [a, b]
-    found = compare(a, b, resamples=50)
-    assert (found.pairs, found.over, found.samples, found.test_images) == (3, "folds", 3, 3 * N)
-    assert (found.units, found.overlap) == (3 * N // 2, 0.5)
-    one = row(found, "clean", "balanced_accuracy")
+    comparison = compare(a, b, resamples=50)
+    assert (comparison.pairs, comparison.over, comparison.samples, comparison.test_images) == (3, "folds", 3, 3 * N)
+    assert (comparison.units, comparison.overlap) == (3 * N // 2, 0.5)
+    difference = row(comparison, "clean", "balanced_accuracy")
     means = [[manifest.read(p).body["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x] for x in (a, b)]
     d = np.subtract(means[1], means[0])
     t = d.mean() / np.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1))
-    assert one.over_seeds["corrected_t"]["p"] == one.p_seeds == pytest.approx(2 * scipy.stats.t.sf(abs(t), 2))
-    assert "Nadeau and Bengio" in found.legend() and "here 1/3 + 0.5" in found.legend()
-    assert "as they are. p over folds" not in found.legend() and "the test images as they are" not in found.legend()
-    heads = [column.name for column in found.table().columns]
+    assert (
+        difference.over_seeds["corrected_t"]["p"]
+        == difference.p_seeds
+        == pytest.approx(2 * scipy.stats.t.sf(abs(t), 2))
+    )
+    assert "Nadeau and Bengio" in comparison.legend() and "here 1/3 + 0.5" in comparison.legend()
+    assert (
+        "as they are. p over folds" not in comparison.legend()
+        and "the test images as they are" not in comparison.legend()
+    )
+    heads = [column.name for column in comparison.table().columns]
     assert heads[1] == "A: FedAvg, 3 folds" and "p over folds" in heads
-    assert found.images[0]["which"] == "fold 1, seed 1"
+    assert comparison.images[0]["which"] == "fold 1, seed 1"
 
 
 def test_seeds_of_one_fold_count_once(tmp_path):
     about = [(seed, k) for k in (1, 2) for seed in (0, 1)]
     a = [scored(tmp_path / f"a{s}{k}", model(1, s + k), seed=s, by=(), **fold(k)) for s, k in about]
     b = [heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k)) for s, k in about]
-    found = compare(a, b, resamples=50)
-    assert (found.pairs, found.samples, row(found, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
-    assert found.table().columns[1].name == "A: FedAvg, 2 folds, 4 runs"
+    comparison = compare(a, b, resamples=50)
+    assert (comparison.pairs, comparison.samples, row(comparison, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
+    assert comparison.table().columns[1].name == "A: FedAvg, 2 folds, 4 runs"
 
 
 def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
@@ -88,28 +97,28 @@ def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
         age = np.where((SEX == 0) & (k == 1), 1, np.arange(N) // 4 % 2)
         of, names = cross({"age": (age, list(ages)), "sex": (SEX, list(sexes))})
         for skill, make in ((0, scored), (4, heal)):
-            logits = [np.where(SEX[:, None] == 1, one, 0 * one) for one in model(skill, k)]
+            logits = [np.where(SEX[:, None] == 1, single, 0 * single) for single in model(skill, k)]
             crossed = {"clean": summary_of_groups(logits, Y, of, names)}
             path = make(tmp_path / f"{skill}{k}", logits, extra={"age": age}, groups_of={"age*sex": crossed}, **fold(k))
             made.setdefault(skill, []).append(path)
-    found = compare(made[0], made[4], metrics=["accuracy"], resamples=100).groups["age*sex"]
-    each = {one.group: one for one in found.each}
+    comparison = compare(made[0], made[4], metrics=["accuracy"], resamples=100).groups["age*sex"]
+    each = {single.group: single for single in comparison.each}
     assert list(each) == ["old x m", "young x f", "young x m"]
     assert (each["young x f"].low, each["young x f"].high) == (0, 0)
     assert each["young x m"].low > 0.2 and each["old x m"].low > 0.2
-    assert found.small["old x f"].startswith("no test image (fold 1, seed 0); ")
+    assert comparison.small["old x f"].startswith("no test image (fold 1, seed 0); ")
 
 
 def test_settings_of_one_method_are_told_one_by_one(tmp_path):
     a = heal(tmp_path / "a", model(1, 0), settings={"tau": 0.3, "beta": 0.4, "rule": "paper"})
     b = heal(tmp_path / "b", model(1, 0), settings={"tau": 0.4, "beta": 0.4, "rule": "paper"}, rounds=7)
     c = scored(tmp_path / "c", model(1, 0), model={"name": "resnet18", "size": 8})
-    one, two, three = (run.scores for run in read([a, b, c]))
-    assert settings(one, two) == [
+    first, second, third = (run.scores for run in read([a, b, c]))
+    assert settings(first, second) == [
         {"what": "rounds", "a": "6", "b": "7"},
         {"what": "tau", "a": "0.3", "b": "0.4"},
     ]
-    assert settings(one, three) == [
+    assert settings(first, third) == [
         {"what": "method", "a": "FedHEAL", "b": "FedAvg"},
         {"what": "model name", "a": "cnn", "b": "resnet18"},
         {"what": "method settings", "a": "beta=0.4, tau=0.3", "b": "none"},

@@ -110,9 +110,9 @@ def test_up_to_twelve_clients_look_different_and_more_are_thin_lines_under_their
 
 
 def test_several_runs_are_compared_by_the_mean_and_the_range_of_their_clients(tmp_path):
-    one = a_run(tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})])
+    first = a_run(tmp_path / "one", [a_line(1, server={"epsilon": 1.0}), a_line(2, server={"epsilon": 0.5})])
     other = a_run(tmp_path / "other", [a_line(1), a_line(2), a_line(3)], label="FedAvg")
-    panels, legend, figure = drawn(read(one), read(other))
+    panels, legend, figure = drawn(read(first), read(other))
     assert legend == ["FedMRL", "FedAvg", "lowest to highest client", "largest weight", "smallest weight"]
     assert figure.get_suptitle() == "2 runs on skin"
     losses = panels["Training loss (each method's own)"]
@@ -276,8 +276,8 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
     other = a_tested(tmp_path / "c", [0.5], seed=1, settings={"mu": 0.5})
     plain = a_tested(tmp_path / "d", [0.5], label="FedAvg", seed=7)
     folds = [replace(plain, data={"dataset fold": fold, "partition seed": fold}) for fold in (0, 1)]
-    found = labels.systems([*runs, other, *folds])
-    assert found == {"FedMRL (mu=0.1)": runs, "FedMRL (mu=0.5)": [other], "FedAvg": folds}
+    systems = labels.systems([*runs, other, *folds])
+    assert systems == {"FedMRL (mu=0.1)": runs, "FedMRL (mu=0.5)": [other], "FedAvg": folds}
     assert list(labels.systems([*runs, other], "mu")) == ["FedMRL"]
     noise = [replace(plain, data={"corruption ratio": ratio}) for ratio in (0.1, 0.2)]
     assert list(labels.systems(noise)) == ["FedAvg (ratio 0.1)", "FedAvg (ratio 0.2)"]
@@ -288,8 +288,8 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
 
 def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_path):
     runs = [a_tested(tmp_path / "a", [0.2, 0.4, None], seed=0), a_tested(tmp_path / "b", [0.4, 0.8, 0.6], seed=1)]
-    found = {"mine": runs, "alone": [a_tested(tmp_path / "c", [0.1, 0.2], label="FedAvg")]}
-    figure = plots._converging(found, ["clean balanced_accuracy"])
+    by_name = {"mine": runs, "alone": [a_tested(tmp_path / "c", [0.1, 0.2], label="FedAvg")]}
+    figure = plots._converging(by_name, ["clean balanced_accuracy"])
     (axes,) = figure.axes
     assert [line.get_ydata().tolist() for line in axes.lines] == [pytest.approx([30, 60, 60]), pytest.approx([10, 20])]
     band = axes.collections[0].get_paths()[0].vertices
@@ -302,11 +302,11 @@ def test_test_curves_of_a_system_are_their_mean_in_a_band_of_their_spread(tmp_pa
 
 
 def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, capsys):
-    one = a_tested(tmp_path / "one", [0.2, 0.4])
-    command([str(one.folder)], convergence=True, work=tmp_path)
+    first = a_tested(tmp_path / "one", [0.2, 0.4])
+    command([str(first.folder)], convergence=True, work=tmp_path)
     assert Path(capsys.readouterr().out.strip()) == tmp_path / "plots" / "one-convergence.png"
     with pytest.raises(FedcliError, match="no run recorded auc_ovo_macro over") as caught:
-        command([str(one.folder)], convergence=True, metric="auc_ovo_macro", work=tmp_path)
+        command([str(first.folder)], convergence=True, metric="auc_ovo_macro", work=tmp_path)
     assert caught.value.hint == "known: clean balanced_accuracy"
     bare = a_run(tmp_path / "bare", [a_line(1)])
     with pytest.raises(FedcliError, match="no run recorded corrupted balanced_accuracy over") as caught:

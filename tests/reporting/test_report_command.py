@@ -60,12 +60,12 @@ def test_two_trained_runs_are_compared(tmp_path):
         plan = Plan("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
         run = train(data, plan, work=tmp_path, out=None)
         paths.append(evaluate(run, by=[], out=None, device="cpu", made_by=[]))
-    found = rows(paths)
-    assert [row.name for row in found] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
+    table = rows(paths)
+    assert [row.name for row in table] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
     for version in ("clean", "corrupted"):
         stored = manifest.read(paths[1]).body["versions"][version]["auc_ovo_macro"]
-        assert found[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
-    columns, lines = table_cells(found)
+        assert table[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
+    columns, lines = table_cells(table)
     assert columns[2:] == [
         *(f"{v} {m} (%)" for v in ("clean", "corrupted", "average") for m in ("balanced_accuracy", "auc_ovo_macro")),
         "std among clients auc_ovo_macro (%)", "sex ES-AUC (auc_ovo_macro) (%)", "sex worst group auc_ovo_macro (%)",

@@ -83,21 +83,25 @@ def test_runs_that_differ_in_the_seed_are_one_point_and_one_without_the_option_i
 
 def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are_given(tmp_path, monkeypatch, capsys):
     runs = tmp_path / "runs"
-    found = [a_system(runs / f"{q}{rho}", q=q, rho=rho) for q in (1, 2) for rho in (0.05, 0.1)]
-    found += [a_system(runs / "longer", q=2, rho=0.1, lr=0.3), a_system(runs / "other", label="FedAvg", lr=0.3)]
-    found += [a_system(runs / "plain", label="FedProx", mu=1)]
-    records, _ = zip(*found, strict=True)
+    items = [a_system(runs / f"{q}{rho}", q=q, rho=rho) for q in (1, 2) for rho in (0.05, 0.1)]
+    items += [a_system(runs / "longer", q=2, rho=0.1, lr=0.3), a_system(runs / "other", label="FedAvg", lr=0.3)]
+    items += [a_system(runs / "plain", label="FedProx", mu=1)]
+    records, _ = zip(*items, strict=True)
     alike, others = sweeps.split(list(records), "q")
     assert len(alike) == 5 and list(others) == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
-    for record, scores in found:
+    for record, scores in items:
         manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
     monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
     module.plot(None, over="q", work=tmp_path, json=True)
     out, err = capsys.readouterr()
-    told = json.loads(out)
-    assert list(told["points"]) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)"] and list(told["lines"]) == ["FedProx"]
+    written = json.loads(out)
+    assert list(written["points"]) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)"] and list(written["lines"]) == [
+        "FedProx"
+    ]
     assert (
-        told["left_out"] == list(others) and "left out, as they trained otherwise" in err and "FedAvg (lr 0.3)" in err
+        written["left_out"] == list(others)
+        and "left out, as they trained otherwise" in err
+        and "FedAvg (lr 0.3)" in err
     )
     module.plot([str(record.folder) for record in records], over="q", work=tmp_path, json=True)
     out, err = capsys.readouterr()
@@ -123,9 +127,9 @@ def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_n
         body = whole("corruption", body, folder)
         above = manifest.seal(folder, manifest.Manifest("corruption", [], options, {}, {}, body))
         record, scores = a_system(tmp_path / str(count), q=1)
-        told = json.loads((record.folder / "run.json").read_text())
-        told["parents"] = manifest.links(record.folder, [above])
-        (record.folder / "run.json").write_text(json.dumps(told))
+        written = json.loads((record.folder / "run.json").read_text())
+        written["parents"] = manifest.links(record.folder, [above])
+        (record.folder / "run.json").write_text(json.dumps(written))
         pairs.append((read(record.folder), scores))
     points, lines = gathered(*pairs, key="ratio")
     assert [x for x, _, _ in points["FedISM+"]] == [0.25, 0.5] and not lines
@@ -147,15 +151,15 @@ def test_what_cannot_be_swept_is_told(tmp_path):
 
 
 def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys):
-    found = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
-    for record, scores in found.values():
+    by_name = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
+    for record, scores in by_name.values():
         manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
     monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
-    runs = [str(record.folder / "run.json") for record, _ in found.values()]
+    runs = [str(record.folder / "run.json") for record, _ in by_name.values()]
     module.plot(runs, over="q", work=tmp_path, json=True)
     out, err = capsys.readouterr()
-    told = json.loads(out)
-    assert told["points"] == {"FedISM+": [[1, 60.0, pytest.approx(10.0)], [2, 60.0, pytest.approx(10.0)]]}
-    assert told["version"] == "clean" and told["path"].endswith("-over-q.png") and "rounds and seeds" in err
+    written = json.loads(out)
+    assert written["points"] == {"FedISM+": [[1, 60.0, pytest.approx(10.0)], [2, 60.0, pytest.approx(10.0)]]}
+    assert written["version"] == "clean" and written["path"].endswith("-over-q.png") and "rounds and seeds" in err
     with pytest.raises(UsageError, match="--over and --convergence exclude each other"):
         module.plot(runs, over="q", convergence=True, work=tmp_path)

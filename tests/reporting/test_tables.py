@@ -93,8 +93,8 @@ def test_runs_on_other_data_are_told_apart_and_warned_about(tmp_path, capsys):
 
 
 def test_runs_on_the_same_data_give_no_warning(tmp_path, capsys):
-    found = rows([scores(tmp_path / "a"), scores(tmp_path / "b", auc=0.8)])
-    assert notes(found) == []
+    table = rows([scores(tmp_path / "a"), scores(tmp_path / "b", auc=0.8)])
+    assert notes(table) == []
     assert capsys.readouterr().err == ""
 
 
@@ -132,13 +132,13 @@ def test_csv_holds_bare_numbers_and_quotes_commas(tmp_path):
 
 def test_json_holds_full_numbers_and_which_is_best(tmp_path):
     paths = [scores(tmp_path / "a", auc=0.9012345), scores(tmp_path / "b", auc=0.8)]
-    found = json.loads(render(rows(paths), "json"))
-    assert found["notes"] == []
-    assert [row["name"] for row in found["rows"]] == ["FedAvg", "FedAvg"]
-    cell = found["rows"][0]["cells"]["clean auc_ovo_macro"]
+    written = json.loads(render(rows(paths), "json"))
+    assert written["notes"] == []
+    assert [row["name"] for row in written["rows"]] == ["FedAvg", "FedAvg"]
+    cell = written["rows"][0]["cells"]["clean auc_ovo_macro"]
     marks = {"best": True, "small_group_decides": False}
     assert cell == {"mean": 0.9012345, "std": 0.01, "lower_is_better": False} | marks
-    assert found["rows"][1]["cells"]["clean auc_ovo_macro"]["best"] is False
+    assert written["rows"][1]["cells"]["clean auc_ovo_macro"]["best"] is False
 
 
 def test_an_unknown_format_names_the_nearest(tmp_path):
@@ -163,9 +163,9 @@ def test_runs_that_differ_in_the_seed_alone_are_one_row_with_either_spread(tmp_p
 
 def test_runs_that_differ_in_more_than_the_seed_stay_apart_and_unlike_seeds_are_told(tmp_path):
     paths = [a_seed(tmp_path / "a", 0, 0.5), a_seed(tmp_path / "b", 1, 0.6), a_seed(tmp_path / "c", 0, 0.7, rounds=9)]
-    found = rows(paths, spread="pooled")
-    assert [row.name for row in found] == ["FedAvg (2 seeds, rounds=6)", "FedAvg (rounds=9, seed=0)"]
-    assert "the rows are means over different seeds: FedAvg 0, 1; FedAvg 0" in notes(found)
+    table = rows(paths, spread="pooled")
+    assert [row.name for row in table] == ["FedAvg (2 seeds, rounds=6)", "FedAvg (rounds=9, seed=0)"]
+    assert "the rows are means over different seeds: FedAvg 0, 1; FedAvg 0" in notes(table)
     twice = [paths[0], a_seed(tmp_path / "d", 0, 0.5, dataset="skin")]
     assert [row.runs for row in rows(twice, spread="pooled")] == [1, 1]
 
@@ -222,13 +222,13 @@ def test_the_best_on_validation_is_shown_where_a_run_kept_it(tmp_path):
         "groups": groups,
     }
     kept = scores(tmp_path / "b", label="FedProx", best_on_validation=best, among=0.1)
-    found = rows([kept, plain], at="best")
-    columns, lines = table_cells(found)
+    table = rows([kept, plain], at="best")
+    columns, lines = table_cells(table)
     assert lines[0] == ["FedProx", "paper", "70.00", "80.00", "50.00", "60.00", "20.00"]
-    assert lines[1][2:] == ["-"] * 5 and "FedAvg: it kept no model that was best on validation" in notes(found)
-    assert "validation images" in render(found, "markdown")
-    assert "FedProx: chosen by validation balanced_accuracy (%): round 3 (75.00)" in notes(found)
-    assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(found)
+    assert lines[1][2:] == ["-"] * 5 and "FedAvg: it kept no model that was best on validation" in notes(table)
+    assert "validation images" in render(table, "markdown")
+    assert "FedProx: chosen by validation balanced_accuracy (%): round 3 (75.00)" in notes(table)
+    assert "not known of the best round, so left out: std among clients auc_ovo_macro" in notes(table)
 
 
 def test_each_row_of_a_method_whose_rows_differ_says_its_own_values(tmp_path):
@@ -269,9 +269,9 @@ def test_what_lies_between_groups_stands_in_a_table_per_attribute(tmp_path):
 def test_other_metrics_take_the_place_of_the_two_and_unknown_ones_are_refused(tmp_path):
     versions = {"clean": {name: over(0.3) for name in (*SHOWN, "calibration_error_top_label", "f1_macro")}}
     paths = [scores(tmp_path / "a", versions=versions), scores(tmp_path / "b", versions=versions, label="B")]
-    found = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
-    assert table_cells(found)[0][2:4] == ["clean f1_macro (%)", "clean calibration_error_top_label (%)"]
-    assert found[0].cells["clean calibration_error_top_label"].lower
+    table = rows(paths, metrics=["f1_macro", "calibration_error_top_label"])
+    assert table_cells(table)[0][2:4] == ["clean f1_macro (%)", "clean calibration_error_top_label (%)"]
+    assert table[0].cells["clean calibration_error_top_label"].lower
     with pytest.raises(UsageError, match="no metric 'f1'"):
         rows(paths, metrics=["f1"])
 

@@ -22,7 +22,7 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
         f"FedHEAL and FedAvg as trained here differ significantly in {scores}, but 1 seed is too few to attribute the "
         "difference to the method."
     ]
-    assert [len(found.table().columns) for found in (several, single)] == [8, 7]
+    assert [len(result.table().columns) for result in (several, single)] == [8, 7]
     assert [line[-1].text for line in single.table().rows] == [MODELS_ONLY] * 2
     assert [column.name for column in several.table().columns[1:3]] == ["A: FedAvg, 3 seeds", "B: FedHEAL, 3 seeds"]
     assert "p over seeds" in several.legend() and "p over seeds:" not in single.legend()
@@ -31,9 +31,11 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
 def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(0, 0), seed=k, by=()) for k in range(3)]
     b = [heal(tmp_path / f"b{k}", model(5, 0), seed=k, by=()) for k in range(3)]
-    found = compare(a, b, metrics=["accuracy"], resamples=300)
-    assert (found.rows[0].p_seeds_holm, found.rows[0].verdict) == (None, HIGHER)
-    assert "clean accuracy: the difference is the same in every seed, so there is no test over seeds" in found.notes()
+    comparison = compare(a, b, metrics=["accuracy"], resamples=300)
+    assert (comparison.rows[0].p_seeds_holm, comparison.rows[0].verdict) == (None, HIGHER)
+    assert (
+        "clean accuracy: the difference is the same in every seed, so there is no test over seeds" in comparison.notes()
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,10 +52,10 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
     ],
 )
 def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
-    one = Difference(difference=-0.1, samples=seeds, over="seeds", differing=20)
-    assert (adjusted(one, p, over).verdict, adjusted(one, p, over).reason) == (expected, why)
+    difference = Difference(difference=-0.1, samples=seeds, over="seeds", differing=20)
+    assert (adjusted(difference, p, over).verdict, adjusted(difference, p, over).reason) == (expected, why)
     if expected == LOWER:
-        assert adjusted(replace(one, difference=0.1), p, over).verdict == HIGHER
+        assert adjusted(replace(difference, difference=0.1), p, over).verdict == HIGHER
 
 
 def test_few_patients_that_differ_can_show_nothing(tmp_path):
@@ -63,15 +65,15 @@ def test_few_patients_that_differ_can_show_nothing(tmp_path):
         about = {"y": y, "units": units, "by": ()}
         a = scored(tmp_path / f"a{count}", [np.eye(3)[2 - y] * 4] * 2, **about)
         b = heal(tmp_path / f"b{count}", [np.eye(3)[y] * 4] * 2, **about)
-        one = compare([a], [b], metrics=["accuracy"], resamples=400).rows[0]
-        assert (one.differing, one.p, one.floor, one.verdict) == (count, p, p, INCONCLUSIVE)
-        assert (one.low is None) == (count == 1)
-    told = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
-    assert told.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
+        comparison = compare([a], [b], metrics=["accuracy"], resamples=400).rows[0]
+        assert (comparison.differing, comparison.p, comparison.floor, comparison.verdict) == (count, p, p, INCONCLUSIVE)
+        assert (comparison.low is None) == (count == 1)
+    ranked = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
+    assert ranked.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
     assert (
         compare([a], [b], metrics=["accuracy"], resamples=200)
         .sentences()[0]
-        .endswith(f"accuracy is inconclusive: {told.note}.")
+        .endswith(f"accuracy is inconclusive: {ranked.note}.")
     )
 
 
@@ -82,24 +84,24 @@ def test_order_against_a_reference_with_holm(tmp_path):
         "better": [heal(tmp_path / "b", model(5, 0))],
         "alone": [heal(tmp_path / f"c{k}", model(5, 0), seed=k) for k in (7, 8)],
     }
-    found = {one.name: one for one in ordered(rows, "reference", "accuracy", "clean", resamples=200)}
-    assert list(found) == ["reference", "same", "better", "alone"]
-    assert found["reference"].note == "the reference" and found["reference"].p is None
-    assert (found["same"].verdict, found["better"].verdict, found["alone"].verdict) == (
+    by_name = {each.name: each for each in ordered(rows, "reference", "accuracy", "clean", resamples=200)}
+    assert list(by_name) == ["reference", "same", "better", "alone"]
+    assert by_name["reference"].note == "the reference" and by_name["reference"].p is None
+    assert (by_name["same"].verdict, by_name["better"].verdict, by_name["alone"].verdict) == (
         INCONCLUSIVE,
         MODELS_ONLY,
         None,
     )
-    assert found["better"].p_holm == pytest.approx(2 * found["better"].p)
-    assert "has the same seeds" in found["alone"].note and found["alone"].mean > 0.9
+    assert by_name["better"].p_holm == pytest.approx(2 * by_name["better"].p)
+    assert "has the same seeds" in by_name["alone"].note and by_name["alone"].mean > 0.9
     direct = compare(rows["reference"], rows["better"], metrics=["accuracy"], resamples=200).rows[0]
-    assert (found["better"].low, found["better"].high) == (direct.low, direct.high)
+    assert (by_name["better"].low, by_name["better"].high) == (direct.low, direct.high)
     few = "1 seed is too few to attribute the difference to the method"
-    assert found["better"].note == found["better"].reason == few
-    assert against.sentence(found.values(), "reference") == (
+    assert by_name["better"].note == by_name["better"].reason == few
+    assert against.sentence(by_name.values(), "reference") == (
         f"different from reference as trained here ({few}): better; inconclusive against reference: same"
     )
-    assert "Holm) over the systems of a table, not over scores" in legend(list(found.values()))
+    assert "Holm) over the systems of a table, not over scores" in legend(list(by_name.values()))
     assert (
         ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note
         == "the two have no such score in common"

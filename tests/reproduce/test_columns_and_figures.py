@@ -72,8 +72,8 @@ def numbers(found, parts=()):
     if isinstance(found, float | int) and not isinstance(found, bool):
         yield list(parts)
     elif isinstance(found, dict):
-        for name, one in found.items():
-            yield from numbers(one, (*parts, name))
+        for name, each in found.items():
+            yield from numbers(each, (*parts, name))
 
 
 FIGURE_TEXT = '\n[[figure]]\ntitle = "f"\nkind = "convergence"\n'

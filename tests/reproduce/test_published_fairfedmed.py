@@ -56,11 +56,11 @@ def test_es_auc_follows_from_the_group_aucs_in_173_of_180_cells():
                 for client in CLIENTS:
                     of = [printed(table, method, attribute, f"{client} {group} AUC") / 100 for group in groups]
                     whole = printed(table, method, attribute, f"{client} AUC") / 100
-                    found = 100 * equity_scaled(whole, dict(zip(groups, of, strict=True)))
-                    told = printed(table, method, attribute, f"{client} ES-AUC")
+                    result = 100 * equity_scaled(whole, dict(zip(groups, of, strict=True)))
+                    expected = printed(table, method, attribute, f"{client} ES-AUC")
                     cells += 1
-                    if abs(found - told) > 0.25:
-                        odd[table, method, attribute, client] = told, pytest.approx(found, abs=0.051)
+                    if abs(result - expected) > 0.25:
+                        odd[table, method, attribute, client] = expected, pytest.approx(result, abs=0.051)
     assert (cells, len(odd)) == (180, 7)
     assert odd == ODD_ES
 
@@ -71,10 +71,10 @@ def test_an_average_is_the_mean_of_the_clients_but_in_six_cells():
         for method in METHODS:
             for attribute, groups in GROUPS.items():
                 for kind in ("AUC", "ES-AUC", *(f"{group} AUC" for group in groups)):
-                    told = printed(table, method, attribute, f"Avg {kind}")
-                    found = sum(printed(table, method, attribute, f"{client} {kind}") for client in CLIENTS) / 3
-                    if abs(found - told) > 0.1 + 1e-9:
-                        odd[table, method, attribute, kind] = told, pytest.approx(found, abs=0.0051)
+                    expected = printed(table, method, attribute, f"Avg {kind}")
+                    result = sum(printed(table, method, attribute, f"{client} {kind}") for client in CLIENTS) / 3
+                    if abs(result - expected) > 0.1 + 1e-9:
+                        odd[table, method, attribute, kind] = expected, pytest.approx(result, abs=0.0051)
     assert odd == ODD_AVERAGES
 
 
@@ -90,7 +90,9 @@ def test_every_published_column_is_there():
 
 
 def test_figure_5_speaks_of_table_2():
-    told = read("figure5")
+    contents = read("figure5")
     for kind in ("AUC", "ES-AUC"):
-        assert told["FairLoRA", f"Avg {kind}"] == printed(2, "FairLoRA", "race", f"Avg {kind}")
-        assert told["PromptFL", f"Avg {kind}"] == pytest.approx(printed(2, "PromptFL", "race", f"Avg {kind}"), abs=1)
+        assert contents["FairLoRA", f"Avg {kind}"] == printed(2, "FairLoRA", "race", f"Avg {kind}")
+        assert contents["PromptFL", f"Avg {kind}"] == pytest.approx(
+            printed(2, "PromptFL", "race", f"Avg {kind}"), abs=1
+        )

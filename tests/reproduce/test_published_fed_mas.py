@@ -48,10 +48,10 @@ def test_avg_is_the_mean_of_light_and_dark():
 
 def test_the_column_of_six_hospitals_has_the_gains_of_the_text_and_lies_by_own_models():
     column = "FLamby-ISIC B-acc, own models"
-    found = {row: cells[column] for row, cells in means(3).items()}
-    assert round(found["Fed-MAS"] - found["FedLC"], 2) == 4.33
-    assert round(found["Fed-MAS"] - found["BSM-FL"], 2) == 2.68
+    by_name = {row: cells[column] for row, cells in means(3).items()}
+    assert round(by_name["Fed-MAS"] - by_name["FedLC"], 2) == 4.33
+    assert round(by_name["Fed-MAS"] - by_name["BSM-FL"], 2) == 2.68
     fold = means(8)
     for row, first in {"FedLC": "FedLC", "BSM-FL": "BSM-FL", "Fed-MAS": "Fed-MAS, lambda_f=3"}.items():
         spread = rows(3)[row][column]["std"]
-        assert abs(fold[first]["pFL"] - found[row]) < 1.2 * spread < 2.9 * spread < found[row] - fold[first]["gFL"]
+        assert abs(fold[first]["pFL"] - by_name[row]) < 1.2 * spread < 2.9 * spread < by_name[row] - fold[first]["gFL"]

@@ -14,14 +14,14 @@ TESTS = {"Amazon": 190, "DSLR": 30, "Caltech": 224, "Webcam": 58}  # test images
 
 def rows(table: str) -> dict[str, dict[str, float]]:
     """Row -> column -> number; a single seed prints no spread."""
-    found = json.loads((PUBLISHED / f"fedheal-{table}.json").read_text(encoding="utf-8"))["rows"]
-    return {row: {column: cell["mean"] for column, cell in cells.items()} for row, cells in found.items()}
+    written = json.loads((PUBLISHED / f"fedheal-{table}.json").read_text(encoding="utf-8"))["rows"]
+    return {row: {column: cell["mean"] for column, cell in cells.items()} for row, cells in written.items()}
 
 
 def printed(table: str, data: str) -> dict[str, dict[str, float]]:
     """The rows that have numbers on the data, with these alone."""
-    found = {row: {c: v for c, v in cells.items() if c.startswith(data)} for row, cells in rows(table).items()}
-    return {row: cells for row, cells in found.items() if cells}
+    by_name = {row: {c: v for c, v in cells.items() if c.startswith(data)} for row, cells in rows(table).items()}
+    return {row: cells for row, cells in by_name.items() if cells}
 
 
 def numbers(row: dict[str, float], data: str) -> np.ndarray:
@@ -35,11 +35,11 @@ def test_avg_and_std_are_mean_and_sample_deviation_of_the_four_domains(table):
         row = printed(table, data).get(name, {})
         if not {f"{data} AVG", *(f"{data} {domain}" for domain in DOMAINS[data])} <= row.keys():
             continue  # not printed, or not to be read: Ditto on two domains of Office-Caltech
-        found = numbers(row, data)
-        fits = np.abs([found.mean() - row[f"{data} AVG"], found.std(ddof=1) - row[f"{data} STD"]]) <= 0.0101
+        result = numbers(row, data)
+        fits = np.abs([result.mean() - row[f"{data} AVG"], result.std(ddof=1) - row[f"{data} STD"]]) <= 0.0101
         wrong += [(data, name)] if not fits.all() else []
         if fits.all():
-            assert abs(found.std() - row[f"{data} STD"]) > 0.1  # ddof 0 is 13 % off
+            assert abs(result.std() - row[f"{data} STD"]) > 0.1  # ddof 0 is 13 % off
     assert wrong == (
         [("Digits", "FedProc + q-FFL")] if table == "table2" else []
     )  # MNIST and USPS print the same 92.09

@@ -51,16 +51,16 @@ def gap(variant: str, column: str) -> float:
 
 
 def test_the_spread_among_clients_is_the_gap_of_the_auc_rescaled_but_for_agnostic_fl():
-    found = {
+    by_name = {
         (method, column): abs(cell["mean"] - SHARE * gap(method, column)) <= ROUNDED
         for method, cells in rows("table4").items()
         for column, cell in cells.items()
         if column != AVERAGE
     }
-    assert len(found) == 32 and sum(found.values()) == 28
-    assert {method for (method, _), holds in found.items() if not holds} == {"Agnostic-FL"}
+    assert len(by_name) == 32 and sum(by_name.values()) == 28
+    assert {method for (method, _), holds in by_name.items() if not holds} == {"Agnostic-FL"}
     assert all(
-        rows("table4")["Agnostic-FL"][column]["mean"] > SHARE * gap("Agnostic-FL", column) for _, column in found
+        rows("table4")["Agnostic-FL"][column]["mean"] > SHARE * gap("Agnostic-FL", column) for _, column in by_name
     )  # a gap that changes its sign between rounds
 
 

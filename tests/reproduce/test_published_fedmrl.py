@@ -21,9 +21,9 @@ def printed(row: str, data: str) -> dict[str, float]:
 @pytest.mark.parametrize("data", DATA)
 def test_f1_is_of_the_printed_precision_and_recall_in_every_row(data):
     for row in ROWS:
-        found = printed(row, data)
-        assert found["F1"] == pytest.approx(
-            2 * found["Pre"] * found["Recall"] / (found["Pre"] + found["Recall"]), abs=0.011
+        result = printed(row, data)
+        assert result["F1"] == pytest.approx(
+            2 * result["Pre"] * result["Recall"] / (result["Pre"] + result["Recall"]), abs=0.011
         )
 
 

@@ -64,6 +64,6 @@ def test_published_rows_and_columns_are_the_recipes(tmp_path):
     assert recipe.load(path).published["rows"]["FedAvg"]["accuracy"]["mean"] == 80.0
     for row, column, hint in (("FedAvgs", "accuracy", "FedAvg"), ("FedAvg", "acuracy", "accuracy")):
         file.write_text(json.dumps({"rows": {row: {column: {"mean": 80.0}}}}))
-        with pytest.raises(UsageError) as told:
+        with pytest.raises(UsageError) as error:
             recipe.load(path)
-        assert told.value.hint == f"did you mean {hint!r}?"
+        assert error.value.hint == f"did you mean {hint!r}?"

@@ -11,20 +11,20 @@ from fedcli.stages.train import plan
 
 @pytest.mark.parametrize("name", recipe.names())
 def test_every_recipe_that_comes_along_is_sound_at_every_scale(name):
-    found = expand.check(recipe.find(name))
-    assert found.title and found.paper
+    checked = expand.check(recipe.find(name))
+    assert checked.title and checked.paper
 
 
 def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_sound(tmp_path):
     text = (recipe.FOLDERS[1] / "README.md").read_text(encoding="utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
-    told = {}
+    lines = {}
     for names, _, _, *cells in rows:
         first, *more = [name.strip("` ") for name in names.split(",")]
-        told |= dict.fromkeys((first, *(first.rpartition("-")[0] + one for one in more)), cells)
+        lines |= dict.fromkeys((first, *(first.rpartition("-")[0] + each for each in more)), cells)
     for name in recipe.names():
-        found = recipe.load(recipe.find(name))
-        assert told[name][0].split()[0] == str(len(expand.cells(found, "paper"))), name
+        known = recipe.load(recipe.find(name))
+        assert lines[name][0].split()[0] == str(len(expand.cells(known, "paper"))), name
     example = text.split("```toml\n")[1].split("```")[0]
     expand.check(write(tmp_path, "\n".join(line for line in example.splitlines() if not line.startswith("published"))))
 
@@ -93,10 +93,10 @@ MISTAKES = {
 @pytest.mark.parametrize(("was", "now"), MISTAKES)
 def test_a_mistake_is_told_with_its_place_and_the_nearest_word(tmp_path, was, now):
     sentence, _, hint = MISTAKES[was, now].partition("|")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as error:
         expand.check(write(tmp_path, TINY.replace(was, now, 1)))
-    assert sentence in told.value.sentence
-    assert hint in told.value.hint
+    assert sentence in error.value.sentence
+    assert hint in error.value.hint
 
 
 TOP, COLUMN = "seeds = [0, 1]", 'score = "versions/clean/accuracy"'
@@ -175,33 +175,33 @@ data = ["plain"]
 
 
 def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_path):
-    found = expand.check(write(tmp_path, TINY + OWN))
-    lines = {cell.name: " ".join(cell.train.argv()) for cell in expand.cells(found, "paper", files={"moco": "m.pth"})}
+    checked = expand.check(write(tmp_path, TINY + OWN))
+    lines = {cell.name: " ".join(cell.train.argv()) for cell in expand.cells(checked, "paper", files={"moco": "m.pth"})}
     common, network = "--rounds 7 --batch-size 16 --lr", "--model resnet18 --weights imagenet"
     assert lines["FedAvg · Noise · seed 0"] == f"train fedavg {common} 0.001 {network}"
     q = f"train fedism-plus {common} 0.0001 --set tau=0.3 --set q=0.5 --set state=loss {network}"
     assert lines["FedISM+, q=0.5 · Noise · seed 0"] == q
     assert "--batch-size 64" in lines["FedAvg · plain · seed 0"]
     assert "--teacher m.pth" in lines["Fed-MAS · plain · seed 0"]
-    cells = expand.cells(found, "paper")
+    cells = expand.cells(checked, "paper")
     assert [cell.asks for cell in cells[-1:] + cells[:1]] == [{"MOCO_FILE"}, set()]
-    smoke = expand.cells(found, "smoke")
+    smoke = expand.cells(checked, "smoke")
     assert not any(cell.asks or cell.train.teacher for cell in smoke)
     assert smoke[0].chain[0].argv() == ["prepare", "toy", "--size", "32", "--table", "plain.csv"]
 
 
 def test_cells_that_need_a_file_which_is_not_given_are_left_out_with_its_name(tmp_path):
-    found = expand.check(write(tmp_path, TINY + OWN))
-    cells = expand.cells(found, "paper")
-    told = raw.without_files(found, cells)
-    assert told == ["Fed-MAS left out: no --file moco=PATH was given, which is a teacher."]
+    checked = expand.check(write(tmp_path, TINY + OWN))
+    cells = expand.cells(checked, "paper")
+    expected = raw.without_files(checked, cells)
+    assert expected == ["Fed-MAS left out: no --file moco=PATH was given, which is a teacher."]
     with pytest.raises(UsageError, match=r"needs files \(moco: a teacher\)"):
-        raw.without_files(found, [cell for cell in cells if cell.asks])
+        raw.without_files(checked, [cell for cell in cells if cell.asks])
     (tmp_path / "m.pth").touch()
-    assert raw.files(found, [f"moco={tmp_path}/m.pth"]) == {"moco": f"{tmp_path}/m.pth"}
+    assert raw.files(checked, [f"moco={tmp_path}/m.pth"]) == {"moco": f"{tmp_path}/m.pth"}
     for given, said in (("m.pth", "which file it is"), ("mocko=m.pth", "no file 'mocko'"), ("moco=no.pth", "no such")):
         with pytest.raises(UsageError, match=said):
-            raw.files(found, [given])
+            raw.files(checked, [given])
 
 
 def test_a_number_of_seeds_takes_the_recipes_first():

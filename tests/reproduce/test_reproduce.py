@@ -99,9 +99,9 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monke
     assert ended.exit_code == 1
     assert "[2/3] q-FFL, q=0.5 · seed 0: no such" in ended.stderr
     assert "2 of 3 cells failed: q-FFL, q=0.5 · seed 0 and others" in ended.stderr
-    found = json.loads(results("paper").read_text())
-    assert [one["cell"] for one in found["failed"]] == ["q-FFL, q=0.5 · seed 0", "q-FFL, q=1 · seed 0"]
-    cell = found["rows"][0]["cells"]["clean ACC"]
+    written = json.loads(results("paper").read_text())
+    assert [each["cell"] for each in written["failed"]] == ["q-FFL, q=0.5 · seed 0", "q-FFL, q=1 · seed 0"]
+    cell = written["rows"][0]["cells"]["clean ACC"]
     assert cell["verdict"] == "outside"
     assert "Beside the published numbers" in results("paper").with_name("report.html").read_text()
     assert cell["difference"] == pytest.approx(cell["mean"] - 97)
@@ -199,5 +199,5 @@ def test_a_dataset_without_its_folder_is_left_out_unless_nothing_remains(tiny):
     ended = tiny("--only", "skin · seed 0")
     assert ended.exit_code == 2
     assert "tiny needs the files of isic2018" in ended.stderr
-    found = raw.absent(recipe.load(Path("tiny.toml")), expand.cells(recipe.load(Path("tiny.toml")), "paper"), {})
-    assert found == {"isic2018": "isic2018 is left out: no --raw isic2018=DIR was given."}
+    missing = raw.absent(recipe.load(Path("tiny.toml")), expand.cells(recipe.load(Path("tiny.toml")), "paper"), {})
+    assert missing == {"isic2018": "isic2018 is left out: no --raw isic2018=DIR was given."}

@@ -111,12 +111,12 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
     column = Column("v", "d", "best_on_validation/validation", validation=True)
-    found = made(
+    result = made(
         column, {"q=1": a_cell(70.0, 1.0), "q=2": a_cell(60.0, 1.0), "beta=1": a_cell(65.0, 1.0)}, seeds=(0, 1)
     )
     stems = "q-FedAvg", "q-FedAvg", "FairFed"
-    rows = [replace(row, stem=stem) for row, stem in zip(found.rows, stems, strict=True)]
-    table = tables.on_validation(replace(found, rows=[*rows, replace(rows[2], name="beta=2")]))
+    rows = [replace(row, stem=stem) for row, stem in zip(result.rows, stems, strict=True)]
+    table = tables.on_validation(replace(result, rows=[*rows, replace(rows[2], name="beta=2")]))
     assert [row[0].text for row in table.rows if row[1].best] == ["q=1"]
     assert "No best is marked for FairFed, v: the two highest values differ by 0.00 points" in table.legend
 
@@ -124,8 +124,8 @@ def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods(
 def test_single_bytes_show_in_megabytes():
     column = Column("up", "d", "bytes/up", "MB", lower=True)
     marks = {"up": record.Marked(["b"], [], False)}
-    found = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
-    assert as_text(tables.ours(found)) == [["a", "44.754712"], ["b", "44.754708 *"]]
+    result = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
+    assert as_text(tables.ours(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, mar
 
 def test_a_difference_is_of_the_numbers_as_shown():
     cell = a_cell(44.754, published=Published(46.76))  # -2.006
-    found = made(Column("up", "d", "bytes/up"), {"a": cell}, scale="small")
-    assert as_text(tables.beside(found)) == [["a", "up", "44.75", "46.76", "-2.01"]]
+    result = made(Column("up", "d", "bytes/up"), {"a": cell}, scale="small")
+    assert as_text(tables.beside(result)) == [["a", "up", "44.75", "46.76", "-2.01"]]
 
 
 def outcome(row, seed=0):
@@ -168,7 +168,7 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
     column, done = Column("own", "d", "personal/accuracy"), [outcome("FedAvg"), outcome("Ditto")]
     own = [{}, {"accuracy": None}]
-    bodies = {one.scores: Scored(one.scores, {}, replace(SCORES, personal=of)) for one, of in zip(done, own)}
+    bodies = {each.scores: Scored(each.scores, {}, replace(SCORES, personal=of)) for each, of in zip(done, own)}
     assert results._has_place(column, done, bodies, both)
     assert not results._has_place(column, done[:1], bodies, both)
     with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
@@ -187,10 +187,10 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
     monkeypatch.setattr(
         manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]])
     )
-    found = results._same_data(
+    note = results._same_data(
         [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
     )
-    pairs = [list(rows) for rows in found]
+    pairs = [list(rows) for rows in note]
     assert pairs == [["FedAvg, 0.1", "FedISM, 0.1"], ["FedAvg, 0.2", "FedISM, 0.2"], ["FedISM, 0.3", "FedGA, 0.3"]]
     table = recipe(*((row, row.partition(",")[0].lower()) for row in made), reference="FedAvg, 0.2")
     assert [results._reference(table, rows) for rows in pairs] == ["FedAvg, 0.1", "FedAvg, 0.2", "FedISM, 0.3"]

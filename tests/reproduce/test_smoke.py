@@ -1,8 +1,8 @@
 """One recipe of each paper from its datasets' folders to its table, picture and page, through the command line.
 
-The folders hold synthetic samples and are given with --raw, as a user gives the real ones, so that the forecast of time
-and memory runs too. The others run the same way, `fedcli reproduce NAME --scale smoke`, and take up to a minute each;
-test_recipe.py tries all their command lines.
+The folders hold synthetic samples and are given with --raw, as a user gives the real ones, so that the forecast of
+time and memory runs too. All but one are long. The other recipes run the same way, `fedcli reproduce NAME --scale
+smoke`, and take up to a minute each; test_recipe.py tries all their command lines.
 """
 
 import json
@@ -25,9 +25,12 @@ PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fedmrl-table1": ("FedAvg", "FedMRL"),
     "fairfedmed-table4": ("PromptFL",),  # volumes, whose projection trains in front of a frozen network
 }
+SHORT = "fedism-plus-table1"  # groups, corruption, pictures
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == SHORT else pytest.mark.long) for name in PAPERS]
+)
 def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch):
     monkeypatch.setattr(forecast, "estimate", partial(forecast.estimate, limit=0.1))  # measures no whole rounds
     monkeypatch.setattr(intervals, "RESAMPLES", 50)
@@ -40,12 +43,12 @@ def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch
     ended = CliRunner().invoke(app, line)
     assert ended.exit_code == 0, ended.output
     folder = tmp_path / "work" / "reproduce" / f"{name}-smoke"
-    found = json.loads((folder / "results.json").read_text())
+    written = json.loads((folder / "results.json").read_text())
     chosen = [row for row in known.rows if any(part in row.name for part in PAPERS[name] or [""])]
-    assert [row["name"] for row in found["rows"]] == [row.name for row in chosen]
-    for row, asked in zip(found["rows"], chosen, strict=True):
+    assert [row["name"] for row in written["rows"]] == [row.name for row in chosen]
+    for row, asked in zip(written["rows"], chosen, strict=True):
         assert len(row["scores"]) == len(asked.data)
         assert any(cell["mean"] is not None for cell in row["cells"].values())
-    assert not [note for note in found["notes"] if note.startswith(("Not there", "No picture"))]
-    assert all((folder / picture).is_file() for picture in found.get("pictures", {}).values())
-    assert found["title"] in (folder / "report.html").read_text()
+    assert not [note for note in written["notes"] if note.startswith(("Not there", "No picture"))]
+    assert all((folder / picture).is_file() for picture in written.get("pictures", {}).values())
+    assert written["title"] in (folder / "report.html").read_text()

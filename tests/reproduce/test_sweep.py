@@ -27,12 +27,12 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatc
     ended = CliRunner().invoke(app, [*words, "--", "--rounds", "1"])
     assert ended.exit_code == 0, ended.output
     assert "2 cells to train: about" in ended.stderr
-    found = json.loads(ended.stdout)
-    assert [row["name"] for row in found["rows"]] == ["q=0.5, lr=0.001", "q=2, lr=0.001"]
-    assert not any(column["marked"] for column in found["columns"])
-    assert found["notes"][0] == sweep.UNCHOSEN
-    assert len(found["pictures"]) == 3  # clean, corrupted and average
-    assert found["rows"][1]["command"] == "fedcli train qffl --rounds 1 --lr 0.001 --set q=2"
+    written = json.loads(ended.stdout)
+    assert [row["name"] for row in written["rows"]] == ["q=0.5, lr=0.001", "q=2, lr=0.001"]
+    assert not any(column["marked"] for column in written["columns"])
+    assert written["notes"][0] == sweep.UNCHOSEN
+    assert len(written["pictures"]) == 3  # clean, corrupted and average
+    assert written["rows"][1]["command"] == "fedcli train qffl --rounds 1 --lr 0.001 --set q=2"
 
 
 def test_a_cell_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):

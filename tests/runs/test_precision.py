@@ -24,8 +24,8 @@ class Slow(torch.nn.Module):
 
 @pytest.mark.parametrize("slow, chosen", [("fp32", "bf16"), ("bf16", "fp32")])
 def test_the_faster_one_is_chosen(slow, chosen):
-    found, seconds = precision.fastest(lambda name: Slow(30 if name == slow else 1), torch.zeros(8, 1, 8, 8))
-    assert found == chosen and seconds[slow] > seconds[chosen] > 0
+    choice, seconds = precision.fastest(lambda name: Slow(30 if name == slow else 1), torch.zeros(8, 1, 8, 8))
+    assert choice == chosen and seconds[slow] > seconds[chosen] > 0
 
 
 def test_a_run_keeps_the_precision_it_was_begun_with(tmp_path, monkeypatch):

@@ -73,8 +73,8 @@ def divided(work, *, among=4, **rest):
 
 
 def results(folder):
-    found = [p for p in folder.rglob("*") if p.suffix in (".json", ".jsonl", ".h5") and p.name != "timing.jsonl"]
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in found}
+    items = [p for p in folder.rglob("*") if p.suffix in (".json", ".jsonl", ".h5") and p.name != "timing.jsonl"]
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in items}
 
 
 def scored(run):
@@ -103,9 +103,9 @@ def test_a_federation_of_one_client_is_that_client_alone(spec):
 
 def test_no_client_hears_of_another():
     others = toy_shards(north=toy_shard("elsewhere", 33), west=toy_shard("nowhere", 9))
-    one, two = play_sites(), play_sites(shards=others)
+    first, second = play_sites(), play_sites(shards=others)
     for client, same in {"south": True, "east": True, "north": False, "west": False}.items():
-        assert torch.equal(one.clients[client]["model"], two.clients[client]["model"]) == same
+        assert torch.equal(first.clients[client]["model"], second.clients[client]["model"]) == same
 
 
 def test_nothing_is_sent_and_nothing_is_averaged():
@@ -176,10 +176,10 @@ def test_a_stopped_run_ends_at_the_same_bytes(tmp_path, monkeypatch, method):
 
 def test_a_run_says_what_it_is(tmp_path):
     run = train(make_chain(tmp_path), plan(), work=tmp_path, out=None)
-    found = manifest.verify(run, "run")
-    assert found.body["label"] == "FedAvg, single-site" and found.options["single_site"] is True
-    assert "--single-site" in found.made_by and run.parent.name.startswith("fedavg-single-site-")
-    assert (found.body["numbers_sent"], found.body["bytes_down"], found.body["bytes_up"]) == (0, 0, 0)
+    record = manifest.verify(run, "run")
+    assert record.body["label"] == "FedAvg, single-site" and record.options["single_site"] is True
+    assert "--single-site" in record.made_by and run.parent.name.startswith("fedavg-single-site-")
+    assert (record.body["numbers_sent"], record.body["bytes_down"], record.body["bytes_up"]) == (0, 0, 0)
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
     assert lines[0]["weights"] == [None] * 4 and lines[0]["reports"] == {}
 
@@ -195,8 +195,8 @@ def test_where_test_images_are_divided_each_is_scored_by_its_own_clients_model(t
         with h5py.File(path.parent / "predictions.h5") as file:
             stored = file[f"logits/{version}/3"][()]
         np.testing.assert_allclose(stored, expected, atol=1e-5)
-        found = score(stored, shard.y.numpy())
-        assert body["versions"][version]["auc_ovo_macro"]["last"] == found["auc_ovo_macro"]
+        scores = score(stored, shard.y.numpy())
+        assert body["versions"][version]["auc_ovo_macro"]["last"] == scores["auc_ovo_macro"]
         groups = group_scores(stored, shard.y.numpy(), shard.groups["sex"].numpy(), ["f", "m"], classes=list("abc"))
         assert body["groups"]["sex"][version]["last_round"] == encode(groups)
         own = opened.data.client_test["west"]
@@ -228,9 +228,9 @@ def test_where_test_images_are_shared_scores_are_means_over_clients(tmp_path):
         assert body["versions"]["clean"]["auc_ovo_macro"]["per_round"][place] == pytest.approx(mean)
         groups = [encode(group_scores(table, y, sex, ["f", "m"])) for table in tables]
         over = body["groups"]["sex"]["clean"]["over_rounds"]
-        gaps = [one["between"]["auc_ovo_macro"]["gap"] for one in groups]
+        gaps = [group["between"]["auc_ovo_macro"]["gap"] for group in groups]
         assert over["auc_ovo_macro"]["gap"]["per_round"][place] == pytest.approx(np.mean(gaps))
-        worst = [one["between"]["auc_ovo_macro"]["worst"] for one in groups]
+        worst = [group["between"]["auc_ovo_macro"]["worst"] for group in groups]
         assert over["auc_ovo_macro"]["worst"]["per_round"][place] == pytest.approx(np.mean([w["score"] for w in worst]))
     last = body["groups"]["sex"]["clean"]["last_round"]
     assert last["groups"]["f"]["count"] == 20 and last["groups"]["f"]["small"] is True
@@ -255,9 +255,9 @@ def test_no_number_is_of_the_untrained_start(tmp_path, chain):
     assert body["versions"]["clean"]["auc_ovo_macro"]["last"] != untrained
     assert body["personal"] == body["among_clients_global"] == {}
     assert not any("global_model" in client for client in body["clients"].values())
-    found = rows([path])
-    assert found[0].name == "FedAvg, single-site" and not any("global" in column for column in found[0].cells)
-    assert any(body["warning"] in note for note in notes(found)) and body["warning"] in render(found, "markdown")
+    table = rows([path])
+    assert table[0].name == "FedAvg, single-site" and not any("global" in column for column in table[0].cells)
+    assert any(body["warning"] in note for note in notes(table)) and body["warning"] in render(table, "markdown")
 
 
 @pytest.mark.parametrize("chain", [make_chain, divided])

@@ -82,14 +82,14 @@ def scores(runs):
 
 def test_the_report_shows_megabytes_when_asked(runs, scores):
     down, up = (body(runs["whole"])[f"bytes_{way}"] / 1e6 for way in ("down", "up"))
-    found = rows(scores, traffic=True)
-    columns, lines = table_cells(found)
+    result = rows(scores, traffic=True)
+    columns, lines = table_cells(result)
     assert [line[columns.index(DOWN)] for line in lines] == [f"{down:.3g}", "0.00078", "0"]
-    assert BYTES in render(found, "markdown") and DOWN not in table_cells(rows(scores))[0]
-    table = list(csv.DictReader(io.StringIO(render(found, "csv"))))
+    assert BYTES in render(result, "markdown") and DOWN not in table_cells(rows(scores))[0]
+    table = list(csv.DictReader(io.StringIO(render(result, "csv"))))
     assert [row["MB up per client and round"] for row in table] == [f"{up:.3g}", "0.00078", "0"]
-    told = json.loads(render(found, "json"))["rows"]
-    assert [row["bytes"] for row in told] == [
+    written = json.loads(render(result, "json"))["rows"]
+    assert [row["bytes"] for row in written] == [
         {way: body(run)[f"bytes_{way}"] for way in ("down", "up")} for run in runs.values()
     ]
 

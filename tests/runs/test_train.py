@@ -57,11 +57,11 @@ def test_a_run_writes_its_record_models_and_manifest(tmp_path):
 
 
 def test_the_same_command_makes_the_same_bytes_and_is_not_run_twice(tmp_path):
-    one, two = (train(make_chain(tmp_path / name), plan(), work=tmp_path / name, out=None) for name in "ab")
-    assert results(one.parent) == results(two.parent)
-    stamp = (one.parent / "rounds.jsonl").stat().st_mtime_ns
-    assert train(make_chain(tmp_path / "a"), plan(), work=tmp_path / "a", out=None) == one
-    assert (one.parent / "rounds.jsonl").stat().st_mtime_ns == stamp
+    first, second = (train(make_chain(tmp_path / name), plan(), work=tmp_path / name, out=None) for name in "ab")
+    assert results(first.parent) == results(second.parent)
+    stamp = (first.parent / "rounds.jsonl").stat().st_mtime_ns
+    assert train(make_chain(tmp_path / "a"), plan(), work=tmp_path / "a", out=None) == first
+    assert (first.parent / "rounds.jsonl").stat().st_mtime_ns == stamp
 
 
 def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
@@ -80,14 +80,14 @@ def test_ctrl_c_saves_and_resume_ends_at_the_same_bytes(tmp_path, monkeypatch):
 def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):
     """Two kills while rounds are being played; the finished run equals one that nobody killed."""
     data = make_chain(tmp_path)
-    whole = train(data, plan(rounds=24), work=tmp_path, out=tmp_path / "runs" / "whole")
+    whole = train(data, plan(rounds=12), work=tmp_path, out=tmp_path / "runs" / "whole")
     out = tmp_path / "runs" / "killed"
     record = out / "rounds.jsonl"
-    for rounds in (3, 11):
+    for rounds in (2, 6):
         child, ended = os.fork(), 0
         if not child:
             try:
-                train(data, plan(rounds=24), work=tmp_path, out=out, resume=True)
+                train(data, plan(rounds=12), work=tmp_path, out=out, resume=True)
             finally:
                 os._exit(0)
         while not ended and (not record.exists() or record.read_bytes().count(b"\n") < rounds):
@@ -96,7 +96,7 @@ def test_kill_9_at_any_moment_and_resume_end_at_the_same_bytes(tmp_path):
         if not ended:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-    again = train(data, plan(rounds=24), work=tmp_path, out=out, resume=True)
+    again = train(data, plan(rounds=12), work=tmp_path, out=out, resume=True)
     assert results(again.parent) == results(whole.parent)
 
 
@@ -134,9 +134,9 @@ def test_an_unfinished_run_is_found_and_planned_from_its_folder(tmp_path, monkey
         train(data, asked, work=tmp_path, out=None)
     monkeypatch.undo()
     folder = unfinished(tmp_path, None)
-    found, source, where = plan_of(folder)
+    planned, source, where = plan_of(folder)
     assert source.resolve() == data.resolve() and where["device"] == "cpu"
-    run = train(source, found, work=tmp_path, out=folder, resume=True)
+    run = train(source, planned, work=tmp_path, out=folder, resume=True)
     assert manifest.read(run).body["settings"]["tau"] == 0.4
     with pytest.raises(FedcliError, match="no unfinished run"):
         unfinished(tmp_path, None)

@@ -132,20 +132,33 @@ def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
     assert set(scores.curves["clean"].groups["sex"]) == {"f", "m"}
 
 
-def test_reports_and_pages_take_them_and_compare_says_what_it_lacks(data, tmp_path, monkeypatch):
-    paths = []
+def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
+    paths, runs = [], []
     for method in ("fedavg", "scaffold"):
         for seed in (0, 1):
             sites = sites_of(data, tmp_path / f"{method}-{seed}", policy=OPEN)
             run = train_at(sites, data, plan(method, 1, seed=seed), tmp_path, out=tmp_path / f"run-{method}-{seed}")
             reached(monkeypatch, sites)
+            runs.append(run)
             paths.append(evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x")).path)
     report = Report(paths, ReportOptions())
     assert not published_schema.errors(paths[0])
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
     assert "SCAFFOLD" in report.to("markdown") and "by image" in report.to("html")
-    with pytest.raises(FedcliError, match="was scored at its sites, so its answers on single images"):
-        compare(paths[:2], paths[2:])
+    made = compare(paths[:2], paths[2:], resamples=200)
+    assert [pair.metric for pair in made.rows] and "counts at their sites" in made.remarks[0] and made.unit == "image"
+    for row in made.rows:
+        assert row.low < row.difference < row.high and row.differing == made.units == 40
+    assert {row.metric for row in made.groups["sex"].gaps} and {row.group for row in made.groups["sex"].each} == {
+        "f",
+        "m",
+    }
+    pooled = [evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]) for run in runs]
+    paired = {row.metric: row for row in compare(pooled[:2], pooled[2:], resamples=200).rows}
+    for row in made.rows:
+        assert row.difference == pytest.approx(paired[row.metric].difference)
+    with pytest.raises(FedcliError, match="was counted at sites and"):
+        compare(paths[:2], pooled[2:])
 
 
 def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_path, monkeypatch):

@@ -62,7 +62,7 @@ def made(tmp_path_factory):
 
 def test_a_result_is_a_path_with_its_manifest(made):
     work, dataset, clients, run = made
-    assert [type(one) for one in (dataset, clients, run)] == [Dataset, Partition, Run]
+    assert [type(each) for each in (dataset, clients, run)] == [Dataset, Partition, Run]
     assert os.fspath(run) == str(run.path) and Path(run).name == "run.json"
     assert run.manifest.made_by[:2] == ["train", "fedavg"] and run.body["rounds"] == 3
     assert len(clients.body["roster"]) == 2
@@ -100,7 +100,7 @@ def test_a_report_is_a_row_per_system_in_every_format(made):
     assert frame[["rule", "runs"]].values.tolist() == [["paper", 2], ["paper", 1]]
     assert frame.method.tolist() == [row.name for row in report.rows]
     seeds = [
-        fedcli.evaluate(one, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"] for one in (run, again)
+        fedcli.evaluate(each, work=work).body["versions"]["clean"]["f1_macro"]["mean_last5"] for each in (run, again)
     ]
     assert frame["clean f1_macro"][0] == pytest.approx(sum(seeds) / 2)
     assert list(frame.columns) == [

@@ -24,6 +24,26 @@ def picture(name: str, label: int, *, height: int = 24, width: int = 32, tint: f
     return np.rint(image.clip(0, 255)).astype(np.uint8)
 
 
+def labels_of(i: int, count: int) -> np.ndarray:
+    """uint8 [L]: of the i-th image one of several labels, in every second image another one, in every fifth none."""
+    row = np.zeros(count, np.uint8)
+    if i % 5:
+        row[i % count] = 1
+        row[(3 * i + i // count) % count] |= i % 2
+    return row
+
+
+def spots(name: str, labels: np.ndarray, side: int = 28) -> np.ndarray:
+    """uint8 [side, side]: noise with a bright spot at the place of each label that the image has, of up to 16."""
+    rng = np.random.default_rng(derive("sample", name))
+    y, x = np.mgrid[:side, :side]
+    image = 60 + rng.normal(0, 8, (side, side))
+    for label in np.flatnonzero(labels):
+        row, column = divmod(int(label), 4)
+        image += 150 * np.exp(-((y - 4 - 6.5 * row) ** 2 + (x - 4 - 6.5 * column) ** 2) / 8)
+    return np.rint(image.clip(0, 255)).astype(np.uint8)
+
+
 def save(path: Path, image: np.ndarray) -> None:
     """Write an image file of the kind its suffix names, making its folder."""
     from PIL import Image

@@ -7,9 +7,10 @@ from typing import Any
 import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
-from ...extensions import Code
+from ...provenance import Code
 from . import (
     chestmnist,
+    chexpert,
     cifar100,
     digits,
     fairfedmed,
@@ -21,6 +22,7 @@ from . import (
     isic_skin_tone,
     medmnist,
     messidor2,
+    odir,
     office_caltech,
     own_images,
     phantom,
@@ -34,6 +36,7 @@ __all__ = ["SOURCES", "Source", "names", "plain", "register"]
 
 SOURCES: dict[str, Source] = {
     "chestmnist": chestmnist.SOURCE,
+    "chexpert": chexpert.SOURCE,
     "cifar100": cifar100.SOURCE,
     "digits": digits.SOURCE,
     "fairfedmed-oct": fairfedmed.OCT,
@@ -47,6 +50,7 @@ SOURCES: dict[str, Source] = {
     "isic2019": isic2019.SOURCE,
     "medmnist": medmnist.SOURCE,
     "messidor2": messidor2.SOURCE,
+    "odir": odir.SOURCE,
     "office-caltech": office_caltech.SOURCE,
     "phantom": phantom.SOURCE,
     "rsna-ich": rsna_ich.SOURCE,
@@ -63,7 +67,7 @@ _CARDS = _PACKAGE / "data_manifests", _PACKAGE.parent / "data_manifests"  # inst
 
 ALIASES = {  # other names in use, written as folded() writes them
     "ham10000": "isic2018", "isic2018task3": "isic2018", "fedisic2019": "fed-isic", "rsna": "rsna-ich",
-    "officecaltech10": "office-caltech", "isicskintones": "isic-skin-tone",
+    "officecaltech10": "office-caltech", "isicskintones": "isic-skin-tone", "odir5k": "odir",
 }  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from ..pool import Row
 from ..samples import fedchexmimic as sample
 from .images import match_channels, read_grey_or_rgb, within
 from .source import Choices, Listing, Source
-from .tables import fold_rows, place, read_table, split_rows
+from .tables import fold_rows, place, read_sheet, read_table, split_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -231,23 +231,7 @@ def _check_once(path: Path, names: "Series") -> None:
 def _read_demo(path: Path) -> "DataFrame":
     """CHEXPERT DEMO as Stanford gives it, a spreadsheet, or saved as CSV."""
     columns = ["PATIENT", "GENDER", "PRIMARY_RACE"]
-    if path.suffix == ".csv":
-        return read_table(path, columns, dtype=str)
-    import pandas
-
-    try:
-        table = pandas.read_excel(path, dtype=str, engine="openpyxl")
-    except ImportError:
-        raise FedcliError(
-            f"reading {path.name} needs the Python module openpyxl",
-            "pip install openpyxl, or save it as CSV beside it: CHEXPERT DEMO.csv",
-        ) from None
-    except Exception as error:  # broken spreadsheets raise BadZipFile, KeyError, ValueError and more
-        raise FedcliError(f"{path} is not a readable spreadsheet: {error}", "download it again") from None
-    if missing := [column for column in columns if column not in table]:
-        names = ", ".join(map(str, table.columns))
-        raise FedcliError(f"{path} has no column {missing[0]!r}", f"columns found: {names}")
-    return table
+    return read_table(path, columns, dtype=str) if path.suffix == ".csv" else read_sheet(path, columns)
 
 
 def _with_people(table: "DataFrame", root: Path) -> tuple["DataFrame", list[Path]]:

@@ -48,6 +48,27 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
     return table
 
 
+def read_sheet(path: Path, columns: list[str]) -> "DataFrame":
+    """Read the first sheet of an .xlsx file, all texts. Raises FedcliError naming the file and the column it lacks."""
+    import pandas
+
+    try:
+        table = pandas.read_excel(regular(path), dtype=str, engine="openpyxl")
+    except ImportError:
+        raise FedcliError(
+            f"reading {path.name} needs the Python module openpyxl",
+            f"pip install openpyxl, or save it as CSV beside it: {path.stem}.csv",
+        ) from None
+    except FedcliError:
+        raise
+    except Exception as error:  # broken spreadsheets raise BadZipFile, KeyError, ValueError and more
+        raise FedcliError(f"{path} is not a readable spreadsheet: {error}", "download it again") from None
+    if missing := [column for column in columns if column not in table]:
+        names = ", ".join(map(str, table.columns))
+        raise FedcliError(f"{path} has no column {missing[0]!r}", f"columns found: {names}")
+    return table
+
+
 def read_cells(path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
     """Header and other lines of a CSV file that a person made, as texts without spaces around them.
 

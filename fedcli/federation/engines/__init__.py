@@ -59,11 +59,13 @@ class Remote:
         open: (federation of a plan, what stands after the colon, how long to wait) -> the engine, as a context.
         metavar: what stands after the colon, in capitals.
         meaning: the same in words.
+        warning: what a reader of the run's numbers must know.
     """
 
     open: Callable[[Any, str, Any], AbstractContextManager[Engine]]
     metavar: str
     meaning: str
+    warning: str = ""
 
 
 REMOTE: dict[str, Remote] = {}  # filled by fedcli.sites

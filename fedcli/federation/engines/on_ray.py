@@ -10,6 +10,8 @@ RAY_ADDRESS names a cluster; without it a cluster of this machine is started, an
 
 import importlib.util
 import os
+import subprocess
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -33,6 +35,15 @@ INSTALL = "pip install 'fedcli[ray]'"
 SETTINGS = {  # of ray, read when it is imported: no report to its authors, no warning about GPUs that nobody asked for
     "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }  # fmt: skip
+WATCH = """
+import sys
+if not sys.stdin.buffer.read():
+    print(sys.argv[1], file=sys.stderr)
+"""  # of a process of its own: waits for a byte, or for the end of the process that would send it
+GONE = (
+    "error: training was ended from outside, as ray does where the cluster's head or its own node is gone."
+    " Start the cluster again and go on with --resume"
+)
 Sent = tuple[Message, Arrays]  # a task or report, and beside it what the client keeps
 Running = dict[Any, tuple[Any, list[int]]]  # result to come -> its worker, and the places of its tasks
 
@@ -47,9 +58,10 @@ class Ray:
         self.clients, self.device = clients, str(clients.layout.flat.device)
         self.ray = _imported()
         self.started = not self.ray.is_initialized()
-        if self.started:
-            _connect(self.ray)
+        self.watch = _watched()
         try:
+            if self.started:
+                _connect(self.ray)
             self.workers = self._begun(clients.remake, at_most)
             self.worker_of = self._shared_out(list(clients.shards))
         except BaseException:
@@ -153,6 +165,7 @@ class Ray:
             self.ray.kill(worker)
         if self.started:
             self.ray.shutdown()
+        self.watch.communicate(b"done")
 
     def __enter__(self) -> "Ray":
         return self
@@ -216,6 +229,11 @@ def _imported() -> Any:
         import ray
         import ray.exceptions
     return ray
+
+
+def _watched() -> subprocess.Popen:
+    """Says a sentence where this process is ended at once, as ray may; send it a byte before the end."""
+    return subprocess.Popen([sys.executable, "-IS", "-c", WATCH, GONE], stdin=subprocess.PIPE, start_new_session=True)
 
 
 def _connect(ray: Any) -> None:

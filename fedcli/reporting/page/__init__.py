@@ -15,7 +15,7 @@ from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
 from ...evaluation.scores import Scores
-from .. import clinical, cross_site, severities
+from .. import clinical, cross_site, flow, graphics, severities, table_one
 from ..columns import LAST5, POOLED, SHOWN, shown
 from ..rows import rows
 from ..table import Table
@@ -37,7 +37,7 @@ class PageOptions:
     where no tables are given. notes: stand before those of the scores. pictures: (what it shows, .png or .svg file).
     at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
     the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
-    bytes.
+    bytes. figures: whether the figures of graphics stand on it too, folded.
     """
 
     title: str = ""
@@ -52,6 +52,7 @@ class PageOptions:
     minutes: bool = False
     reference: str = ""
     clocks: bool = True
+    figures: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,11 @@ class Section:
     pairs: Sequence[tuple[str, str]] = ()
     pairs_title: str = ""
     findings: Sequence[str] = ()
+    folded_panels: Sequence[figures.Panels] = ()
 
     @property
     def there(self) -> bool:
-        return bool(self.tables or self.panels or self.text or self.folded or self.notes)
+        return bool(self.tables or self.panels or self.text or self.folded or self.notes or self.folded_panels)
 
 
 def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) -> Path:
@@ -94,14 +96,26 @@ def render(scores: list[Path], asked: PageOptions) -> str:
         findings, tests, remarks = statistics.tests(compared, asked.metrics, asked.reference)
         asked = replace(asked, findings=findings, tests=tests, notes=[*asked.notes, *remarks])
     scored = report([replace(line, bytes=None) for line in lines])  # what clients send stands among the methods
-    sections = [section for section in _sections(scored, compared, asked) if section.there]
+    sections = _sections(scored, compared, asked)
     headings = [column.title for section in sections for table in section.tables for column in table.columns]
+    words = terms.used([*asked.metrics, *headings])
+    return document(asked.title or _title(compared), sentence(compared), facts(compared), sections, words)
+
+
+def document(
+    title: str,
+    lead: str,
+    numbers: Sequence[tuple[str, str]],
+    sections: Sequence[Section],
+    words: Sequence[tuple[str, str]] = (),
+) -> str:
+    """A page of its own of any sections. lead: a sentence below the title; words: terms and what they mean."""
     return _template().render(
-        title=asked.title or _title(compared),
-        sentence=sentence(compared),
-        facts=facts(compared),
-        sections=sections,
-        terms=terms.used([*asked.metrics, *headings]),
+        title=title,
+        sentence=lead,
+        facts=numbers,
+        sections=[section for section in sections if section.there],
+        terms=words,
         version=__version__,
         css=(Path(__file__).parent / "page.css").read_text(encoding="utf-8"),
     )
@@ -116,11 +130,18 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
         Section("figures", "Figures", panels=[*convergence.panels(compared), *_pictures(asked.pictures)]),
         *(
             Section(f"group-{name}", f"Groups: {name}", **part)
-            for name, part in groups.parts(compared, asked.at, asked.spread)
+            for name, part in groups.parts(compared, asked.at, asked.spread, asked.metrics)
         ),
         Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
+        Section("curves", "Curves and errors", folded_panels=_graphics(compared) if asked.figures else ()),
+        Section("data", "Data", folded=_data(compared)),
         Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
-        Section("severities", "Other corruptions", tables=list(severities.tables(_named(compared), asked.metrics))),
+        Section(
+            "severities",
+            "Other corruptions",
+            tables=list(severities.tables(_named(compared), asked.metrics)),
+            folded=list(severities.by_group(_named(compared))),
+        ),
         Section("clinical", "Operating points and calibration", tables=list(clinical.tables(_named(compared)))),
         Section("cross-site", "Trained at and tested on", tables=list(cross_site.tables(_named(compared)))),
         Section("clients", "Clients", **clients.part(compared, asked.at, asked.spread, asked.metrics)),
@@ -153,6 +174,21 @@ def _title(compared: list[System]) -> str:
 
 def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[figures.Panels]:
     return [figures.Panels("", [_picture(title, path) for title, path in pictures], layout="wide")] if pictures else []
+
+
+def _data(compared: list[System]) -> list[Table]:
+    """Table 1 and the flow of images, once for each partition."""
+    by_partition = {system.stage("partition"): system for system in reversed(compared) if system.runs}
+    made: list[Table] = []
+    for system in reversed(by_partition.values()):
+        made += table_one.tables(system.runs[0])
+        made += flow.table(system.name, system.row.paths[0], system.scores)
+    return made
+
+
+def _graphics(compared: list[System]) -> list[figures.Panels]:
+    """The figures of graphics, with the panels of each side by side."""
+    return [figures.of_graphic(graphic) for graphic in graphics.of_systems([system.row for system in compared])]
 
 
 def _picture(title: str, path: Path) -> figures.Figure:

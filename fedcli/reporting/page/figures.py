@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from ..drawing import COLOURS, look, rounds_axis
+from ..drawing import COLOURS, INK, look, rounds_axis
 from ..drawing import STYLE as SHARED
+from ..graphics.graphic import Graphic, style
 from .systems import System
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-INK, QUIET, GRID = "#010203", "#040506", "#070809"  # placeholders that nothing else is drawn in
+QUIET, GRID = "#040506", "#070809"  # placeholders that nothing else is drawn in
 NAMED = {INK: "var(--ink)", QUIET: "var(--quiet)", GRID: "var(--line)"}
 MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")
 NAMED |= {colour.lower(): f"var(--c{place})" for place, colour in enumerate(MANY)}
-PATTERN = {"-": "none", "--": "6 3", ":": "1.5 2.5"}
+PATTERN = {"-": "none", "--": "6 3", ":": "1.5 2.5", "-.": "7 3 1.5 3"}
 PANEL = 4.3, 2.7  # inches of 72 px
 STYLE = SHARED | {
     "axes.edgecolor": QUIET, "axes.labelcolor": QUIET, "axes.linewidth": 0.8, "grid.color": GRID, "grid.linewidth": 0.8,
@@ -96,6 +97,18 @@ def figure(
         plain = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         canvas.savefig(out, format="svg", transparent=True, metadata=plain)
     return Figure(caption, svg=_inline(out.getvalue(), f"{caption}. {about}" if about else caption), about=about)
+
+
+def of_graphic(graphic: Graphic) -> Panels:
+    """A figure for print, in the colours of the page."""
+    drawn = [figure(panel.draw, panel.title or graphic.title, size=graphic.size) for panel in graphic.panels]
+    keys = [Key(name, _colour(style(place)["color"]), PATTERN[style(place)["linestyle"]])
+            for name, place in graphic.legend.items()]  # fmt: skip
+    return Panels(graphic.title, drawn, keys, graphic.caption)
+
+
+def _colour(colour: str) -> str:
+    return NAMED[colour.lower()]
 
 
 def over_rounds(axes: "Axes") -> None:

@@ -1,6 +1,6 @@
 """One part of the page per attribute: how good the models are for each group, and how much the groups differ."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,15 +37,25 @@ LAST_ROUND = (
 )
 
 
-def parts(compared: list[System], at: str, spread: str | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(attribute, tables and figures) of all that some system was scored by."""
+def parts(
+    compared: list[System], at: str, spread: str | None, metrics: Sequence[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(attribute, tables and figures) of all that some system was scored by.
+
+    metrics: shown beside the usual ones, where groups are compared by them.
+    """
     for attribute in dict.fromkeys(name for system in compared for name in system.scores.groups):
         by = [system for system in compared if all(attribute in run.groups for run in system.each)]
-        tables, folded = [], []
+        tables, folded, usual = [], [], shown(by[0].scores)
+        each = list(dict.fromkeys([*usual, *(name for name in metrics if _compared(by, attribute, name))]))
         for version in _versions(by, attribute):
             target = tables if version == "clean" else folded
-            target += _tables(by, attribute, version, at, spread or POOLED)
-        yield attribute, {"tables": tables, "folded": folded, "panels": _panels(by, attribute)}
+            target += _tables(by, attribute, version, at, spread or POOLED, each)
+        yield attribute, {"tables": tables, "folded": folded, "panels": _panels(by, attribute, each)}
+
+
+def _compared(by: list[System], attribute: str, metric: str) -> bool:
+    return any(metric in groups.each for system in by for groups in system.scores.groups[attribute].values())
 
 
 def _versions(by: list[System], attribute: str) -> list[str]:
@@ -53,10 +63,12 @@ def _versions(by: list[System], attribute: str) -> list[str]:
     return list(dict.fromkeys(version for system in by for version in system.scores.groups[attribute]))
 
 
-def _tables(by: list[System], attribute: str, version: str, at: str, spread: str) -> Iterator[Table]:
+def _tables(
+    by: list[System], attribute: str, version: str, at: str, spread: str, metrics: list[str]
+) -> Iterator[Table]:  # fmt: skip
+    """metrics: the last of them first, with what the numbers mean below the first of them."""
     sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
     legend = _legend(by, attribute, at, spread)
-    metrics = shown(by[0].scores)
     for metric in reversed(metrics):
         runs = [_each_run(system, attribute, version, metric) for system in by]
         unsure = [small | small_decides(system.each, attribute, version, metric, at) for system in by]
@@ -114,10 +126,10 @@ def _undefined(by: list[System], attribute: str, version: str) -> str:
     )
 
 
-def _panels(by: list[System], attribute: str) -> list[figures.Panels]:
+def _panels(by: list[System], attribute: str, metrics: list[str]) -> list[figures.Panels]:
     drawn = []
     for version in _versions(by, attribute):
-        for metric in reversed(shown(by[0].scores)):
+        for metric in reversed(metrics):
             points = {system.place: _points(system, attribute, version, metric) for system in by}
             points = {place: values for place, values in points.items() if values}
             if points:

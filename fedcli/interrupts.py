@@ -1,0 +1,39 @@
+"""A signal to end, remembered: whatever a library makes of it, the command ends as interrupted."""
+
+import _thread
+import signal
+import sys
+import threading
+from types import FrameType
+from typing import Any
+
+AGAIN = 0.05  # seconds
+_came = False
+
+
+def came() -> bool:
+    """Whether this process was asked to end."""
+    return _came
+
+
+def listen() -> None:
+    """Have SIGTERM, a scheduler's, end a command as Ctrl-C does; where a shell ignores Ctrl-C, it stays ignored."""
+    signal.signal(signal.SIGTERM, end)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, end)
+    sys.unraisablehook = _unraisable
+
+
+def end(number: int, frame: FrameType | None) -> None:
+    """The handler of a signal to end. Raises KeyboardInterrupt."""
+    global _came
+    _came = True
+    signal.default_int_handler(number, frame)
+
+
+def _unraisable(ignored: Any) -> None:
+    """Python drops an error inside a destructor: an interrupt comes again, others are shown to programmers only."""
+    if issubclass(ignored.exc_type, KeyboardInterrupt):
+        threading.Timer(AGAIN, _thread.interrupt_main).start()
+    elif sys.warnoptions:
+        sys.__unraisablehook__(ignored)

@@ -1,0 +1,52 @@
+"""Table 1: classes and attributes of the images of each site and part, with those of which a value is not known."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..data import holdings, manifest
+from .table import Cell, Column, Table
+
+LEGEND = (
+    "Images, and their share of the column in percent. Columns: training, validation and test images of each client, "
+    "and all test images; unknown: images without a value."
+)
+CLIENTS = 12  # more of them stand together in one column for each part
+
+
+def tables(run: Path) -> Iterator[Table]:
+    """Of the data that a run was trained on, where they are there."""
+    partition = manifest.parent(run, "corruption", "partition")
+    if not partition or not manifest.parent(partition, "dataset"):
+        return
+    counts = {name: _columns(clients) for name, clients in holdings.of_manifest(partition).items()}
+    heads = [Column("characteristic"), Column("value")]
+    columns = list(dict.fromkeys(column for held in counts.values() for column in held))
+    rows = []
+    totals = {column: sum(counts[holdings.CLASS].get(column, {}).values()) for column in columns}
+    rows.append([Cell("images"), Cell(""), *(Cell(f"{totals[column]:,}") for column in columns)])
+    for name, held in counts.items():
+        values = list(dict.fromkeys(value for known in held.values() for value in known))
+        rows += [
+            [Cell(name), Cell(value), *(_cell(held.get(column, {}), value) for column in columns)] for value in values
+        ]
+    yield Table(
+        "Table 1: images by site and part", [*heads, *(Column(part, over=who) for who, part in columns)], rows, LEGEND
+    )
+
+
+def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, str], dict[str, int]]:
+    """(client, part) -> value -> images; of many clients together."""
+    several = len(clients) > CLIENTS
+    made: dict[tuple[str, str], dict[str, int]] = {}
+    for client, parts in clients.items():
+        who = "clients" if several and client != holdings.ALL else client
+        for part, held in parts.items():
+            column = made.setdefault((who, part), {})
+            for value, images in held.items():
+                column[value] = column.get(value, 0) + images
+    return made
+
+
+def _cell(held: dict[str, int], value: str) -> Cell:
+    images, total = held.get(value, 0), sum(held.values())
+    return Cell(f"{images:,} ({100 * images / total:.1f})" if total else "-", number=images)

@@ -1,0 +1,83 @@
+"""CheXpert with all its observations: blank, uncertain, absent; views; the official test part."""
+
+from pathlib import Path
+
+import pytest
+from raw_folders import write_csv
+
+from fedcli.data.samples import chexpert as sample
+from fedcli.data.sources import chexpert
+from fedcli.data.sources.source import Choices
+from fedcli.errors import FedcliError, UsageError
+from fedcli.labels import NO, UNKNOWN, YES
+
+HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *sample.LABELS]
+REST = [""] * 11
+FRONTAL = ["CheXpert-v1.0-small/train/patient00001/study1/view1_frontal.jpg", "Female", 68, "Frontal", "AP"]
+LATERAL = ["CheXpert-v1.0-small/train/patient00001/study1/view2_lateral.jpg", "Female", 68, "Lateral", ""]
+RADIOLOGIST = ["CheXpert-v1.0-small/valid/patient64541/study1/view1_frontal.jpg", "Male", 0, "Frontal", "PA"]
+
+
+def rows(raw: Path, split: str = "patient", uncertain: str = "zero", views: str = "frontal"):
+    return chexpert.rows(raw, Choices(16, split, own={"uncertain": uncertain, "views": views}))
+
+
+@pytest.fixture
+def raw(tmp_path):
+    home = tmp_path / "CheXpert-v1.0-small"
+    home.mkdir()
+    write_csv(home / "train.csv", HEAD, [[*FRONTAL, "", "-1.0", "1.0", *REST], [*LATERAL, "", "0.0", "1.0", *REST]])
+    write_csv(home / "valid.csv", HEAD, [[*RADIOLOGIST, "1.0", *["0.0"] * 13]])
+    for line in (FRONTAL, LATERAL, RADIOLOGIST):
+        path = tmp_path / line[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("word", "label"), [("zero", NO), ("one", YES), ("ignore", UNKNOWN)])
+def test_a_blank_is_absent_and_an_uncertain_one_what_was_asked(raw, word, label):
+    listing = rows(raw, "official", word)
+    first, second = listing.rows
+    assert first.label == (NO, label, YES, *[NO] * 11)
+    assert (first.id, first.patient, first.test) == (
+        "chexpert/train/patient00001/study1/view1_frontal", "patient00001", False,
+    )  # fmt: skip
+    assert first.groups == {"race": -1, "gender": 1, "age": 1}
+    assert second.label == (YES, *[NO] * 13) and second.test and second.groups["age"] == -1
+    assert listing.tables == ["CheXpert-v1.0-small/train.csv", "CheXpert-v1.0-small/valid.csv"]
+
+
+def test_lateral_images_are_there_where_all_views_are_asked_for(raw):
+    assert [row.id.rpartition("/")[2] for row in rows(raw, views="all").rows] == [
+        "view1_frontal", "view2_lateral", "view1_frontal",
+    ]  # fmt: skip
+
+
+def test_an_image_that_is_not_there_is_skipped(raw):
+    (raw / FRONTAL[0]).unlink()
+    assert rows(raw).skipped == [(FRONTAL[0], "listed in the tables, not there")]
+
+
+def test_odd_cells_columns_and_options_are_refused(raw):
+    path = raw / "CheXpert-v1.0-small" / "train.csv"
+    write_csv(path, HEAD, [[*FRONTAL, "yes", "", "", *REST]])
+    with pytest.raises(FedcliError, match="the column 'No Finding' holds 'yes'"):
+        rows(raw)
+    for part, line in (("train", FRONTAL), ("valid", RADIOLOGIST)):
+        write_csv(path.with_name(f"{part}.csv"), HEAD[:-1], [[*line, "", "", "", *REST[1:]]])
+    with pytest.raises(FedcliError, match="has no column 'Support Devices'"):
+        rows(raw)
+    with pytest.raises(UsageError, match="unknown value uncertain=zeros"):
+        rows(raw, uncertain="zeros")
+
+
+def test_the_sample_keeps_patients_together_and_has_every_kind_of_cell(tmp_path):
+    sample.make(tmp_path)
+    listing = rows(tmp_path, "patient", "ignore", "all")
+    parts = {}
+    for row in listing.rows:
+        parts.setdefault(row.patient, set()).add(row.test)
+    assert {len(part) for part in parts.values()} == {1}
+    assert {cell for row in listing.rows for cell in row.label} == {NO, YES, UNKNOWN}
+    assert {row.groups["race"] for row in listing.rows} == {-1, 0, 1, 2}

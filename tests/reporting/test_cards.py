@@ -1,0 +1,120 @@
+"""Model card, dataset card, evidence for guidelines, and Table 1."""
+
+import json
+
+import pytest
+import session
+from conftest import ROSTER, make_chain
+from scored_runs import heal, model, scored
+
+from fedcli.data import manifest
+from fedcli.evaluation.evaluate import Extra, evaluate
+from fedcli.federation.client import Training
+from fedcli.reporting import cards, evidence, flow, table_one
+from fedcli.reporting.rows import rows
+from fedcli.reporting.severities import by_group
+from fedcli.runs.train import Plan, train
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A trained run, evaluated with operating points and under a corruption."""
+    work = tmp_path_factory.mktemp("cards")
+    data = make_chain(work)
+    made = train(data, Plan("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
+    extra = Extra(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
+    return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"], extra=extra)
+
+
+@pytest.fixture(scope="module")
+def row(run):
+    (row,) = rows([run])
+    return row
+
+
+def test_every_answer_is_a_field_of_a_manifest_with_its_hash(run, row):
+    made = evidence.guidelines(run, row.scores)
+    above = {kind: manifest.parent(run, kind) for kind in ("dataset", "partition", "run")} | {"scores": run}
+    hashes = {f"{path.parent.name}/{path.name}": manifest.sha256(path) for path in above.values()}
+    answers = [answer for each in made for item in each.items for answer in item.answers]
+    assert answers and all(hashes[answer.manifest] == answer.sha256 for answer in answers)
+    training = next(item for item in made[0].items if item.number == "25")
+    assert json.loads(next(a.value for a in training.answers if a.field == "body.rounds")) == 1
+
+
+def test_a_run_fills_what_a_median_paper_does_not(run, row):
+    made = {each.name: each for each in evidence.guidelines(run, row.scores)}
+    assert (len(made["CLAIM 2024"].items), len(made["TRIPOD+AI"].items)) == (44, 52)
+    assert made["CLAIM 2024"].filled >= 22 - 1  # this dataset has no card: where the data come from is not known
+    assert made["TRIPOD+AI"].filled >= 24 - 2
+    body = json.loads(evidence.as_json(list(made.values())))
+    states = {item["item"]: item["state"] for item in body[0]["items"]}
+    assert states["3"] == "a person must write this" and states["22"] == "filled"
+
+
+def test_numbers_of_items_are_distinct():
+    import tomllib
+
+    for each in tomllib.loads(evidence.ITEMS.read_text())["guideline"]:
+        numbers = [number for number, _, _ in each["items"]]
+        assert len(numbers) == len(set(numbers)), each["name"]
+        fields = [field for _, _, fields in each["items"] for field in fields]
+        assert all(field.split(":")[0] in (*evidence.KINDS, "card") and ":" in field for field in fields)
+
+
+def test_the_cards_hold_what_is_known_and_name_what_is_not(row):
+    model_card, dataset_card = cards.cards(row)
+    text = model_card.markdown
+    for title in (
+        "Intended use",
+        "Performance by group",
+        "Operating points and calibration",
+        "Known failures",
+        "Provenance",
+    ):
+        assert f"\n## {title}\n" in text
+    assert "A person must write this: what it is for" in text and "worst group by sex on clean images" in text
+    assert "gaussian-noise" in text and "<h2>Robustness</h2>" in model_card.html
+    assert (
+        "| unknown |" not in dataset_card.markdown
+        and "A person must write this: licence of the data." in dataset_card.markdown
+    )
+
+
+def test_the_command_writes_cards_and_evidence(run, tmp_path):
+    session.run(f"fedcli report {run} --card {tmp_path}/cards --evidence {tmp_path}/evidence")
+    names = sorted(path.name for path in (tmp_path / "cards").iterdir())
+    assert names == ["dataset-card.html", "dataset-card.md", "model-card.html", "model-card.md"]
+    assert sorted(path.name for path in (tmp_path / "evidence").iterdir()) == ["evidence.html", "evidence.json"]
+
+
+def test_a_card_is_of_one_system(tmp_path):
+    paths = [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
+    said = session.run(f"fedcli report {paths[0]} {paths[1]} --card {tmp_path}/cards")
+    assert "a card is of one system, and these runs are 2: FedAvg, FedHEAL" in said
+
+
+def test_table_1_counts_every_image_of_each_client_once(row, run):
+    (table,) = table_one.tables(manifest.parent(run, "run"))
+    heads = [column.title for column in table.columns]
+    assert heads[2:] == [*(f"{client} train" for client in ROSTER), "all test"]
+    images, *others = [[cell.text for cell in line] for line in table.rows]
+    assert images[2:] == ["20", "20", "20", "20", "40"]
+    shares = {line[1]: line[2] for line in others if line[0] == "sex"}
+    assert shares == {"f": "10 (50.0)", "m": "10 (50.0)"}
+
+
+def test_the_flow_adds_up(row, run):
+    made = {step.name: step for step in flow.steps(run, row.scores)}
+    assert made["files listed"].images == made["images prepared"].images == 120
+    assert made["trained on"].images == 80 and made["tested on"].images == 40
+    assert flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}]) == "2 unreadable or excluded (2: x)"
+
+
+def test_scores_by_severity_and_group_have_a_gap(row):
+    (table,) = by_group([("", row.scores)])
+    clean, noisy = table.rows
+    assert [column.name for column in table.columns] == ["test images", "severity", "f", "m", "gap"]
+    assert clean[0].text == "clean" and noisy[1].text == "1"
+    numbers = [cell.number for cell in noisy[2:4]]
+    assert noisy[4].number == pytest.approx(max(numbers) - min(numbers))

@@ -1,0 +1,143 @@
+"""Figures of runs: their numbers beside scikit-learn's, and equal bytes for equal scores."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import session
+from conftest import make_chain
+from scored_runs import heal, model, scored
+from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
+
+from fedcli.evaluation.binary import BENEFITS
+from fedcli.evaluation.evaluate import evaluate
+from fedcli.federation.client import Training
+from fedcli.reporting import page
+from fedcli.reporting.graphics import FORMATS, bands, cases, groups, of_systems, write
+from fedcli.reporting.graphics.seen import seen
+from fedcli.reporting.page.systems import systems
+from fedcli.reporting.rows import rows
+from fedcli.reporting.systems import read
+from fedcli.runs.train import Plan, train
+
+N = 80
+LABEL = np.arange(N) % 4 // 3
+SCORE = np.round(np.random.default_rng(2).random(N) * 0.6 + 0.3 * LABEL, 2).clip(0, 1)  # some are equal
+ONCE = np.ones((N, 1), np.int64)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A trained run that was evaluated."""
+    work = tmp_path_factory.mktemp("graphics")
+    made = train(make_chain(work), Plan("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
+    return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"])
+
+
+def test_curves_are_those_of_scikit_learn():
+    alarms, hits, _ = roc_curve(LABEL, SCORE, drop_intermediate=False)
+    x, y = bands.roc(SCORE, LABEL, ONCE)
+    assert y[:, 0] == pytest.approx([hits[alarms <= at + 1e-9].max() for at in x])
+    precision, recall, _ = precision_recall_curve(LABEL, SCORE)
+    x, y = bands.precision(SCORE, LABEL, ONCE)
+    highest = [precision[:-1][recall[:-1] >= at - 1e-9][-1] for at in x[1:]]  # at the highest threshold that reaches it
+    assert y[1:, 0] == pytest.approx(highest)
+
+
+def test_net_benefit_and_reliability_are_their_formulas():
+    _, y = bands.benefit(SCORE, LABEL, ONCE)
+    for p, value in zip(BENEFITS, y[:, 0], strict=True):
+        hits, alarms = np.sum((SCORE >= p) & (LABEL == 1)), np.sum((SCORE >= p) & (LABEL == 0))
+        assert value == pytest.approx(hits / N - alarms / N * p / (1 - p))
+    x, y = bands.reliability(SCORE, LABEL, ONCE)
+    inside = (SCORE > 0.3) & (SCORE <= 0.4)
+    assert (x[3, 0], y[3, 0]) == pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
+
+
+@pytest.mark.parametrize("curve", [bands.roc, bands.precision, bands.reliability, bands.benefit])
+def test_a_weighted_resample_is_the_resample_itself(curve):
+    drawn = np.random.default_rng(0).integers(N, size=N)
+    weights = np.bincount(drawn, minlength=N)[:, None]
+    weighted, repeated = curve(SCORE, LABEL, weights)[1], curve(SCORE[drawn], LABEL[drawn], ONCE)[1]
+    np.testing.assert_allclose(weighted, repeated)
+
+
+def test_a_band_holds_the_middle_of_its_resamples():
+    weights = np.random.default_rng(1).multinomial(N, np.full(N, 1 / N), size=200).T
+    made = bands.band(bands.roc, SCORE, LABEL, weights)
+    drawn = bands.roc(SCORE, LABEL, weights)[1]
+    assert made.low == pytest.approx(np.quantile(drawn, 0.025, axis=1))
+    assert made.high == pytest.approx(np.quantile(drawn, 0.975, axis=1))
+    alone = bands.band(bands.roc, SCORE, np.zeros(N, int), weights)
+    assert np.isnan(alone.y).all() and np.isnan(alone.low).all()  # no image of the class
+
+
+def test_the_front_leaves_out_what_another_system_beats():
+    assert groups.front([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]) == [0, 1, 4]
+    assert groups.front([(1, 1), (1, 1)]) == [0, 1]
+
+
+def test_the_worst_cases_are_the_surest_errors(run):
+    (whole,) = read([run])
+    (images,) = seen(run, whole.scores)
+    guess = images.chances.argmax(1)
+    wrong = np.flatnonzero(guess != images.y)
+    shown = cases.worst(images, np.arange(len(images.y)))
+    assert set(shown) <= set(wrong.tolist()) and len(shown) == min(len(wrong), cases.CASES)
+    assert images.chances.max(1)[shown].min() >= np.delete(images.chances.max(1), shown)[
+        np.delete(guess != images.y, shown)
+    ].max(initial=0)
+    table = confusion_matrix(images.y, guess, labels=range(3))
+    panel = next(groups.confusion("x", images)).panels[0]
+    assert panel.draw.args[0].tolist() == table.tolist()
+
+
+def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("fedcli.reporting.drawing.draw", lambda make, *files, **about: drawn.extend(files))
+    session.run(f"fedcli report {run} --figures {tmp_path}/a --format svg,pdf")
+    names = ("confusion-sex", "decision-sex", "precision-recall-sex", "reliability-sex", "roc-sex")
+    stems = {*(f"{name}-clean" for name in names), "errors-sex", "flow"}
+    stems |= {f"forest-{metric}-clean" for metric in ("balanced_accuracy", "auc_ovo_macro")}
+    assert {path.name for path in drawn} == {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
+    captions = (tmp_path / "a" / "captions.md").read_text()
+    assert "500 bootstrap resamples of the patients or lesions" in captions and "n = 40 images." in captions
+
+
+def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
+    first = next(of_systems(rows([run])))
+    monkeypatch.setattr(
+        "fedcli.reporting.graphics.drawn.of_systems", lambda rows: [replace(first, panels=first.panels[:1])]
+    )
+    for folder in ("a", "b"):
+        write([], tmp_path / folder, FORMATS)
+    made = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert made == ["captions.md", *(f"roc-sex-clean.{kind}" for kind in ("pdf", "png", "svg"))]
+    assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in made)
+    assert "pointwise 95 % percentile" in (tmp_path / "a" / "roc-sex-clean.svg").read_text()
+    assert b"pointwise" in (tmp_path / "a" / "roc-sex-clean.png").read_bytes()
+
+
+def test_two_systems_stand_in_one_plane_and_on_the_page(tmp_path):
+    paths = [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
+    made = list(groups.plane([(row.name, row.qualities) for row in rows(paths)]))
+    assert [graphic.name for graphic in made] == [
+        "overall-and-worst-balanced_accuracy",
+        "overall-and-worst-auc_ovo_macro",
+    ]
+    assert list(made[0].legend) == ["FedAvg", "FedHEAL"]
+
+
+def test_the_page_folds_the_figures(run, monkeypatch):
+    few = list(of_systems(rows([run])))[-1:]
+    monkeypatch.setattr("fedcli.reporting.graphics.of_systems", lambda rows: few)
+    made = page._graphics(systems(rows([run])))
+    assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
+    section = page.Section("curves", "Curves", folded_panels=made)
+    assert section.there and "<svg " in made[0].figures[0].svg
+
+
+def test_formats_of_figures_need_a_folder(run):
+    assert "add --figures" in session.run(f"fedcli report {run} --format svg")
+    assert "is unknown" in session.run(f"fedcli report {run} --format svgg")
+    assert "two formats of one table" in session.run(f"fedcli report {run} --format csv,json")

@@ -1,0 +1,155 @@
+"""Sites whose models are only seen as a mean; Flower's own protocol is played by tests/consortium."""
+
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import h5py
+import numpy as np
+import pytest
+from site_federation import chain_with_tests, plan, sites_of, through_bytes
+
+from fedcli.errors import FedcliError, UsageError
+from fedcli.methods import METHODS, resolve
+from fedcli.runs.configuration import Execution
+from fedcli.runs.train import train
+from fedcli.sites import summed
+from fedcli.sites.engine import Sites
+from fedcli.sites.policy import Policy, Privacy, Refusal
+from fedcli.transport import secagg
+from fedcli.transport.relay import MASKED, SUM, Question
+
+QUESTION = {"run": "r", "round": 1, SUM: {"clients": ["north", "south"], "largest": 20}}
+
+
+class Added:
+    """A transport which adds what the sites answer, without masks or quantization."""
+
+    def __init__(self, sites):
+        self.sites, self.seen = sites, []
+
+    def __call__(self, messages, timeout):
+        answers = {}
+        for client, (scalars, arrays) in [(client, through_bytes(message)) for client, message in messages]:
+            asked = {**scalars, MASKED: True} if SUM in scalars else scalars
+            answers[client] = (scalars, arrays), through_bytes(self.sites[client].answer(asked, arrays))
+        if SUM not in messages[0][1][0]:
+            return [(client, answer) for client, (_, answer) in answers.items()]
+        try:
+            added = [secagg.update_of(*pair, pair[0][0][SUM]["largest"]) for pair in answers.values()]
+        except ValueError as error:
+            return [(client, str(error)) for client in answers]
+        counts = np.array([answer[0]["n"] for _, answer in answers.values()], float)
+        mean = [np.average(parts, axis=0, weights=counts) for parts in zip(*added, strict=True)]
+        self.seen.append(mean)
+        return [(client, (answer[0], secagg.mean_of(mean))) for client, (_, answer) in answers.items()]
+
+
+def trained(data, folder, configuration, *, policy=None, kind=summed.SummedSites):
+    sites = sites_of(data, folder / "sites", **({"policy": policy} if policy else {}))
+    engine = Execution(open_with=lambda federation: nullcontext(kind(federation, Added(sites))))
+    return train(data, configuration, work=folder, execution=engine, out=folder / "run")
+
+
+def model(run, round=1):
+    with h5py.File(run.parent / f"models/{round:05d}.h5") as file:
+        tensors = {}
+        file.visititems(lambda name, item: tensors.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
+    return tensors
+
+
+@pytest.fixture
+def data(tmp_path):
+    return chain_with_tests(tmp_path)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedprox", "fedadam"])
+def test_the_model_is_that_of_all_sites_seen(data, tmp_path, method):
+    usual = train(data, plan(method, 2), work=tmp_path, out=tmp_path / "usual")
+    far = trained(data, tmp_path / "far", plan(method, 2))
+    summed_up = model(far)
+    for name, array in model(usual).items():
+        np.testing.assert_allclose(summed_up[name], array, atol=1e-5)
+
+
+def test_policies_that_ask_for_it_allow_nothing_else(data, tmp_path):
+    policy = Policy(secure_aggregation=True)
+    assert trained(data, tmp_path / "summed", plan(), policy=policy).exists()
+    with pytest.raises(FedcliError, match="its policy lets models leave only within a sum"):
+        trained(data, tmp_path / "seen", plan(), policy=policy, kind=Sites)
+    with pytest.raises(Refusal):
+        policy.check_masked(False)
+
+
+def test_noise_at_the_sites_goes_with_it_and_leaves_no_loss(data, tmp_path):
+    run = trained(data, tmp_path, plan(), policy=Policy(privacy=Privacy(noise=1.0, epsilon=1000.0)))
+    line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[0])
+    assert set(line["loss"]) == {None} and all(np.isfinite(array).all() for array in model(run).values())
+
+
+def test_methods_whose_server_takes_more_are_refused():
+    fitting = set()
+    for name in METHODS:
+        try:
+            summed.check(resolve(name), 0)
+            fitting.add(name)
+        except UsageError as error:
+            assert "secure aggregation" in f"{error.sentence} {error.hint}"
+    assert {"fedavg", "fedprox", "moon", "fedavgm", "fedadam"} <= fitting
+    assert not fitting & {"fedheal", "scaffold", "feddyn", "afl", "qffl", "fedism-plus", "fedexp", "creff"}
+    with pytest.raises(UsageError, match="server of fedadam needs more"):
+        summed.check(resolve("fedadam", {"weights": "uniform"}), 0)
+    with pytest.raises(UsageError, match="all clients of a round"):
+        summed.check(resolve("fedavg"), 2)
+
+
+def answer(**more):
+    given = {"theta": np.full(3, 1.5, np.float32), "loss": np.float32(32)} | more
+    return {"n": given.pop("n", 10)}, {name: np.asarray(array) for name, array in given.items() if array is not None}
+
+
+def test_what_a_site_adds_is_its_update_and_its_loss():
+    question = QUESTION, {"theta": np.ones(3, np.float32)}
+    update, loss = secagg.update_of(question, answer(), 20)
+    assert update.tolist() == [0.5] * 3 and update.dtype == np.float64 and loss.tolist() == [0.5, 1]
+    assert secagg.update_of(question, answer(loss=np.float32("nan")), 20)[1].tolist() == [0, 0]
+    mean = secagg.mean_of([update, np.array([0.25, 0.5])])  # one of two sites of a size says a loss
+    assert mean["loss"] == 32 and np.isnan(secagg.mean_of([update, np.zeros(2)])["loss"])
+
+
+@pytest.mark.parametrize(
+    ("odd", "sentence"),
+    [
+        ({"n": 21}, "more training images"),
+        ({"theta": np.array([1, 1, 10], np.float32)}, "beyond 8"),
+        ({"theta": np.array([1, 1, np.nan], np.float32)}, "beyond 8"),
+        ({"columns/control": np.zeros(3)}, "'columns/control' beside its model"),
+    ],
+)
+def test_what_the_sum_does_not_carry_is_refused_at_the_site(odd, sentence):
+    question = QUESTION, {"theta": np.ones(3, np.float32)}
+    with pytest.raises(ValueError, match=sentence):
+        secagg.update_of(question, answer(**odd), 20)
+    with pytest.raises(ValueError, match="no disk"):
+        secagg.update_of(question, ({"error": "no disk"}, {}), 20)
+
+
+@pytest.mark.parametrize(("clients", "expected"), [(2, 30), (4, 30), (5, 29), (20, 27)])
+def test_the_sum_of_all_clients_has_32_bits(clients, expected):
+    assert secagg.bits(clients) == expected and clients * 2**expected <= 2**32
+
+
+def test_questions_of_a_sum_that_was_given_up_are_dropped():
+    north, south = (Question(client, (QUESTION, {})) for client in ("north", "south"))
+    again = Question("north", ({**QUESTION, "round": 2}, {}))
+    assert secagg.gathered({"north": north}, south) == {"north": north, "south": south}
+    assert secagg.gathered({"south": south}, again) == {"north": again}
+
+
+def test_a_sum_over_one_client_is_refused():
+    federation = SimpleNamespace(method=resolve("fedavg"), cohort_size=1)
+    with (
+        pytest.raises(UsageError, match="over one client hides nothing"),
+        summed.open_summed(federation, "x", Execution(engine="flower-secagg:x")),
+    ):
+        pass

@@ -1,0 +1,66 @@
+"""A command that was asked to end ends as interrupted, whatever a library made of the signal."""
+
+import signal
+import time
+
+import forked
+import pytest
+
+from fedcli.commands import ls
+from fedcli.files import may_pass
+
+SIGNALS = signal.SIGINT, signal.SIGTERM
+
+
+def interrupted(monkeypatch, work):
+    """How `fedcli ls` ends where its work is this."""
+
+    def command():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python starts; a worker of pytest ignores it
+        forked.main("fedcli ls")
+
+    monkeypatch.setattr(ls, "_lines", lambda *_: work())
+    return forked.run(command)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("error", [ValueError, OSError, MemoryError])
+def test_another_error_that_a_library_made_of_a_signal_is_an_interrupt(monkeypatch, number, error):
+    def library():
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt:
+            assert may_pass(ValueError("of a signal, and not of a file"))
+            raise error("Invalid affine transformation matrix") from None
+
+    ended = interrupted(monkeypatch, library)
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (130, "error: interrupted")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_inside_a_destructor_comes_again(monkeypatch, number):
+    class Handle:
+        def __del__(self):
+            signal.raise_signal(number)
+
+    def library():
+        Handle()
+        end = time.monotonic() + 30
+        while time.monotonic() < end:
+            time.sleep(0.01)
+
+    ended = interrupted(monkeypatch, library)
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (130, "error: interrupted")
+
+
+def test_another_error_inside_a_destructor_is_not_shown(monkeypatch):
+    class Handle:
+        def __del__(self):
+            raise ValueError("of no interest")
+
+    def library():
+        Handle()
+        raise OSError("of the command")
+
+    ended = interrupted(monkeypatch, library)
+    assert (ended.returncode, ended.stderr) == (1, "error: of the command\n")
