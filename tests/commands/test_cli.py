@@ -1,10 +1,13 @@
 """The command line as a person and as a pipeline meet it."""
 
+import hashlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import forked
+import h5py
 import pytest
 from conftest import make_chain
 from typed_lines import fedcli, path_of
@@ -106,6 +109,26 @@ def test_report_evaluates_a_run_that_has_no_scores(tmp_path):
     assert code == 0 and "sex" in out
 
 
+def test_inspect_calls_no_file_verified_whose_numbers_lie_outside_of_it(chain, tmp_path):
+    folder = tmp_path / "work"
+    shutil.copytree(chain["work"], folder)
+    path = folder / Path(chain["corruption"]).relative_to(chain["work"])
+    with h5py.File(path.parent / "changed.h5", "r+") as file:
+        names = []
+        file.visititems(lambda name, data: names.append(name) if isinstance(data, h5py.Dataset) else None)
+        name = names[0]
+        data = file[name][()]
+        (tmp_path / "outside").write_bytes(data.tobytes())
+        del file[name]
+        file.create_dataset(name, data.shape, data.dtype, external=[(str(tmp_path / "outside"), 0, data.nbytes)])
+    body = json.loads(path.read_text())
+    body["files"]["changed.h5"] = hashlib.sha256((path.parent / "changed.h5").read_bytes()).hexdigest()
+    path.write_text(json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    code, _, err = fedcli("inspect", path)
+    assert code == 1
+    assert "lie outside of the file" in err
+
+
 def test_inspect_shows_shards_and_unfinished_runs(chain, tmp_path, monkeypatch):
     _, out, _ = fedcli("inspect", chain["dataset"].replace("dataset.json", "pool.h5"))
     assert "x: uint8 [400, 12, 12, 1]" in out
@@ -187,6 +210,12 @@ ERRORS = {
         "leave --dry-run",
     ),
     "no method": (("train",), 2, "which method", "fedcli methods"),
+    "a device that cannot compute the weights": (
+        ("train", "fedavg", "{corruption}", "--device", "mps"),
+        2,
+        "no 64-bit floats",
+        "train on the CPU",
+    ),
     "cuda where there is none": (("train", "fedavg", "{corruption}", "--device", "cuda"), 1, "cuda", "CPU"),
     "an update that is not finite": (
         ("train", "fedavg", "{corruption}", "--optimizer", "sgd", "--lr", "1e30"),
