@@ -210,6 +210,12 @@ ERRORS = {
         "leave --dry-run",
     ),
     "no method": (("train",), 2, "which method", "fedcli methods"),
+    "a device that cannot compute the weights": (
+        ("train", "fedavg", "{corruption}", "--device", "mps"),
+        2,
+        "no 64-bit floats",
+        "train on the CPU",
+    ),
     "cuda where there is none": (("train", "fedavg", "{corruption}", "--device", "cuda"), 1, "cuda", "CPU"),
     "an update that is not finite": (
         ("train", "fedavg", "{corruption}", "--optimizer", "sgd", "--lr", "1e30"),
