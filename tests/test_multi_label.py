@@ -10,6 +10,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import published_schema
 import pytest
 
 from fedcli.commands.app import app
@@ -62,6 +63,7 @@ def test_every_report_shows_the_scores_of_several_labels(session):
 
 
 def test_scores_json_holds_all_labels_each_label_and_groups(session):
+    assert not published_schema.errors(next(session[0].glob("fedcli-work/runs/fedheal-*/scores/*/scores.json")))
     body = scores_of(session[0], "fedheal")
     assert set(SEVERAL_LABELS) <= body["versions"]["clean"].keys() and body["shots"] is None
     assert body["intervals"]["clean"]["auc_macro"]["low"] <= body["versions"]["clean"]["auc_macro"]["last"]
