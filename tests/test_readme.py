@@ -135,6 +135,7 @@ def test_a_session_is_the_same_wherever_the_stars_stand_and_not_with_other_numbe
     assert session.comparable(HERE.replace("84.55", "87.05"))[1] != pytest.approx(numbers, abs=POINTS, rel=0)
 
 
+@pytest.mark.long
 def test_the_recorded_session_is_what_the_commands_print(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     compare(session.EMBEDDED)

@@ -124,6 +124,7 @@ def test_help_lists_every_kind_of_corruption():
 
 def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):
     monkeypatch.setattr("fedcli.commands.app.app", lambda: warnings.warn("for programmers", stacklevel=1))
+    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)  # the handlers of the tests stay
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         main()
@@ -140,7 +141,7 @@ def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedcli.commands.app.app", interrupted)
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # those of the tests stay
+    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)  # the handlers of the tests stay
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
