@@ -9,6 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import scores_schema
 import typer
 
 from fedcli.commands.app import app
@@ -187,7 +188,11 @@ def _files() -> dict[str, str]:
 def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of manifest."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"{kind}.json of fedcli"}
-    return head | _schema_of(bodies.shape(kind))
+    whole = head | _schema_of(bodies.shape(kind))
+    if kind == "scores":
+        whole["properties"]["body"] = scores_schema.body()
+        whole["$defs"] = scores_schema.definitions()
+    return whole
 
 
 def _schema_of(shape: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ file registers goes into tables of its own, so that two files, or a file and fed
 """
 
 import hashlib
-import inspect
 import os
 import re
 import sys
@@ -16,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -26,6 +25,7 @@ from typing import Any
 
 from . import console
 from .errors import FedcliError, UsageError, nearest
+from .provenance import Code, OwnCodeError, in_line, said
 
 KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
     "methods": ("method", "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registry in it"),
@@ -36,38 +36,7 @@ KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, 
 }
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
 RETURNED = "it may return or register something of another form than fedcli expects; --debug shows where it was used"
-LONG = 200  # characters of somebody else's error that a sentence repeats
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-
-
-class OwnCodeError(FedcliError):
-    """A fault in code from outside the package, with its file and line."""
-
-
-@dataclass(frozen=True)
-class Code:
-    """Where something comes from that is not fedcli's own.
-
-    Attributes:
-        name: of the file, or of the installed package.
-        sha256: of the file; of a package's module; of the source, where it was typed into a session.
-        version: of the package.
-        path: of a file that a command line named; it decides nothing.
-    """
-
-    name: str
-    sha256: str = ""
-    version: str = ""
-    path: Path | None = field(default=None, compare=False)
-
-    @property
-    def recorded(self) -> dict[str, str]:
-        """As manifests say it, without its place."""
-        about = {"file" if self.path else "package": self.name, "version": self.version, "sha256": self.sha256}
-        return {key: value for key, value in about.items() if value}
-
-    def __str__(self) -> str:
-        return f"{self.name} {self.version}".strip()
 
 
 @dataclass(frozen=True)
@@ -114,14 +83,6 @@ def origin() -> Code | None:
     """The code that is being run, None for what fedcli itself imports."""
     filling = _filling.get()
     return filling.code if filling else None
-
-
-def other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """The files and packages, by the half of a method or the network that they hold, whose code is another now."""
-    if "sha256" in old or "sha256" in new:  # of a dataset or a scheme, which has one alone
-        old, new = {"": old}, {"": new}
-    changed = [old.get(name) or new[name] for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
-    return [f"{about.get('file') or about.get('package')}, which was changed" for about in changed]
 
 
 @contextmanager
@@ -187,7 +148,7 @@ def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseExcept
     """What a file that cannot be run ends in."""
     if isinstance(error, SyntaxError):
         line = error.lineno if error.filename == module.__file__ else None
-        return OwnCodeError(f"{path}{_line(line)}: {_said(error)}", "mend that line")
+        return OwnCodeError(f"{path}{in_line(line)}: {said(error)}", "mend that line")
     if isinstance(error, SystemExit):
         return OwnCodeError(f"{path} ends the program instead of registering something", "take sys.exit out of it")
     return OwnCodeError(*_sentence(path, error)) if isinstance(error, Exception) else error
@@ -263,7 +224,7 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
         try:
             tables, made = _registered_by(entry.module, code), entry.load()
         except Exception as error:
-            console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {_said(error)}")
+            console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {said(error)}")
             continue
         registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})
         offered |= {name: (made, code) for name, made in registered.items()}
@@ -278,12 +239,6 @@ def _registered_by(module: str, code: Code) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def first_line(documented: Any) -> str:
-    """What somebody's function or class says of itself."""
-    lines = (inspect.getdoc(documented) or "").strip().splitlines()
-    return lines[0].rstrip(".") if lines else "it says nothing of itself"
-
-
 def _digest(entry: EntryPoint) -> str:
     """sha256 of an entry point's module; "" where it is no single file."""
     from importlib.util import find_spec
@@ -293,27 +248,6 @@ def _digest(entry: EntryPoint) -> str:
         return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest() if found and found.origin else ""
     except (ImportError, OSError, ValueError):
         return ""
-
-
-def of_source(*made: Any) -> Code | None:
-    """Where objects come from whose classes belong neither to fedcli nor to a file that a command line named."""
-    ours = __name__.partition(".")[0] + "."
-    classes = [
-        cls for each in made for cls in type(each).__mro__ if not f"{cls.__module__}.".startswith((ours, "builtins."))
-    ]
-    return of_functions(*classes) if classes else None
-
-
-def of_functions(*made: Any) -> Code:
-    """The same of functions or classes themselves."""
-    texts = []
-    for each in made:
-        try:
-            texts.append(inspect.getsource(each))
-        except (OSError, TypeError):  # typed into a session that keeps no source
-            inside = [each, *vars(each).values()] if hasattr(each, "__dict__") else []
-            texts.append(repr([value.__code__.co_code for value in inside if inspect.isfunction(value)]))
-    return Code(made[0].__module__, hashlib.sha256("\n".join(texts).encode()).hexdigest())
 
 
 def fault(error: BaseException) -> OwnCodeError | None:
@@ -329,22 +263,12 @@ def fault(error: BaseException) -> OwnCodeError | None:
     used = ", ".join(dict.fromkeys(loaded.code.name for loaded in _loaded.values()))
     if not used or isinstance(error, OSError | ImportError | MemoryError):
         return None
-    return OwnCodeError(f"{_said(error)}, while {used} was used", RETURNED)
+    return OwnCodeError(f"{said(error)}, while {used} was used", RETURNED)
 
 
 def _sentence(path: Path, error: BaseException, file: str | None = None) -> tuple[str, str]:
     """The file and the line in it where an error was raised, or where it called what raised it."""
     file = file or str(path.resolve())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    line = _line(frames[-1].lineno if frames else None)
-    return f"{path}{line}: {_said(error)}", "mend it; --debug shows the traceback"
-
-
-def _line(number: int | None) -> str:
-    return f", line {number}" if number else ""
-
-
-def _said(error: BaseException) -> str:
-    """Type and words of an error in one line."""
-    words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
-    return f"{type(error).__name__}: {words[:LONG]}{'...' * (len(words) > LONG)}"
+    line = in_line(frames[-1].lineno if frames else None)
+    return f"{path}{line}: {said(error)}", "mend it; --debug shows the traceback"

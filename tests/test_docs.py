@@ -6,17 +6,22 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
 
 import generate
+import published_schema
 import pytest
 import session
+import yaml
 
+from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.data import bodies
 from fedcli.data.sources import SOURCES
 from fedcli.methods import METHODS
+from fedcli.sites import policy
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,6 +29,74 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def pages():
     return generate.pages()
+
+
+def nav(value) -> list[str]:
+    """The pages of a part of mkdocs.yml's navigation."""
+    if isinstance(value, str):
+        return [value]
+    return [page for inner in (value.values() if isinstance(value, dict) else value) for page in nav(inner)]
+
+
+def test_every_page_is_reached_from_the_navigation_and_from_the_first_page(pages):
+    listed = nav(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    written = {path.name for path in ROOT.glob("docs/*.md")}
+    assert len(listed) == len(set(listed)) and written <= set(listed) <= written | set(pages)
+    first = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    linked = set(re.findall(r"\]\(([^)#]+)", first))
+    assert set(listed) - {"index.md"} <= linked, "the first page links to every page of the navigation"
+    for folder in ("commands", "methods", "datasets"):
+        shown = set(re.findall(r"\]\(([^)#/]+\.md)", pages[f"{folder}/index.md"]))
+        assert {page for page in pages if page.startswith(folder)} == {
+            f"{folder}/{name}" for name in shown | {"index.md"}
+        }
+
+
+RUN_BY = {  # (page, language) of a block -> the test that runs it
+    ("first-table.md", "console"): "test_readme.py",
+    ("README.md", "console"): "test_readme.py",
+    ("real-images.md", "console"): "test_readme.py",
+    ("external-validation.md", "console"): "test_external_validation.py",
+    ("external-validation.md", "python"): "test_external_validation.py",
+    ("extend.md", "python"): "test_extend.py",
+    ("extend.md", "sh"): "test_extend.py",
+    ("multi-label.md", "sh"): "test_multi_label.py",
+    ("consortium.md", "sh"): "consortium",
+    ("engines.md", "sh"): "consortium",
+    ("python.md", "python"): "stages/test_python_api.py",
+    ("notebook.md", "python"): "stages/test_python_api.py",
+    ("sites.md", "python"): "sites/test_engine.py",
+    ("pipelines.md", "yaml"): "test_docs.py",
+    ("settings.md", "toml"): "test_docs.py",
+    ("sites.md", "toml"): "test_docs.py",
+    ("extend.md", "toml"): "test_docs.py",
+}
+BY_LINES = {"index.md", "README.md", "models.md", "sites.md"}  # fences whose lines test_documented_lines.py runs
+
+
+def test_no_block_of_the_guides_escapes_the_tests():
+    for page in [ROOT / "README.md", *ROOT.glob("docs/*.md")]:
+        for language in set(re.findall(r"^```(\w+)$", page.read_text(encoding="utf-8"), re.M)):
+            by_lines = language == "sh" and page.name in BY_LINES
+            runner = RUN_BY.get((page.name, language), "")
+            assert by_lines or runner, f"{page.name}: no test runs its {language} blocks"
+            assert by_lines or (ROOT / "tests" / runner).exists()
+
+
+def block(page, language):
+    """The first fenced block of a page in a language."""
+    return re.search(rf"^```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S | re.M)[1]
+
+
+def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("policy.toml").write_text(block("sites.md", "toml"), encoding="utf-8")
+    site = policy.read(Path("policy.toml"))
+    assert site.methods == ("fedavg", "scaffold") and site.privacy.epsilon == 8.0
+    Path("fedcli.toml").write_text(block("settings.md", "toml"), encoding="utf-8")
+    assert "FedHEAL" in session.output("fedcli methods fedheal")  # a mistake in the file would end any command
+    points = tomllib.loads(block("extend.md", "toml"))["project"]["entry-points"]
+    assert set(points) == {f"fedcli.{kind}" for kind in extensions.KINDS}
 
 
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
@@ -47,12 +120,31 @@ def test_the_page_of_a_method_has_its_options_and_its_source(pages):
 
 
 def test_equations_are_of_methods_and_drawn_without_a_script(pages):
-    assert set(generate.EQUATIONS) <= set(METHODS)
+    own = {name for name, method in METHODS.items() if method.module.startswith("fedcli.methods.")}
+    assert set(generate.EQUATIONS) == own, "every method has its equations, and nothing else has"
     for name, named in generate.EQUATIONS.items():
         page = pages[f"methods/{name}.md"]
         assert page.count('<math xmlns="http://www.w3.org/1998/Math/MathML" display="block">') == len(named)
         assert "<mo>\\" not in page and "<mi>\\" not in page, "a command that is no LaTeX"
         ElementTree.fromstring(f"<page>{''.join(re.findall(r'<math.*?</math>', page))}</page>")
+
+
+def test_equations_that_a_page_numbers_are_numbered_in_the_source_too():
+    for name, named in generate.EQUATIONS.items():
+        for what in named:
+            for kind, first, last in re.findall(r"(Eq|Alg|Lemma)s?\.? (\d+)(?:(?:-| and |, )(\d+))?", what):
+                known = numbered(kind, METHODS[name].documentation)
+                assert {int(number) for number in (first, last) if number} <= known, f"{name}: {what}"
+
+
+def numbered(kind, text):
+    """The numbers of the equations, or algorithms, that a docstring names, with those inside its ranges."""
+    word = {"Eq": r"Eqs?\.|equations?", "Alg": r"Algs?\.|Algorithms?", "Lemma": "Lemma"}[kind]
+    known = set()
+    for listed in re.findall(rf"(?:{word}) ((?:\d+(?:-| and |, )?)+)", " ".join(text.split())):
+        for first, last in re.findall(r"(\d+)(?:-(\d+))?", listed):
+            known |= set(range(int(first), int(last or first) + 1))
+    return known
 
 
 def pipeline(language: str) -> list[str]:
@@ -81,6 +173,18 @@ def test_the_files_for_ci_run_the_same_commands_and_they_validate(tmp_path, monk
 def validate(value, schema):
     jsonschema = pytest.importorskip("jsonschema")
     jsonschema.validate(value, schema)
+
+
+def test_the_schema_of_scores_knows_every_key_at_every_depth(tmp_path):
+    definitions = generate.schema("scores")["$defs"]
+    assert {"Operating", "External", "OfLabel", "Curves", "Covered"} <= set(definitions)
+    assert definitions["Operating"]["required"][:3] == ["rule", "choice", "thresholds"]
+    assert definitions["Interval"]["additionalProperties"] is False
+    path = tmp_path / "scores.json"
+    path.write_text(json.dumps({"body": {"versions": {"clean": {"count": 1.5, "classes_missing": [], "auc": {}}}}}))
+    wrong = published_schema.errors(path)
+    assert "$.body.versions.clean.count: 1.5 is not of type 'integer'" in wrong
+    assert "$.body.versions.clean.auc: 'last' is a required property" in wrong
 
 
 def test_a_schema_refuses_a_manifest_of_another_shape():

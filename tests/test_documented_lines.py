@@ -58,23 +58,25 @@ SHORTER = {  # what is added to a command so that it ends soon; the last of a fl
 }  # fmt: skip
 FEWER = {
     "--clients 8": "--clients 2",
+    "svg,pdf": "svg",
     "--clients 20": "--clients 2",
     "--seeds 3": "--seeds 1",
     "q=0.5,1,2,5": "q=0.5,1",
 }
 SKIN = ["fedcli prepare isic2018 --raw RAW"]
 TWO_CLIENTS = [*SKIN, "fedcli partition --dirichlet 1.0 --clients 2"]
+DIGITS = ["fedcli prepare toy --sample-images 200", "fedcli partition --dirichlet 1.0 --clients 2"]
 SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
 DESCRIBED = [*TWO_CLIENTS, "fedcli site describe --client client-00 --out described/client-00.json"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
 BEFORE = {  # heading, or module of a command -> what its reader has typed already
-    "Rare classes": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
+    "Rare classes": SKIN, "Four commands": SKIN, "corrupt": SKIN_CLIENTS, "partition": SKIN,
     "train": TWO_CLIENTS, "sweep": TWO_CLIENTS,
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
     "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "predict": [*TWO_CLIENTS, "fedcli train fedavg"],
-    "report": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli evaluate"],
+    "report": [*DIGITS, "fedcli train fedavg", "fedcli evaluate"],  # without groups there are few figures
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
     "Reproduce a published table": TWO_CLIENTS,

@@ -8,8 +8,8 @@ from own_files import RULE, written
 from fedcli import extensions
 from fedcli.data.partition import scheme
 from fedcli.errors import FedcliError, UsageError
-from fedcli.extensions import Code, OwnCodeError
 from fedcli.methods import METHODS, resolve
+from fedcli.provenance import Code, OwnCodeError
 
 
 def test_a_files_method_is_resolved_by_its_path_and_leaves_the_registry_as_it_was(tmp_path):

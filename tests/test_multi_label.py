@@ -10,6 +10,7 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import published_schema
 import pytest
 
 from fedcli.commands.app import app
@@ -62,6 +63,7 @@ def test_every_report_shows_the_scores_of_several_labels(session):
 
 
 def test_scores_json_holds_all_labels_each_label_and_groups(session):
+    assert not published_schema.errors(next(session[0].glob("fedcli-work/runs/fedheal-*/scores/*/scores.json")))
     body = scores_of(session[0], "fedheal")
     assert set(SEVERAL_LABELS) <= body["versions"]["clean"].keys() and body["shots"] is None
     assert body["intervals"]["clean"]["auc_macro"]["low"] <= body["versions"]["clean"]["auc_macro"]["last"]
@@ -120,3 +122,54 @@ def test_a_file_of_the_real_layout_is_prepared_and_divided(tmp_path, monkeypatch
         made = manifest.read(manifest.newest(tmp_path / "fedcli-work", "partition")).body
         held = sum(np.array(client["class_counts"]) for client in made["roster"])
         assert made["task"] == "multi-label" and (held <= pool.y[pool.split == 0].sum(0)).all()
+
+
+@pytest.fixture(scope="module")
+def fundus(tmp_path_factory):
+    """A work folder with a run on made-up photographs of both eyes, by sex, whose clients keep models of their own."""
+    folder = tmp_path_factory.mktemp("fundus")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for line in (
+            "fedcli prepare odir --sample --size 8",
+            "fedcli partition --by sex --val 0.2",
+            "fedcli train fedavg --rounds 1 --personal",
+            "fedcli prepare toy --size 8 --work digits",
+        ):
+            assert run(line) == 0, line
+    return folder
+
+
+RUN, PHOTOGRAPHS = "fedcli-work/runs/fedavg-*", "fedcli-work/samples/*/ODIR-5K/ODIR-5K/*/7_*.jpg"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"fedcli evaluate {RUN} --cross-site", "Trained at and tested on: auc_macro"),
+        (f"fedcli evaluate {RUN} --clinical --positive glaucoma --rule youden", "Net benefit: glaucoma"),
+        (f"fedcli evaluate {RUN} --on fedcli-work/datasets/*/dataset.json", "auc_macro"),
+        (f"fedcli evaluate {RUN} --on digits/datasets/*/dataset.json --map-classes map.csv", "do not both have one"),
+        (f"fedcli predict {RUN} {PHOTOGRAPHS}", "prob_age-related macular degeneration"),
+        (f"fedcli export model {RUN} --format safetensors --out model", "checked against fedcli predict"),
+        (f"fedcli plot {RUN} --convergence --out lines.svg", "lines.svg"),
+        ("fedcli sweep fedprox --over mu=0.1,1 -- --rounds 1", "clean auc_macro: inconclusive"),
+    ],
+    ids=lambda text: text.split()[1] + text.partition("--")[2].partition(" ")[0] if text.startswith("fedcli") else "",
+)
+def test_every_command_takes_several_labels_or_says_why_not(line, expected, fundus, monkeypatch, capsys):
+    monkeypatch.chdir(fundus)
+    Path("map.csv").write_text("theirs,ours\n" + "".join(f"{digit},glaucoma\n" for digit in range(10)))
+    code, shown = run(line), "".join(capsys.readouterr())
+    assert code == ("digits" in line) and expected in shown and "unexpected" not in shown
+    assert "Agreement" not in shown
+
+
+def test_the_other_datasets_of_the_page_are_prepared(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for line in re.findall(r"^fedcli prepare (?:odir|chexpert).*--sample.*$", TEXT, re.M):
+        assert run(f"{line} --size 8") == 0, line
+    bodies = [manifest.read(path).body for path in sorted(Path().glob("fedcli-work/datasets/*/dataset.json"))]
+    assert [(body["name"], body["task"], len(body["classes"])) for body in bodies] == [
+        ("chexpert", "multi-label", 14), ("odir", "multi-label", 8),
+    ]  # fmt: skip

@@ -25,7 +25,8 @@ def test_the_readme_names_every_command_and_counts_no_more_than_there_is():
     for command in app.registered_commands:
         assert f"`{command.name or command.callback.__name__}`" in README
     for word, known in (("Methods", METHODS), ("Datasets", SOURCES), ("Recipes", recipe.names())):
-        assert int(re.search(rf"- \*\*{word}\*\*: (\d+) and more", README)[1]) <= len(known), word
+        said = int(re.search(rf"- \*\*{word}\*\*: (\d+) and more", README)[1])
+        assert said <= len(known) < said + 10, f"{word}: there are {len(known)}"
     assert len(README.splitlines()) <= 220
 
 
@@ -134,6 +135,7 @@ def test_a_session_is_the_same_wherever_the_stars_stand_and_not_with_other_numbe
     assert session.comparable(HERE.replace("84.55", "87.05"))[1] != pytest.approx(numbers, abs=POINTS, rel=0)
 
 
+@pytest.mark.long
 def test_the_recorded_session_is_what_the_commands_print(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     compare(session.EMBEDDED)

@@ -17,8 +17,13 @@ def corrupt(options: CorruptOptions, json: o.Json = False, quiet: o.Quiet = Fals
     corrupted as one of these clients, drawn by the seed, and each client is also scored on all test images corrupted as
     its own.
 
+    labels, in place of a kind, changes training labels of these clients: each with the chance --rate, --kind symmetric
+    to any other class, pair to the next one, asymmetric as --flip says. Validation and test images keep their labels.
+    What it makes is a partition.
+
     Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
-    fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4
+    fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4;
+    fedcli corrupt labels --kind symmetric --rate 0.3 --on rosendahl
     """
     from ..stages import corrupt as stage
 

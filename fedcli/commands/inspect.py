@@ -167,11 +167,15 @@ def _print_scores(path: Path, facts: dict[str, Any]) -> None:
 
 def _manifest(path: Path) -> dict[str, Any]:
     from ..data import holdings, manifest, overlap
+    from ..hdf5 import open_hdf5
 
     checked = manifest.verify(path)
     extra: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
     if checked.kind in HOLDING:
         extra["counts"] = holdings.of_manifest(path)
+    for file in [path.parent / name for name in checked.files if name.endswith(".h5")]:
+        with open_hdf5(file):  # a hash says nothing of numbers that lie outside of the file
+            pass
     return {
         "path": str(path),
         "kind": checked.kind,

@@ -1,6 +1,7 @@
 """fedcli models, metrics and corruptions: what can be named in other commands."""
 
 from .. import extensions, terminal
+from ..provenance import first_line
 from . import options as o
 
 CORRUPTIONS = {
@@ -32,7 +33,7 @@ def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False)
 
     about = {name: f"{model.about}; images of {model.smallest} pixels or more" for name, model in MODELS.items()}
     for name, (build, code) in extensions.installed("models").items():
-        about[name] = f"{extensions.first_line(build)}; from {code}"
+        about[name] = f"{first_line(build)}; from {code}"
     about |= {
         "torchvision:NAME": "any classifier of torchvision, such as torchvision:convnext_tiny",
         "timm:NAME": "any network of timm, which fedcli[timm] brings, such as timm:vit_tiny_patch16_224@64",
@@ -48,7 +49,7 @@ def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False
     from ..reporting.page.terms import METRICS, TERMS
 
     own = extensions.installed("metrics").items()
-    packages = {name: f"{extensions.first_line(function)}; from {code}" for name, (function, code) in own}
+    packages = {name: f"{first_line(function)}; from {code}" for name, (function, code) in own}
     about = METRICS | {name: TERMS[name] for name in PARITY} | packages
     _list("metric", about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}, json)
 

@@ -86,6 +86,8 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
     own = {
         key: value for key, value in options.items() if key not in OF_EVERY_SCHEME and value not in (None, [], False)
     }
+    if noise := own.pop("label_noise", None):
+        own["noisy labels"] = list(noise["each"])
     words = [
         text.dumps(value)
         if isinstance(value, dict)

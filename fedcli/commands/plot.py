@@ -13,7 +13,8 @@ from . import options as o
 if TYPE_CHECKING:
     from ..reporting.curves import Record
 
-METRIC, OF_LABELS = "balanced_accuracy", "balanced_accuracy_macro"  # the second of several labels per image
+METRIC = "balanced_accuracy"
+OF_LABELS = "balanced_accuracy_macro", "auc_macro"  # of several labels per image; validation knows the second alone
 DIMS = {"1d": 1, "2d": 2}
 SUFFIXES = ".png", ".svg"
 SHOWN = "counts", "divergence", "features", "adapters"
@@ -214,8 +215,9 @@ def _convergence(records: list["Record"], metric: str | None, version: str | Non
     from ..reporting import labels, plots
 
     systems = labels.systems(records)
-    of_labels = any(name.endswith(f" {OF_LABELS}") for record in records for name in record.series)
-    plots.convergence(systems, metric or (OF_LABELS if of_labels else METRIC), target, version=version or "")
+    there = {name.rpartition(" ")[2] for record in records for name in record.series}
+    usual = next((name for name in (METRIC, *OF_LABELS) if name in there), METRIC)
+    plots.convergence(systems, metric or usual, target, version=version or "")
     return {"systems": {name: [str(record.folder) for record in group] for name, group in systems.items()}}
 
 

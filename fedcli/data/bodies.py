@@ -5,7 +5,8 @@ from ..shapes import NUMBER
 TEXT = (str, None)
 POOLED = {"classes": [str], "attributes": {str: [str]}, "size": [int], "channels": int, "augment": str}
 CLIENT = {"client": str, "train": int, "val": int, "test": int, "class_counts": [int]}
-DATA = {**POOLED, "task?": str, "dataset": str, "roster": [CLIENT]}
+NOISE = {str: {"kind": str, "rate": NUMBER, "changed": int}}  # client -> what became of its training labels
+DATA = {**POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE}
 CORRUPTION = {
     "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
     "each?": [{"kind": str, "severity": int, "clients": [str]}],

@@ -56,7 +56,17 @@ ALIASES = {
 SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
-COPIED = "dataset", "task", "classes", "attributes", "size", "channels", "augment", "roster"  # of the partition's body
+COPIED = (
+    "dataset",
+    "task",
+    "classes",
+    "attributes",
+    "size",
+    "channels",
+    "augment",
+    "roster",
+    "label_noise",
+)  # of the partition's body
 
 
 def full_kind(word: str) -> str:
@@ -209,7 +219,7 @@ def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, m
         how[name] = wanted[name]
     several = bool(how)
     if None in wanted:
-        how |= dict.fromkeys(_chosen(body, who.ratio, who.on, taken=how), wanted[None])
+        how |= dict.fromkeys(chosen(body, who.ratio, who.on, taken=how), wanted[None])
     last, roster = body["corrupted_last"], [client["client"] for client in body["roster"]]
     if last is not None and several and (odd := [name for name in how if name not in roster[-last:]]):
         hint = "choose among them, or make another partition"
@@ -217,7 +227,7 @@ def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, m
     return {name: how[name] for name in roster if name in how}
 
 
-def _chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collection[str] = ()) -> list[str]:
     """Names of the clients to corrupt, in roster order; of those that are taken none."""
     roster = [client["client"] for client in body["roster"]]
     for name in on:

@@ -18,9 +18,9 @@ from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..extensions import other_code
 from ..files import on_one_line, read_text, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
+from ..provenance import other_code
 from . import bodies
 
 MADE_BY = {

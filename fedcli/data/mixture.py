@@ -40,19 +40,25 @@ def spoken(body: Mapping[str, Any]) -> str:
     return " or ".join(f"{kind.replace('-', ' ')}, severity {severity}" for kind, severity in hows)
 
 
-def named(texts: Sequence[str], roster: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """client -> (kind, severity as typed), of "NAME=KIND:SEVERITY". Raises UsageError."""
+def named(
+    texts: Sequence[str], roster: Sequence[str], *, default: str = "3", example: str = "north=gaussian:3"
+) -> dict[str, tuple[str, str]]:
+    """client -> (kind, severity or rate as typed), of "NAME=KIND:SEVERITY". Raises UsageError.
+
+    default: of a severity, or rate, that is not given.
+    """
     wanted: dict[str, tuple[str, str]] = {}
     for text in texts:
         client, equals, how = text.rpartition("=")
         kind, _, severity = how.partition(":")
         if not (equals and client and kind):
-            raise UsageError(f"--client {text!r} is not NAME=KIND:SEVERITY", "write --client north=gaussian:3")
+            what = "SEVERITY" if default == "3" else "RATE"
+            raise UsageError(f"--client {text!r} is not NAME=KIND:{what}", f"write --client {example}")
         if client not in roster:
             raise UsageError(f"the partition has no client {client!r}", nearest(client, roster))
         if client in wanted:
             raise UsageError(f"--client {client} is given twice", "a client has one corruption")
-        wanted[client] = kind, severity or "3"
+        wanted[client] = kind, severity or default
     return wanted
 
 

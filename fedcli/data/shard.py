@@ -1,6 +1,6 @@
 """From manifests to shards in memory: the pool once as uint8 where the net lives, a client as an index into it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the ne
 CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
     f"{part}/rows": Column(WHOLE) for part in ("train", "test")
 }  # what corrupt writes
+LABELS = "labels.h5"  # of a partition with noisy labels, beside its rows
 EVALUATION_BATCH = 512  # images; large, since nothing is kept for a backward pass
 
 
@@ -210,6 +211,8 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         return shard(rows, place[rows] if client in corrupted else rows, kind)
 
     train, val = {c: part_of(c, 0, kind) for c in roster}, {c: part_of(c, 1) for c in roster}
+    for c, y in read_labels(partition, body, {c: len(held[c][0]) for c in roster}).items():
+        train[c] = replace(train[c], y=torch.from_numpy(y).to(device))
     if empty := [c for c in roster if not len(train[c])]:
         raise FedcliError(
             f"client {empty[0]} has no training images",
@@ -273,6 +276,24 @@ def read_rows(partition: Path, clients: int, images: int) -> dict[str, np.ndarra
     if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
         raise FedcliError(f"{path} trains on test images", "partition again")
     return rows
+
+
+def read_labels(partition: Path, body: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
+    """The training labels of each client whose labels were changed, int64 [N]. Raises FedcliError.
+
+    body: of the partition; sizes: training images of each client.
+    """
+    names = [client["client"] for client in body["roster"]]
+    noisy = {name: f"train/{names.index(name)}" for name in body.get("label_noise", {}) if name in names}
+    if not noisy:
+        return {}
+    path, classes = partition.parent / LABELS, len(body["classes"])
+    with open_hdf5(path, dict.fromkeys(noisy.values(), Column(WHOLE)), hint="corrupt the labels again") as file:
+        changed = {name: file[at][()].astype(np.int64) for name, at in noisy.items()}
+    for name, y in changed.items():
+        if len(y) != sizes.get(name) or (len(y) and not 0 <= y.min() <= y.max() < classes):
+            raise FedcliError(f"{path}: {name} is not the labels of that client's images", "corrupt the labels again")
+    return changed
 
 
 def _overlay(path: Path, images: Tensor, clean: list[np.ndarray]) -> tuple[Tensor, np.ndarray, Tensor]:

@@ -7,12 +7,11 @@ threshold of the best F1 on the test set, ours at the most likely class; its AUC
 ten bins over the chances that occur.
 """
 
-import csv
-import io
 from pathlib import Path
 
 import numpy as np
 
+from ..csv_text import csv_text
 from ..data import manifest
 from ..errors import FedcliError
 from ..labels import UNKNOWN
@@ -51,11 +50,7 @@ def _table(predicted: Predictions, logits: np.ndarray, attributes: dict[str, lis
         **{f"prob_{c}": chance.tolist() for c, chance in enumerate(chances(logits, predicted.y).T)},
         **{name: [[*values, ""][at] for at in predicted.groups[name]] for name, values in attributes.items()},
     }
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(columns)
-    table.writerows(zip(*columns.values(), strict=True))
-    return out.getvalue()
+    return csv_text([columns, *zip(*columns.values(), strict=True)])
 
 
 def _labels(y: np.ndarray) -> dict[str, list]:

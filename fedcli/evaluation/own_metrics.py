@@ -19,8 +19,8 @@ import numpy as np
 
 from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
-from ..extensions import Code
 from ..metrics import better_low, chances
+from ..provenance import Code
 from .bootstrap import LEVEL, draw, interval
 from .groups import Groupings, group_scores, spread
 from .intervals import RESAMPLES, SEED, Tables, about

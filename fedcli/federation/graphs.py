@@ -17,6 +17,7 @@ from torch import Tensor
 from ..data.shard import Batch
 from ..methods.contract import ClientRound, Local
 from ..methods.ditto import TwoTracks
+from ..methods.fediic import TwoContrasts
 from ..methods.fedism import Sharp
 from ..methods.fedotp import Transported
 from ..methods.fedproc import ContrastFirst
@@ -29,6 +30,7 @@ from .steps import LocalStep, Steps, Turns
 READS_ROUND: set[type[Local]] = {Sharp, ContrastFirst}  # whose step reads it as a number, not as a tensor of scratch
 NOT_RECORDED: dict[type[Local], str] = {
     TwoTracks: "the personal step has an optimizer and a random stream of its own",
+    TwoContrasts: "a step looks at the client's images a second time, by rows that are not recorded",
     Transported: "a transport plan is done when it has settled, and checking that waits for the GPU",
 }
 RECORDED: set[type[Local]] = set()  # local halves from outside fedcli whose files say that their step can be recorded

@@ -19,6 +19,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedfv,
     fedga,
     fedheal,
+    fediic,
     fedism,
     fedlc,
     fedlesam,

@@ -3,14 +3,18 @@
 Source: Shi, Liang, Zhang, Tan and Bai, "Towards understanding and mitigating dimensional collapse in heterogeneous
 federated learning", ICLR 2023, arXiv 2210.00226, section 4 (its loss L_FedDecorr).
 
-    loss + beta (1 / d^2) ||K||_F^2        K [d, d]: correlations of the d features over the batch
+    paper       loss + beta (1 / d^2) ||K||_F^2        K [d, d]: correlations of the d features over the batch of B
+    released    loss + beta (B - 1)^2 / B times the mean square of the correlations outside the diagonal
 
-beta = 0.1 is the paper's; 0 is FedAvg. A feature that is the same for the whole batch has correlation 0 with all; in a
-batch of one image all do. The recorded training loss has no penalty, so that it compares between methods.
+The authors' code divides x^T x by B once where its square needs B^2, so its penalty is about B times the paper's. Their
+beta = 0.1 was chosen with it, so rule=released is the default; the diagonal is 1 and has no gradient. Checked against
+that code; the paper's section was not at hand. beta = 0 is FedAvg. A feature that is the same for the whole batch has
+correlation 0 with all; in a batch of one image all do. The recorded training loss has no penalty, so that it compares
+between methods.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from torch import Tensor
 
@@ -32,19 +36,37 @@ class Decorrelated(Local):
     trains_backbone = True
 
     beta: Annotated[float, "strength of the penalty, >= 0; 0 is FedAvg"] = 0.1
+    rule: Annotated[Literal["released", "paper"], "the penalty of the authors' code, or the text's"] = "released"
 
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, d]
         loss = cross_entropy(net.head(features), batch.y, client)
-        (loss + self.beta * correlation(features.flatten(1))).backward()
+        penalty = released if self.rule == "released" else correlation
+        (loss + self.beta * penalty(features.flatten(1))).backward()
         return loss.detach()
 
 
 def correlation(features: Tensor) -> Tensor:
     """Mean square of the correlations of features [B, d], a scalar."""
-    centred = features - features.mean(0)
-    z = centred / (centred.square().mean(0) + SMALLEST_VARIANCE).sqrt()
+    z = standardised(features, len(features))
     return (z.T @ z / len(z)).square().mean()  # (1 / d^2) ||K||_F^2
+
+
+def released(features: Tensor) -> Tensor:
+    """The authors' penalty on features [B, d], a scalar; 0 for one image or one feature."""
+    images, width = features.shape
+    if min(images, width) < 2:
+        return features.sum() * 0
+    z = standardised(features, images - 1)
+    products = z.T @ z  # [d, d], B - 1 times the correlations
+    outside = products.square().sum() - products.diagonal().square().sum()
+    return outside / (width * (width - 1)) / images
+
+
+def standardised(features: Tensor, degrees: int) -> Tensor:
+    """Features [B, d] with mean 0 and variance 1, which is their sum of squares over degrees."""
+    centred = features - features.mean(0)
+    return centred / (centred.square().sum(0) / degrees + SMALLEST_VARIANCE).sqrt()
 
 
 register("feddecorr", Decorrelated(), Mean(), label="FedDecorr", about="a penalty on correlations between features")

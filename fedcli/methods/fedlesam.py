@@ -1,6 +1,6 @@
 """FedLESAM: sharpness-aware steps whose perturbation is where the global model came from, at the cost of plain ones.
 
-Source: Fan, Hu, Yao, Liu, Wang, Li, Zhang and Tao, "Locally estimated global perturbations are better than local
+Source: Fan, Hu, Yao, Niu, Zhang, Sugiyama and Wang, "Locally estimated global perturbations are better than local
 perturbations for federated sharpness-aware minimization", ICML 2024, arXiv 2405.18890, Algorithm 1.
 
     delta = rho (w_old - w) / ||w_old - w||      w: global model received now, w_old: when the client last took part
@@ -8,8 +8,9 @@ perturbations for federated sharpness-aware minimization", ICML 2024, arXiv 2405
 
 A client has no w_old in its first round, and trains plainly. rho = 0 is FedAvg.
 How we differ, and why:
-- released codes take the server's last update in place of the client's w_old, and divide by the sum of the layers'
-  norms; ours is the paper's text. Where every client takes part the first makes no difference.
+- the authors' code (MediaBrain-SJTU/FedLESAM) takes the server's last update in place of the client's w_old, and
+  divides by the sum of the layers' norms, so its perturbation is shorter than rho. Where every client takes part the
+  first makes no difference. The numbers of the paper's lines are not checked.
 - where the two models are equal there is no direction, and the step is plain.
 - rho = 0.05 is ours, that of FedSAM here; the paper tunes it by task.
 """

@@ -8,7 +8,9 @@ FAccT 2022, arXiv 2201.08304, Algorithm 1; the sums over clients are in groups.p
     mu <- projection to the simplex of mu + eta r          r_g: mean loss of group g, before the round
 
 How we differ: a client takes the run's local steps, where Algorithm 1 takes one over all its images. The paper names no
-eta for images; ours moves mu by 0.05 per unit of loss. eta = 0 is FedAvg.
+eta for images; ours moves mu by 0.05 per unit of loss. eta = 0 is FedAvg. No code of the authors is public; a later
+implementation of others agrees with the three lines above, without the projection that it names. The number of the
+algorithm is not checked.
 """
 
 from dataclasses import dataclass

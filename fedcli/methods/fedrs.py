@@ -3,16 +3,19 @@
 Source: Li and Zhan, "FedRS: federated learning with restricted softmax for label distribution non-IID data", KDD 2021,
 doi 10.1145/3447548.3467254, Eqs. 6-7.
 
-    loss = -log softmax(s * logits)_y,    s_c = 1 for a class that the client has, alpha for one that it has not
+    loss = -log softmax(s * logits)_y        so that images of other classes push a class's weights away s_c as hard
 
-so that images of other classes push the missing classes' weights away alpha times as hard. alpha = 1 is FedAvg. 0.5 is
-the paper's. The logits' biases are scaled too; the paper's classifier has none.
+    paper       s_c = 1 for a class that the client has, alpha for one that it has not
+    released    s_c = alpha + (1 - alpha) n_c / max n: the first author's code, which restrains rare classes too
+
+alpha = 1 is FedAvg. 0.5 is the paper's. The logits' biases are scaled too; the paper's classifier has none. Checked
+against that code (lxcnju/FedRepo) and FedDecorr's authors' (rule=paper); the paper's text was not at hand, so the
+numbers of its equations are not checked.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import torch
 from torch import Tensor
 
 from .contract import ClientRound, Local, cross_entropy
@@ -31,9 +34,14 @@ class Restricted(Local):
     needs_one_label = "it restrains classes in one softmax"
 
     alpha: Annotated[float, "scale of the logits of classes that the client has not, in [0, 1]; 1 is FedAvg"] = 0.5
+    rule: Annotated[Literal["paper", "released"], "classes that the client has count alike, or by their images"] = (
+        "paper"
+    )
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
-        client.scratch["scale"] = torch.where(client.shard.class_counts > 0, 1.0, self.alpha)  # [C]
+        counts = client.shard.class_counts  # [C]
+        present = (counts > 0).float() if self.rule == "paper" else counts / counts.max()
+        client.scratch["scale"] = self.alpha + (1 - self.alpha) * present.float()  # [C]
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         return cross_entropy(net(batch.x) * client.scratch["scale"], batch.y, client)  # Eq. 7

@@ -12,6 +12,8 @@ How we differ, and why:
 - groups are the values of one attribute; the paper crosses them with the classes.
 - the paper draws groups equally often and weighs by q; we weigh each image by q_g n / n_g, which has the same mean.
 - adjustment is the paper's C, 0 by default as in its first experiments. eta = 0 makes all groups count the same.
+The step on q and the adjustment are those of the authors' code (kohpangwei/group_DRO), where q starts at 1 / G and the
+step is 0.01; the number of the equation is not checked.
 """
 
 from dataclasses import dataclass

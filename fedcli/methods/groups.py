@@ -1,6 +1,6 @@
 """What methods share that weigh training images by the group of their patient, such as sex or age.
 
-Source: the weighted sum of losses is that of minimax fairness, Martinez et al., ICML 2020, arXiv 2011.03731, Eq. 2,
+Source: the weighted sum of losses is that of minimax fairness, Martinez et al., ICML 2020, arXiv 2011.01821,
 over clients as in arXiv 2201.08304, section 3. Part of other methods, and none by itself. With n_kg the images of
 group g at client k, n_g and n_k their sums, rho_g = n_g / n and l_i the loss of image i:
 

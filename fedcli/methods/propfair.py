@@ -9,8 +9,10 @@ Eq. 3.5 and Algorithm 1 (section 3.3 for the part above M - epsilon).
                      log(epsilon) - (l - M + epsilon) / epsilon    above, which goes on in a straight line
 
 so a step is the plain one divided by M - l: images of a client that does badly push harder. M far above all losses is
-FedAvg at a learning rate of lr / M. Released codes divide by M inside the logarithm, which changes no gradient, and
-above the bound some take l / M, which makes the worst clients' steps small again; ours is the paper's.
+FedAvg at a learning rate of lr / M. The authors' code divides by M inside the logarithm, which changes no gradient, and
+above M - epsilon takes l / M, which makes the worst clients' steps small again, or with huber=True l / epsilon, whose
+gradient is ours. Checked against that code (huawei-noah/Federated-Learning), whose epsilon is 0.2 too; the paper's text
+was not at hand, so the numbers of its equations and sections are not checked.
 The recorded training loss is the cross-entropy alone, so that it compares between methods. M is tuned by dataset in
 {2, 3, 4, 5} in the paper; 5 is ours, above log C for the datasets here. Adam's steps do not change with a gradient's
 length, so under Adam only the differences between batches remain: use --optimizer sgd, as the paper does.

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import extensions, options
 from ..errors import UsageError, nearest
+from ..provenance import Code, of_source
 from .contract import NEEDS, Aggregator, Local
 from .mixins import ContinuesRun, LinearHeadOnly
 
@@ -26,7 +27,7 @@ class Method:
     module: str
     base: str = ""  # of a pair, where its local half is documented
     default_training: dict[str, Any] = field(default_factory=dict)  # options of training where the user gives none
-    code: dict[str, extensions.Code] = field(default_factory=dict)
+    code: dict[str, Code] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def register(
     again = usual and name in table and table[name].module == module and not module.startswith("fedcli.")
     if known := [n for n in (name, *aliases) if not again and (n in table or (usual and n in ALIASES))]:
         raise ValueError(f"method {known[0]!r} is registered twice")
-    if code := extensions.origin() or extensions.of_source(local, aggregator):
+    if code := extensions.origin() or of_source(local, aggregator):
         _check(name, local, aggregator)
     table[name] = Method(
         name, label, about, local, aggregator, module, default_training=default_training or {},

@@ -12,7 +12,8 @@ knows no such sum yet, in its first round, uses its own counts, as counts=local 
 Images of unknown group have weight 1 and count nowhere. A pair that a client has and the sum does not, because its
 images came with a client that is new, has weight 1. A pair of one image weighs up to |D|; a run warns of groups under
 30 images. Where group and class are independent all weights are 1, which is FedAvg.
-How we differ: the paper weighs or resamples for classifiers that take weights; here the loss is weighted.
+How we differ: the paper weighs or resamples for classifiers that take weights; here the loss is weighted. W agrees with
+AIF360's Reweighing; the numbers of sections and algorithm are not checked.
 """
 
 from dataclasses import dataclass

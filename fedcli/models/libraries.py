@@ -3,10 +3,12 @@
     timm:NAME, timm:NAME@SIDE               a vision transformer may be built for images of another side
     timm:hf-hub:OWNER/NAME                  config.json of the hub, from its cache on this machine or downloaded
     open_clip:NAME, open_clip:hf-hub:...    the image tower; open_clip_config.json of the hub
+    ...:hf-hub:OWNER/NAME@REVISION          a branch, tag or commit of it; the default is the newest
 
-A description is read as data: it names one of the library's own networks and no code.
+A description is read as data: it names one of the library's own networks and no code. Runs record its commit.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,14 +18,14 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import FedcliError, UsageError, nearest
-from ..extensions import LONG
+from ..provenance import LONG
 from .clip_text import open_clip
 from .network import Network
 from .wrapped import Asked, Fed, behind
 
 TIMM, OPEN_CLIP = "timm:", "open_clip:"
 HUB, FOLDER = ("hf-hub:", "hf_hub:"), "local-dir:"
-HUB_WEIGHTS = "open_clip_model.safetensors", "open_clip_pytorch_model.bin"
+DESCRIPTIONS = {TIMM: "config.json", OPEN_CLIP: "open_clip_config.json"}
 
 
 def timm() -> Any:
@@ -84,8 +86,8 @@ def _open_clip(name: str, own: str, asked: Asked) -> Network:
     if asked.channels != 3:
         raise UsageError(f"{name} needs 3 channels, these images have {asked.channels}", "use --model cnn or timm:NAME")
     library = open_clip()
-    with _from_hub(name, own):
-        about = library.get_model_config(own)
+    about = library.get_model_config(own) if not own.startswith(HUB) else json.loads(_description(name).read_bytes())
+    about = about.get("model_cfg", about)
     from open_clip.model import CLIPVisionCfg, _build_vision_tower  # the towers of both kinds, without a text tower
 
     vision = {**about["vision_cfg"], "timm_model_pretrained": False}
@@ -109,8 +111,31 @@ def published(name: str) -> dict[str, Tensor] | Path | None:
         return None
     from open_clip.pretrained import download_pretrained_from_hf
 
+    repository, revision = _repository(own)
     with _from_hub(name, own):
-        return Path(download_pretrained_from_hf(own.partition(":")[2]))
+        return Path(download_pretrained_from_hf(repository, revision=revision))
+
+
+def revision(name: str) -> str:
+    """The commit of a network's description on the hub; "" for a network that is not there. Raises FedcliError."""
+    own = _split(name)[1]
+    return _description(name).parent.name if own.startswith(HUB) else ""
+
+
+def _description(name: str) -> Path:
+    """Where the hub's cache keeps the description of a network, in a folder called by its commit."""
+    library, own = _split(name)
+    repository, revision = _repository(own)
+    with _from_hub(name, own):
+        from huggingface_hub import hf_hub_download
+
+        return Path(hf_hub_download(repository, DESCRIPTIONS[library], revision=revision))
+
+
+def _repository(own: str) -> tuple[str, str | None]:
+    """OWNER/NAME of what lies on the hub, and the branch, tag or commit after its @."""
+    repository, _, revision = own.partition(":")[2].partition("@")
+    return repository, revision or None
 
 
 def _split(name: str) -> tuple[str, str]:

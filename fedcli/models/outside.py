@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from .. import extensions
 from ..errors import UsageError, nearest
-from ..extensions import Code
+from ..provenance import Code
 from . import libraries
 from .network import Network
 from .wrapped import Asked, Fed, behind
@@ -70,6 +70,16 @@ def titled(name: str) -> str:
     """A network's name as records say it, without the place of a file."""
     own = code_of(name) if is_outside(name) else None
     return own[0] if own else name
+
+
+def revision(name: str) -> str:
+    """The commit of a network that the Hugging Face hub describes, "" for any other. Raises FedcliError."""
+    return libraries.revision(name) if name.startswith(tuple(LIBRARIES)) else ""
+
+
+def pinned(name: str, revision: str) -> str:
+    """The name of a network of the hub with its commit; any other as it is."""
+    return f"{name.partition('@')[0]}@{revision}" if revision else name
 
 
 def published(name: str) -> dict[str, Tensor] | Path | None:

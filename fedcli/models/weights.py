@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError, UsageError
-from ..extensions import LONG
 from ..files import regular
 from ..hdf5 import Column, below, open_hdf5
+from ..provenance import LONG
 from . import checkpoints, outside, torchscript
 from .network import Network
 from .vision import IMAGENET, imagenet

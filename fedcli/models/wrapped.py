@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import extensions
 from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD, by_channel
 from ..errors import FedcliError, UsageError
+from ..provenance import LONG
 from .network import Network
 
 
@@ -92,7 +92,7 @@ def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
     try:
         features = backbone.eval()(torch.zeros(2, channels, size, size))
     except (RuntimeError, ValueError, AssertionError) as error:
-        said = " ".join(str(error).split())[: extensions.LONG]
+        said = " ".join(str(error).split())[:LONG]
         hint = f"it said: {said}; prepare with a larger --size, or other channels"
         raise FedcliError(f"{name} cannot take images of {channels} x {size} x {size}", hint) from error
     for module, training in modes.items():

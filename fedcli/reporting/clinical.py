@@ -165,7 +165,8 @@ def _overall(name: str, clinical: Clinical) -> Iterator[Table]:
         "Decisions are the most likely class. The temperature divides the logits; it is fitted on validation images, "
         "and no other score here uses it. Quadratic kappa is for classes in an order."
     )
-    yield Table(f"Agreement and temperature: {name}", heads, rows, legend)
+    if rows:  # none of several labels per image
+        yield Table(f"Agreement and temperature: {name}", heads, rows, legend)
     lines = [
         [Cell(version), Cell(each.choice), Cell(attribute), Cell(value), _interval(rate), number(size)]
         for version, sets in clinical.conformal.items()

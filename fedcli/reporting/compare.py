@@ -21,6 +21,7 @@ from pathlib import Path
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..evaluation.bootstrap import LEVEL, METRICS, OF_LABELS
+from ..evaluation.own_metrics import is_own
 from ..evaluation.parts import VERSIONS
 from ..evaluation.statistics import OverSeeds, holm, over_seeds
 from .answers import one_class
@@ -126,6 +127,9 @@ def check_names(metrics: Sequence[str]) -> None:
 
 def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
     for metric in metrics:
+        if is_own(metric):
+            hint = f"fedcli report --metric {metric} shows it with its interval"
+            raise UsageError(f"{metric} is a metric of your own, and the tests here are made for fedcli's", hint)
         if metric not in known:
             raise UsageError(f"no interval can be made of {metric!r}", nearest(metric, known))
 

@@ -1,10 +1,9 @@
 """All numbers of runs as one long table: a line per number, for pandas, R or a spreadsheet."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..csv_text import csv_text
 from ..evaluation.parts import OverRounds
 from .numbers import Entry, entries
 from .systems import Scored, read
@@ -28,9 +27,7 @@ def tidy(scores: Sequence[Path]) -> list[Line]:
 
 def comma_separated(scores: Sequence[Path]) -> str:
     """The lines of tidy() as CSV, under their names."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([FIELDS, *tidy(scores)])
-    return text.getvalue()
+    return csv_text([FIELDS, *tidy(scores)])
 
 
 def _of_run(run: Scored) -> Iterator[Line]:

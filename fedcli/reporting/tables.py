@@ -116,7 +116,7 @@ def render(rows: list[Row], format: str) -> str:
     if format == "latex":
         return writers.latex(made.whole, [made.legend("Bold"), *remarks])
     parts = [part for table in made.tables for part in (f"{table.title}:" * bool(table.title), writers.markdown(table))]
-    return "\n\n".join([*filter(None, parts), "\n".join([made.legend(), *remarks])]) + "\n"
+    return console.printable("\n\n".join([*filter(None, parts), "\n".join([made.legend(), *remarks])]) + "\n")
 
 
 def _columns(rows: list[Row]) -> list[Column]:

@@ -1,13 +1,13 @@
 """A table as text: for a terminal, Markdown, LaTeX and CSV. Each writes the marks that the model holds."""
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TextIO
 
 from .. import terminal
+from ..console import printable
+from ..csv_text import csv_text
 from .table import DAGGER, Cell, Column, Table
 
 STAR = " *"  # behind the best of a column, where there is no bold
@@ -65,7 +65,7 @@ def latex(table: Table, remarks: Iterable[str]) -> str:
             *rows,
             "\\bottomrule",
             "\\end{tabular}",
-            *(f"% {' '.join(remark.split())}" for remark in remarks),
+            *(f"% {printable(' '.join(remark.split()))}" for remark in remarks),
             "",
         ]
     )
@@ -80,11 +80,9 @@ def comma_separated(table: Table) -> str:
         for name in (_part(column, ["mean", "std"]) if spread else [column.heading])
     ]
     lines = [
-        [text for cell, spread in zip(row, spreads, strict=True) for text in _bare(cell, spread)] for row in table.rows
+        [part for cell, spread in zip(row, spreads, strict=True) for part in _bare(cell, spread)] for row in table.rows
     ]
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([head, *lines])
-    return out.getvalue()
+    return csv_text([head, *lines])
 
 
 def _part(column: Column, names: Sequence[str]) -> list[str]:
@@ -92,12 +90,12 @@ def _part(column: Column, names: Sequence[str]) -> list[str]:
 
 
 def _bare(cell: Cell, spread: bool) -> list[str]:
-    text = "" if cell == Cell() else cell.text
-    return [text, cell.spread] if spread else [text]
+    bare = "" if cell == Cell() else cell.text
+    return [bare, cell.spread] if spread else [bare]
 
 
-def _escaped(text: str) -> str:
-    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").split())
+def _escaped(words: str) -> str:
+    return printable(" ".join(words.split())).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def _two_heads(columns: Sequence[Column]) -> tuple[list[str], list[str]]:
@@ -117,7 +115,7 @@ def _tex_line(cells: list[str]) -> str:
 
 
 def _tex(words: str) -> str:
-    return re.sub(r"\s+", " ", words).translate(LATEX)
+    return printable(re.sub(r"\s+", " ", words)).translate(LATEX)
 
 
 def _bold(cell: Cell) -> str:

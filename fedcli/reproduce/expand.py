@@ -70,14 +70,15 @@ def check(path: Path | str) -> Recipe:
     recipe = load(Path(path))
     _methods(recipe)
     _settings_of_data(recipe)
+    first = recipe.seeds[:1]  # cells of other seeds differ in nothing else
     for scale in SCALES:
         where = f"{Path(path).name} at --scale {scale}"
         try:
-            tried = {cell.train: cell for cell in cells(recipe, scale)}
+            tried = {cell.train: cell for cell in cells(recipe, scale, seeds=first)}
         except UsageError as error:
             raise UsageError(f"{where}: {error.sentence}", error.hint) from None
         if recipe.files:
-            cells(recipe, scale, files={name: name for name in recipe.files})
+            cells(recipe, scale, seeds=first, files={name: name for name in recipe.files})
         for cell in tried.values():
             try_training(cell, where)
     return recipe

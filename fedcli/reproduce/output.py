@@ -97,7 +97,7 @@ def markdown(results: Results) -> str:
     if results.notes:
         parts += ["## Notes", "\n".join(f"- {_line(note)}" for note in results.notes)]
     parts += [f"![{_line(title)}]({name})" for title, name in results.pictures.items()]
-    return "\n\n".join(part for part in parts if part)
+    return console.printable("\n\n".join(part for part in parts if part))
 
 
 def _line(text: str) -> str:

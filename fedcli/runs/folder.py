@@ -11,10 +11,10 @@ from typing import Any
 from .. import shapes
 from ..data import manifest
 from ..errors import FedcliError, HashError
-from ..extensions import other_code
 from ..federation import state as states
 from ..files import read_text, write_text
 from ..locks import held
+from ..provenance import other_code
 
 PATH = (str, None)
 CODE = {str: {str: str}}  # half of a method -> where it comes from

@@ -18,6 +18,7 @@ from ..methods import Method, resolve
 from ..methods.contract import Local
 from ..methods.mixins import GroupViews
 from ..models import outside
+from ..provenance import LONG
 
 Recorded = dict[str, dict[str, str]]  # half of a method, or network -> what Code.recorded says
 DIGITS = 12  # of a sha256 in a sentence
@@ -34,7 +35,7 @@ def recorded(method: Method, model: str) -> Recorded:
     """Of every half of a method and of the network that are not fedcli's own."""
     code = dict(method.code)
     if own := outside.code_of(model):
-        code |= dict([own])
+        code |= {own[0]: replace(own[1], revision=outside.revision(model))}
     return {what: code[what].recorded for what in code}
 
 
@@ -50,7 +51,9 @@ def model_of(run: Manifest) -> str:
     """The network of a finished run, by the name under which it is built here. Raises UsageError, HashError."""
     name = run.body["model"]["name"]
     recorded = run.options.get("code", {}).get(name, {})
-    return f"{file_of(name, recorded)}:{name.rpartition(':')[2]}" if "file" in recorded else name
+    if "file" in recorded:
+        return f"{file_of(name, recorded)}:{name.rpartition(':')[2]}"
+    return outside.pinned(name, recorded.get("revision", ""))
 
 
 def method_of(run: Manifest) -> Method:
@@ -102,7 +105,7 @@ def refuse_bare_resume(folder: Path, begun: dict[str, Any], command: list[str]) 
     if files := [code["file"] for code in begun.get("code", {}).values() if "file" in code]:
         line = shlex.join(["fedcli", *command, "--resume", "--out", str(folder)])
         what = f"{folder} was begun with {files[0]}, and a file is run only where a command names it"
-        raise UsageError(what, line if len(line) <= 2 * extensions.LONG else "give the same command with --resume")
+        raise UsageError(what, line if len(line) <= 2 * LONG else "give the same command with --resume")
 
 
 def refuse_changed(runs: Path, wanted: dict[str, Any]) -> None:

@@ -26,11 +26,13 @@ class Flag:
         metavar: what stands for the value in help.
         argument: typed without the flag's name, before the flags.
         local: about this call and this machine: it decides no number, so no recipe sets it and no manifest records it.
+        typed: the flag's name where it is not the field's.
     """
 
     metavar: str = ""
     argument: bool = False
     local: bool = False
+    typed: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Declared:
     @property
     def typed(self) -> str:
         """The flag as typed, without the dashes."""
-        return self.name.replace("_", "-")
+        return self.flag.typed or self.name.replace("_", "-")
 
     def read(self, value: Any) -> Any:
         """A value in the field's type. Raises UsageError."""

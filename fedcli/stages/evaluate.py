@@ -16,7 +16,7 @@ def run(options: EvaluateOptions) -> Scores:
     """Score a run on the clean and the corrupted test set, per client and per group. Raises FedcliError, UsageError."""
     if options.export not in (None, "csv"):
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
-    here = [flag for flag in ("on", "cross_site", "clinical") if getattr(options, flag)]
+    here = [flag for flag in ("on", "cross_site", "clinical", "metric") if getattr(options, flag)]
     if options.engine and here:
         flag = here[0].replace("_", "-")
         raise UsageError(

@@ -148,7 +148,7 @@ class PartitionOptions(Options):
 
 @dataclass(frozen=True)
 class CorruptOptions(Options):
-    """The images of some clients corrupted, and a copy of the whole test set."""
+    """The images of some clients corrupted, and a copy of the whole test set; or labels of some clients changed."""
 
     stage: ClassVar[str] = "corrupt"
     partition: Annotated[
@@ -157,14 +157,28 @@ class CorruptOptions(Options):
         "stdin",
         INPUT,
     ] = None
-    kind: Annotated[str | None, "gaussian, motion-blur, ...: a kind of the imagecorruptions package", NAME] = None
+    kind: Annotated[
+        str | None, "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels", NAME
+    ] = None
     _: KW_ONLY
+    noise: Annotated[
+        str | None,
+        "of labels: symmetric, to any other class, which is the default; pair, to the next class; asymmetric, as "
+        "--flip says",
+        Flag("KIND", typed="kind"),
+    ] = None
+    rate: Annotated[float | None, "of labels: chance that a training label is changed, in [0, 1]; default 0.2"] = None
+    flip: Annotated[
+        Mapping[str, object],
+        "of asymmetric labels: the class that is changed, and to which; may be repeated",
+        Flag("FROM=TO"),
+    ] = field(default_factory=dict, hash=False)
     severity: Annotated[int, "strength of the corruption, in [1, 5]"] = 3
     ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]"] = 0.2
     on: On = ()
     client: Annotated[
         Sequence[str],
-        "corrupt this client so, whatever the others are; may be repeated; default severity: 3",
+        "corrupt this client so, whatever the others are; may be repeated; default severity: 3; of labels KIND:RATE",
         Flag("NAME=KIND:SEVERITY"),
     ] = ()
     seed: Seed = 0

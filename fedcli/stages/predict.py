@@ -1,13 +1,12 @@
 """Predictions for image files, and models as files: what a finished run is used for."""
 
-import csv
-import io
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .. import extensions
+from ..csv_text import csv_text
 from ..evaluation import model_file
 from ..evaluation import predict as scoring
 from ..runs.finished import open_run
@@ -39,9 +38,7 @@ class Prediction:
     def to(self, format: str) -> str:
         """As csv or json text; json lists the unreadable files too."""
         if format == "csv":
-            out = io.StringIO()
-            csv.writer(out, lineterminator="\n").writerows([self._head(), *self._lines()])
-            return out.getvalue()
+            return csv_text([self._head(), *self._lines()])
         lines = [
             {"file": file, "class": decision, "probabilities": dict(zip(self.predicted.classes, chances.tolist()))}
             for file, decision, chances in self._each()

@@ -99,10 +99,10 @@ class Chain:
         return self.folder / "whole"
 
 
-def raw_images(folder: Path) -> None:
+def raw_images(folder: Path, seed: int = 11) -> None:
     """60 images of 16 x 16 in two classes, of two sites, with patients of two images each."""
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(11)
+    rng = np.random.default_rng(seed)
     rows = []
     for i in range(60):
         pixels = rng.integers(0, 120, (16, 16, 3)) + 100 * (i % 2)

@@ -187,7 +187,8 @@ def _picture(path: Path, draw: Draw) -> str:
         "transparent", "large",
     ]  # fmt: skip
     kind = str(draw.choice(kinds))
-    image = Image.open(path).convert("RGB")
+    with Image.open(path) as opened:
+        image = opened.convert("RGB")
     format = {".jpg": "JPEG", ".jpeg": "JPEG", ".png": "PNG", ".bmp": "BMP", ".tif": "TIFF"}[path.suffix.lower()]
     out, options = io.BytesIO(), {}
     match kind:

@@ -7,11 +7,11 @@ import albumentations
 import numpy as np
 import pytest
 import torch
-from raw_folders import write_csv
+from raw_folders import write_csv, write_slice
 
 from fedcli.models import Inputs, build
 
-from .chain import PREPARE, Chain, copied, files
+from .chain import PREPARE, Chain, copied, expanded, files, raw_images
 from .judge import faults, leftovers
 from .mutations import mutate
 from .process import run
@@ -22,6 +22,7 @@ LAYOUTS = [
     "isic-skin-tone",
     "isic2018", "isic2019", "medmnist", "messidor2", "office-caltech", "rsna-ich",
 ]  # fmt: skip
+PREDICT = ["predict", "fedcli-work/runs/fedprox-*", "scan.dcm", "scan.png"]
 BROUGHT = {  # a file -> (what stands before, lines that read it)
     "raw/labels.csv": ("prepare", [PREPARE]),
     "raw/im07.png": ("prepare", [PREPARE, [*PREPARE, "--strict"]]),
@@ -45,6 +46,16 @@ BROUGHT = {  # a file -> (what stands before, lines that read it)
     "weights.pt": ("train", [["train", "fedavg", "--rounds", "1", "--weights", "weights.pt"]]),
     "teacher.pt": ("train", [["train", "fed-mas", "--rounds", "1", "--teacher", "teacher.pt"]]),
     "own.toml": ("run", [["run", "own.toml", "--raw", "raw", "--dry-run"], ["reproduce", "own.toml", "--dry-run"]]),
+    "classes.csv": ("evaluate", [["evaluate", "--on", "foreign", "--all-images", "--map-classes", "classes.csv"]]),
+    "foreign/dataset.json": ("evaluate", [["evaluate", "--on", "foreign", "--all-images"]]),
+    "foreign/pool.h5": ("evaluate", [["evaluate", "--on", "foreign"]]),
+    "scan.dcm": ("evaluate", [PREDICT]),
+    "scan.png": ("evaluate", [PREDICT, [*PREDICT, "--format", "json"]]),
+    "chest/labels.csv": ("prepare", [
+        ["prepare", "images", "--raw", "chest", "--size", "8", "--multi-label", "--label-column", "signs"],
+        ["prepare", "images", "--raw", "chest", "--size", "8", "--multi-label", "--label-column", "mass",
+         "--label-column", "nodule", "--set", "uncertain=ignore"],
+    ]),
     "fedcli.toml": ("train", [["train", "fedavg"], ["ls"], ["partition"], ["report"]]),
 }  # fmt: skip
 DEFAULTS = """
@@ -63,7 +74,9 @@ by = ["sex"]
 """
 
 
-BESIDE = {"order.csv": "clients.npy"}  # what a file is read with
+BESIDE = {  # what a file is read with
+    "order.csv": ["clients.npy"], "classes.csv": ["foreign"], "scan.dcm": ["scan.png"], "scan.png": ["scan.dcm"],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -96,22 +109,34 @@ def brought(chain, tmp_path_factory) -> Path:
     here = copied(chain.before("train"), tmp_path_factory.mktemp("site") / "here")
     assert run(["site", "describe", "--client", "client-00", "--out", "site.json"], here).code == 0
     shutil.copy(here / "site.json", folder)
+    raw_images(here / "others", seed=12)
+    made = run(["prepare", "images", "--raw", "others", "--size", "16", "--group", "sex", "--out", "foreign"], here)
+    assert made.code == 0, made.err
+    shutil.copytree(here / "foreign", folder / "foreign")
+    write_csv(folder / "classes.csv", ["theirs", "ours"], [["a", "b"], ["b", ""]])
+    raw_images(folder / "chest", seed=13)
+    signs = [[name, ["Mass", "Mass|Nodule", "None"][i % 3], i % 2, i // 2 % 3 - 1] for i, name in enumerate(names)]
+    write_csv(folder / "chest" / "labels.csv", ["image", "signs", "mass", "nodule"], signs)
+    write_slice(folder / "scan.dcm", np.arange(256, dtype=np.int16).reshape(16, 16))
+    shutil.copy(folder / "chest" / "im03.png", folder / "scan.png")
     return folder
 
 
 def with_file(name: str, brought: Path, chain: Chain, target: Path) -> Path:
     """A copy of the chain with a file of one's own beside it."""
     folder = copied(chain.before(BROUGHT[name][0]), target)
-    if (brought / name).is_file():
+    if "/" in name and (brought / name).exists():
+        shutil.copytree(brought / Path(name).parent, folder / Path(name).parent)
+    elif (brought / name).is_file():
         shutil.copy(brought / name, folder / name)
-    if name in BESIDE:
-        shutil.copy(brought / BESIDE[name], folder)
+    for other in BESIDE.get(name, ()):
+        (shutil.copytree if (brought / other).is_dir() else shutil.copy)(brought / other, folder / other)
     return folder
 
 
 @pytest.mark.parametrize("name", BROUGHT)
 def test_a_changed_file_of_ones_own_ends_in_a_sentence(name, brought, chain, play, tmp_path):
-    lines = BROUGHT[name][1]
+    lines = [expanded(line, chain.before(BROUGHT[name][0])) for line in BROUGHT[name][1]]
     if name != "teacher.pt":
         whole = run(lines[0], with_file(name, brought, chain, tmp_path / "case"))
         assert whole.code == 0, whole.err

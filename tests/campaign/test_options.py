@@ -30,7 +30,7 @@ ODD = [
     "mine.py:x:y", "own.toml.py", "socket:", "socket:x", "nvflare:", "flower:x", "socket:/dev/null", "ray:2",
 ]  # fmt: skip
 LONG = {"--rounds", "--epochs", "--clients", "--resamples", "--points", "--images", "--repeats", "--size", "--folds"}
-COMMANDS = {  # command -> a line of it that does little
+COMMANDS = {  # command, or a use of it -> the stage before it, and the end of a line of it that does little
     "prepare": ("prepare", []), "partition": ("partition", []), "corrupt": ("corrupt", []),
     "train": ("train", ["--rounds", "1"]), "evaluate": ("evaluate", []), "report": ("ls", ["--format", "csv"]),
     "compare": ("compare", []), "plot": ("plot", []), "ls": ("ls", []), "inspect": ("inspect", []),
@@ -39,26 +39,32 @@ COMMANDS = {  # command -> a line of it that does little
     "corruptions": ("ls", []), "check": ("ls", ["nothing"]), "new": ("ls", ["method", "my-rule"]),
     "site": ("train", ["describe", "--client", "client-00"]),
     "export": ("train", ["flower", "fedcli-work/partitions", "--out", "app"]),
+    "partition --hold-out": ("partition", ["--hold-out", "north", "--clients", "2"]),
+    "evaluate --on": ("evaluate", ["--on", "fedcli-work/datasets/images*/dataset.json", "--all-images"]),
+    "evaluate --clinical": ("evaluate", ["--clinical", "--positive", "a", "--by", "sex"]),
+    "predict": ("ls", ["fedcli-work/runs/fedavg-*", "raw/im00.png", "raw/im01.png"]),
+    "export model": ("ls", ["model", "fedcli-work/runs/fedavg-*", "--format", "safetensors", "--out", "exported"]),
     "bench": ("ls", ["--method", "fedavg", "--images", "8", "--clients", "1", "--repeats", "1"]),
 }  # fmt: skip
 
 
 @functools.cache
-def parameters(command: str) -> list[Any]:
+def parameters(use: str) -> list[Any]:
     import typer
 
     from fedcli.commands.app import app
 
+    command = use.partition(" ")[0]
     return [p for p in typer.main.get_command(app).commands[command].params if p.name not in ("help", "debug")]
 
 
-def typed(command: str, draw: np.random.Generator) -> tuple[str, list[str]]:
+def typed(use: str, draw: np.random.Generator) -> tuple[str, list[str]]:
     """(the stage whose folder it needs, a line with one or two odd words)."""
-    stage, more = COMMANDS[command]
-    words = [*(words_of(command) if stage == command else [command]), *more]
+    stage, more = COMMANDS[use]
+    words = [*(words_of(use) if stage == use else use.split(" ")[:1]), *more]
     for _ in range(int(draw.integers(1, 3))):
         value = ODD[int(draw.integers(len(ODD)))]
-        options = [p for p in parameters(command) if p.opts[0].startswith("--")]
+        options = [p for p in parameters(use) if p.opts[0].startswith("--")]
         if draw.random() < 0.15:
             words.append(value)
             continue

@@ -1,46 +1,14 @@
 """Your own images: every way in which a table and a folder can disagree."""
 
-import json
 import unicodedata
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
-from PIL import Image
-from raw_folders import prepare, write_slice
+from own_images_folder import folder, labels, listed, save
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.data import manifest
-from fedcli.data.pool import Row, read_pool
-from fedcli.data.sources import card, own_images
-from fedcli.data.sources.source import Choices, Listing, Unreadable
 from fedcli.errors import FedcliError, UsageError
-
-OWN = {key: about["default"] for key, about in card("images")["options"].items()}
-
-
-def save(path: Path, colour: object = 90, mode: str = "L") -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, (9, 8), colour).save(path)
-    return path
-
-
-def folder(raw: Path, text: str, *names: str, table: str = "labels.csv") -> Path:
-    for name in names:
-        save(raw / name)
-    (raw / table).write_text(text, encoding="utf-8")
-    return raw
-
-
-def listed(raw: Path, split: str = "unit", **own: str) -> Listing:
-    own = {key.replace("_", "-"): value for key, value in own.items()}
-    return own_images.rows(raw, Choices(8, split, window="file", own=OWN | own))
-
-
-def labels(listing: Listing) -> dict[str, str]:
-    return {row.id: listing.classes[row.label] for row in listing.rows}
 
 
 def test_a_csv_names_images_classes_groups_sites_and_patients(tmp_path):
@@ -206,156 +174,6 @@ def test_folders_train_and_test_above_the_classes_can_be_the_split(tmp_path, cap
     assert "--split folder keeps them" in capsys.readouterr().err
 
 
-def test_an_empty_folder_is_refused(tmp_path):
-    with pytest.raises(FedcliError, match="holds no image"):
-        listed(tmp_path)
-
-
-def test_images_are_grey_only_if_all_files_are(tmp_path):
-    raw = folder(tmp_path / "raw", "image,label\na.jpg,x\nb.png,y\nc.tif,x\n", "a.jpg")
-    save(raw / "b.png", (200, 0, 0), "RGB"), save(raw / "c.tif", 90)
-    assert listed(raw).channels == 3 and listed(raw, channels="1").channels == 1
-    made = prepare("images", raw=raw, work=tmp_path, size=8, jobs=1)
-    pool = read_pool(made.parent / "pool.h5")
-    assert pool.pixels()[1:, 4, 4].tolist() == [[200, 0, 0], [90, 90, 90]]
-    grey = read_pool(
-        prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own={"channels": "1"}).parent / "pool.h5"
-    )
-    assert grey.pixels()[1:, 4, 4].tolist() == [[60], [90]]  # 0.299 x 200
-
-
-def test_grey_beyond_eight_bits_goes_from_zero_to_white(tmp_path):
-    raw = folder(tmp_path, "image,label\na.png,x\nb.tif,y\n")
-    Image.fromarray(np.full((8, 8), 2048, np.uint16)).save(raw / "a.png")
-    Image.fromarray(np.full((8, 8), 65535, np.uint16)).save(raw / "b.tif")
-    choices = Choices(8, "unit", window="file", own=OWN | {"white": "4096"})
-    first, second = own_images.rows(raw, choices).rows
-    assert own_images.decode(raw, first, choices).max() == 128 and own_images.decode(raw, second, choices).max() == 255
-
-
-@pytest.mark.parametrize(
-    ("name", "values", "why"),
-    [
-        ("a.tif", np.arange(64, dtype=np.int32) * 2000, "above the 65535 of 16 bits"),
-        ("a.tif", np.arange(64, dtype=np.float32) * 100 - 1000, "below 0, down to -1000"),
-        ("a.tif", np.full(64, np.nan, np.float32), "not finite"),
-        ("a.png", np.arange(192, dtype=np.uint16) * 20, "its 16-bit colours stay below 4096"),
-    ],
-)
-def test_values_that_would_be_lost_in_silence_make_a_file_unreadable(tmp_path, name, values, why):
-    cv2.imwrite(str(tmp_path / name), values.reshape(8, 8, -1))
-    with pytest.raises(Unreadable, match=why):
-        own_images.decode(tmp_path, Row(name, 0, name), Choices(8, "unit", window="file", own=OWN))
-
-
-def test_large_pictures_and_odd_ones_are_read_without_the_librarys_warnings(tmp_path, monkeypatch, recwarn):
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 40)
-    save(tmp_path / "a.png")  # 72 pixels
-    assert own_images.decode(tmp_path, Row("a", 0, "a.png"), Choices(8, "unit", window="file", own=OWN)).max() == 90
-    assert not recwarn.list
-
-
-def test_dicom_files_are_read_by_their_kind(tmp_path):
-    raw = folder(tmp_path, "image,label\nct.dcm,x\nxray,y\nultrasound.dcm,x\nbroken.dcm,y\n")
-    ramp = np.arange(64, dtype=np.int16).reshape(8, 8)
-    write_slice(raw / "ct.dcm", ramp, Modality="CT", WindowCenter=[40, 300], WindowWidth=[80, 1500])
-    xray = dict(Modality="DX", WindowCenter=None, WindowWidth=None, PhotometricInterpretation="MONOCHROME1")
-    write_slice(raw / "xray.dcm", (ramp * 65).astype(np.uint16), BitsStored=12, **xray)
-    colours = dict(
-        SamplesPerPixel=3, PhotometricInterpretation="RGB", PlanarConfiguration=0, BitsAllocated=8, BitsStored=8
-    )
-    write_slice(raw / "ultrasound.dcm", np.zeros((8, 8), np.uint16), **colours, PixelData=bytes(range(192)))
-    (raw / "broken.dcm").write_text("no")
-    assert listed(raw).channels == 3
-    pool = read_pool(prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1).parent / "pool.h5")
-    pixels = dict(zip(pool.id, pool.pixels(), strict=True))
-    assert set(pixels) == {"ct.dcm", "xray.dcm", "ultrasound.dcm"}
-    assert pixels["ct.dcm"][7, 7, 0] == round(63 / 80 * 255)
-    assert pixels["xray.dcm"][0, 0, 0] == 255 and pixels["xray.dcm"][7, 7, 0] == 0
-    assert pixels["ultrasound.dcm"][7, 7].tolist() == [189, 190, 191]
-
-
-def test_the_hospitals_are_the_default_partition(tmp_path):
-    raw = tmp_path / "raw"
-    rows = [(f"{i:02d}.png", "xy"[i % 2], ("north", "south")[i // 10 % 2], f"p{i // 2}") for i in range(40)]
-    text = "image,label,hospital,patient\n" + "".join(",".join(row) + "\n" for row in rows)
-    folder(raw, text, *(row[0] for row in rows))
-    own = {"site": "hospital", "patient": "patient"}
-    body = manifest.read(made := prepare("images", raw=raw, work=tmp_path, size=8, jobs=1, own=own)).body
-    assert body["sites"] == "hospital" and body["unit"] == "patient" and body["classes"] == ["x", "y"]
-    assert body["channels"] == 1 and body["split"] == {"train": 32, "test": 8, "by": "unit"}
-    pool = read_pool(made.parent / "pool.h5")
-    assert not set(pool.patient[pool.split == 0]) & set(pool.patient[pool.split == 1])
-    recorded = json.loads(made.read_text())
-    assert recorded["options"]["own"]["site"] == "hospital" and "patient=patient" in recorded["made_by"]
-    assert str(tmp_path) not in made.read_text()
-
-
-def test_the_command_names_columns_by_flags_which_other_datasets_refuse(tmp_path):
-    lines = [f"{i}.png,{'xy'[i % 2]},{'fm'[i % 2]},{30 + i},{'ns'[i // 5]},p{i}" for i in range(10)]
-    raw = tmp_path / "raw"
-    folder(raw, "file,dx,sex,age,hospital,who\n" + "\n".join(lines), *(f"{i}.png" for i in range(10)))
-    folder(raw, "image\n", table="other.csv")
-    flags = (
-        "--table labels.csv --image-column file --label-column dx --group sex --group age --site hospital --patient who"
-    )
-    words = ["--size", "8", "--jobs", "1", "--work", str(tmp_path / "work"), "--raw", str(raw)]
-    done = CliRunner().invoke(app, ["prepare", "images", *flags.split(), *words])
-    assert done.exit_code == 0, done.stderr
-    body = json.loads(Path(done.stdout.strip()).read_text())["body"]
-    assert list(body["attributes"]) == ["age", "hospital", "sex"] and body["sites"] == "hospital"
-    again = CliRunner().invoke(app, ["prepare", "images", *flags.split(), "--set", "site=hospital", *words])
-    assert again.exit_code == 2 and "--site and --set site exclude each other" in again.stderr
-    other = CliRunner().invoke(app, ["prepare", "isic2018", "--image-column", "file", *words])
-    assert other.exit_code == 2 and "isic2018 has no option 'image-column'" in other.stderr
-
-
-def test_dicom_needs_no_suffix_and_its_index_is_no_image(tmp_path):
-    ramp = np.arange(64, dtype=np.int16).reshape(8, 8)
-    raw = tmp_path / "table"
-    raw.mkdir()
-    for name in ("IM000001", "1.2.840.7", "1.2.840.8", "DICOMDIR"):
-        write_slice(raw / name, ramp, Modality="CT")
-    (raw / "README").write_text("words")
-    folder(raw, "image,label\nIM000001,x\n1.2.840.7,y\n1.2.840.8,x\nDICOMDIR,y\nREADME,x\n")
-    result = listed(raw)
-    assert labels(result) == {"1.2.840.7": "y", "1.2.840.8": "x", "IM000001": "x"} and result.channels == 1
-    assert result.skipped == [
-        ("DICOMDIR", "holds no image"),
-        ("README", "listed in labels.csv, is no DICOM file and has no suffix of an image"),
-    ]
-    choices = Choices(8, "unit", window="brain", own=OWN)
-    assert own_images.decode(raw, result.rows[-1], choices)[7, 7, 0] == round(63 / 80 * 255)
-    disc = tmp_path / "disc"
-    for name in ("x/IM1", "y/IM2", "DICOMDIR"):
-        (disc / name).parent.mkdir(parents=True, exist_ok=True)
-        write_slice(disc / name, ramp)
-    result = listed(disc)
-    assert labels(result) == {"x/IM1": "x", "y/IM2": "y"} and result.skipped == [("DICOMDIR", "holds no image")]
-
-
-def test_a_bare_file_behind_a_link_out_of_the_folder_is_not_opened(tmp_path):
-    write_slice(tmp_path / "IM1", np.zeros((8, 8), np.int16))
-    raw = folder(tmp_path / "raw", "image,label\na.jpg,x\nb.jpg,y\n", "a.jpg", "b.jpg")
-    (raw / "IM1").symlink_to(tmp_path / "IM1")
-    assert set(labels(listed(raw))) == {"a.jpg", "b.jpg"}
-
-
-def test_a_listed_file_of_a_kind_that_is_not_read_says_so(tmp_path):
-    raw = folder(tmp_path, "image,label\na.jpg,x\nb.jpg,y\nc.webp,x\nd,y\ne,x\n", "a.jpg", "b.jpg")
-    (raw / "c.webp").write_text("w"), (raw / "d.gif").write_text("g")
-    assert listed(raw).skipped == [
-        ("c.webp", "listed in labels.csv, but .webp files are not read"),
-        ("d", "listed in labels.csv, but .gif files are not read"),
-        ("e", "listed in labels.csv, not in the folder"),
-    ]
-    folder(raw, "image,label\n1.jpg,x\n2.jpg,y\ndeep/3.gif,x\n", "set/1.jpg", "set/2.jpg", table="set/own.csv")
-    (raw / "set" / "deep").mkdir(), (raw / "set" / "deep" / "3.gif").write_text("g")
-    assert listed(raw, table="set/own.csv").skipped == [
-        ("deep/3.gif", "listed in set/own.csv, but .gif files are not read")
-    ]
-
-
 def test_one_folder_of_a_class_is_refused_with_what_was_not_read(tmp_path, capsys):
     save(tmp_path / "mel" / "a.jpg"), (tmp_path / "nv").mkdir()
     for name in ("1.webp", "2.webp"):
@@ -436,16 +254,6 @@ def test_the_card_is_printed_for_a_person():
     assert "[default: image]" in shown and "{" not in shown
     other = CliRunner().invoke(app, ["datasets", "medmnist"]).stdout
     assert "classes: any\nattributes: none\n" in other  # its files tell nothing of a patient
-
-
-def test_a_photograph_that_is_cut_short_is_skipped_in_plain_words(tmp_path):
-    lines = ["image,label", "a.jpg,x", *(f"{k}.jpg,{'xy'[k % 2]}" for k in range(6))]
-    raw = folder(tmp_path, "\n".join(lines), *(f"{k}.jpg" for k in range(6)))
-    Image.effect_noise((64, 64), 50).save(raw / "a.jpg")
-    (raw / "a.jpg").write_bytes((raw / "a.jpg").read_bytes()[:-200])
-    made = prepare("images", raw=raw, work=tmp_path / "work", size=8, jobs=1)
-    (skipped,) = manifest.read(made).body["skipped"]
-    assert skipped["file"] == "a.jpg" and skipped["why"].startswith("image file is truncated")
 
 
 def test_a_column_may_be_called_at(tmp_path):

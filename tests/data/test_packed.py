@@ -119,6 +119,15 @@ def test_a_truncated_archive_and_what_is_none_are_refused(tmp_path):
         assert len(str(error.value)) < 400
 
 
+@pytest.mark.parametrize(("name", "program"), [("a.tar.gz", "gunzip"), ("a.TGZ", "gunzip"), ("a.tar.xz", "unxz")])
+def test_a_compressed_archive_is_refused_with_what_uncompresses_it(name, program, tmp_path):
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / name).write_bytes(b"")
+    with pytest.raises(FedcliError, match="is compressed, so no picture can be read at its place") as error:
+        prepare("images", raw=tmp_path / "raw", work=tmp_path, size=8, jobs=1)
+    assert error.value.hint == f"{program} {tmp_path / 'raw' / name}"
+
+
 def test_damaged_tables_are_refused(tmp_path):
     for kind in ("parquet", "arrow"):
         path = hugging(tmp_path / f"data.{kind}", kind)

@@ -4,6 +4,7 @@ Oracles: scikit-learn, statsmodels, fairlearn, and a script of ten lines for net
 """
 
 import numpy as np
+import published_schema
 import pytest
 import session
 from fairlearn.metrics import MetricFrame, demographic_parity_difference, equalized_odds_difference
@@ -202,6 +203,7 @@ def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_gr
 
 
 def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
+    assert not published_schema.errors(made)
     titles = [table.title.partition(":")[0] for table in shown.tables([("", Scores.read(made.path))])]
     assert titles == [
         "Operating points", "Operating points by group", "Threshold transfer", "Calibration", "Net benefit",

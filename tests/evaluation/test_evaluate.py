@@ -1,6 +1,7 @@
 import json
 
 import numpy as np
+import published_schema
 import pytest
 from conftest import make_chain
 from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, body_of, logits_of, scorer
@@ -236,6 +237,7 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
         run = train(data, Plan(method, {}, training, 3), work=tmp_path, out=None)
         path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
         by_name[method] = json.loads(path.read_text())["body"]
+        assert not published_schema.errors(path)
     assert {name: set(body["personal"]) for name, body in by_name.items()} == {
         "ditto": {"personal", "mean_personal"}, "fedbn": {"personal"}, "fedavg": set(),
     }  # fmt: skip

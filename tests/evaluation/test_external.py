@@ -1,5 +1,6 @@
 """`evaluate --on`: test images of another hospital, dataset or division; `partition --hold-out`; `--cross-site`."""
 
+import published_schema
 import pytest
 from hospitals import prepared, write_hospitals
 from typer.testing import CliRunner
@@ -74,6 +75,7 @@ def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by
 def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
     scored = fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), all_images=True)
     external = scored.body["external"]
+    assert not published_schema.errors(scored)
     assert (external["images"], external["left_out"], external["part"]) == (40, 20, "all")
     kept = predictions.read(scored.path.parent / "predictions.h5")
     theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
@@ -142,6 +144,7 @@ def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work,
     own = fedcli.train("fedavg", everyone, rounds=1, single_site=True, work=work)
     scored = fedcli.evaluate(own, cross_site=True)
     cells = scored.body["cross_site"]
+    assert not published_schema.errors(scored)
     assert set(cells) == {"north", "east", "south"}
     clients = scored.body["clients"]
     for client in cells:

@@ -12,6 +12,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation import own_metrics
 from fedcli.evaluation.scores import Scores
 from fedcli.metrics import better_low
+from fedcli.reporting.compare import check_names
 
 FILE = '''
 def share_right(probabilities, labels, groups):
@@ -125,6 +126,13 @@ def test_what_is_no_metric_is_refused(name, sentence, path, tmp_path, scores_of)
         scored(scores_of, a_run(tmp_path), f"{path}{name}")
     with pytest.raises(UsageError, match="no metric of one's own is called 'kappa'"):
         scored(scores_of, a_run(tmp_path), "kappa")
+
+
+def test_where_there_is_no_metric_of_ones_own_it_is_refused(path):
+    with pytest.raises(UsageError, match="is a metric of your own, and the tests here are made for fedcli's"):
+        check_names([f"{path}:share_right"])
+    with pytest.raises(UsageError, match="--metric and --engine exclude each other"):
+        fedcli.evaluate("run", metric=[f"{path}:share_right"], engine="socket:x")
 
 
 def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):

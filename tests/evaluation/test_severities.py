@@ -1,5 +1,6 @@
 """`evaluate --corrupt KIND --severity N`: a run's test images under any corruption, without training."""
 
+import published_schema
 import pytest
 
 import fedcli
@@ -25,6 +26,7 @@ def made(run, tmp_path_factory):
 
 def test_the_kind_and_severity_of_training_has_the_scores_of_the_runs_own_corrupted_test_set(made):
     levels = made.body["severities"]["gaussian-noise"]
+    assert not published_schema.errors(made)
     assert levels["3"]["scores"] == made.body["versions"]["corrupted"]
     assert levels["3"]["intervals"] == made.body["intervals"]["corrupted"]
     assert levels["3"]["groups"]["sex"] == made.body["groups"]["sex"]["corrupted"]

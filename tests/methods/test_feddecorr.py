@@ -2,13 +2,31 @@ import pytest
 import torch
 from conftest import play
 
-from fedcli.methods.feddecorr import correlation
+from fedcli.methods.feddecorr import correlation, released
 
 
 def test_correlations_by_hand():
     """Two features that rise together and one that is uncorrelated with both: 5 of 9 squares are 1."""
     a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
     assert correlation(torch.stack([a, 2 * a + 5, b], 1)).item() == pytest.approx(5 / 9)
+
+
+def test_the_released_penalty_by_hand():
+    """Four images: 2 of 6 squares outside the diagonal are 1, times 3 * 3 / 4."""
+    a, b = torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1.0, -1.0, 1.0, -1.0])
+    assert released(torch.stack([a, 2 * a + 5, b], 1)).item() == pytest.approx(2 / 6 * 9 / 4)
+    assert released(torch.randn(1, 3)).item() == released(torch.randn(4, 1)).item() == 0
+
+
+def test_both_rules_push_the_same_way():
+    gradients = []
+    for penalty in (correlation, released):
+        features = torch.randn(9, 4, generator=torch.Generator().manual_seed(1)).requires_grad_()
+        penalty(features).backward()
+        gradients.append(features.grad)
+    images, width = 9, 4
+    ratio = (images - 1) ** 2 / images * width / (width - 1)
+    torch.testing.assert_close(gradients[1], ratio * gradients[0], atol=1e-6, rtol=1e-4)
 
 
 def test_it_knows_no_scale_and_no_sign():

@@ -3,6 +3,7 @@
 import json
 from argparse import Namespace
 from datetime import date
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +11,9 @@ from torch import nn
 
 from fedcli import models
 from fedcli.errors import FedcliError, UsageError
+from fedcli.methods import resolve
 from fedcli.models import checkpoints, libraries, outside
+from fedcli.runs import own_code
 
 timm = pytest.importorskip("timm")
 VIT = "timm:test_vit@32"
@@ -152,11 +155,10 @@ def hub(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
 
-    def put(owner, name, **files):
-        revision = "0" * 40
+    def put(owner, name, branch="main", revision="0" * 40):
         folder = tmp_path / f"models--{owner}--{name}"
-        (folder / "refs").mkdir(parents=True)
-        (folder / "refs" / "main").write_text(revision)
+        (folder / "refs").mkdir(parents=True, exist_ok=True)
+        (folder / "refs" / branch).write_text(revision)
         snapshot = folder / "snapshots" / revision
         snapshot.mkdir(parents=True)
         return snapshot
@@ -194,6 +196,34 @@ def test_the_tower_of_an_open_clip_network_of_the_hub(hub):
     state = {k: torch.full_like(v, 0.25) for k, v in tensors(net).items()}
     torch.save(under("visual.", state) | {"text.proj.weight": torch.ones(2)}, folder / "open_clip_pytorch_model.bin")
     holds(build(name, "pretrained"), state)
+
+
+@pytest.mark.parametrize(
+    ("library", "file", "about"),
+    [
+        ("timm", "config.json", lambda depth: {
+            "architecture": "test_vit", "num_classes": 0, "model_args": {"depth": depth},
+            "pretrained_cfg": {"num_classes": 0, "input_size": [3, 160, 160], "fixed_input_size": True},
+        }),
+        ("open_clip", "open_clip_config.json", lambda dim: {"model_cfg": {
+            "embed_dim": dim,
+            "vision_cfg": {"layers": 1, "width": 8, "head_width": 4, "patch_size": 8, "image_size": 16},
+        }}),
+    ],
+)  # fmt: skip
+def test_a_revision_is_the_one_that_is_named_and_its_commit_is_recorded(library, file, about, hub):
+    pytest.importorskip(library)
+    for branch, digit, dim in (("main", "0", 2), ("stable", "1", 3)):
+        (hub("clinic", "eyes", branch, digit * 40) / file).write_text(json.dumps(about(dim)))
+    name = f"{library}:hf-hub:clinic/eyes"
+    built = {end: sum(p.numel() for p in build(name + end).parameters()) for end in ("", "@stable", f"@{'1' * 40}")}
+    assert built["@stable"] == built[f"@{'1' * 40}"] > built[""]
+    code = {end: own_code.recorded(resolve("fedavg"), name + end)[name + end] for end in built}
+    assert {end: each["revision"][0] for end, each in code.items()} == {"": "0", "@stable": "1", f"@{'1' * 40}": "1"}
+    run = SimpleNamespace(body={"model": {"name": name}}, options={"code": {name: code[""]}})
+    assert own_code.model_of(run) == f"{name}@{'0' * 40}"
+    with pytest.raises(FedcliError, match="is not in the hub's cache"):
+        build(f"{name}@absent")
 
 
 @pytest.mark.parametrize("name", ["timm:hf-hub:clinic/absent", "open_clip:hf-hub:clinic/absent", "timm:hf-hub:a b//c"])

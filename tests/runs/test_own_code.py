@@ -9,10 +9,10 @@ from own_files import RULE, written
 from fedcli import extensions
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError, UsageError
-from fedcli.extensions import OwnCodeError
 from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
 from fedcli.methods import resolve
+from fedcli.provenance import OwnCodeError
 from fedcli.runs import own_code
 from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run

@@ -1,11 +1,12 @@
 """A coordinator and its sites: the same bytes as in one process, and a sentence for whatever goes wrong."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from conftest import ROSTER, interrupt_in_round, make_chain
-from site_federation import plan, sites_of, train_at
+from site_federation import Carried, plan, sites_of, train_at
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -47,6 +48,13 @@ def test_a_run_over_sites_has_the_bytes_of_one_in_this_process(data, sites, tmp_
     usual = train(data, plan(method), work=tmp_path, out=tmp_path / "usual")
     run = train_at(sites, data, plan(method), tmp_path, out=tmp_path / "sites-run")
     assert files(run, "run.json") == files(usual, "run.json")
+
+
+def test_another_transport_is_written_as_the_guide_says(data, sites, tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "sites.md").read_text(encoding="utf-8")
+    names = {"data": data, "plan": plan(rounds=1), "work": tmp_path, "transport": Carried(sites)}
+    exec(page.split("```python")[1].split("```")[0], names)
+    assert names["transport"].asked and next(tmp_path.glob("runs/fedavg-*/run.json"))
 
 
 def test_tensors_of_a_client_stay_at_its_site(data, sites, tmp_path):

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import forked
 import numpy as np
+import published_schema
 import pytest
 from site_federation import Carried, chain_with_tests, plan, sites_of, train_at
 
@@ -141,6 +142,7 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
             runs.append(run)
             paths.append(evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x")).path)
     report = Report(paths, ReportOptions())
+    assert not published_schema.errors(paths[0])
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
     assert "SCAFFOLD" in report.to("markdown") and "by image" in report.to("html")
     made = compare(paths[:2], paths[2:], resamples=200)

@@ -27,6 +27,16 @@ def test_the_guides_notebook_goes_from_images_to_scores_and_prints_only_what_it_
     assert done.stdout == "0.4 ['female', 'male'] 8\n"  # two rounds of four sites
 
 
+def test_the_cells_of_the_notebook_run_one_after_another(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "notebook.md").read_text(encoding="utf-8")
+    cells = "".join(part.split("```")[0] for part in page.split("```python")[1:])
+    asked = "print(len(runs), len(table), sorted(set(curve.columns) & {'round', 'loss', 'weight'}))"
+    done = forked.run(lambda: exec(cells + asked, {"__name__": "__main__"}), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "FedHEAL" in done.stdout and done.stdout.endswith("4 2 ['loss', 'round', 'weight']\n")
+    assert "<html" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 def test_importing_fedcli_is_cheap():
     code = "import sys, fedcli; print({'torch', 'pandas', 'rich', 'numpy', 'h5py', 'typer'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -57,7 +57,7 @@ def test_what_is_written_reads_as_the_same_options(stage):
     assert words[: 1 + len(arguments)] == [stage, *(str(given[field.name]) for field in arguments)]
     rest = iter(words[1 + len(arguments) :])
     for word in rest:
-        field = next(field for field in cls.declared() if f"--{field.typed}" == word)
+        field = next(field for field in cls.declared() if f"--{field.typed}" == word and not field.flag.argument)
         flags.setdefault(field.name, []).append(True if field.shape == "switch" else next(rest))
     shaped = {name: items if len(items) > 1 else items[0] for name, items in flags.items()}
     assert cls.from_flags(shaped | {field.name: given[field.name] for field in arguments}) == options

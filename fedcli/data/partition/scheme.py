@@ -21,6 +21,7 @@ import numpy as np
 from ... import extensions, options
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
+from ...provenance import Code, of_functions
 from ...seeds import derive
 from ..pool import TRAIN, Pool
 
@@ -83,7 +84,7 @@ class Scheme:
     """
 
     name: ClassVar[str]
-    code: ClassVar[extensions.Code | None] = None  # where it comes from, if it is not fedcli's own
+    code: ClassVar[Code | None] = None  # where it comes from, if it is not fedcli's own
     left_over: ClassVar[tuple[str, str]] = ("is left over", "are left over")  # why an image may go to no client
 
     def __post_init__(self) -> None:
@@ -219,7 +220,7 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
             options.kinds(scheme)  # refuses an annotation that is no type of an option
             if scheme.assign is Scheme.assign and scheme.divide.__module__ == __name__:
                 raise TypeError(f"{scheme.__name__} has no assign()")
-            scheme.code = extensions.origin() or extensions.of_functions(scheme)
+            scheme.code = extensions.origin() or of_functions(scheme)
         scheme.name = name
         table[name] = scheme
         return scheme

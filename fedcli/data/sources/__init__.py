@@ -7,7 +7,7 @@ from typing import Any
 import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
-from ...extensions import Code
+from ...provenance import Code
 from . import (
     chestmnist,
     chexpert,

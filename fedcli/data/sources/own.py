@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import extensions, shapes
-from ...extensions import Code
+from ...provenance import Code, of_functions
 from .source import Source
 
 CARD = {
@@ -44,7 +44,7 @@ def register(name: str, source: Source, card: dict[str, Any]) -> None:
     if filled["split"] not in filled["splits"]:
         raise ValueError(f"the split {filled['split']!r} of {name} is none of {', '.join(filled['splits'])}")
     filled.setdefault("task", "binary" if len(filled["classes"]) == 2 else "multiclass")
-    code = extensions.origin() or extensions.of_functions(source.rows, source.decode)
+    code = extensions.origin() or of_functions(source.rows, source.decode)
     table[name] = Own(name, source, filled, code)
 
 

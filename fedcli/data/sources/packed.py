@@ -3,7 +3,8 @@
     *.parquet, *.arrow    a row per image: a column of pictures (bytes, or a struct with them), the others as in a CSV
     *.tar                 members of one name are one image: NAME.jpg with NAME.cls, NAME.json or both beside it
 
-Nothing is unpacked: a member of an archive is read at its place, whatever its name is, so none can leave the folder.
+Nothing is unpacked: a member of an archive is read at its place, whatever its name is, so none can leave the folder. A
+compressed archive has no such places and is refused.
 Columns of whole numbers that a Hugging Face dataset calls ClassLabel have the names of their classes.
 """
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 TABLES, ARCHIVE = (".parquet", ".arrow"), ".tar"
+COMPRESSED = {".tar.gz": "gunzip", ".tgz": "gunzip", ".tar.bz2": "bunzip2", ".tar.xz": "unxz", ".tar.zst": "unzstd"}
 PICTURES = "jpg", "jpeg", "png", "tif", "tiff", "bmp"
 LARGEST = 2**28  # bytes of a picture
 LONGEST = 2**16  # bytes of what stands beside a picture in an archive
@@ -32,7 +34,7 @@ AGAIN = "copy or download it again"
 
 def is_packed(source: str) -> bool:
     """Whether a file, or an image of a pool's row, is one of these."""
-    return (source.rpartition("#")[0] or source).lower().endswith((*TABLES, ARCHIVE))
+    return (source.rpartition("#")[0] or source).lower().endswith((*TABLES, ARCHIVE, *COMPRESSED))
 
 
 def read_columns(raw: Path, files: list[str]) -> "DataFrame":
@@ -74,6 +76,8 @@ def _records(raw: Path, file: str) -> Iterator[dict[str, str]]:
     path = raw / file
     if not path.is_file() or not path.resolve().is_relative_to(raw.resolve()):
         raise FedcliError(f"{path} is no regular file of {raw}", "copy it there")
+    if program := next((COMPRESSED[end] for end in COMPRESSED if file.lower().endswith(end)), ""):
+        raise FedcliError(f"{path} is compressed, so no picture can be read at its place", f"{program} {path}")
     try:
         yield from _of_archive(path, file) if file.lower().endswith(ARCHIVE) else _of_table(path, file)
     except (OSError, ValueError, tarfile.TarError, UnicodeDecodeError) as error:  # pyarrow's are ValueErrors

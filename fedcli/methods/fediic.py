@@ -1,0 +1,123 @@
+"""FedIIC: two contrasts and difficult classes' margins against imbalanced classes.
+
+Source: Wu, Yu, Yang, Cheng and Yan, "FedIIC: towards robust federated learning for class-imbalanced medical image
+classification", MICCAI 2023, arXiv 2206.13803, as its authors' code (wnn2000/FedIIC) computes it; the paper's text was
+not at hand, so no equation is numbered here.
+
+    loss = CE(logits + m) + k1 intra + k2 inter,    m_c = log(p_c / (l_c^d + 1e-5))
+
+p_c is the client's share of class c, and l_c the mean loss of all clients' images of class c under the broadcast
+model. z are projections of length 1 of an image's two views, 2B in a batch, with classes y:
+
+    intra    supervised contrast among them: logits z_i z_j / max(sqrt(p_yi p_yj), 0.07), over all j but i
+    inter    cross-entropy of z against C prototypes, temperature 0.1: the projected rows of the received classifier,
+             moved apart by steps of 0.1 along the sum over classes of the largest cosine to another class
+
+How we differ, and why:
+- the second view is the image as it is, where the code draws two augmentations: a step sees one draw here.
+- l_c is that of the model one round before, since a client sends its sums with its model; in the first round it is 1.
+- moving prototypes ends when no two of them agree, where the code's steps are 0 too, and after `moves` steps at the
+  latest, as in the code.
+- the projector is linear, of two layers, as in the code; its width is 128 where the code has 1024 for EfficientNet.
+A class that the client has no image of has the margin -inf, which takes it out of the classifier's training.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import probes
+from .contract import ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .fedavg import Mean
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+COOLEST = 0.07  # smallest temperature of the contrast within a client
+TEMPERATURE = 0.1  # of the contrast to prototypes
+STEP = 0.1  # of the prototypes' way apart
+
+
+@dataclass(frozen=True)
+class TwoContrasts(Local):
+    """Cross-entropy with margins by class share and difficulty, and two supervised contrasts."""
+
+    own_prior = True
+    trains_backbone = True
+    works_without_server = False
+    needs_one_label = "it contrasts images of one class with those of others"
+
+    k1: Annotated[float, "strength of the contrast within the client, >= 0"] = 2.0
+    k2: Annotated[float, "strength of the contrast to the classes' prototypes, >= 0"] = 2.0
+    d: Annotated[float, "how much a class's loss widens its margin, >= 0; 0: by its share alone"] = 0.25
+    width: Annotated[int, "of the projected features, >= 1"] = 128
+    moves: Annotated[int, "largest number of steps that move prototypes apart, >= 0"] = 1000
+
+    def extend(self, net: "Network") -> None:
+        features = net.head.in_features  # D
+        net.projector = nn.Sequential(nn.Linear(features, features), nn.Linear(features, self.width))
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        y, classes = client.shard.y, client.shard.classes
+        counts = client.shard.class_counts  # [C]
+        client.report["class_images"] = counts.double()  # [C]
+        client.report["class_losses"] = probes.group_losses(net, client, y, classes)  # [C] sums
+        share = counts / counts.sum()  # [C] p_c
+        difficulty = client.shared.get("class_difficulty", torch.ones_like(share, dtype=torch.float64))  # [C] l_c
+        with torch.no_grad():
+            rows = net.projector(net.head.weight)  # [C, W]
+        client.scratch.update(
+            share=share,
+            margins=(share / (difficulty.to(share) ** self.d + 1e-5)).log(),
+            prototypes=apart(rows, self.moves),
+        )
+
+    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+        as_it_is = client.shard.look(client.shard.rows[batch.at])  # [B, C, H, W]
+        features = net.features(torch.cat([batch.x, as_it_is]))  # [2B, D]
+        logits = net.head(features[: len(batch.y)]) + client.scratch["margins"]  # [B, C]
+        z, y = F.normalize(net.projector(features), dim=1), batch.y.repeat(2)  # [2B, W], [2B]
+        inter = F.cross_entropy(z @ client.scratch["prototypes"].T / TEMPERATURE, y)
+        intra = contrast(z, y, client.scratch["share"][y])
+        return cross_entropy(logits, batch.y, client) + self.k1 * intra + self.k2 * inter
+
+    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+        images, losses = updates["class_images"].sum(0), updates["class_losses"].sum(0)  # [C] each
+        shared["class_difficulty"] = losses / (images + 1e-5)
+        return theta
+
+
+def contrast(z: Tensor, y: Tensor, share: Tensor) -> Tensor:
+    """Supervised contrast of vectors of length 1 [N, W] with classes [N]; share: of each one's class, [N]."""
+    itself = torch.eye(len(z), dtype=torch.bool, device=z.device)
+    temperature = share.outer(share).sqrt().clamp_min(COOLEST)  # [N, N]
+    logits = (z @ z.T / temperature).masked_fill(itself, -torch.inf)
+    friends = (y[:, None] == y) & ~itself  # [N, N], at least the image's other view
+    chances = logits.log_softmax(1).masked_fill(~friends, 0.0)
+    return -(chances.sum(1) / friends.sum(1)).mean()
+
+
+def apart(rows: Tensor, steps: int) -> Tensor:
+    """Vectors [C, W] of length 1, moved until no two of them agree."""
+    rows, itself = rows.detach().clone(), torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    with torch.enable_grad():
+        for _ in range(steps):
+            rows.requires_grad_()
+            unit = F.normalize(rows, dim=1)
+            nearest = (unit @ unit.T).masked_fill(itself, 0.0).amax(1)  # [C]
+            if not bool((nearest > 0).any()):
+                break
+            (slope,) = torch.autograd.grad(nearest.sum(), rows)
+            rows = (rows - STEP * slope).detach()
+    return F.normalize(rows.detach(), dim=1)
+
+
+register(
+    "fediic", TwoContrasts(), Mean(), label="FedIIC",
+    about="contrasts within a client and to class prototypes, margins by class share and difficulty",
+)  # fmt: skip

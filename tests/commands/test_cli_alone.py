@@ -1,0 +1,148 @@
+"""The command line where nothing has been made before: help, streams, edited manifests, odd folders."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+from typed_lines import fedcli, path_of
+
+from fedcli.commands import ls, options
+from fedcli.commands.app import _open_streams, app, main
+from fedcli.errors import UsageError
+
+
+def test_a_path_from_stdin_may_have_any_bytes_and_is_not_read_for_ever(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xffdata.json\n"), encoding="utf-8"))
+    _open_streams()
+    assert options.piped() == "\udcffdata.json"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("x" * 10**6))
+    assert len(options.piped()) == options.LONGEST_PATH
+
+
+def test_a_file_in_place_of_a_folder_is_said_in_words(tmp_path):
+    (tmp_path / "labels.csv").write_text("")
+    code, _, err = fedcli("prepare", "toy", "--out", tmp_path / "labels.csv" / "x")
+    assert code == 1 and f"error: {tmp_path}/labels.csv is no folder, and a folder is needed there" in err
+
+
+def test_a_folder_of_other_files_is_not_offered_for_removal(tmp_path):
+    (tmp_path / "thesis.txt").write_text("")
+    code, _, err = fedcli("prepare", "toy", "--out", tmp_path)
+    assert code == 1 and "is in use" in err and "remove" not in err
+
+
+def test_a_tree_prints_names_of_others_on_one_line_and_without_control_characters(capsys):
+    options.show_tree({"a\x1b[31m": {"b": "c\nd\x07"}, "list": [{"x\x1b": "y\x1b"}], "words": ["z\x1b]0;t\x07", 1]})
+    lines = ["a\\x1b[31m:", "  b: c\\nd\\x07", "list:", "  x\\x1b y\\x1b", "words: z\\x1b]0;t\\x07 1"]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+@pytest.mark.parametrize("error", [ImportError("libtorch_cpu.so: failed to map segment"), MemoryError()])
+def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(ls, "_lines", fail)
+    code, out, err = fedcli("ls", "--work", tmp_path)
+    assert code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
+
+
+def test_help_is_fast_and_imports_no_torch():
+    code = """
+import sys
+import warnings
+from fedcli.commands.app import app
+app(["--help"], standalone_mode=False)
+print("HEAVY", sorted({"torch", "pandas", "albumentations", "rich", "h5py", "numpy"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "HEAVY []" in done.stdout
+
+
+@pytest.mark.parametrize("name", [c.name or c.callback.__name__ for c in app.registered_commands])
+def test_every_command_explains_itself(name):
+    code, out, _ = fedcli(name, "--help")
+    assert code == 0 and len(re.sub(r"\s+", " ", out)) > 200
+
+
+def edited(path, **body):
+    """A manifest with other values in its body, as somebody may send it."""
+    raw = json.loads(Path(path).read_text())
+    raw["body"] |= body
+    Path(path).write_text(json.dumps(raw))
+    return path
+
+
+@pytest.mark.parametrize("name", ["../../../out", "/tmp/out", "..", "a/b"])
+def test_a_name_in_a_manifest_cannot_lead_out_of_the_work_folder(tmp_path, name):
+    dataset = edited(path_of(fedcli("prepare", "toy", "--work", tmp_path / "w", "--quiet")), name=name)
+    made = Path(path_of(fedcli("partition", dataset, "--iid", "--work", tmp_path / "w", "--quiet")))
+    assert made.resolve().parent.parent == (tmp_path / "w" / "partitions").resolve()
+
+
+@pytest.mark.parametrize("body", [{"clients": "many"}, {"classes": None}, {"attributes": []}])
+def test_an_edited_manifest_ends_in_a_sentence_not_in_a_traceback(tmp_path, body):
+    dataset = edited(path_of(fedcli("prepare", "toy", "--work", tmp_path, "--quiet")), **body)
+    code, _, err = fedcli("partition", dataset, "--by", "sex", "--work", tmp_path, "--quiet")
+    assert code in (1, 2) and "Traceback" not in err and "hint:" in err
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "[" * 100_000, '{"format": ' + "9" * 5000 + "}"])
+def test_a_damaged_settings_file_or_manifest_is_told(tmp_path, text):
+    (tmp_path / "settings.json").write_text(text)
+    (tmp_path / "run.json.bad").write_text(text)
+    for command in (("train", "--resume", "--out", tmp_path), ("inspect", tmp_path / "run.json.bad")):
+        code, _, err = fedcli(*command)
+        assert code == 1 and "Traceback" not in err and "hint:" in err
+
+
+def test_a_damaged_stage_is_made_again(tmp_path):
+    made = path_of(fedcli("prepare", "toy", "--work", tmp_path, "--quiet"))
+    pool = Path(made).parent / "pool.h5"
+    good = pool.read_bytes()
+    pool.write_bytes(good[:-9])
+    code, out, err = fedcli("prepare", "toy", "--work", tmp_path)
+    assert code == 0 and "making it again" in err and pool.read_bytes() == good
+
+
+def test_options_beside_a_bare_resume_are_refused(tmp_path):
+    code, _, err = fedcli("train", "--resume", "--rounds", "9", "--work", tmp_path)
+    assert code == 2 and "--rounds beside a bare --resume" in err
+
+
+def test_help_lists_every_kind_of_corruption():
+    from fedcli.data.corrupt import KINDS
+
+    _, out, _ = fedcli("corrupt", "--help")
+    assert all(kind in "".join(out.split()) for kind in KINDS)  # a line may end after a hyphen
+
+
+def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):
+    monkeypatch.setattr("fedcli.commands.app.app", lambda: warnings.warn("for programmers", stacklevel=1))
+    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)  # the handlers of the tests stay
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        main()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_folder_is_no_file_to_write():
+    with pytest.raises(UsageError, match="/ is a folder"):
+        options.write(Path("/"), "text")
+
+
+def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedcli.commands.app.app", interrupted)
+    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)  # the handlers of the tests stay
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("error: interrupted before anything was begun\n")

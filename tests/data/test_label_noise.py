@@ -1,0 +1,136 @@
+"""Wrong labels at some clients: which images, which labels, and what nobody touches."""
+
+import numpy as np
+import pytest
+from conftest import ROSTER
+from site_federation import chain_with_tests
+
+import fedcli
+from fedcli.data import manifest, shard
+from fedcli.data.label_noise import flipped
+from fedcli.errors import FedcliError, UsageError
+
+IDS = [f"img-{k}" for k in range(3000)]
+
+
+def flips(kind, rate, to=(1, 2, 0), seed=0, client="north"):
+    y = np.arange(3000) % 3
+    return y, flipped(y, IDS, (kind, rate), to, seed, client)
+
+
+def test_symmetric_noise_changes_the_share_that_was_asked_for_to_every_other_class():
+    y, noisy = flips("symmetric", 0.3)
+    assert (noisy != y).mean() == pytest.approx(0.3, abs=0.03)  # 3.6 standard deviations of 3,000 draws
+    by_step = np.bincount((noisy - y) % 3, minlength=3)
+    assert by_step[1] == pytest.approx(by_step[2], rel=0.2)
+
+
+def test_pair_noise_goes_to_the_next_class_and_asymmetric_noise_where_it_was_told():
+    y, noisy = flips("pair", 0.5)
+    assert set(((noisy - y) % 3).tolist()) == {0, 1}
+    y, noisy = flips("asymmetric", 1.0, to=(-1, 0, -1))
+    assert (noisy == np.array([0, 0, 2])[y]).all()
+
+
+def test_nothing_and_everything():
+    y, noisy = flips("symmetric", 0.0)
+    assert (noisy == y).all()
+    y, noisy = flips("symmetric", 1.0)
+    assert (noisy != y).all()
+
+
+def test_an_image_has_its_own_draw_by_seed_and_client():
+    y, noisy = flips("symmetric", 0.3)
+    order = np.random.default_rng(1).permutation(3000)
+    again = flipped(y[order], [IDS[k] for k in order], ("symmetric", 0.3), (1, 2, 0), 0, "north")
+    assert (again == noisy[order]).all()
+    assert (flips("symmetric", 0.3, seed=1)[1] != noisy).any()
+    assert (flips("symmetric", 0.3, client="south")[1] != noisy).any()
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def source(work):
+    return chain_with_tests(work)
+
+
+@pytest.fixture(scope="module")
+def noisy(work, source):
+    return fedcli.corrupt(source, "labels", noise="pair", rate=0.5, on=[ROSTER[0]], work=work)
+
+
+def test_only_training_labels_of_the_clients_that_were_chosen_are_changed(source, noisy):
+    before, after = shard.load(source), shard.load(noisy.path)
+    for client in ROSTER:
+        changed = (before.train[client].y != after.train[client].y).sum().item()
+        entry = noisy.body["label_noise"].get(client)
+        assert (changed > 0) == (client == ROSTER[0]) and (entry is None or entry["changed"] == changed)
+        assert before.train[client].rows.tolist() == after.train[client].rows.tolist()
+        assert before.val[client].y.tolist() == after.val[client].y.tolist()
+    assert before.test["clean"].y.tolist() == after.test["clean"].y.tolist()
+    counts = after.train[ROSTER[0]].y.bincount(minlength=3).tolist()
+    assert noisy.body["roster"][0]["class_counts"] == counts
+
+
+def test_it_is_a_partition_that_images_are_corrupted_on_and_methods_train_on(noisy, source, work):
+    again = fedcli.corrupt(source, "labels", noise="pair", rate=0.5, on=[ROSTER[0]], work=work)
+    assert noisy.kind == "partition" and noisy == again
+    images = fedcli.corrupt(noisy, "gaussian", ratio=0.25, work=work, jobs=1)
+    assert images.body["label_noise"] == noisy.body["label_noise"]
+    loaded = shard.load(images.path)
+    assert loaded.train[ROSTER[0]].y.tolist() == shard.load(noisy.path).train[ROSTER[0]].y.tolist()
+    run = fedcli.train("fedavg", images, rounds=1, work=work)
+    scores = fedcli.evaluate(run).body
+    assert scores["data"]["partition"]["options"]["label_noise"]["each"] == {ROSTER[0]: ["pair", 0.5]}
+
+
+def test_clients_may_have_different_noise(source, work):
+    made = fedcli.corrupt(
+        source, "labels", client=[f"{ROSTER[1]}=symmetric:0.5", f"{ROSTER[2]}=asymmetric"], flip={"a": "b"}, work=work
+    )
+    noise = made.body["label_noise"]
+    assert {name: (entry["kind"], entry["rate"]) for name, entry in noise.items()} == {
+        ROSTER[1]: ("symmetric", 0.5), ROSTER[2]: ("asymmetric", 0.2),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"noise": "random"}, "unknown label noise 'random'"),
+        ({"rate": 1.5}, "rate=1.5 is out of range"),
+        ({"noise": "asymmetric"}, "needs the classes it changes"),
+        ({"noise": "asymmetric", "flip": {"a": "z"}}, "--flip names 'z', which is no class"),
+        ({"severity": 4}, "--severity is for images"),
+        ({"client": ["nowhere=symmetric:0.1"]}, "no client 'nowhere'"),
+        ({"on": ["nowhere"]}, "no client 'nowhere'"),
+    ],
+)
+def test_mistakes_are_explained(source, work, given, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        fedcli.corrupt(source, "labels", work=work, **given)
+
+
+def test_what_it_is_not_for_is_refused(noisy, source, work):
+    with pytest.raises(FedcliError, match="has noisy labels already"):
+        fedcli.corrupt(noisy, "labels", work=work)
+    images = fedcli.corrupt(source, "gaussian", ratio=0.25, work=work, jobs=1)
+    with pytest.raises(FedcliError, match="labels are changed before images are"):
+        fedcli.corrupt(images, "labels", work=work)
+    with pytest.raises(UsageError, match="--rate is for labels"):
+        fedcli.corrupt(source, "gaussian", rate=0.3, work=work)
+
+
+def test_labels_that_do_not_fit_the_images_are_refused(noisy):
+    held = {client: len(part) for client, part in shard.load(noisy.path).train.items()}
+    assert set(shard.read_labels(noisy.path, noisy.body, held)) == {ROSTER[0]}
+    with pytest.raises(FedcliError, match="is not the labels of that client's images"):
+        shard.read_labels(noisy.path, noisy.body, {**held, ROSTER[0]: 3})
+
+
+def test_the_manifest_holds_the_labels_file(noisy):
+    assert set(manifest.verify(noisy.path).files) == {"rows.h5", shard.LABELS}

@@ -1,0 +1,70 @@
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import client_updates, play, toy_net, toy_shard
+from group_clients import client_of
+
+from fedcli.methods import resolve
+from fedcli.methods.fediic import apart, contrast
+
+
+def test_the_contrast_within_a_client_by_hand():
+    """Four vectors of two classes with a share of 1/4 each: temperature 1/4, so -log(e^4 / (e^4 + 2))."""
+    z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    made = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.25).double())
+    assert made.item() == pytest.approx(-math.log(math.exp(4) / (math.exp(4) + 2)), rel=1e-5)
+    rare = contrast(z, torch.tensor([0, 0, 1, 1]), torch.full((4,), 0.01).double())  # the temperature stays at 0.07
+    assert rare.item() == pytest.approx(2 * math.exp(-1 / 0.07), rel=1e-2)
+
+
+def test_prototypes_move_until_no_two_of_them_agree():
+    near = torch.tensor([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0], [1.0, 0.0, 0.1]])
+    unit = apart(near, 1000)
+    torch.testing.assert_close(unit.norm(dim=1), torch.ones(3))
+    assert (unit @ unit.T - torch.eye(3)).max() <= 1e-6
+    torch.testing.assert_close(apart(near, 0), F.normalize(near, dim=1))
+    assert apart(near[:1], 5).shape == (1, 3)
+
+
+def prepared(settings, shared=None, absent=None):
+    net, shard = toy_net(dropout=0.0), toy_shard("north", 6, absent=absent)
+    local = resolve("fediic", settings).local
+    local.extend(net)
+    client = client_of(net, shard, shared)
+    local.on_round_start(net, client)
+    net.train()
+    return local, net, shard, client
+
+
+def test_margins_follow_the_share_and_the_loss_of_a_class():
+    """Losses 16, 1 and 1: the first margin is lowered by log 2; a class without images is taken out."""
+    shared = {"class_difficulty": torch.tensor([16.0, 1.0, 1.0], dtype=torch.float64)}
+    _, _, shard, client = prepared({}, shared, absent=2)
+    p = shard.class_counts / len(shard)
+    margins = client.scratch["margins"]
+    assert margins[0].item() == pytest.approx(math.log(p[0] / 2), abs=1e-4)
+    assert margins[1].item() == pytest.approx(math.log(p[1]), abs=1e-4) and margins[2] == -torch.inf
+
+
+def test_without_contrasts_and_difficulty_it_is_logit_adjustment():
+    local, net, shard, client = prepared({"k1": 0.0, "k2": 0.0, "d": 0.0})
+    batch = shard.batch(torch.arange(6))
+    shares = (shard.class_counts / len(shard)).log()
+    torch.testing.assert_close(local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y))
+
+
+def test_the_server_divides_the_sums_of_all_clients():
+    table = client_updates(
+        torch.zeros(2, 1), class_images=torch.tensor([[2.0, 0.0], [2.0, 0.0]]),
+        class_losses=torch.tensor([[3.0, 0.0], [5.0, 0.0]]),
+    )  # fmt: skip
+    shared = {}
+    resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
+    assert shared["class_difficulty"].tolist() == pytest.approx([2.0, 0.0], abs=1e-4)
+
+
+def test_difficulty_is_known_from_the_second_round_on():
+    state = play("fediic", rounds=2)
+    assert (state.shared["class_difficulty"] > 0).all() and state.theta.isfinite().all()

@@ -1,0 +1,32 @@
+"""A folder of somebody's own images, and what fedcli prepare lists of it."""
+
+from pathlib import Path
+
+from PIL import Image
+
+from fedcli.data.sources import card, own_images
+from fedcli.data.sources.source import Choices, Listing
+
+OWN = {key: about["default"] for key, about in card("images")["options"].items()}
+
+
+def save(path: Path, colour: object = 90, mode: str = "L") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (9, 8), colour).save(path)
+    return path
+
+
+def folder(raw: Path, text: str, *names: str, table: str = "labels.csv") -> Path:
+    for name in names:
+        save(raw / name)
+    (raw / table).write_text(text, encoding="utf-8")
+    return raw
+
+
+def listed(raw: Path, split: str = "unit", **own: str) -> Listing:
+    own = {key.replace("_", "-"): value for key, value in own.items()}
+    return own_images.rows(raw, Choices(8, split, window="file", own=OWN | own))
+
+
+def labels(listing: Listing) -> dict[str, str]:
+    return {row.id: listing.classes[row.label] for row in listing.rows}
