@@ -5,6 +5,8 @@ from tiny_recipe import TINY, write
 
 from fedcli.commands.reproduce import read_seeds
 from fedcli.errors import UsageError
+from fedcli.methods import METHODS
+from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher
 from fedcli.reproduce import expand, raw, recipe
 from fedcli.stages.train import plan
 
@@ -13,6 +15,18 @@ from fedcli.stages.train import plan
 def test_every_recipe_that_comes_along_is_sound_at_every_scale(name):
     checked = expand.check(recipe.find(name))
     assert checked.title and checked.paper
+
+
+def test_the_table_of_all_methods_has_every_method_that_trains_any_network_without_a_teacher():
+    listed = {row.method for row in recipe.load(recipe.find("ham10000-all")).rows}
+    fits = {
+        name
+        for name, method in METHODS.items()
+        if method.module.startswith("fedcli.methods.")
+        and not (method.local.freezes or method.local.model or isinstance(method.local, LearnsFromTeacher))
+        and not isinstance(method.aggregator, ContinuesRun)
+    }
+    assert fits - {"lora", "svd-lora", "fairlora"} <= listed
 
 
 def test_the_readme_of_recipes_lists_them_with_their_cells_and_its_example_is_sound(tmp_path):
