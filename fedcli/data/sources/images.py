@@ -209,7 +209,7 @@ def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
 def files_of(
     raw: Path, folders: Sequence[str], suffixes: tuple[str, ...], key: Callable[[Path], str]
 ) -> dict[str, str]:
-    """key(file) -> path relative to raw, of the images in those folders that are there; the first folder and name win."""
+    """key(file) -> path relative to raw, of images in the folders that are there; the first folder and name win."""
     paths: dict[str, str] = {}
     for folder in folders:
         if (raw / folder).is_dir():
