@@ -244,8 +244,8 @@ def _digest(entry: EntryPoint) -> str:
     from importlib.util import find_spec
 
     try:
-        found = find_spec(entry.module)
-        return hashlib.sha256(Path(found.origin).read_bytes()).hexdigest() if found and found.origin else ""
+        spec = find_spec(entry.module)
+        return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest() if spec and spec.origin else ""
     except (ImportError, OSError, ValueError):
         return ""
 

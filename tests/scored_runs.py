@@ -80,8 +80,8 @@ def heal(folder, logits, **about):
     return scored(folder, logits, **({"method": "fedheal", "label": "FedHEAL", "settings": {"tau": 0.3}} | about))
 
 
-def row(found, version, metric):
-    return next(r for r in found.rows if (r.version, r.metric) == (version, metric))
+def row(comparison, version, metric):
+    return next(r for r in comparison.rows if (r.version, r.metric) == (version, metric))
 
 
 def drawn(resamples, units=PATIENTS_OF, ids=None):

@@ -13,11 +13,11 @@ MESSAGE = (
 )
 
 
-def same(one, other):
-    assert one[0] == other[0] and one[1].keys() == other[1].keys()
-    for name, array in one[1].items():
-        assert (other[1][name].dtype, other[1][name].shape) == (array.dtype, array.shape)
-        assert other[1][name].tobytes() == array.tobytes()
+def same(first, second):
+    assert first[0] == second[0] and first[1].keys() == second[1].keys()
+    for name, array in first[1].items():
+        assert (second[1][name].dtype, second[1][name].shape) == (array.dtype, array.shape)
+        assert second[1][name].tobytes() == array.tobytes()
 
 
 def read_only(message):

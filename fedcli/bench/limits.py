@@ -107,8 +107,8 @@ def matrix_speed(device: str, precision: str = "fp32") -> float:
     """Floating-point operations per second of a product of two square matrices."""
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     side = SIDE[device.partition(":")[0]]
-    one, other, product = (torch.ones(side, side, dtype=kind, device=device) for _ in range(3))
-    return 2 * side**3 / _fastest(lambda: torch.mm(one, other, out=product), device)
+    first, second, product = (torch.ones(side, side, dtype=kind, device=device) for _ in range(3))
+    return 2 * side**3 / _fastest(lambda: torch.mm(first, second, out=product), device)
 
 
 def copy_speed(device: str) -> float:

@@ -45,14 +45,14 @@ def _registered(module: str) -> Iterator[Listed]:
             words = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg in ("label", "about")}
             rules = [rule for half in call.args[1:3] if (rule := _rule(module, half))]
             needs = max((_of_class(module, half, "needs") for half in call.args[1:3]), key=NEEDS.index)
-            one = any(_of_class(module, half, "needs_one_label") for half in call.args[1:3])
+            why = any(_of_class(module, half, "needs_one_label") for half in call.args[1:3])
             name, rule = ast.literal_eval(call.args[0]), " + ".join(dict.fromkeys(rules)) or "paper"
-            yield Listed(name, words["label"], rule, needs, words["about"], labels_of(one))
+            yield Listed(name, words["label"], rule, needs, words["about"], labels_of(why))
 
 
-def labels_of(one: object) -> str:
-    """Whether images may have several labels, in a word. one: why they may not."""
-    return "one" if one else "several"
+def labels_of(why: object) -> str:
+    """Whether images may have several labels, in a word. why: why they may not."""
+    return "one" if why else "several"
 
 
 def _rule(module: str, half: ast.expr) -> str:

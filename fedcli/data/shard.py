@@ -233,16 +233,16 @@ def load_tests(path: Path, *, channels: int, device: str = "cpu", everything: bo
 
     everything: of a dataset, all images instead of its test part.
     """
-    found = manifest.read(path, "dataset", "partition", "corruption")
-    if found.kind != "dataset":
+    made = manifest.read(path, "dataset", "partition", "corruption")
+    if made.kind != "dataset":
         loaded = load(path, channels=channels, augment="none", device=device)
         return replace(loaded, roster=[], train={}, val={}, client_test={}, corrupted=[])
     pool = pool_of(path)
     rows = np.arange(len(pool.y)) if everything else np.flatnonzero(pool.split == TEST)
     images = _placed(torch.from_numpy(pool.pixels(rows)).permute(0, 3, 1, 2), device)
-    common = dict(classes=len(found.body["classes"]), channels=channels)
+    common = dict(classes=len(made.body["classes"]), channels=channels)
     test = {"clean": _shard(pool, images, rows, np.arange(len(rows)), device, **common)}
-    body = found.body
+    body = made.body
     return Shards(body["classes"], body["attributes"], [], {}, {}, test, {}, [], body, _patients(pool, rows))
 
 

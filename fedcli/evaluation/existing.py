@@ -90,9 +90,9 @@ def asked(
 
 def _attributes(by: list[str], data: Path) -> list[str]:
     """The attributes asked for in the dataset's order, then the crossed ones; all attributes where none are named."""
-    found = manifest.read(data)
-    body = found.body
-    known, crossed, dataset = body["attributes"], [], body["name" if found.kind == "dataset" else "dataset"]
+    made = manifest.read(data)
+    body = made.body
+    known, crossed, dataset = body["attributes"], [], body["name" if made.kind == "dataset" else "dataset"]
     for name in by:
         parts = [part.strip() for part in name.split(CROSS)]
         for part in parts:

@@ -125,14 +125,14 @@ def with_tests(run: Run, wanted: Asked) -> tuple[Run, External | None]:
     return made, tested_on
 
 
-def _described(run: Run, wanted: Asked, found: manifest.Manifest, images: int) -> External:
+def _described(run: Run, wanted: Asked, scored: manifest.Manifest, images: int) -> External:
     """What scores.json says of the test images. images: before those of other classes were left out."""
     assert wanted.path is not None
-    name = found.body["name" if found.kind == "dataset" else "dataset"]
+    name = scored.body["name" if scored.kind == "dataset" else "dataset"]
     shown, part = len(run.data.test["clean"]), "all" if wanted.everything else "test"
     return External(
-        found.kind, name, manifest.sha256(wanted.path), part, shown, images - shown, wanted.classes,
-        found.body.get("held_out") or {},
+        scored.kind, name, manifest.sha256(wanted.path), part, shown, images - shown, wanted.classes,
+        scored.body.get("held_out") or {},
     )  # fmt: skip
 
 

@@ -46,14 +46,14 @@ class Preprocessing:
     @classmethod
     def of(cls, run: Path) -> "Preprocessing":
         """From the chain of manifests above a run. Raises FedcliError."""
-        found = manifest.read(manifest.above(data_of(run), "dataset"))
+        dataset = manifest.read(manifest.above(data_of(run), "dataset"))
         known = {field.name for field in fields(Choices)}
-        choices = Choices(**{key: value for key, value in found.options.items() if key in known})
-        reader = sources.source(found.options["dataset"])
+        choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
+        reader = sources.source(dataset.options["dataset"])
         if not reader.per_file:
             reader = own_images.SOURCE
             choices = Choices(**{**vars(choices), "own": {**OWN, **choices.own}})
-        return cls(found.options["dataset"], reader, choices, found.body["channels"])
+        return cls(dataset.options["dataset"], reader, choices, dataset.body["channels"])
 
     def read(self, path: Path) -> np.ndarray:
         """uint8 [S, S, C] of one file. Raises Unreadable."""

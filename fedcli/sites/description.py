@@ -76,7 +76,7 @@ def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
     rising = sorted((count, value) for value, count in cells.items() if count)
     secret = [value for count, value in rising if count < smallest]
     for _, value in rising[len(secret) :]:
-        if not secret or (len(secret) > 1 and sum(cells[one] for one in secret) >= smallest):
+        if not secret or (len(secret) > 1 and sum(cells[name] for name in secret) >= smallest):
             break
         secret.append(value)
     return {value: None if value in secret else count for value, count in cells.items()}
@@ -106,7 +106,9 @@ def check_same(descriptions: Sequence[Mapping[str, Any]]) -> None:
     first = descriptions[0]
     for other in descriptions[1:]:
         check_against(first, other, first["client"])
-    if twice := {one["client"] for one in descriptions if sum(o["client"] == one["client"] for o in descriptions) > 1}:
+    if twice := {
+        site["client"] for site in descriptions if sum(o["client"] == site["client"] for o in descriptions) > 1
+    }:
         raise SiteError(f"two sites are called {min(twice)}", "start one of them with another --name")
 
 
@@ -139,16 +141,16 @@ def gathered(paths: Sequence[Path], work: Path, out: Path | None = None) -> Path
         raise FedcliError(f"no description of a site in {', '.join(map(str, paths))}", "see `fedcli site describe`")
     descriptions = [read(file) for file in files]
     check_same(descriptions)
-    options = {"sites": {one["client"]: manifest.sha256(file) for one, file in zip(descriptions, files, strict=True)}}
+    options = {"sites": {site["client"]: manifest.sha256(file) for site, file in zip(descriptions, files, strict=True)}}
     first = descriptions[0]
-    roster = [{"client": one["client"], **one["images"]} for one in descriptions]
+    roster = [{"client": site["client"], **site["images"]} for site in descriptions]
     body = {key: first[key] for key in (*bodies.POOLED, "dataset", "versions")} | {"roster": roster}
-    if any(one.get("sample") for one in descriptions):
+    if any(site.get("sample") for site in descriptions):
         body["sample"] = True
 
     def build(folder: Path) -> dict[str, Any]:
-        for one, file in zip(descriptions, files, strict=True):
-            (folder / f"{one['client']}.json").write_bytes(file.read_bytes())
+        for site, file in zip(descriptions, files, strict=True):
+            (folder / f"{site['client']}.json").write_bytes(file.read_bytes())
         return body
 
     slug = f"{first['dataset']}-{len(files)}" + "-SYNTHETIC" * ("sample" in body)

@@ -136,10 +136,10 @@ def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0.2, "1 s"), (4, "4 s"), (89, "89 s"), (180, "3 min"), (7800, "2 h 10 min")]
+    ("seconds", "shown"), [(0.2, "1 s"), (4, "4 s"), (89, "89 s"), (180, "3 min"), (7800, "2 h 10 min")]
 )
-def test_a_time_is_told_for_a_person(seconds, told):
-    assert span(seconds) == told
+def test_a_time_is_told_for_a_person(seconds, shown):
+    assert span(seconds) == shown
 
 
 def test_what_train_would_refuse_is_refused(tmp_path):

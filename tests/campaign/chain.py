@@ -136,9 +136,9 @@ def files(folder: Path) -> dict[str, str]:
     }
 
 
-def differing(one: dict[str, str], other: dict[str, str]) -> list[str]:
+def differing(first: dict[str, str], second: dict[str, str]) -> list[str]:
     """Paths of files that are not in both, or not the same."""
-    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
+    return sorted(name for name in {*first, *second} if first.get(name) != second.get(name))
 
 
 def copied(source: Path, target: Path) -> Path:

@@ -213,9 +213,9 @@ def _table(path: Path, draw: np.random.Generator) -> str:
     return note
 
 
-def _swapped(row: list[str], one: int, other: int) -> list[str]:
+def _swapped(row: list[str], first: int, second: int) -> list[str]:
     row = list(row)
-    row[one], row[other] = row[other], row[one]
+    row[first], row[second] = row[second], row[first]
     return row
 
 

@@ -253,7 +253,7 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "completed"),
     [
         ("fedcli train fedis", "fedism-plus"), ("fedcli train fedprox+af", "fedprox+afl"),
         ("fedcli prepare isic", "isic2019"), ("fedcli reproduce fedheal-t", "fedheal-table2"),
@@ -263,11 +263,11 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
         ("fedcli report --format m", "markdown"), ("fedcli train fedavg --prior logit", "logit-adjust"),
     ],
 )  # fmt: skip
-def test_the_shell_completes_names_clients_and_files(work, line, found):
+def test_the_shell_completes_names_clients_and_files(work, line, completed):
     words = line.replace("WORK", str(work))
     shell = {"_FEDCLI_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
     ended = forked.command("fedcli", env=shell)
-    assert any(found in word for word in ended.stdout.split()), ended.stdout + ended.stderr
+    assert any(completed in word for word in ended.stdout.split()), ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"body": 3}'])

@@ -47,13 +47,13 @@ def by_id(listing) -> dict[str, Row]:
     return {row.id: row for row in listing.rows}
 
 
-def patient(raw: Path, *, codes: dict = CODES, told: dict | None = None, name: str = "a.npz", **arrays) -> Path:
+def patient(raw: Path, *, codes: dict = CODES, columns: dict | None = None, name: str = "a.npz", **arrays) -> Path:
     """A folder of one patient, without sites, for --split image."""
     (raw / "all").mkdir(exist_ok=True)
     arrays = {"slo_fundus": np.zeros((6, 4), np.uint8), **arrays}
     np.savez_compressed(raw / "all" / name, **{**arrays, **codes})
-    told = {"filename": name, **(told or {})}
-    write_csv(raw / "meta_all.csv", list(told), [list(told.values())])
+    columns = {"filename": name, **(columns or {})}
+    write_csv(raw / "meta_all.csv", list(columns), [list(columns.values())])
     return raw
 
 
@@ -109,7 +109,7 @@ def test_where_file_and_table_differ_the_file_counts_and_a_person_is_told(made, 
 
 def test_the_table_tells_what_a_file_lacks(tmp_path):
     lines = {"race": "Black", "age": "59.5", "gender": "female", "glaucoma": "yes", "language": "Klingon"}
-    (row,) = SLO.rows(patient(tmp_path, codes={}, told=lines), choices("image")).rows
+    (row,) = SLO.rows(patient(tmp_path, codes={}, columns=lines), choices("image")).rows
     assert row.label == 1
     assert row.groups == {
         **{"race": 1, "age": 1, "gender": 0, "language": -1, "ethnicity": -1, "marital_status": -1, "site": -1}

@@ -190,15 +190,15 @@ def test_fold_numbers_that_are_names_of_files_too_are_no_ids(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "sentence"),
     [
         (["0,train"], "names 2 images"),
         (["x/0.png,train", "0.png,test"], "names 2 images"),
         (["x/0.png,train", "a,test"], "and, as"),
     ],
 )
-def test_a_name_of_two_images_or_an_image_in_two_parts_is_refused(tmp_path, names, told):
+def test_a_name_of_two_images_or_an_image_in_two_parts_is_refused(tmp_path, names, sentence):
     path = tmp_path / "split.csv"
     path.write_text("\n".join(["image,split", *names]) + "\n")
-    with pytest.raises(FedcliError, match=told):
+    with pytest.raises(FedcliError, match=sentence):
         splits.by_file([Row("a", 0, "x/0.png"), Row("b", 0, "y/0.png")], path, None)

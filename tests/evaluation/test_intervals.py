@@ -13,8 +13,8 @@ def answers(n=60, classes=3, seed=0):
     return logits, y
 
 
-def width(found):
-    return found["high"] - found["low"]
+def width(interval):
+    return interval["high"] - interval["low"]
 
 
 def test_copies_of_an_image_make_nothing_surer_when_they_are_one_patients():

@@ -68,8 +68,8 @@ def test_an_interruption_ends_the_workers_and_what_waits_for_them():
 
 
 class Odd(Exception):
-    def __init__(self, one, two):  # which does not unpickle
-        super().__init__(f"{one} and {two}")
+    def __init__(self, first, second):  # which does not unpickle
+        super().__init__(f"{first} and {second}")
 
 
 def test_what_goes_wrong_in_a_worker_is_told_with_the_client_it_was(monkeypatch):

@@ -100,9 +100,9 @@ def test_the_first_step_moves_a_alone(kind):
     assert made.weight.grad is None and made.bias.grad is None
 
 
-def same_factors(one, other):
-    other.A, other.B = one.A, one.B
-    return other
+def same_factors(source, target):
+    target.A, target.B = source.A, source.B
+    return target
 
 
 def test_singular_values_of_1_are_lora():

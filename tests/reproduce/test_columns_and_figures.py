@@ -67,12 +67,12 @@ def test_every_number_that_is_written_has_its_place(classes):
         places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")
 
 
-def numbers(found, parts=()):
+def numbers(value, parts=()):
     """Every place that holds a number."""
-    if isinstance(found, float | int) and not isinstance(found, bool):
+    if isinstance(value, float | int) and not isinstance(value, bool):
         yield list(parts)
-    elif isinstance(found, dict):
-        for name, each in found.items():
+    elif isinstance(value, dict):
+        for name, each in value.items():
             yield from numbers(each, (*parts, name))
 
 

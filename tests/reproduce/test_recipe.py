@@ -160,9 +160,9 @@ KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("was", "now", "told"), KEYS)
-def test_every_key_is_of_its_kind(tmp_path, was, now, told):
-    sentence, _, hint = told.partition("|")
+@pytest.mark.parametrize(("was", "now", "expected"), KEYS)
+def test_every_key_is_of_its_kind(tmp_path, was, now, expected):
+    sentence, _, hint = expected.partition("|")
     with pytest.raises(UsageError) as error:
         recipe.load(write(tmp_path, TINY.replace(was, now, 1)))
     assert sentence in error.value.sentence

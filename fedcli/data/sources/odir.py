@@ -92,10 +92,10 @@ def _read(path: Path) -> "DataFrame":
 def _files(raw: Path) -> dict[str, str]:
     """Name of an image -> its path relative to raw; the first of FOLDERS wins, as do photographs over edited ones."""
     folders = [Path(home, folder) for folder in FOLDERS for home in HOMES]
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for folder in reversed([folder for folder in folders if (raw / folder).is_dir()]):
-        found |= {entry.name: (folder / entry.name).as_posix() for entry in os.scandir(raw / folder)}
-    return found
+        paths |= {entry.name: (folder / entry.name).as_posix() for entry in os.scandir(raw / folder)}
+    return paths
 
 
 def _unusable(record: dict[str, str], eye: str, files: dict[str, str]) -> str:

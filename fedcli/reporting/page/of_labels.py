@@ -44,7 +44,7 @@ def _table(
         [
             Cell(label),
             Cell(f"{own.images:,}"),
-            *(_cell(system, label, *one, spread) for system in scored for one in shown),
+            *(_cell(system, label, *pair, spread) for system in scored for pair in shown),
         ]
         for label in scored[0].scores.classes
         if (own := labels.get(label))
