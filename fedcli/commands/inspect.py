@@ -1,6 +1,7 @@
 """fedcli inspect."""
 
 import json as text
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,14 @@ def inspect(
             "partition",
         ),
     ] = False,
+    power: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CLASS",
+            help="also how wide intervals of this class will be for each group of the test images, and how small a gap "
+            "they can show",
+        ),
+    ] = None,
     work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -47,17 +56,23 @@ def inspect(
     elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():
         facts = _unfinished(target)
     else:
-        kinds = SPLITTING if strict and path is None else manifest.KINDS
+        kinds = HOLDING if power else manifest.KINDS
+        kinds = SPLITTING if strict and path is None else kinds
         facts = _manifest(o.source(path, work, *kinds))
     if strict and "overlap" not in facts:
         what = CALLED.get(facts["kind"], f"a {facts['kind']}")
         raise UsageError(f"--strict is for a dataset or partition, not for {what}", _instead(facts))
+    if power:
+        _add_power(facts, power)
     _show(facts, json)
+    if power and not json:
+        _print_power(facts["power"], power)
     if strict:
         _refuse_overlap(facts["overlap"])
 
 
 def _show(facts: dict[str, Any], json: bool) -> None:
+    """Print all but what stands in tables of its own."""
     if json:
         o.show_json(facts)
         return
@@ -68,8 +83,24 @@ def _show(facts: dict[str, Any], json: bool) -> None:
         _print_partition(facts)
         return
     counts = facts.pop("counts", {})
-    o.show_tree(_readable(facts))
+    o.show_tree({key: value for key, value in _readable(facts).items() if key != "power"})
     _print_counts(counts)
+
+
+def _add_power(facts: dict[str, Any], name: str) -> None:
+    from ..reporting import power
+
+    if facts["kind"] not in HOLDING:
+        what = CALLED.get(facts["kind"], f"a {facts['kind']}")
+        raise UsageError(f"--power is about test images, not about {what}", "give a dataset or partition")
+    facts["power"] = power.of_manifest(Path(facts["path"]), name)
+
+
+def _print_power(facts: dict[str, Any], name: str) -> None:
+    from ..reporting import power
+    from .shown import show_tables
+
+    show_tables(power.tables(facts, name), sys.stdout)
 
 
 def _instead(facts: dict[str, Any]) -> str:

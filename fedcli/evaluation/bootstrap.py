@@ -102,6 +102,11 @@ def bootstrap_all(
     return [_joined(scores, groups is not None) for scores in drawn]
 
 
+def weighted(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
+    """Scores of images that count so often each: weights int32 [N, B] -> {metric: float64 [B]}, NaN without meaning."""
+    return (_Plan if y.ndim == 1 else _LabelsPlan).of(logits, y).scores(weights)
+
+
 def _joined(drawn: list[list[dict[str, np.ndarray]]], by_group: bool) -> dict[str, np.ndarray]:
     """Scores of some resamples at a time, by group -> {metric: [B, G], or [B] without groups}."""
     names = drawn[0][0] if drawn else ()

@@ -21,7 +21,7 @@ from ..labels import UNKNOWN, YES
 from ..metrics import calibration_error, chances, probabilities
 from ..runs import finished as runs
 from ..runs.finished import Run
-from . import binary
+from . import binary, permutation
 from .clinical_parts import Agreement, Clinical, Covered, Described, OfClass, Operating, Point, Rate, Scaled
 from .groups import decided, parity
 
@@ -29,6 +29,7 @@ RULES = (
     ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),
     ("specificity", 0.8), ("specificity", 0.9), ("specificity", 0.95),
 )  # fmt: skip
+TESTED = "balanced_accuracy", "auc_ovo_macro", "balanced_accuracy_macro", "auc_macro"  # gaps in them
 POOLED, CLIENT = "pooled", "client"
 LEVEL = 0.9  # of conformal sets
 Grouping = tuple[np.ndarray, list[str]]
@@ -115,6 +116,7 @@ def scores(
     chosen = validation(run, {name: values for name, (_, values) in groupings.items()})
     roster = run.data.roster
     single = tests if y.ndim == 1 else {}  # of several labels per image there is no one decision
+    units = run.data.test_patients if run.data.test_patients is not None else np.arange(len(y))
     return Clinical(
         len(chosen.y),
         {
@@ -127,6 +129,11 @@ def scores(
         {version: agreement(images.logits.argmax(1), y, len(run.data.classes)) for version, images in single.items()},
         {version: scaled(chosen, images) for version, images in single.items() if len(chosen.y) and len(y)},
         {version: list(_conformal(chosen, images)) for version, images in single.items() if len(chosen.y) and len(y)},
+        {
+            name: {version: permutation.gaps(table, y, units, grouping, TESTED) for version, table in tables.items()}
+            for name, grouping in groupings.items()
+        },
+        {v: permutation.subgroups(images.logits.argmax(1) == y, units, groupings) for v, images in single.items()},
     )
 
 

@@ -127,6 +127,32 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class GapTest:
+    """The gap between best and worst group, and its p over deals of the groups among the patients."""
+
+    gap: float
+    p: Number
+    deals: int
+
+
+@dataclass(frozen=True)
+class Subgroup:
+    """Images of one value of an attribute, or of two attributes' values crossed.
+
+    Attributes:
+        difference: accuracy of the subgroup minus that of all others. p_holm: adjusted for all subgroups tested.
+    """
+
+    attribute: str
+    group: str
+    images: int
+    accuracy: float
+    difference: float
+    p: Number
+    p_holm: Number
+
+
+@dataclass(frozen=True)
 class Clinical:
     """Operating points, calibration and conformal sets of the last round's model.
 
@@ -134,6 +160,8 @@ class Clinical:
         validation: images of the clients' validation parts, on which alone thresholds, temperature and quantiles are
             chosen; 0 where there are none, and then there are none of these.
         classes: class -> version of the test images.
+        gaps: attribute -> version -> metric: permutation tests. subgroups: of at least 30 images, the least accurate
+            first; of one label per image.
     """
 
     validation: int
@@ -141,3 +169,7 @@ class Clinical:
     agreement: Annotated[dict[str, Agreement], Names("model")] = field(default_factory=dict)
     temperature: Annotated[dict[str, Scaled], Names("model")] = field(default_factory=dict)
     conformal: Annotated[dict[str, list[Covered]], Names("model")] = field(default_factory=dict)
+    gaps: Annotated[dict[str, dict[str, dict[str, GapTest]]], Names("attribute", "model", "any")] = field(
+        default_factory=dict
+    )
+    subgroups: Annotated[dict[str, list[Subgroup]], Names("model")] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from ..evaluation.clinical_parts import Clinical, Described, OfClass, Operating,
 from ..evaluation.parts import PARITY
 from ..evaluation.scores import Scores
 from .table import Cell, Column, Table, number, percent
+from .verdicts import p_text
 
 RATES = "sensitivity", "specificity", "ppv", "npv"
 BENEFITS = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
@@ -34,6 +35,16 @@ SETS = (
     "coverage in percent, [95 % Wilson interval], and mean number of classes in a set."
 )
 
+GAPS = (
+    "Between best and worst group, of the last round's model. p: share of 1,000 deals of the groups among the "
+    "patients, the observed one among them, whose gap is at least as large; not adjusted for the number of lines."
+)
+SEARCHED = (
+    "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
+    "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested."
+)
+SUBGROUPS = 10
+
 
 def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """All tables of each run whose scores hold them. named: name and scores of each run."""
@@ -53,6 +64,7 @@ def _of_run(name: str, clinical: Clinical) -> Iterator[Table]:
             yield _honesty(title, known)
             yield _benefit(title, known)
     yield from _overall(name, clinical)
+    yield from _tested(name, clinical)
 
 
 def _points(title: str, known: OfClass) -> Table:
@@ -169,6 +181,35 @@ def _overall(name: str, clinical: Clinical) -> Iterator[Table]:
         level = next(iter(clinical.conformal.values()))[0].level
         heads = [*(Column(each) for each in names), Column("coverage", "%"), Column("set size")]
         yield Table(f"Conformal sets at {100 * level:g} %: {name}", heads, lines, SETS)
+
+
+def _tested(name: str, clinical: Clinical) -> Iterator[Table]:
+    """Permutation tests of the gaps, and the subgroups of lowest accuracy."""
+    rows = [
+        [Cell(attribute), Cell(version), Cell(metric), percent(test.gap), Cell(p_text(test.p))]
+        for attribute, versions in clinical.gaps.items()
+        for version, known in versions.items()
+        for metric, test in known.items()
+    ]
+    if rows:
+        heads = [
+            Column("attribute"),
+            Column("test images"),
+            Column("score"),
+            Column("gap", "points", lower=True),
+            Column("p"),
+        ]
+        yield Table(f"Gaps between groups: {name}", heads, rows, GAPS)
+    lines = [
+        [Cell(version), Cell(each.attribute), Cell(each.group), Cell(str(each.images)), percent(each.accuracy),
+         percent(each.difference), Cell(p_text(each.p)), Cell(p_text(each.p_holm))]
+        for version, known in clinical.subgroups.items()
+        for each in known[:SUBGROUPS]
+    ]  # fmt: skip
+    if lines:
+        heads = [Column(each) for each in ("test images", "attributes", "subgroup", "images")]
+        heads += [Column("accuracy", "%"), Column("difference", "points"), Column("p"), Column("p (Holm)")]
+        yield Table(f"Subgroups of lowest accuracy: {name}", heads, lines, SEARCHED)
 
 
 def _rates(point: Point) -> list[Cell]:

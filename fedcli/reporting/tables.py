@@ -14,7 +14,7 @@ from .. import console
 from ..errors import UsageError, nearest
 from ..evaluation.bootstrap import METRICS, OF_LABELS
 from ..evaluation.parts import VERSIONS
-from . import writers
+from . import levelling, writers
 from .columns import BEST, LAST, LAST5, POOLED
 from .leads import Leads
 from .rows import Row, notes
@@ -100,7 +100,7 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     more, costs = _costs(rows)
     cells = [list(row) for row in zip(*texts, *marked, *costs, strict=True)]
     whole = Table("", [*heads, *columns, *more], cells)
-    return Report(rows, whole, _parts(rows, whole), notes(rows), _legend(rows, whole, leads))
+    return Report(rows, whole, _parts(rows, whole), [*notes(rows), *levelling.notes(rows)], _legend(rows, whole, leads))
 
 
 def render(rows: list[Row], format: str) -> str:

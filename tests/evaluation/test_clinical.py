@@ -6,6 +6,7 @@ Oracles: scikit-learn, statsmodels, fairlearn, and a script of ten lines for net
 import numpy as np
 import published_schema
 import pytest
+import session
 from fairlearn.metrics import MetricFrame, demographic_parity_difference, equalized_odds_difference
 from hospitals import prepared, write_hospitals
 from sklearn import metrics as sk
@@ -14,6 +15,7 @@ from statsmodels.api import GLM, families
 from statsmodels.stats.proportion import proportion_confint
 
 import fedcli
+from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.evaluation import binary, clinical, predictions
 from fedcli.evaluation.scores import Scores
@@ -37,6 +39,23 @@ def made(tmp_path_factory):
     dataset = prepared(write_hospitals(work / "raw", count=120), work)
     source = fedcli.partition(dataset, by=["hospital"], val=0.3, work=work)
     return fedcli.evaluate(fedcli.train("fedavg", source, rounds=2, work=work), clinical=True, cost=5)
+
+
+def test_gaps_have_a_p_and_stand_in_a_table(made):
+    scores = Scores.read(made.path)
+    tests = [test for versions in scores.clinical.gaps.values() for each in versions.values() for test in each.values()]
+    assert tests and all(0 < test.p <= 1 for test in tests)
+    assert set(scores.clinical.gaps) == set(scores.groups)
+    assert "Gaps between groups: x" in [table.title for table in shown.tables([("x", scores)])]
+
+
+def test_inspect_says_what_the_test_images_can_show(made):
+    partition = manifest.parent(made.path, "partition")
+    printed = session.run(f"fedcli inspect {partition} --power ill")
+    assert "Expected intervals on test images: ill" in printed and "Detectable gaps on test images: ill" in printed
+    assert "--power 'illl' is no class" in session.run(f"fedcli inspect {partition} --power illl")
+    run = manifest.parent(made.path, "run")
+    assert "--power is about test images, not about a run" in session.run(f"fedcli inspect {run} --power ill")
 
 
 def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):

@@ -103,4 +103,4 @@ def test_every_process_that_evaluates_over_sites_knows_their_engines():
         print(sorted(importlib.import_module("fedcli.federation.engines").REMOTE))
 
     done = forked.run(work, anew=True)
-    assert done.stdout.strip() == "['flower', 'nvflare', 'socket']"
+    assert done.stdout.strip() == "['flower', 'flower-secagg', 'nvflare', 'socket']"

@@ -1,0 +1,106 @@
+"""Could a gap between groups be chance? Permutation tests of gaps, and a search for subgroups in which a model fails.
+
+The groups are dealt out anew among the patients; a patient's images stay together and have the group of the first of
+them. p is the share of deals, the observed one among them, whose gap is at least as large (Phipson and Smyth, Stat.
+Appl. Genet. Mol. Biol. 9, 2010). Subgroups are those of one attribute, and of two crossed; their p is of the
+difference in accuracy from all other images, adjusted by Holm over all subgroups that were tested.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+
+from ..seeds import derive
+from .bootstrap import weighted
+from .clinical_parts import GapTest, Subgroup
+from .groups import CROSS, SMALL, cross
+from .statistics import holm
+
+DEALS = 999
+STEP = 200  # deals at a time
+CLOSE = 1e-12
+Grouping = tuple[np.ndarray, list[str]]
+
+
+def gaps(
+    logits: np.ndarray, y: np.ndarray, units: np.ndarray, grouping: Grouping, metrics: Sequence[str]
+) -> dict[str, GapTest]:
+    """Of each metric the gap between best and worst group, and its p. units: [N], the patient of each image."""
+    place, names = grouping
+    seen = _gaps(logits, y, place[:, None], len(names), metrics)
+    drawn = [_gaps(logits, y, dealt, len(names), metrics) for dealt in _deals(place, units)]
+    made = {}
+    for metric, gap in seen.items():
+        column = np.concatenate([each[metric] for each in drawn])
+        if np.isfinite(gap[0]):
+            made[metric] = GapTest(float(gap[0]), _p(np.abs(column), abs(gap[0])), DEALS)
+    return made
+
+
+def _gaps(
+    logits: np.ndarray, y: np.ndarray, dealt: np.ndarray, count: int, metrics: Sequence[str]
+) -> dict[str, np.ndarray]:
+    """dealt: groups [N, B] -> metric -> gap [B], NaN where fewer than two groups have the score."""
+    each = [weighted(logits, y, (dealt == g).astype(np.int32)) for g in range(count)]
+    made = {}
+    for metric in (name for name in metrics if name in each[0]):
+        column = np.stack([scores[metric] for scores in each])  # [G, B]
+        known = ~np.isnan(column)
+        gap = np.where(known, column, -np.inf).max(0) - np.where(known, column, np.inf).min(0)
+        made[metric] = np.where(known.sum(0) > 1, gap, np.nan)
+    return made
+
+
+def subgroups(right: np.ndarray, units: np.ndarray, groupings: Mapping[str, Grouping]) -> list[Subgroup]:
+    """Subgroups of at least 30 images, one attribute deep or two, the least accurate first.
+
+    right: [N], whether each image is answered correctly.
+    """
+    single = {name: grouping for name, grouping in groupings.items() if CROSS not in name}
+    pairs = {f"{a}{CROSS}{b}": cross({a: single[a], b: single[b]}) for a, b in combinations(sorted(single), 2)}
+    lines: list[tuple[str, str, int, float, float, float | None]] = []
+    for attribute, (place, names) in (single | pairs).items():
+        tested = [g for g in range(len(names)) if SMALL <= (place == g).sum() < (place >= 0).sum()]
+        if not tested:
+            continue
+        drawn = np.concatenate([_differences(right, dealt, tested) for dealt in _deals(place, units)], 1)  # [T, B]
+        seen = _differences(right, place[:, None], tested)[:, 0]
+        for g, difference, column in zip(tested, seen, drawn, strict=True):
+            inside = place == g
+            p = _p(np.abs(column), abs(float(difference)))
+            lines.append((attribute, names[g], int(inside.sum()), float(right[inside].mean()), float(difference), p))
+    adjusted = holm([line[-1] for line in lines])
+    made = [Subgroup(*line, p) for line, p in zip(lines, adjusted, strict=True)]
+    return sorted(made, key=lambda each: (each.accuracy, each.attribute, each.group))
+
+
+def _differences(right: np.ndarray, dealt: np.ndarray, groups: Sequence[int]) -> np.ndarray:
+    """Accuracy of each group minus that of all other images of known group [T, B]. dealt: [N, B]."""
+    score, known = right.astype(float), (dealt >= 0).astype(float)
+    hits, images = score @ known, known.sum(0)
+    rows = []
+    with np.errstate(invalid="ignore", divide="ignore"):  # a deal may leave a group without an image: no difference
+        for g in groups:
+            inside = (dealt == g).astype(float)
+            own, count = score @ inside, inside.sum(0)
+            rows.append(own / count - (hits - own) / (images - count))
+    return np.stack(rows)
+
+
+def _deals(place: np.ndarray, units: np.ndarray) -> Iterator[np.ndarray]:
+    """The groups of the images in each deal [N, b], a few deals at a time; unknown ones (-1) stay so."""
+    _, first, unit = np.unique(units, return_index=True, return_inverse=True)
+    of_unit = place[first]
+    known = np.flatnonzero(of_unit >= 0)
+    chance = np.random.default_rng(derive("permutation", 0))
+    for start in range(0, DEALS, STEP):
+        count = min(STEP, DEALS - start)
+        dealt = np.full((len(of_unit), count), -1)
+        dealt[known] = chance.permuted(np.repeat(of_unit[known][:, None], count, 1), axis=0)
+        yield dealt[unit]
+
+
+def _p(drawn: np.ndarray, seen: float) -> float | None:
+    known = drawn[np.isfinite(drawn)]
+    return float((1 + (known >= seen - CLOSE).sum()) / (1 + len(known))) if len(known) else None

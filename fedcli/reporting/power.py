@@ -1,0 +1,72 @@
+"""How wide the intervals of a dataset's or partition's test images will be, and how small a gap they can show."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data import manifest
+from ..data.pool import TEST, pool_of
+from ..data.shard import read_rows
+from ..errors import UsageError, nearest
+from ..evaluation import power
+from ..labels import YES
+from .table import Cell, Column, Table, percent
+
+ALL = "all"
+WIDTHS = (
+    f"± in percentage points: half the 95 % interval of a sensitivity or specificity of {100 * power.SHARE:g} % "
+    f"(Wilson) and of an AUC of {power.AREA:g} (Hanley and McNeil), with each patient counted once."
+)
+GAPS = (
+    f"The smallest gap, in percentage points, that a two-sided test at 5 % finds with a power of 80 % where the first "
+    f"group has {100 * power.SHARE:g} %; -: not even the largest."
+)
+
+
+def of_manifest(path: Path, name: str) -> dict[str, Any]:
+    """Attribute -> widths of its groups and detectable gaps, of one class. Raises FedcliError, UsageError."""
+    made = manifest.read(path, "dataset", "partition", "corruption")
+    classes, attributes = made.body["classes"], made.body["attributes"]
+    if name not in classes:
+        raise UsageError(f"--power {name!r} is no class", nearest(name, classes))
+    partition = path if made.kind == "partition" else manifest.parent(path, "partition")
+    dataset = path if made.kind == "dataset" else manifest.above(path, "dataset")
+    pool = pool_of(dataset)
+    rows = np.flatnonzero(pool.split == TEST)
+    if partition:
+        rows = read_rows(partition, len(made.body["roster"]), len(pool.y))["test/all"]
+    c = classes.index(name)
+    label = (pool.y[rows, c] == YES) if pool.y.ndim == 2 else pool.y[rows] == c
+    units = (pool.id if pool.patient is None else pool.patient)[rows]
+    groups = {ALL: (np.zeros(len(rows), int), [ALL])}
+    groups |= {attribute: (pool.groups[attribute][rows], values) for attribute, values in attributes.items()}
+    facts = {}
+    for attribute, (place, values) in groups.items():
+        known = list(power.widths(label.astype(int), units, place, values, power.SHARE))
+        gaps = power.detectable(known, power.SHARE)
+        facts[attribute] = {"groups": [asdict(each) for each in known], "gaps": [asdict(each) for each in gaps]}
+    return facts
+
+
+def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
+    """Two tables of what of_manifest() gives for a class."""
+    rows = [
+        [Cell(attribute), *(Cell(str(each[key])) for key in ("group", "images", "patients", "positives")),
+         *(percent(each[key]) for key in ("sensitivity", "specificity", "auc"))]
+        for attribute, known in facts.items() for each in known["groups"]
+    ]  # fmt: skip
+    heads = [Column(head) for head in ("attribute", "group", "images", "patients", f"with {name}")]
+    heads += [Column(f"± {head}", "points") for head in ("sensitivity", "specificity", "AUC")]
+    yield Table(f"Expected intervals on test images: {name}", heads, rows, WIDTHS)
+    rows = [
+        [Cell(attribute), Cell(each["first"]), Cell(each["second"]), percent(each["sensitivity"]),
+         percent(each["specificity"])]
+        for attribute, known in facts.items() for each in known["gaps"]
+    ]  # fmt: skip
+    if rows:
+        heads = [Column(head) for head in ("attribute", "group", "other group")]
+        heads += [Column("gap in sensitivity", "points"), Column("gap in specificity", "points")]
+        yield Table(f"Detectable gaps on test images: {name}", heads, rows, GAPS)

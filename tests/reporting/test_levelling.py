@@ -1,0 +1,30 @@
+"""Levelling down is named; a gap that shrinks because the worst group gained is not."""
+
+from dataclasses import replace
+
+from scored_runs import heal, model, scored
+
+from fedcli.evaluation.parts import OverRounds
+from fedcli.reporting import levelling
+from fedcli.reporting.rows import rows
+
+
+def with_groups(row, **means):
+    """The row with these means of its groups by sex."""
+    each = {"auc_ovo_macro": {group: OverRounds(mean, mean, 0.0, [mean]) for group, mean in means.items()}}
+    run = row.scored[0]
+    groups = {"sex": {"clean": replace(run.scores.groups["sex"]["clean"], each=each)}}
+    return replace(row, scored=[replace(run, scores=replace(run.scores, groups=groups))])
+
+
+def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_path):
+    first, second = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
+    first = with_groups(first, f=0.70, m=0.90)
+    (said,) = levelling.notes([first, with_groups(second, f=0.70, m=0.80)])
+    assert said == (
+        "levelling down: the gap of FedHEAL by sex is 10.00 points smaller than that of FedAvg, but no group gained; m "
+        "fell from 90.00 to 80.00 % auc_ovo_macro"
+    )
+    assert not list(levelling.notes([first, with_groups(second, f=0.75, m=0.85)]))  # f gained
+    assert not list(levelling.notes([first, with_groups(second, f=0.60, m=0.85)]))  # the gap grew
+    assert not list(levelling.notes([first]))
