@@ -51,6 +51,7 @@ def pytest_collection_finish():
     """No collection looks again at what is imported; a forked process would copy each page of it."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(autouse=True)

@@ -66,6 +66,7 @@ FEWER = {
 SKIN = ["fedcli prepare isic2018 --raw RAW"]
 TWO_CLIENTS = [*SKIN, "fedcli partition --dirichlet 1.0 --clients 2"]
 DIGITS = ["fedcli prepare toy --sample-images 200", "fedcli partition --dirichlet 1.0 --clients 2"]
+SCORED = [*DIGITS, "fedcli train fedavg", "fedcli evaluate"]  # without groups there are few figures
 SKIN_CLIENTS = [*SKIN, "fedcli partition --by center"]
 DESCRIBED = [*TWO_CLIENTS, "fedcli site describe --client client-00 --out described/client-00.json"]
 SWEPT = [f"fedcli train qffl --eval-every 1 --set q={q}" for q in (1, 2)]
@@ -76,7 +77,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
     "predict": [*TWO_CLIENTS, "fedcli train fedavg"],
-    "report": [*DIGITS, "fedcli train fedavg", "fedcli evaluate"],  # without groups there are few figures
+    "report": SCORED, "Figures for a paper": SCORED,
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
     "Reproduce a published table": TWO_CLIENTS,
@@ -192,6 +193,7 @@ def test_the_lines_of_a_guide_run(heading, raw, after, tmp_path, monkeypatch):
             session.output(line, lambda shown: as_run(shown, raw))
 
 
+@pytest.mark.long
 def test_stages_compose_in_a_real_shell(tmp_path):
     """Two commands that import no torch; what the guides compose runs above, in this process."""
     fedcli = f"{shlex.quote(sys.executable)} -m fedcli"

@@ -14,6 +14,7 @@ BLOCKS = re.findall(r"```(python|sh)\n(.*?)```", TEXT, re.S)
 FILES = {block.partition("\n")[0][2:]: block.partition("\n")[2] for kind, block in BLOCKS if kind == "python"}
 
 
+@pytest.mark.long
 def test_the_pages_commands_run_one_after_another(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(FILES["mine.py"], encoding="utf-8")

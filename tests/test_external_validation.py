@@ -20,6 +20,7 @@ def blanked(text: str) -> str:
     return " ".join(re.sub(r"[-−]?\d[\d,.]*", "N", text.replace("†", "")).split())
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
 def test_the_session_is_what_the_commands_print_and_the_script_agrees_with_predict(tmp_path, monkeypatch, capsys):
     data = Path(os.environ["FEDCLI_REAL_DATA"]) / "ham10000"

@@ -7,6 +7,7 @@ import shlex
 import struct
 import threading
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def _keep(reader: int, kept: list[bytes]) -> None:
         kept.append(os.read(reader, 4096))
 
 
+@cache
 def as_file(command: str) -> str:
     """What a command prints where stdout is no terminal."""
     with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
@@ -96,6 +98,7 @@ def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
         assert all(len(line) <= width or len(line.split()) == 1 for line in tables if "±" in line or "─" in line)
 
 
+@pytest.mark.long
 def test_the_demo_fits_a_narrow_terminal_and_ends_with_its_page(tmp_path):
     lines = on_terminal(f"fedcli demo --rounds 1 --work {tmp_path}", 60).splitlines()
     assert Path(lines[-1]) == tmp_path / "report.html" and Path(lines[-1]).is_file()

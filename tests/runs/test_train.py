@@ -236,7 +236,9 @@ def fail_once(monkeypatch, target, error, after=0):
 def without_a_stop(method):
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        whole = train(make_chain(work), plan(method), work=work, out=work / "runs" / "whole", execution=EACH_ROUND)
+        whole = train(
+            make_chain(work), plan(method, rounds=4), work=work, out=work / "runs" / "whole", execution=EACH_ROUND
+        )
         return results(whole.parent)
 
 
@@ -255,9 +257,9 @@ def test_a_stop_anywhere_costs_no_round_and_no_byte(tmp_path, monkeypatch, metho
     data, out = make_chain(tmp_path), tmp_path / "runs" / "cut"
     fail_once(monkeypatch, target, error, after)
     with pytest.raises((OSError, KeyboardInterrupt, FedcliError)):
-        train(data, plan(method), work=tmp_path, out=out, execution=EACH_ROUND)
+        train(data, plan(method, rounds=4), work=tmp_path, out=out, execution=EACH_ROUND)
     monkeypatch.undo()
-    again = train(data, plan(method), work=tmp_path, out=out, execution=EACH_ROUND, resume=True)
+    again = train(data, plan(method, rounds=4), work=tmp_path, out=out, execution=EACH_ROUND, resume=True)
     assert results(again.parent) == without_a_stop(method)
     assert not list(out.rglob("*.tmp")) and not (out / "state").exists()
     manifest.verify(again)

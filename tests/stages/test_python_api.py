@@ -21,6 +21,7 @@ print(run.body["settings"]["tau"], sorted(sexes.group), len(run.to_frame()))
 """
 
 
+@pytest.mark.long
 def test_the_guides_notebook_goes_from_images_to_scores_and_prints_only_what_it_asks_for(tmp_path):
     done = forked.run(lambda: exec(NOTEBOOK + ASKED, {"__name__": "__main__"}), tmp_path)
     assert done.returncode == 0, done.stderr

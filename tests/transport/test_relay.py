@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -26,7 +27,9 @@ def asking(path):
 
     def ask():
         until(path.is_socket)
-        answers.append(sockets.ask(path, ASKED))
+        while not answers:
+            with suppress(ConnectionRefusedError):  # it is there, and listens a moment later
+                answers.append(sockets.ask(path, ASKED))
 
     thread = threading.Thread(target=ask)
     thread.start()

@@ -3,7 +3,7 @@
 import io
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -204,3 +204,17 @@ def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
         border = albumentations.PadIfNeeded(size, size, border_mode=cv2.BORDER_CONSTANT, fill=0, p=1)
         return albumentations.Compose([*contrast, longest, border])
     return albumentations.Compose([*contrast, albumentations.Resize(size, size, interpolation=how, p=1)])
+
+
+def files_of(
+    raw: Path, folders: Sequence[str], suffixes: tuple[str, ...], key: Callable[[Path], str]
+) -> dict[str, str]:
+    """key(file) -> path relative to raw, of images in the folders that are there; the first folder and name win."""
+    paths: dict[str, str] = {}
+    for folder in folders:
+        if (raw / folder).is_dir():
+            for name in sorted(entry.name for entry in os.scandir(raw / folder)):
+                path = Path(folder, name)
+                if path.suffix.lower() in suffixes:
+                    paths.setdefault(key(path), path.as_posix())
+    return paths

@@ -5,7 +5,6 @@ times, so the split keeps a lesion together unless asked otherwise. The hospital
 the table that FLamby's Fed-ISIC2019 made (arXiv 2210.04620), when it lies beside.
 """
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from ... import console
 from ...errors import FedcliError
 from ..pool import Row
 from ..samples import isic2018 as sample
-from .images import read_rgb
+from .images import files_of, read_rgb
 from .source import Choices, Listing, Source
 from .tables import AGE_BANDS, age_band, fold_rows, place, read_table, split_rows
 
@@ -37,7 +36,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     table = _checked(table, raw / tables[0]).sort_values("image_id")
     if choices.split == "official":
         _check_official(table, raw)
-    attributes, files = _attributes(table), _files(raw)
+    attributes, files = _attributes(table), files_of(raw, FOLDERS, SUFFIXES, lambda path: path.stem)
     images, skipped = [], []
     for values in zip(*(table[column].tolist() for column in table), strict=True):  # to_dict takes four times as long
         record = dict(zip(table, values, strict=True))
@@ -107,17 +106,6 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
     centers = sorted(table.center.dropna().unique()) if "center" in table else []
     offered = {"sex": SEXES, "age": AGE_BANDS, "center": centers}
     return {name: values for name, values in offered.items() if name in table and values}
-
-
-def _files(raw: Path) -> dict[str, str]:
-    """Image id -> path relative to raw, from all folders with images; the first wins, then the first name."""
-    folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
-    paths: dict[str, str] = {}
-    for folder in reversed(folders):
-        inside = "" if folder == "." else f"{folder}/"
-        names = sorted((entry.name for entry in os.scandir(raw / folder)), reverse=True)
-        paths |= {name.rpartition(".")[0]: inside + name for name in names if name.lower().endswith(SUFFIXES)}
-    return paths
 
 
 def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:

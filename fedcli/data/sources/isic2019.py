@@ -6,7 +6,6 @@ MSK (Codella et al., arXiv 1710.05006), as the challenge of 2019 put them togeth
 default keeps a lesion's images together; some 2,000 images name no lesion, and each of these stands alone.
 """
 
-import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from ... import console
 from ...errors import FedcliError
 from ..pool import Row
 from ..samples import isic2019 as sample
-from .images import read_rgb
+from .images import files_of, read_rgb
 from .source import Choices, Listing, Source
 from .tables import AGE_BANDS, age_band, fold_rows, place, read_table, split_rows
 
@@ -31,6 +30,7 @@ SEXES = ["female", "male"]
 TRUTH, METADATA = "ISIC_2019_Training_GroundTruth.csv", "ISIC_2019_Training_Metadata.csv"
 FOLDER = "ISIC_2019_Training_Input"
 FOLDERS = FOLDER, f"{FOLDER}/{FOLDER}", f"{FOLDER}_preprocessed", "."  # the archive, Kaggle, FLamby, beside
+SUFFIXES = ".jpg", ".jpeg", ".png"
 SHRUNK = "_downsampled"  # ends the names of MSK's images in some tables and folders
 
 
@@ -89,7 +89,7 @@ def key(image: str) -> str:
 
 def collect(raw: Path, table: "DataFrame") -> Listing:
     """The images of a table that are there, all of them in train. A column "center" becomes an attribute too."""
-    table, files = table.sort_values("image"), _files(raw)
+    table, files = table.sort_values("image"), files_of(raw, FOLDERS, SUFFIXES, lambda path: key(path.stem))
     attributes, images, skipped = _attributes(table), [], []
     for id, record in table.to_dict("index").items():
         if record["label"] < 0:
@@ -111,17 +111,6 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
     offered = {"sex": SEXES, "age": AGE_BANDS, "anatomic_site": sorted(table.anatomic_site.dropna().unique())}
     offered = {name: values for name, values in offered.items() if table[name].isin(values).any()}
     return offered | ({"center": list(table.center.cat.categories)} if "center" in table else {})
-
-
-def _files(raw: Path) -> dict[str, str]:
-    """key(image) -> path relative to raw, from all folders with images; the first wins, then the first name."""
-    folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
-    names = [
-        name
-        for folder in reversed(folders)
-        for name in sorted((Path(folder, entry.name) for entry in os.scandir(raw / folder)), reverse=True)
-    ]
-    return {key(name.stem): name.as_posix() for name in names if name.suffix.lower() in (".jpg", ".jpeg", ".png")}
 
 
 def split(images: list[Row], choices: Choices) -> list[Row]:

@@ -6,7 +6,6 @@ ADCIS' images beside the table of google-brain/messidor2-dr-grades. The ids do n
 patient; ADCIS' list of pairs, messidor-2.csv, does where it lies beside.
 """
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import numpy as np
 from ...errors import FedcliError, UsageError, nearest
 from ..pool import Row
 from ..samples import messidor2 as sample
-from .images import read_rgb, within
+from .images import files_of, read_rgb, within
 from .source import Choices, Listing, Source
 from .tables import fold_rows, read_table, split_rows
 
@@ -44,7 +43,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if target not in TARGETS:
         raise UsageError(f"unknown target {target!r}", nearest(target, TARGETS))
     column, classes = TARGETS[target]
-    files, patients = _files(raw), _patients(raw / PAIRS)
+    files, patients = files_of(raw, FOLDERS, SUFFIXES, lambda path: _key(path.name)), _patients(raw / PAIRS)
     images, skipped = [], []
     for record in read_grades(raw).to_dict("records"):
         name = record["id_code"]
@@ -99,17 +98,6 @@ def _grade(path: Path, name: str, text: str, classes: list[str]) -> int:
     if grade not in known:
         raise FedcliError(f"{path}: {name} has the grade {text!r}", f"expected 0 to {known[-1]}")
     return int(grade)
-
-
-def _files(raw: Path) -> dict[str, str]:
-    """Key of a name -> path relative to raw; the first of FOLDERS wins, and in it the first name."""
-    folders = [folder for folder in FOLDERS if (raw / folder).is_dir()]
-    names = [
-        name
-        for folder in reversed(folders)
-        for name in sorted((Path(folder, entry.name) for entry in os.scandir(raw / folder)), reverse=True)
-    ]
-    return {_key(name.name): name.as_posix() for name in names if name.suffix.lower() in SUFFIXES}
 
 
 def _patients(path: Path) -> dict[str, str]:
