@@ -15,7 +15,8 @@ How we differ, and why:
 - the paper tunes lr and tau by task and names no default lr. tau is its 1e-3; lr is 0.01, in the middle of its grid: a
   coordinate whose updates are far above tau then moves by about 0.01 in a round.
 - only trained numbers take the step; batch-norm statistics are averaged, as they are no gradients.
-The steps agree with Flower's strategies, which start v at 0; the paper's text was not at hand.
+FedYogi's and FedAdagrad's steps were compared with Flower's strategies, which start v at 0; the paper's text was not at
+hand.
 As add-ons (moon+fedadam) they go with every base that averages.
 """
 

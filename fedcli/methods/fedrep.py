@@ -13,8 +13,8 @@ tries more. How we differ:
 - FedRep's passes over the classifier have an optimizer of their own (solver, at the run's learning rate), since a
   method does not see the run's; weight decay and --clip-norm are the features' alone. solver=sgd is the paper.
 - features do not move in those passes, batch-norm statistics neither: their images are seen in eval mode.
-The order of the two parts, and which tensors stay, are those of PFLlib's FedRep and FedPer; the authors' codes and
-texts were not at hand, so the numbers of the algorithms are not checked. With a frozen backbone nothing would be
+The order of the two parts, and which tensors stay, are those of PFLlib's FedRep; the authors' codes and both texts were
+not at hand, so the numbers of the algorithms are not checked. With a frozen backbone nothing would be
 shared, so that is refused.
 """
 

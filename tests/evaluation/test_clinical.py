@@ -207,7 +207,7 @@ def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
     titles = [table.title.partition(":")[0] for table in shown.tables([("", Scores.read(made.path))])]
     assert titles == [
         "Operating points", "Operating points by group", "Threshold transfer", "Calibration", "Net benefit",
-        "Agreement and temperature", "Conformal sets at 90 %",
+        "Agreement and temperature", "Conformal sets at 90 %", "Gaps between groups",
     ]  # fmt: skip
     transfer = list(shown.tables([("", Scores.read(made.path))]))[2]
     line = next(row for row in transfer.rows if row[2].text == "sex")

@@ -88,7 +88,8 @@ def text(path):
 
 def test_the_page_holds_all_parts_in_order(text):
     assert re.findall(r'<section id="([\w-]+)">', text) == [
-        "scores", "certainty", "figures", "group-sex", "corruption", "clients", "tests", "settings", "lineage", "terms",
+        "scores", "certainty", "figures", "group-sex", "data", "corruption", "clients", "tests", "settings",
+        "lineage", "terms",
     ]  # fmt: skip
     assert "<h1>FedAvg and FedHEAL on made</h1>" in text
     assert (
