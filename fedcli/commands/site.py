@@ -118,8 +118,8 @@ def _spent(privacy: "Privacy", folder: Path) -> str:
     spent = max(kept["epsilon"], epsilon(privacy.noise, known, privacy.delta))  # the policy may have had less noise
     return (
         f"updates are cut at norm {privacy.clip:g} and get noise of {privacy.noise:g} times that; epsilon may reach "
-        f"{privacy.epsilon:g} at delta {privacy.delta:g}: the first answer reveals {first:.3g}, and {privacy.answers:,} "
-        f"answers (one each round) are allowed; {known:,} were given from this folder, which revealed {spent:.3g}"
+        f"{privacy.epsilon:g} at delta {privacy.delta:g}: the first answer reveals {first:.3g}, and "
+        f"{privacy.answers:,} answers (one each round) are allowed; {known:,} were given from this folder, which revealed {spent:.3g}"
     )
 
 
@@ -130,8 +130,8 @@ def _scores(policy: "Policy", images: int) -> str:
     if not images:
         return "evaluation: nothing leaves, since no test image is this client's"
     return (
-        f"evaluation, for each model: counts of answers on the {images} test images and histograms of their chances, of "
-        f"all and of each group; cells below {policy.smallest_cell} are left out; scores = false refuses"
+        f"evaluation, for each model: counts of answers on the {images} test images and histograms of their chances, "
+        f"of all and of each group; cells below {policy.smallest_cell} are left out; scores = false refuses"
     )
 
 
