@@ -2,6 +2,7 @@
 
 import json
 import math
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -9,12 +10,15 @@ import pytest
 import torch
 from conftest import make_chain
 from scipy.integrate import quad
-from site_federation import plan, sites_of, through_bytes, train_at
+from site_federation import Carried, plan, sites_of, through_bytes, train_at
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Report, Task
+from fedcli.runs.configuration import Execution
+from fedcli.runs.train import train
 from fedcli.sites import memory, policy, privacy
 from fedcli.sites.description import SiteError, describe, hidden, versions
+from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal
 from fedcli.sites.site import Site
 
@@ -214,6 +218,27 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
     ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
     assert len(ledger["answered"]) == 1
     assert (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_two_updates_are_given_one_noise(data, tmp_path):
+    """Else whoever may choose the plan cancels the noise: the same task under a plan that trains nothing shows it."""
+    sites = sites_of(data, tmp_path / "sites", policy=Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6)))
+    sent = {}
+
+    class Kept(Carried):
+        def __call__(self, messages, timeout):
+            sent.update({message[0]["ask"]: message for client, message in messages if client == "north"})
+            return super().__call__(messages, timeout)
+
+    engine = Execution(open_with=lambda federation: nullcontext(Sites(federation, Kept(sites))))
+    train(data, plan(rounds=1), work=tmp_path, execution=engine)
+    (begin, tensors), task, site = sent["begin"], sent["train"], sites["north"]
+    first = site.answer(*task)[1]["theta"]
+    idle = {**begin["plan"], "training": {**begin["plan"]["training"], "lr": 1e-30}}
+    assert "error" not in site.answer({**begin, "plan": idle}, tensors)[0]
+    second = site.answer(*task)[1]["theta"]
+    assert np.linalg.norm(first - second) > 20  # the update itself has a norm of at most 1
+    assert len(json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())["answered"]) == 2
 
 
 def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
