@@ -21,7 +21,7 @@ BODIES = {
     "partition": {**DATA, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int}},
     "corruption": {**DATA, **CORRUPTION},
     "sites": {
-        **POOLED, "dataset": str, "versions": {str: str},
+        **POOLED, "dataset": str, "versions": {str: str}, "data": {str: str},
         "roster": [{"client": str, "train": int, "val": int, "test": int}],
     },
     "run": {

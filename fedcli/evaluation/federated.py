@@ -87,7 +87,7 @@ def _build(
     answers = _Answers(each, whole, classes, attributes)
     if not whole[CLEAN][-1][ALL].images:
         raise FedcliError("the sites have no test images that they may speak of", "see smallest_cell in their policies")
-    rebuilt.write(folder / rebuilt.FILE, {version: of_rounds[-1] for version, of_rounds in whole.items()})
+    rebuilt.write(folder / rebuilt.FILE, whole)
     clients = {client: _client(answers, client) for client in answers.last}
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"

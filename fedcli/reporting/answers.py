@@ -9,6 +9,7 @@ import numpy as np
 
 from ..data import manifest
 from ..evaluation import predictions, rebuilt
+from ..evaluation.federated import BY_IMAGE
 from ..evaluation.parts import VERSIONS
 from ..labels import UNKNOWN, YES
 from ..metrics import chances
@@ -22,7 +23,7 @@ class Answers:
     units: [N], the patient of each image by number. tables: version -> logits [N, C] of each model in each kept round.
     last: version -> those of the last round's models.
     counted: whether sites counted. The images are then made from counts (evaluation/rebuilt.py), those of two systems
-        are not paired, and tables are of the last kept round alone.
+        are not paired.
     by_attribute: of counts, the images of each attribute's groups; else {}.
     """
 
@@ -131,12 +132,23 @@ def _of_counts(scores: Path) -> Answers:
     data = str(body["data"]["partition"])
 
     def made(keys: list[str], attribute: str = "") -> Answers:
-        y = np.concatenate([kept["clean"][key][1] for key in keys])
-        groups = np.concatenate([np.full(len(kept["clean"][key][1]), g) for g, key in enumerate(keys)])
-        tables = {v: [np.concatenate([kept[v][key][0] for key in keys])] for v in VERSIONS if v in kept}
+        labels = [kept["clean"][0][key][1] for key in keys]
+        y, groups = np.concatenate(labels), np.repeat(np.arange(len(keys)), [len(part) for part in labels])
+        tables = {
+            v: [np.concatenate([tallied[key][0] for key in keys]) for tallied in kept[v]] for v in VERSIONS if v in kept
+        }
         images = np.array([f"{data} {k}" for k in range(len(y))])  # of one federation those of all its runs
-        codes = {attribute: groups} if attribute else {}
-        return Answers(images, y, np.arange(len(y)), False, codes, tables, tables, counted=True)
+        codes, last = {attribute: groups} if attribute else {}, {v: rounds[-1:] for v, rounds in tables.items()}
+        return Answers(images, y, np.arange(len(y)), False, codes, tables, last, counted=True)
 
     parts = {name: [f"{name}/{g}" for g in range(len(values))] for name, values in body["attributes"].items()}
     return replace(made(["all"]), by_attribute={name: made(keys, name) for name, keys in parts.items()})
+
+
+def resampled(pairs: Pairs, metric: str, version: str) -> bool:
+    """Whether a score can be resampled: counts do not say which images of two versions, or chances of several classes,
+    belong together."""
+    counted = [answers(run.path) for run, _ in pairs if answers(run.path).counted]
+    return all(
+        version in known.tables and (metric in BY_IMAGE or known.tables[version][0].shape[1] == 2) for known in counted
+    )

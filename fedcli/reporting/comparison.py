@@ -109,7 +109,8 @@ class Comparison:
         runs = of_samples if self.samples == self.pairs else f"{of_samples}, {self.pairs} runs"
         several = [f"p over {self.over}"] if self.samples > 1 else []
         a, b = (f"{side.upper()}: {name}, {runs}" for side, name in self.names.items())
-        heads = ["score (%)", a, b, "B-A", "95 % interval", "p over patients", *several, "verdict"]
+        drawn = "images" if self.unit == "image" else "patients"
+        heads = ["score (%)", a, b, "B-A", "95 % interval", f"p over {drawn}", *several, "verdict"]
         return of_text("", heads, [self._line(name, row) for name, row in self._scores() + self._gaps()])
 
     def _line(self, name: str, row: Compared) -> list[str]:

@@ -1,13 +1,13 @@
 """Scores of runs in bootstrap resamples of the test patients, the same draws for every run of one test set."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ..evaluation.bootstrap import bootstrap_all
 from ..evaluation.groups import CROSS, cross
-from ..evaluation.parts import VERSIONS, OverRounds
+from ..evaluation.parts import VERSIONS
 from ..seeds import derive
 from .answers import Answers, answers
 from .systems import Scored
@@ -36,8 +36,6 @@ class Sampler:
             answered = answers(run.path)
             needed = [v for v in answered.tables if v in self.versions or "average" in self.versions]
             made = {v: _mean(self._draws(run, answered, answered.tables[v])) for v in needed}
-            if answered.counted:
-                made = {v: _moved(columns, run.scores.versions[v].metrics) for v, columns in made.items()}
             if len(made) == 2:
                 made["average"] = _mean(list(made.values()))
             self.made[run.path] = made
@@ -47,13 +45,10 @@ class Sampler:
         """version -> (metric -> [B, G] of each group, metric -> [B] the gap between best and worst)."""
         if (run.path, name) not in self.by_group:
             answered = answers(run.path).of(name)
-            group_of, values = grouping(run, name)
+            group_of, _ = grouping(run, name)
             made = {}
             for version, tables in answered.tables.items():
                 drawn = self._draws(run, answered, tables, group_of)
-                if answered.counted:
-                    known = run.scores.groups[name][version].each
-                    drawn = [{m: _moved_groups(c, known.get(m, {}), values) for m, c in each.items()} for each in drawn]
                 made[version] = _mean(drawn), _mean([{m: _gap(c) for m, c in columns.items()} for columns in drawn])
             self.by_group[run.path, name] = made
         return self.by_group[run.path, name]
@@ -66,7 +61,7 @@ class Sampler:
     def _draws(
         self, run: Scored, answered: Answers, tables: Sequence[np.ndarray], groups: np.ndarray | None = None
     ) -> list[Columns]:
-        images = [run.identity] if answered.counted else answered.id  # counts of two systems are not paired
+        images = [run.identity, answered.id[0]] if answered.counted else answered.id  # counts of two are not paired
         seed = derive("compare", self.seed, *images)
         known = {"resamples": self.resamples, "seed": seed, "groups": groups}
         drawn = bootstrap_all(tables, answered.y, answered.units, **known)
@@ -75,22 +70,6 @@ class Sampler:
 
 def _mean(columns: list[Columns]) -> Columns:
     return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
-
-
-def _moved(columns: Columns, known: Mapping[str, OverRounds]) -> Columns:
-    """Resamples of the last round, around the mean over the kept rounds that they stand for."""
-    return {metric: column + _shift(known.get(metric)) for metric, column in columns.items()}
-
-
-def _moved_groups(column: np.ndarray, known: Mapping[str, OverRounds], values: list[str]) -> np.ndarray:
-    """The same of each group: [B, G]."""
-    return column + np.array([_shift(known.get(value)) for value in values[: column.shape[1]]])
-
-
-def _shift(rounds: OverRounds | None) -> float:
-    if rounds is None or rounds.mean_last5 is None:
-        return 0.0
-    return float(np.mean(rounds.per_round)) - rounds.per_round[-1]
 
 
 def _gap(column: np.ndarray) -> np.ndarray:

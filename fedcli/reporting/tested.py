@@ -9,7 +9,7 @@ from ..evaluation.bootstrap import bootstrap_p, interval
 from ..evaluation.parts import Group, OverRounds
 from ..evaluation.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from ..metrics import probabilities
-from .answers import answers, differing, right_labels
+from .answers import answers, differing, resampled, right_labels
 from .comparison import GroupTests
 from .pairs import Sample
 from .sampler import Sampler, grouping
@@ -25,7 +25,7 @@ def headline(pairs: Pairs, sampler: Sampler, sample: Sample) -> list[Compared]:
     for version in sampler.versions:
         for metric in sampler.metrics:
             numbers = [[over_rounds(run, metric, version) for run in side] for side in sides]
-            if all(all(side) for side in numbers):
+            if all(all(side) for side in numbers) and resampled(pairs, metric, version):
                 drawn = [[sampler.scores(run)[version][metric] for run in side] for side in sides]
                 about = {"version": version, "metric": metric}
                 rows.append(_row(about, numbers, drawn, sample, differing(pairs, metric, version)))
@@ -85,7 +85,7 @@ def group_tests(pairs: Pairs, sampler: Sampler, name: str, sample: Sample) -> Gr
         for metric in sampler.metrics:
             about = {"version": version, "metric": metric}
             numbers = [[_gap_rounds(run, name, version, metric) for run in side] for side in sides]
-            if all(all(side) for side in numbers):
+            if all(all(side) for side in numbers) and resampled(pairs, metric, version):
                 drawn = [[sampler.groups(run, name)[version][1][metric] for run in side] for side in sides]
                 units = differing(pairs, metric, version, lambda run: grouping(run, name)[0] >= 0)
                 gaps.append(_row(about, numbers, drawn, sample, units))
@@ -110,7 +110,7 @@ def _each(pairs: Pairs, sampler: Sampler, name: str, about: dict[str, str], samp
         numbers = [
             [_known(run.scores.groups[name][version].each.get(metric, {}).get(value)) for run in side] for side in sides
         ]
-        if all(all(side) for side in numbers):
+        if all(all(side) for side in numbers) and resampled(pairs, about["metric"], version):
             drawn = [[sampler.group(run, name, value)[version][metric] for run in side] for side in sides]
             units = differing(pairs, metric, version, lambda run, value=value: _of_group(run, name, value))
             rows.append(_row(about | {"group": value}, numbers, drawn, own, units))

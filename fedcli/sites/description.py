@@ -145,6 +145,7 @@ def gathered(paths: Sequence[Path], work: Path, out: Path | None = None) -> Path
     first = descriptions[0]
     roster = [{"client": site["client"], **site["images"]} for site in descriptions]
     body = {key: first[key] for key in (*bodies.POOLED, "dataset", "versions")} | {"roster": roster}
+    body["data"] = {site["client"]: site["data"] for site in descriptions}
     if any(site.get("sample") for site in descriptions):
         body["sample"] = True
 

@@ -53,6 +53,7 @@ class Sites:
         self.federation, self.transport, self.timeout = federation, transport, timeout
         self.beginning = _beginning(federation)
         self.run = self.beginning[0]["run"]
+        self._known = federation.data.body.get("data", {})  # sha256 of what a site that described itself holds
         failed = self._begin(federation.data.roster)
         present = len(federation.data.roster) - len(failed)
         if failed and present < (federation.min_clients or len(federation.data.roster)):
@@ -90,6 +91,10 @@ class Sites:
             shapes.check(description, SHAPE, f"site {client} described itself wrongly", "is it another version?")
             assert isinstance(description, dict)
             check_against(expected, description, "the coordinator")
+            if description["data"] != self._known.get(client, description["data"]):
+                raise SiteError(
+                    f"site {client} holds other data than it described", "start it with that data, or describe it again"
+                )
             if (held := description["images"]["train"]) != counts[client]:
                 raise SiteError(
                     f"site {client} has {held} training images, the coordinator knows of {counts[client]}",
@@ -160,7 +165,7 @@ def _lacks(answer: Message | str) -> bool:
 def _answered(client: str, answer: Message | str) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
     if isinstance(answer, str):
-        raise SiteError(f"site {client}: {answer}", "start it again, and go on with --resume")
+        raise SiteError(f"site {client}: {answer}", "start it again; training goes on with --resume")
     scalars, _ = answer
     if "error" in scalars:
         raise SiteError(f"site {client}: {scalars['error']}"[:380], str(scalars.get("hint", "")))

@@ -6,6 +6,7 @@ minimum_images = 50               # in the client's training part
 smallest_cell = 10                # a description hides counts below
 maximum_rounds = 100              # of a run
 gradients = false                 # refuses the model after a single step, and columns as long as the model
+smallest_sum = 3                  # sites that a sum of masked models must be over; the default is 2
 secure_aggregation = false        # true: a model leaves only within a sum, see --engine flower-secagg
 scores = true                     # counts of predictions on test images may leave; without privacy the default
 [privacy]                         # cut and noised updates, see privacy.py
@@ -75,6 +76,7 @@ class Policy:
     smallest_cell: Annotated[int, "images of a count that is shown, >= 1"] = SMALLEST
     maximum_rounds: Annotated[int, "rounds of a run, >= 0; 0: any number"] = 0
     gradients: Annotated[bool, "whether a single step's update may leave"] = True
+    smallest_sum: Annotated[int, "sites that a sum of masked models must be over, >= 2"] = 2
     secure_aggregation: Annotated[bool, "whether a model leaves only within a sum over the sites"] = False
     scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = None
     privacy: Privacy | None = None
@@ -103,11 +105,13 @@ class Policy:
         if not self.allows_scores:
             raise Refusal("its policy lets no counts of its test images leave", "write scores = true there")
 
-    def check_masked(self, masked: bool) -> None:
-        """masked: a model is masked at this site before it leaves. Raises Refusal."""
-        if self.secure_aggregation and not masked:
+    def check_masked(self, sites: Any) -> None:
+        """sites: over which the sum is that a model is masked for; None where it is not. Raises Refusal."""
+        if sites is None and self.secure_aggregation:
             what = "its policy lets models leave only within a sum over the sites"
             raise Refusal(what, "train with --engine flower-secagg:DIR")
+        if sites is not None and not (type(sites) is int and sites >= self.smallest_sum):
+            raise Refusal(f"its policy asks for sums over at least {self.smallest_sum} sites, not {str(sites)[:20]}")
 
     def check_report(self, report: Report, trainable: int) -> None:
         """Before a report leaves; trainable: numbers of the model that are trained. Raises Refusal."""

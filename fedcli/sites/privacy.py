@@ -24,8 +24,9 @@ LEDGER = "privacy.json"
 def noised(report: Report, task: Task, privacy: Privacy, folder: Path, asked: str) -> Report:
     """The report with a cut and noised model and no loss, counted among the site's answers.
 
-    asked: sha256 of the question and of all that decides the answer. The same question gets the same answer, which
-    reveals nothing more and is not counted again. Raises Refusal where the answer would exceed the policy's epsilon.
+    asked: sha256 of the question and of the update without noise. The same question about the same update gets the same
+    answer, which reveals nothing more and is not counted again.
+    Raises Refusal where the answer would exceed the policy's epsilon.
     """
     secret = hashlib.sha256(f"{_key(folder / KEY)}\x1f{asked}".encode()).digest()
     _count(privacy, folder / LEDGER, asked)

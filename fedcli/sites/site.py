@@ -86,6 +86,7 @@ class Site:
     def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
         """The answer to one message, after it was written into the audit file."""
         asked = {key: scalars.get(key) for key in ("ask", "run", "round", "part")}
+        asked |= {MASKED: scalars[MASKED]} if MASKED in scalars else {}
         try:
             answer = self._answered(scalars, arrays)
             self._audit(asked, answer)
@@ -138,7 +139,7 @@ class Site:
             return {"error": UNKNOWN, "unknown": True}, {}
         if not isinstance(after, int) or after < 0:
             raise SiteError("it was sent a task without the round that its memory is of")
-        self.policy.check_masked(scalars.get(MASKED) is True)
+        self.policy.check_masked(scalars.get(MASKED))
         task = unpack(Task, (scalars, arrays), device=self.device)
         self._check(task, begun)
         task = replace(task, memory=memory.load(begun.memory, after, self.device))
@@ -156,6 +157,7 @@ class Site:
         if begun is None or scalars.get("run") != begun.run:
             return {"error": UNKNOWN, "unknown": True}, {}
         self.policy.check_scores()
+        self.policy.check_round(round if isinstance(round, int) else 0)
         theta, layout = arrays.get("theta"), begun.clients.layout
         if theta is None or theta.shape != (layout.size,) or not isinstance(round, int):
             raise SiteError("it was asked to score what is no model of this run")
@@ -186,9 +188,12 @@ class Site:
         self.policy.check_round(task.round)
 
     def _noised(self, report: Report, task: Task, question: str) -> Report:
-        """As privacy.noised(); a variance that the noise made negative is 0."""
+        """As privacy.noised(); a variance that the noise made negative is 0.
+
+        The noise is of the question and of what it would cover, so that no two updates are ever given one noise.
+        """
         assert self.policy.privacy is not None and self.begun is not None
-        asked = f"{question} {self.description['data']}"
+        asked = f"{question} {frames.digest(({}, {'theta': report.theta.cpu().numpy()}))}"
         noised = privacy.noised(report, task, self.policy.privacy, self.folder, asked)
         for name, span in self.begun.clients.layout.spans.items():
             if name.endswith("running_var"):

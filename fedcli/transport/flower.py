@@ -54,6 +54,7 @@ def message_of(record: Any) -> Message:
 def client() -> Any:
     """The app of a site. Its SuperNode's --node-config has `client`, the site's name, and `socket`, the path."""
     check()
+    secagg.use_own_masks()
     app = ClientApp()
 
     @app.query("fedcli")
@@ -68,7 +69,7 @@ def client() -> Any:
 
     @app.train(mods=[secaggplus_mod])
     def add(message: Any, context: Any) -> Any:
-        return Sent(secagg.masked_answer(message, context.node_config), reply_to=message)
+        return Sent(secagg.masked_answer(message, context), reply_to=message)
 
     return app
 
@@ -76,6 +77,7 @@ def client() -> Any:
 def server() -> Any:
     """The app of the server; `folder`, `clients` and `idle` are in the run's configuration."""
     check()
+    secagg.use_own_masks()
     app = ServerApp()
 
     @app.main()
@@ -120,6 +122,7 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
                 of_sum = secagg.gathered(of_sum, question)
                 if set(of_sum) == set(question.message[0][SUM]["clients"]):
                     _add_up(nodes, context, of_sum)
+                    of_sum = {}
                 continue
             node = nodes.node(question.client)
             if node is None:

@@ -20,9 +20,7 @@ from ..errors import FedcliError
 from .frames import Arrays, Message, Scalars
 from .sockets import Closed, ask, listening, talk
 
-MASKED = (
-    "masked"  # scalar of a task whose report is masked at the site's machine before it leaves: said there, not sent
-)
+MASKED = "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
 SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
 LOOK = 0.2  # seconds between two looks whether the relay is to end
 
@@ -125,14 +123,14 @@ class Relay:
                 self._waiting.discard(question)
 
 
-def answered(client: str, path: Path, question: Message, *, masked: bool = False) -> Message:
+def answered(client: str, path: Path, question: Message, *, masked: int = 0) -> Message:
     """The answer of a site's own process, which listens at path; an answer that says why where there is none.
 
-    masked: the caller, on the site's machine, masks what the site answers.
+    masked: over how many sites the sum is for which the caller, on the site's machine, masks the answer; 0: none.
     """
-    scalars, arrays = question
+    scalars = {key: value for key, value in question[0].items() if key != MASKED}  # nobody else may say so
     try:
-        return ask(path, ({**scalars, MASKED: masked} if masked or MASKED in scalars else scalars, arrays))
+        return ask(path, ({**scalars, MASKED: masked} if masked else scalars, question[1]))
     except (FileNotFoundError, ConnectionRefusedError):
         return failed(client, f"no process of fedcli listens at {path}", "start `fedcli site` there, then use --resume")
     except (OSError, Closed):

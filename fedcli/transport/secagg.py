@@ -3,21 +3,26 @@
 Source: SecAgg+ is Bell, Bonawitz, Gascon, Lepoint and Raykova, Secure Single-Server Aggregation with (Poly)Logarithmic
 Overhead, CCS 2020, as flwr implements it (SecAggPlusWorkflow, secaggplus_mod). Masks are made where a site's SuperNode
 runs, so that an update leaves the hospital masked; those of all sites cancel in the sum. It protects against a server
-that reads what it receives, not against one that hands out keys of its own: flwr does not sign them.
+that reads what it receives, not against one that hands out keys of its own, which flwr does not sign, or that asks for
+sums over different sites and subtracts. How we differ: flwr draws masks from a generator whose seed has 32 bits, which
+can be searched; here they are AES-256 in counter mode under the whole key, see masks().
 
 What is added are updates, quantized to RANGE at a step of about 16 / 2^30 before they are weighted by training images,
 with noise of a step from the rounding: no seed makes the same bits again. Every site of a round is needed.
 """
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ..errors import FedcliError
 from .frames import Arrays, Message
 from .relay import SUM, Question, answered
 
@@ -25,6 +30,10 @@ RANGE = 8.0  # an update's numbers must be within
 LARGEST_LOSS = 64.0  # losses are cut there, and sent as a share of it
 BITS, MOST_BITS = 32, 30  # of a sum, and of a quantized number
 LOST = "see the logs of the SuperNodes; start what ended again, then go on with --resume"
+GENERATOR = "pseudo_rand_gen"
+HALVES = (  # of flwr's protocol, at a site and at the server
+    "flwr.client.mod.secure_aggregation.secaggplus_mod", "flwr.server.workflow.secure_aggregation.secaggplus_workflow",
+)  # fmt: skip
 FAILED = "secure aggregation ended without a sum"
 
 
@@ -71,15 +80,36 @@ def bits(clients: int) -> int:
     return min(MOST_BITS, BITS - math.ceil(math.log2(clients)))
 
 
-def masked_answer(message: Any, node: Mapping[str, Any]) -> Any:
+def masks(seed: bytes, span: int, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """In place of flwr's pseudo_rand_gen(): whole numbers in [0, span), a power of two up to 2^32, int64."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    key = hashlib.sha256(seed).digest()  # each seed is of one round and one pair of sites, so no counter is used twice
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    drawn = (np.frombuffer(stream.update(bytes(4 * math.prod(shape))), "<u4") for shape in shapes)
+    return [numbers.astype(np.int64).reshape(shape) % span for numbers, shape in zip(drawn, shapes, strict=True)]
+
+
+def use_own_masks() -> None:
+    """Let both halves of flwr's protocol draw masks(). Raises FedcliError for a flwr that draws them elsewhere."""
+    for name in HALVES:
+        module = import_module(name)
+        if not hasattr(module, GENERATOR):
+            raise FedcliError(f"{name} of this Flower has no {GENERATOR}", "pip install 'fedcli[flower]'")
+        setattr(module, GENERATOR, masks)
+
+
+def masked_answer(message: Any, context: Any) -> Any:
     """At a site, within secaggplus_mod: what is to be masked, as Flower wants it."""
     from flwr.common import Code, FitRes, Status, ndarrays_to_parameters
+    from flwr.common.secure_aggregation.secaggplus_constants import RECORD_KEY_STATE
     from flwr.compat.common import recorddict_compat as compat
 
     fit = compat.recorddict_to_fitins(message.content, keep_input=True)
     question = _question_of(fit)
-    client = str(node.get("client"))
-    answer = answered(client, Path(str(node.get("socket"))), question, masked=True)
+    client, path = str(context.node_config.get("client")), Path(str(context.node_config.get("socket")))
+    keys = context.state.config_records[RECORD_KEY_STATE]["public_keys_dict:K"]  # of all sites that share masks
+    answer = answered(client, path, question, masked=len(set(keys)))
     content = update_of(question, answer, question[0][SUM]["largest"])
     metrics = {"scalars": json.dumps(answer[0])}
     result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters(content), int(answer[0]["n"]), metrics)

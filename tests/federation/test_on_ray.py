@@ -70,6 +70,9 @@ class StandIn:
     def available_resources(self):
         return {"CPU": float(self.cpus)}
 
+    def nodes(self):
+        return [{"Alive": True, "Resources": {"CPU": float(self.cpus)}}, {"Alive": False, "Resources": {"CPU": 8.0}}]
+
     def remote(self, **resources):
         return lambda kind: SimpleNamespace(remote=lambda: Actor(self, kind))
 

@@ -173,6 +173,16 @@ def test_a_site_with_other_data_cannot_begin(data, sites, tmp_path, change, sent
         train_at(sites, data, plan(), tmp_path, change=other)
 
 
+def test_a_site_that_holds_other_data_than_it_described_cannot_begin(data, sites, tmp_path):
+    def other(client, question, answer):
+        changed = {**answer[0]["description"], "data": "0" * 64} if client == "east" else answer[0]["description"]
+        return {**answer[0], "description": changed}, {}
+
+    known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
+    with pytest.raises(FedcliError, match="site east holds other data than it described"):
+        train_at(sites, known, plan(), tmp_path, change=other)
+
+
 def test_what_means_nothing_over_sites_is_refused(data, tmp_path):
     known = gathered(descriptions(data, tmp_path / "described"), tmp_path)
     for source, configuration, engine, sentence in (

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -12,13 +13,16 @@ import torch
 from conftest import make_chain
 from scipy.integrate import quad
 from session import run
-from site_federation import chain_with_tests, plan, sites_of, through_bytes, train_at
+from site_federation import Carried, chain_with_tests, plan, sites_of, through_bytes, train_at
 
 from fedcli import methods
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Report, Task
+from fedcli.runs.configuration import Execution
+from fedcli.runs.train import train
 from fedcli.sites import memory, policy, privacy
 from fedcli.sites.description import SiteError, describe, hidden, versions
+from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal
 from fedcli.sites.site import Site
 
@@ -222,7 +226,7 @@ def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed
     data = chain_with_tests(tmp_path)
     said = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
     assert "its mean loss" in said and "counts of answers on the 10 test images" in said
-    assert "cells below 3 are left out" in said and "only within a sum over the sites" in said
+    assert "cells below 3 are left out" in said and "within a sum over at least 2 sites" in said
     assert "no counts of test images leave" in checked(data, tmp_path, "scores = false")
 
 
@@ -266,6 +270,27 @@ def test_a_noised_update_is_cut_differs_by_site_and_is_the_same_when_asked_again
     ledger = json.loads((tmp_path / "b" / "north" / "privacy.json").read_text())
     assert len(ledger["answered"]) == 1
     assert (tmp_path / "b" / "north" / "noise.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_two_updates_are_given_one_noise(data, tmp_path):
+    """Else whoever may choose the plan cancels the noise: the same task under a plan that trains nothing shows it."""
+    sites = sites_of(data, tmp_path / "sites", policy=Policy(privacy=Privacy(clip=1.0, noise=20.0, epsilon=1e6)))
+    sent = {}
+
+    class Kept(Carried):
+        def __call__(self, messages, timeout):
+            sent.update({message[0]["ask"]: message for client, message in messages if client == "north"})
+            return super().__call__(messages, timeout)
+
+    engine = Execution(open_with=lambda federation: nullcontext(Sites(federation, Kept(sites))))
+    train(data, plan(rounds=1), work=tmp_path, execution=engine)
+    (begin, tensors), task, site = sent["begin"], sent["train"], sites["north"]
+    first = site.answer(*task)[1]["theta"]
+    idle = {**begin["plan"], "training": {**begin["plan"]["training"], "lr": 1e-30}}
+    assert "error" not in site.answer({**begin, "plan": idle}, tensors)[0]
+    second = site.answer(*task)[1]["theta"]
+    assert np.linalg.norm(first - second) > 20  # the update itself has a norm of at most 1
+    assert len(json.loads((tmp_path / "sites" / "north" / "privacy.json").read_text())["answered"]) == 2
 
 
 def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):

@@ -31,7 +31,7 @@ class Added:
     def __call__(self, messages, timeout):
         answers = {}
         for client, (scalars, arrays) in [(client, through_bytes(message)) for client, message in messages]:
-            asked = {**scalars, MASKED: True} if SUM in scalars else scalars
+            asked = {**scalars, MASKED: len(messages)} if SUM in scalars else scalars
             answers[client] = (scalars, arrays), through_bytes(self.sites[client].answer(asked, arrays))
         if SUM not in messages[0][1][0]:
             return [(client, answer) for client, (_, answer) in answers.items()]
@@ -78,7 +78,22 @@ def test_policies_that_ask_for_it_allow_nothing_else(data, tmp_path):
     with pytest.raises(FedcliError, match="its policy lets models leave only within a sum"):
         trained(data, tmp_path / "seen", plan(), policy=policy, kind=Sites)
     with pytest.raises(Refusal):
-        policy.check_masked(False)
+        policy.check_masked(None)
+    with pytest.raises(Refusal, match="sums over at least 3 sites, not 2"):
+        Policy(smallest_sum=3).check_masked(2)
+    with pytest.raises(Refusal):
+        Policy().check_masked(True)
+
+
+def test_masks_are_of_the_whole_key():
+    pytest.importorskip("cryptography")
+    drawn, again = (secagg.masks(b"k" * 32, 2**32, [(), (3, 2), (4000,)]) for _ in range(2))
+    assert [array.shape for array in drawn] == [(), (3, 2), (4000,)] and drawn[0].dtype == np.int64
+    assert all((one == other).all() for one, other in zip(drawn, again, strict=True))
+    assert 0 <= drawn[2].min() and drawn[2].max() < 2**32 and abs(drawn[2].mean() / 2**31 - 1) < 0.1
+    # these keys are one under flwr's generator, whose seed is the exclusive or of a key's words
+    first, second = (secagg.masks(key, 2**32, [(8,)])[0] for key in (b"a" * 4 + b"b" * 4, b"b" * 4 + b"a" * 4))
+    assert (first != second).any()
 
 
 def test_noise_at_the_sites_goes_with_it_and_leaves_no_loss(data, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from fedcli.errors import FedcliError
 from fedcli.transport import sockets
-from fedcli.transport.relay import Relay, answered
+from fedcli.transport.relay import MASKED, Relay, answered
 
 ASKED = {"ask": "train", "round": 1}, {}
 
@@ -126,6 +126,12 @@ def test_a_site_is_asked_at_its_socket(site):
 def test_a_site_that_breaks_off_or_answers_nonsense_is_an_answer_too(site, talk, sentence):
     scalars, arrays = answered("north", site(talk), ASKED)
     assert (scalars["client"], scalars["error"], arrays) == ("north", sentence, {})
+
+
+@pytest.mark.parametrize(("said", "expected"), [(0, None), (3, 3)])
+def test_only_the_sites_own_machine_says_that_an_answer_is_masked(site, said, expected):
+    path = site(lambda connection: sockets.talk(Site(), connection))
+    assert answered("north", path, ({**ASKED[0], MASKED: 9}, {}), masked=said)[0].get(MASKED) == expected
 
 
 def test_a_site_that_is_not_there_is_an_answer_too(tmp_path):

@@ -9,6 +9,7 @@ RAY_ADDRESS names a cluster; without it a cluster of this machine is started, an
 """
 
 import importlib.util
+import math
 import os
 import subprocess
 import sys
@@ -141,12 +142,13 @@ class Ray:
         """The workers, each with its clients."""
         threads, on_gpu = torch.get_num_threads(), self.device.startswith("cuda")
         free = self.ray.available_resources()
-        cpus, gpus = int(free.get("CPU", 0) // threads), free.get("GPU", 0)
+        nodes = [node["Resources"].get("CPU", 0) // threads for node in self.ray.nodes() if node["Alive"]]
+        cpus, gpus = int(min(free.get("CPU", 0) // threads, sum(nodes))), int(free.get("GPU", 0))
         count = min(at_most, cpus)
         if not count or (on_gpu and not gpus):
             what = "GPU" if on_gpu and cpus else console.counted(threads, "CPU", "CPUs")
             raise FedcliError(f"the ray cluster has no free {what} for a worker", "end its other jobs, or add a node")
-        share = min(1.0, gpus / count) if on_gpu else 0
+        share = 1 / math.ceil(count / gpus) if on_gpu else 0  # so that no worker waits for what others leave of GPUs
         kind = self.ray.remote(num_cpus=threads, num_gpus=share)(Worker)
         workers = [kind.remote() for _ in range(count)]
         begun = [
