@@ -119,7 +119,8 @@ def _spent(privacy: "Privacy", folder: Path) -> str:
     return (
         f"updates are cut at norm {privacy.clip:g} and get noise of {privacy.noise:g} times that; epsilon may reach "
         f"{privacy.epsilon:g} at delta {privacy.delta:g}: the first answer reveals {first:.3g}, and "
-        f"{privacy.answers:,} answers (one each round) are allowed; {known:,} were given from this folder, which revealed {spent:.3g}"
+        f"{privacy.answers:,} answers (one each round) are allowed; {known:,} were given from this "
+        f"folder, which revealed {spent:.3g}"
     )
 
 
