@@ -129,7 +129,8 @@ def _scores(policy: "Policy", images: int) -> str:
     if not policy.allows_scores:
         return "evaluation: no counts of test images leave, and `fedcli evaluate` over the sites ends with a refusal"
     if not images:
-        return "evaluation: nothing leaves, since no test image is this client's"
+        hint = "`fedcli partition --by SITE`, SITE being the attribute of hospitals, gives each client its own"
+        return f"evaluation: it would be refused, since no test image is this client's; {hint}"
     return (
         f"evaluation, for each model: counts of answers on the {images} test images and histograms of their chances, "
         f"of all and of each group; cells below {policy.smallest_cell} are left out; scores = false refuses"

@@ -230,6 +230,11 @@ def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed
     assert "no counts of test images leave" in checked(data, tmp_path, "scores = false")
 
 
+def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
+    said = checked(data, tmp_path, "")
+    assert "no test image is this client's" in said and "fedcli partition --by SITE" in said
+
+
 @pytest.mark.parametrize(("noise", "answers"), [(4.0, 1), (4.0, 10), (20.0, 100), (1.0, 1)])
 def test_the_accountant_agrees_with_the_integral_and_stays_below_renyi(noise, answers):
     """Hockey-stick divergence of two normal densities, integrated; and the bound by Renyi divergences, which is looser.
