@@ -83,14 +83,17 @@ def test_no_block_of_the_guides_escapes_the_tests():
             assert by_lines or (ROOT / "tests" / runner).exists()
 
 
-def block(page, language):
-    """The first fenced block of a page in a language."""
-    return re.search(rf"^```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S | re.M)[1]
+def block(page, language, place=0):
+    """A fenced block of a page in a language, usually the first."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)```", text, re.S | re.M)[place]
 
 
 def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("policy.toml").write_text(block("sites.md", "toml"), encoding="utf-8")
+    assert policy.read(Path("policy.toml")).allows_scores
+    Path("policy.toml").write_text(block("sites.md", "toml", 1), encoding="utf-8")
     site = policy.read(Path("policy.toml"))
     assert site.methods == ("fedavg", "scaffold") and site.privacy.epsilon == 8.0
     Path("fedcli.toml").write_text(block("settings.md", "toml"), encoding="utf-8")

@@ -32,7 +32,6 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--card ": "needs one run; tests/reporting/test_cards.py writes cards",
     "--download": "needs the internet",
     "--socket ": "answers until it is stopped; tests/sites runs it",
-    "--policy ": "answers until it is stopped; tests/sites runs it",
     "--engine socket:": "needs sites that run",
     "--nvflare ": "answers until it is stopped; tests/consortium runs it",
     "--sites described": "needs sites that run",
@@ -184,6 +183,8 @@ def test_the_lines_of_a_guide_run(heading, raw, after, tmp_path, monkeypatch):
     Path("moco_v2_800ep_pretrain.pth.tar").touch()
     recipe = re.search(r"```toml\n(.*?)```", (ROOT / "recipes" / "README.md").read_text(encoding="utf-8"), re.S)[1]
     Path("my.toml").write_text(re.sub(r"^published.*\n", "", recipe, flags=re.M), encoding="utf-8")
+    policy = re.search(r"```toml\n(.*?)```", (ROOT / "docs" / "sites.md").read_text(encoding="utf-8"), re.S)[1]
+    Path("policy.toml").write_text(policy, encoding="utf-8")
     for line in GUIDES[heading]:
         if any(part in line for part in ONLY_PARSED):
             name, *rest = line.split()[1:]

@@ -11,6 +11,7 @@ from ..errors import UsageError
 from . import options as o
 
 if TYPE_CHECKING:
+    from ..sites.policy import Policy, Privacy
     from ..sites.site import Site
 
 
@@ -84,23 +85,56 @@ def _check(site: "Site") -> None:
     ]
     widest = max(len(row) for row in rows)
     terminal.table(["of", "part", *[""] * (widest - 2)], [row + [""] * (widest - len(row)) for row in rows])
-    privacy = policy.privacy
-    columns = policy.allowed_columns
+    least = policy.smallest_cell
+    mean_loss = "" if policy.privacy else " its mean loss,"
+    summed = f"only masked, within a sum over at least {policy.smallest_sum} sites (secure aggregation)"
     lines = [
         f"site {site.name}: {about['images']['train']} training images of {about['dataset']}, which stay here",
-        f"once: the table above, the form of the images and versions; counts below {policy.smallest_cell} are hidden",
-        "each round: the model, its mean loss, the numbers of images and of steps, and columns that its method names",
-        f"methods: {', '.join(policy.methods) or 'all'}; columns: {_listed(columns)}",
+        f"once: the table above, the form of the images and versions; counts below {least} are hidden",
+        f"each round: the model,{mean_loss} the numbers of images and of steps, and columns that its method names",
+        f"the model leaves {summed if policy.secure_aggregation else 'by itself'}",
+        f"methods: {', '.join(policy.methods) or 'all'}; columns: {_listed(policy.allowed_columns)}",
         f"at least {policy.minimum_images} images, at most {policy.maximum_rounds or 'any number of'} rounds; "
         f"updates of a single step {'may' if policy.gradients else 'must not'} leave",
-        "updates leave as they are"
-        if privacy is None
-        else f"updates are cut at norm {privacy.clip:g} and get noise of {privacy.noise:g} times that; "
-        f"all together reveal at most epsilon {privacy.epsilon:g} at delta {privacy.delta:g}",
+        *([_spent(policy.privacy, site.folder)] if policy.privacy else ["updates leave as they are, without noise"]),
+        _scores(policy, about["images"]["test"]),
         f"memory and audit file: {site.folder}; nothing was sent and nobody was asked",
     ]
     for line in lines:
         console.say(line)
+    if policy.privacy and not policy.privacy.answers:
+        console.warn(f"not a single answer stays within epsilon {policy.privacy.epsilon:g}: raise noise or epsilon")
+
+
+def _spent(privacy: "Privacy", folder: Path) -> str:
+    """What noise covers, how many answers may leave with it and what those that did have revealed."""
+    from ..federation.privacy import epsilon
+    from ..files import read_text
+    from ..sites.privacy import LEDGER
+
+    ledger = folder / LEDGER
+    kept = text.loads(read_text(ledger)) if ledger.is_file() else {"answered": [], "epsilon": 0.0}
+    known, first = len(kept["answered"]), epsilon(privacy.noise, 1, privacy.delta)
+    spent = max(kept["epsilon"], epsilon(privacy.noise, known, privacy.delta))  # the policy may have had less noise
+    return (
+        f"updates are cut at norm {privacy.clip:g} and get noise of {privacy.noise:g} times that; epsilon may reach "
+        f"{privacy.epsilon:g} at delta {privacy.delta:g}: the first answer reveals {first:.3g}, and "
+        f"{privacy.answers:,} answers (one each round) are allowed; {known:,} were given from this "
+        f"folder, which revealed {spent:.3g}"
+    )
+
+
+def _scores(policy: "Policy", images: int) -> str:
+    """What leaves where a coordinator evaluates."""
+    if not policy.allows_scores:
+        return "evaluation: no counts of test images leave, and `fedcli evaluate` over the sites ends with a refusal"
+    if not images:
+        hint = "`fedcli partition --by SITE`, SITE being the attribute of hospitals, gives each client its own"
+        return f"evaluation: it would be refused, since no test image is this client's; {hint}"
+    return (
+        f"evaluation, for each model: counts of answers on the {images} test images and histograms of their chances, "
+        f"of all and of each group; cells below {policy.smallest_cell} are left out; scores = false refuses"
+    )
 
 
 def _listed(columns: tuple[str, ...] | None) -> str:

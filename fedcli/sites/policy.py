@@ -19,16 +19,27 @@ Every refusal is a sentence that the coordinator shows.
 """
 
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from .. import options
+from .. import console, options
 from ..errors import FedcliError, UsageError, nearest
+from ..federation import privacy as account
 from ..federation.client import Report
 from ..files import read_text
+from ..methods import resolve
+from ..runs import own_code
 from ..runs.configuration import Plan
 from .description import SMALLEST
+
+COLUMNS = {  # that fedcli's own methods report
+    "accuracy", "class_images", "class_losses", "control_change", "creff_gradient", "creff_has", "direction",
+    "discrepancy", "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses",
+    "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness",
+    "squared_length", "validation_accuracy", "validation_images", "without_me",
+}  # fmt: skip
+MOST_ANSWERS = 1_000_000  # beyond which nobody counts
 
 
 class Refusal(FedcliError):
@@ -43,6 +54,16 @@ class Privacy:
     noise: Annotated[float, "standard deviation of the noise, in units of clip, > 0"] = 20.0
     epsilon: Annotated[float, "that all answers of this site together may reach, > 0"] = 8.0
     delta: Annotated[float, "of that epsilon, in (0, 1)"] = 1e-5
+
+    @property
+    def answers(self) -> int:
+        """How many answers stay within epsilon, at most MOST_ANSWERS."""
+        least, most = 0, MOST_ANSWERS + 1
+        while most - least > 1:
+            middle = (least + most) // 2
+            within = account.epsilon(self.noise, middle, self.delta) <= self.epsilon
+            least, most = (middle, most) if within else (least, middle)
+        return least
 
 
 @dataclass(frozen=True)
@@ -74,9 +95,14 @@ class Policy:
         if self.maximum_rounds and round > self.maximum_rounds:
             raise Refusal(f"its policy allows {self.maximum_rounds} rounds, not {round}")
 
+    @property
+    def allows_scores(self) -> bool:
+        """Where nothing is said they may leave, but not beside noised updates."""
+        return self.privacy is None if self.scores is None else self.scores
+
     def check_scores(self) -> None:
-        """Raises Refusal. Where nothing is said they may leave, but not beside noised updates."""
-        if not (self.privacy is None if self.scores is None else self.scores):
+        """Raises Refusal."""
+        if not self.allows_scores:
             raise Refusal("its policy lets no counts of its test images leave", "write scores = true there")
 
     def check_masked(self, sites: Any) -> None:
@@ -114,7 +140,7 @@ def read(path: Path | None) -> Policy:
     except ValueError as error:
         raise UsageError(f"{path} is no TOML: {error}"[:300], "docs/sites.md shows a policy") from None
     privacy = table.pop("privacy", None)
-    policy = _filled(path, Policy(), table)
+    policy = _named(path, _filled(path, Policy(), table))
     if privacy is None:
         return policy
     if not isinstance(privacy, dict):
@@ -132,6 +158,30 @@ def _filled(path: Path, target: Any, table: dict[str, Any]) -> Any:
                 raise UsageError(f"{path}: {name} is not a list of names", f'write {name} = ["..."]')
             value = tuple(value)
         elif not isinstance(value, Privacy):
-            value = options.parse(name, value, options.kinds(target)[name], "{name} = {value}")
+            try:
+                value = options.parse(name, value, options.kinds(target)[name], "{name} = {value}")
+            except UsageError as error:
+                raise UsageError(f"{path}: {error.sentence}", error.hint) from None
         target = type(target)(**{**vars(target), name: value})
     return target
+
+
+def _named(path: Path, policy: Policy) -> Policy:
+    """The policy with its methods by their names; warns of a method or column that is unknown here.
+
+    Raises UsageError for a method that is nearly a known one.
+    """
+    methods = []
+    for spec in policy.methods:
+        if own_code.opens_files(spec, ""):
+            raise UsageError(f"{path}: {spec!r} is a file, and a site trains no method of a file", "write its name")
+        try:
+            methods.append(resolve(spec).name)
+        except UsageError as error:
+            if not error.hint.startswith("known: "):
+                raise UsageError(f"{path}: {error.sentence}", error.hint) from None
+            console.warn(f"{path}: {error.sentence}, which this site cannot train")
+            methods.append(spec)
+    for column in sorted(set(policy.columns or ()) - COLUMNS):
+        console.warn(f"{path}: no method of fedcli reports a column {column!r}; {nearest(column, COLUMNS)}")
+    return replace(policy, methods=tuple(methods))

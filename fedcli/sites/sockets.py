@@ -24,6 +24,7 @@ from .site import Site
 
 WAIT = 30.0  # seconds for sites to begin listening
 JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their place
+SILENT = 1.0  # seconds of waiting before it is said
 
 
 class Connections:
@@ -35,12 +36,16 @@ class Connections:
 
     def wait_for(self, clients: Sequence[str], seconds: float) -> None:
         """Until every site listens, or the time is over."""
-        end = time.monotonic() + seconds
+        begun, said = time.monotonic(), False
+        end = begun + seconds
         for client in clients:
             while client not in self.open and time.monotonic() < end:
                 with suppress(FileNotFoundError, ConnectionRefusedError):
                     self._connected(client)
                     continue
+                if not said and time.monotonic() - begun >= SILENT:
+                    console.say(f"waiting up to {seconds:g} s for {client} to listen at {self.folder / client}.sock")
+                    said = True
                 time.sleep(0.05)
 
     def __call__(

@@ -2,16 +2,20 @@
 
 import json
 import math
+import re
 from contextlib import nullcontext
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from conftest import make_chain
 from scipy.integrate import quad
-from site_federation import Carried, plan, sites_of, through_bytes, train_at
+from session import run
+from site_federation import Carried, chain_with_tests, plan, sites_of, through_bytes, train_at
 
+from fedcli import methods
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Report, Task
 from fedcli.runs.configuration import Execution
@@ -169,13 +173,66 @@ def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
         ("methods = 3", "methods is not a list of names"),
         ("minimum_images = -1", "minimum_images=-1 is out of range"),
         ("privacy = 1", "privacy is not a table"),
-        ("[privacy]\nnoise = 0", "noise=0.0 is out of range"),
+        ("[privacy]\nnoise = 0", "policy.toml: noise=0.0 is out of range"),
+        ("smallest_cell = 0", "policy.toml: smallest_cell=0 is out of range"),
+        ('methods = ["fedavgg"]', "policy.toml: unknown method 'fedavgg'"),
+        ('methods = ["./mine.py:rule"]', "a site trains no method of a file"),
         ("[privacy]\nseed = 3", "a policy has no 'seed'"),
     ],
 )
 def test_a_policy_that_means_nothing_is_refused(tmp_path, text, sentence):
     with pytest.raises(UsageError, match=sentence):
         a_policy(tmp_path, text)
+
+
+def test_methods_and_columns_that_are_unknown_here_are_warned_of(tmp_path, caplog):
+    allowed = a_policy(tmp_path, 'methods = ["FedAvg", "of-another-hospital"]\ncolumns = ["control_chang"]')
+    assert allowed.methods == ("fedavg", "of-another-hospital") and allowed.columns == ("control_chang",)
+    assert "'of-another-hospital', which this site cannot train" in caplog.text
+    assert "no method of fedcli reports a column 'control_chang'; did you mean 'control_change'?" in caplog.text
+
+
+def test_the_known_columns_are_those_that_methods_report():
+    sources = [path.read_text(encoding="utf-8") for path in Path(methods.__file__).parent.glob("*.py")]
+    reported = {name for source in sources for name in re.findall(r'client\.report\["(\w+)"\]', source)}
+    assert reported | {"sharpness", "loss"} == policy.COLUMNS, "sharpness and loss are options of fedism"
+
+
+def checked(data, tmp_path, text):
+    """What `fedcli site check` says under a policy."""
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    return run(f"fedcli site check --data {data} --client north --policy {path} --state {tmp_path / 'state'}")
+
+
+def test_a_check_says_how_many_answers_the_policy_allows_and_what_was_spent(tmp_path):
+    data = chain_with_tests(tmp_path)
+    said = checked(data, tmp_path, "[privacy]\nnoise = 20.0")
+    allowed = Privacy().answers
+    assert privacy.epsilon(20.0, allowed, 1e-5) <= 8.0 < privacy.epsilon(20.0, allowed + 1, 1e-5)
+    assert f"and {allowed:,} answers (one each round) are allowed; 0 were given" in said
+    assert "mean loss" not in said and "no counts of test images leave" in said and "not a single answer" not in said
+    (tmp_path / "state").mkdir()
+    ledger = {"answered": ["a" * 64, "b" * 64], "epsilon": 0.6, "delta": 1e-5}  # with less noise than now
+    (tmp_path / "state" / privacy.LEDGER).write_text(json.dumps(ledger))
+    assert "2 were given from this folder, which revealed 0.6" in checked(data, tmp_path, "[privacy]")
+    said = checked(data, tmp_path, "[privacy]\nnoise = 0.5")
+    assert (
+        "the first answer reveals 24.4, and 0 answers" in said and "not a single answer stays within epsilon 8" in said
+    )
+
+
+def test_a_check_says_what_leaves_in_an_evaluation_and_whether_models_are_summed(tmp_path):
+    data = chain_with_tests(tmp_path)
+    said = checked(data, tmp_path, "smallest_cell = 3\nsecure_aggregation = true")
+    assert "its mean loss" in said and "counts of answers on the 10 test images" in said
+    assert "cells below 3 are left out" in said and "within a sum over at least 2 sites" in said
+    assert "no counts of test images leave" in checked(data, tmp_path, "scores = false")
+
+
+def test_a_check_says_that_a_client_without_test_images_cannot_be_evaluated(data, tmp_path):
+    said = checked(data, tmp_path, "")
+    assert "no test image is this client's" in said and "fedcli partition --by SITE" in said
 
 
 @pytest.mark.parametrize(("noise", "answers"), [(4.0, 1), (4.0, 10), (20.0, 100), (1.0, 1)])

@@ -75,6 +75,14 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
         assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
 
 
+def test_waiting_for_sites_is_said_once(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(sockets, "SILENT", 0.0)
+    caplog.set_level("INFO")
+    with sockets.Connections(tmp_path / "s") as connections:
+        connections.wait_for(["north"], 0.12)
+    assert caplog.text.count("waiting up to 0.12 s for north to listen at") == 1
+
+
 def test_a_site_that_is_not_there_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "WAIT", 0.0)
     with pytest.raises(SiteError, match="site north: no site listens at .*north.sock"):
