@@ -109,13 +109,11 @@ def _check(site: "Site") -> None:
 def _spent(privacy: "Privacy", folder: Path) -> str:
     """What noise covers, how many answers may leave with it and what those that did have revealed."""
     from ..federation.privacy import epsilon
-    from ..files import read_text
-    from ..sites.privacy import LEDGER
+    from ..sites.privacy import LEDGER, read_ledger
 
-    ledger = folder / LEDGER
-    kept = text.loads(read_text(ledger)) if ledger.is_file() else {"answered": [], "epsilon": 0.0}
-    known, first = len(kept["answered"]), epsilon(privacy.noise, 1, privacy.delta)
-    spent = max(kept["epsilon"], epsilon(privacy.noise, known, privacy.delta))  # the policy may have had less noise
+    answered, revealed = read_ledger(folder / LEDGER)
+    known, first = len(answered), epsilon(privacy.noise, 1, privacy.delta)
+    spent = max(revealed, epsilon(privacy.noise, known, privacy.delta))  # the policy may have had less noise
     return (
         f"updates are cut at norm {privacy.clip:g} and get noise of {privacy.noise:g} times that; epsilon may reach "
         f"{privacy.epsilon:g} at delta {privacy.delta:g}: the first answer reveals {first:.3g}, and "

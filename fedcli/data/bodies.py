@@ -1,10 +1,22 @@
 """What a manifest of each kind must hold for later stages to read it: its files, and the shape of its body."""
 
+from pathlib import Path
+from typing import Any
+
+from .. import shapes
+from ..errors import FedcliError
 from ..shapes import NUMBER
 
 TEXT = (str, None)
 POOLED = {"classes": [str], "attributes": {str: [str]}, "size": [int], "channels": int, "augment": str}
 CLIENT = {"client": str, "train": int, "val": int, "test": int, "class_counts": [int]}
+PER_CLIENT = {str: NUMBER}
+SKEW = {
+    "total_variation": {"max": (*NUMBER, None), "mean": (*NUMBER, None), "between": ([str], None)},
+    "total_variation_to_pooled": PER_CLIENT, "entropy_nats": PER_CLIENT, "classes_per_client": NUMBER,
+    "images": {"min": int, "max": int, "ratio": NUMBER}, "images_in_several": {"count": int, "share": NUMBER},
+    "units_in_several": (int, None),
+}  # fmt: skip
 NOISE = {str: {"kind": str, "rate": NUMBER, "changed": int}}  # client -> what became of its training labels
 DATA = {**POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE}
 CORRUPTION = {
@@ -18,7 +30,7 @@ MODEL = {
 }  # fmt: skip
 BODIES = {
     "dataset": {**POOLED, "task?": str, "name": str, "count?": int, "split?": dict, "unit": TEXT, "sites": TEXT},
-    "partition": {**DATA, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int}},
+    "partition": {**DATA, "skew?": SKEW, "scheme": str, "held_out?": {"attribute": str, "value": str, "images": int}},
     "corruption": {**DATA, **CORRUPTION},
     "sites": {
         **POOLED, "dataset": str, "versions": {str: str}, "data": {str: str},
@@ -26,7 +38,7 @@ BODIES = {
     },
     "run": {
         "method": str, "label": str, "rule": str, "settings": dict, "rounds": int, "roster": [str], "dataset": str,
-        "stopped_after?": int, "model": MODEL, "corruption?": (CORRUPTION, None), "single_site?": bool, "warning?": str,
+        "stopped_after?": int, "model": MODEL, "corruption": (CORRUPTION, None), "single_site?": bool, "warning?": str,
         "privacy?": PRIVACY,
         "start?": (dict, None), "needs_code?": [str],
     },
@@ -42,6 +54,13 @@ OPTIONS = {
     "run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}},
 }  # fmt: skip
 FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"]}
+
+
+def check(kind: str, content: dict[str, Any], path: Path, hint: str, *, whole: bool) -> None:
+    """Raises FedcliError where a manifest is not as one of its kind must be. whole: as of shapes.check()."""
+    shapes.check(content, shape(kind), path, hint, whole=whole)
+    if kind in ("corruption", "run") and not content["parents"]:
+        raise FedcliError(f"{path} names no data that it was made from", hint)
 
 
 def shape(kind: str) -> dict:

@@ -31,7 +31,7 @@ from ..hdf5 import create_hdf5, open_hdf5
 from ..processes import in_order
 from ..seeds import derive
 from . import corruption_library, manifest, mixture, synthetic
-from .pool import POOL, ROWS, pool_of
+from .pool import POOL, pool_of, read_rows
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
 SPATIAL = (
@@ -255,7 +255,7 @@ def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collect
 def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
     pool = pool_of(manifest.above(partition, "dataset"))
-    held, test = _rows(partition, [client for client in each if client])
+    held, test = _rows(partition, [client for client in each if client], len(pool.id))
     train, hows = mixture.train_hows(held, {client: how for client, how in each.items() if client})
     corruption_library.functions()  # a missing package is an error before any process starts
     console.say(f"corrupting {', '.join(held)} ({len(train)} images) and the test set ({len(test)})")
@@ -274,15 +274,13 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
                 x[i : i + len(images)] = images
 
 
-def _rows(partition: Path, clients: list[str]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+def _rows(partition: Path, clients: list[str], images: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Pool rows of each client's training and validation images, and of all test images."""
     roster = [client["client"] for client in manifest.read(partition).body["roster"]]
-    with open_hdf5(partition.parent / "rows.h5", ROWS, hint="partition again") as file:
-        parts = {
-            name: np.concatenate([file[f"{part}/{roster.index(name)}"][()] for part in ("train", "val")])
-            for name in clients
-        }
-        return parts, file["test/all"][()]
+    rows = read_rows(partition, len(roster), images)
+    places = {name: roster.index(name) for name in clients}
+    parts = {name: np.concatenate([rows[f"train/{k}"], rows[f"val/{k}"]]) for name, k in places.items()}
+    return parts, rows["test/all"]
 
 
 def _changed(piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, seed: int) -> np.ndarray:

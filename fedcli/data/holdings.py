@@ -11,8 +11,7 @@ import numpy as np
 
 from .. import labels
 from . import manifest, skew
-from .pool import TEST, TRAIN, Pool, pool_of
-from .shard import read_rows
+from .pool import TEST, TRAIN, Pool, pool_of, read_rows
 
 CLASS, UNKNOWN = "class", "unknown"
 ALL = "all"  # a dataset's images, which no client holds yet, and a partition's test images

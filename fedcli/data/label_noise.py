@@ -25,8 +25,8 @@ from ..hdf5 import create_hdf5
 from ..seeds import derive
 from . import manifest, mixture, synthetic
 from .corrupt import Who, chosen
-from .pool import pool_of
-from .shard import LABELS, read_rows
+from .pool import pool_of, read_rows
+from .shard import LABELS
 
 KINDS = "symmetric", "asymmetric", "pair"
 WORD = "labels"  # in place of a kind of image corruption

@@ -225,3 +225,21 @@ def contents(path: Path) -> dict[str, Any]:
     """Name, type and shape of every dataset in an HDF5 file, in order of name."""
     with open_hdf5(path) as file:
         return {"datasets": {name: f"{data.dtype} {list(data.shape)}" for name, data in sorted(file.items())}}
+
+
+def read_rows(partition: Path, clients: int, images: int) -> dict[str, np.ndarray]:
+    """Row numbers of the pool by name, such as train/0 and test/all.
+
+    Raises FedcliError for rows that the pool does not have, and where a test image is in training.
+    """
+    path, parts = partition.parent / "rows.h5", ("train", "val", "test")
+    names = ["test/all", *(f"{part}/{k}" for part in parts for k in range(clients))]
+    with open_hdf5(path, {name: Column(WHOLE) for name in names}, hint="partition again") as file:
+        rows = {name: data[()] for name, data in file.items()}
+    for name, numbers in rows.items():
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < images:
+            raise FedcliError(f"{path}: {name} names rows the pool does not have", "partition again")
+    trained = [numbers for name, numbers in rows.items() if not name.startswith("test/")]
+    if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
+        raise FedcliError(f"{path} trains on test images", "partition again")
+    return rows

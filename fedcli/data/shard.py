@@ -14,7 +14,7 @@ from ..errors import FedcliError
 from ..hdf5 import WHOLE, Column, open_hdf5
 from ..labels import YES
 from . import manifest, pipelines, transforms
-from .pool import TEST, Pool, pool_of
+from .pool import TEST, Pool, pool_of, read_rows
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
 CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
@@ -258,24 +258,6 @@ def _placed(images: Tensor, device: str) -> Tensor:
         return images.to(device)
     console.say(f"{images.nbytes / 1e9:.1f} GB of images do not fit into the GPU: each batch is copied to it")
     return images.pin_memory()
-
-
-def read_rows(partition: Path, clients: int, images: int) -> dict[str, np.ndarray]:
-    """Row numbers of the pool by name, such as train/0 and test/all.
-
-    Raises FedcliError for rows that the pool does not have, and where a test image is in training.
-    """
-    path, parts = partition.parent / "rows.h5", ("train", "val", "test")
-    names = ["test/all", *(f"{part}/{k}" for part in parts for k in range(clients))]
-    with open_hdf5(path, {name: Column(WHOLE) for name in names}, hint="partition again") as file:
-        rows = {name: data[()] for name, data in file.items()}
-    for name, numbers in rows.items():
-        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < images:
-            raise FedcliError(f"{path}: {name} names rows the pool does not have", "partition again")
-    trained = [numbers for name, numbers in rows.items() if not name.startswith("test/")]
-    if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
-        raise FedcliError(f"{path} trains on test images", "partition again")
-    return rows
 
 
 def read_labels(partition: Path, body: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:

@@ -30,7 +30,6 @@ from .scores import Client, Scores, Stage, Traffic
 
 ALL = "all"
 CLEAN, CORRUPTED = "clean", "corrupted"
-BY_IMAGE = "accuracy", "balanced_accuracy", "f1_macro"  # what an interval of more than two classes is of
 Tallies = Mapping[str, Tally]  # ALL, or "attribute/place of the value" -> the tally
 Asked = Callable[[int], Mapping[str, Answer]]  # round -> what each client's site says of its model
 DATA = "corruption", "partition", "sites"
@@ -129,7 +128,7 @@ def _intervals(tally: Tally) -> dict[str, Interval]:
     return {
         metric: replace(interval, value=scores[metric])
         for metric, interval in made.items()
-        if metric in BY_IMAGE or len(tally.table) == 2
+        if metric in rebuilt.BY_IMAGE or len(tally.table) == 2
     }
 
 

@@ -16,6 +16,7 @@ from ..hdf5 import WHOLE, Column, create_hdf5, open_hdf5
 from ..tallies import Tally
 
 FILE = "rebuilt.h5"
+BY_IMAGE = "accuracy", "balanced_accuracy", "f1_macro"  # what an interval of more than two classes is of
 EXPECTED = {"*/y": Column(WHOLE), "*/logits": Column("f", 2)}
 Images = tuple[np.ndarray, np.ndarray]  # logits float32 [N, C], y int64 [N]
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from ..data import manifest
 from ..evaluation import predictions, rebuilt
-from ..evaluation.federated import BY_IMAGE
 from ..evaluation.parts import VERSIONS
 from ..labels import UNKNOWN, YES
 from ..metrics import chances
@@ -150,5 +149,6 @@ def resampled(pairs: Pairs, metric: str, version: str) -> bool:
     belong together."""
     counted = [answers(run.path) for run, _ in pairs if answers(run.path).counted]
     return all(
-        version in known.tables and (metric in BY_IMAGE or known.tables[version][0].shape[1] == 2) for known in counted
+        version in known.tables and (metric in rebuilt.BY_IMAGE or known.tables[version][0].shape[1] == 2)
+        for known in counted
     )

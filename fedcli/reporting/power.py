@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..data import manifest
-from ..data.pool import TEST, pool_of
-from ..data.shard import read_rows
+from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
 from ..evaluation import power
 from ..labels import YES

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import torch
 
+from .. import shapes
+from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.privacy import epsilon, noised_model
 from ..files import read_text, replacing, write_text
@@ -34,9 +36,22 @@ def noised(report: Report, task: Task, privacy: Privacy, folder: Path, asked: st
     return replace(report, theta=theta, loss=torch.full_like(report.loss, math.nan))
 
 
+def read_ledger(ledger: Path) -> tuple[list[str], float]:
+    """The questions that were answered, and the epsilon they revealed then. Raises FedcliError where it is damaged."""
+    if not ledger.is_file():
+        return [], 0.0
+    hint = "restore it: without it the site does not know what it has revealed"
+    try:
+        kept = json.loads(read_text(ledger))
+    except (ValueError, RecursionError) as error:
+        raise FedcliError(f"{ledger} is no JSON: {error}"[:300], hint) from None
+    shapes.check(kept, {"answered": [str], "epsilon": shapes.NUMBER, "delta": shapes.NUMBER}, ledger, hint)
+    return kept["answered"], kept["epsilon"]
+
+
 def _count(privacy: Privacy, ledger: Path, asked: str) -> None:
     """Add a question to those that were answered, before its answer leaves."""
-    known: list[str] = json.loads(read_text(ledger))["answered"] if ledger.is_file() else []
+    known, _ = read_ledger(ledger)
     if asked in known:
         return
     spent = epsilon(privacy.noise, len(known) + 1, privacy.delta)

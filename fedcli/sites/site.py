@@ -163,7 +163,9 @@ class Site:
             raise SiteError("it was asked to score what is no model of this run")
         places = begun.data.client_test[self.client]
         if not len(places):
-            raise SiteError("it has no test images of its own", "partition its data with a test part for each client")
+            raise SiteError(
+                "it has no test images of its own", "divide data whose test part has sites: fedcli partition --by SITE"
+            )
         layout.load(to_tensors({"theta": theta}, self.device)["theta"])
         layout.load_own(layout.own_start)
         load_personal(layout, memory.newest(begun.memory, round, self.device))

@@ -7,10 +7,11 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from conftest import make_chain
 from raw_folders import write_pool
 from scipy import ndimage
 
-from fedcli.data import corruption_library, manifest
+from fedcli.data import corrupt, corruption_library, manifest
 from fedcli.data.corrupt import KINDS, POINTWISE, SPATIAL, Who, corrupt_image, full_kind, make_corruption
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row, read_pool
@@ -302,3 +303,16 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     with pytest.raises(FedcliError, match="needs the Python module imagecorruptions") as error:
         corruption(tmp_path)
     assert error.value.hint == "pip install imagecorruptions"
+
+
+@pytest.mark.parametrize("how", ["absent", "beyond"])
+def test_rows_that_no_pool_has_end_in_a_sentence(tmp_path, how):
+    path = make_chain(tmp_path)
+    with h5py.File(path.parent / "rows.h5", "a") as file:
+        rows = file["train/0"][()]
+        del file["train/0"]
+        if how == "beyond":
+            file["train/0"] = rows + 30000
+    client = manifest.read(path).body["roster"][0]["client"]
+    with pytest.raises(FedcliError, match="train/0"):
+        corrupt._rows(path, [client], 120)

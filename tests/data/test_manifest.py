@@ -3,10 +3,12 @@ import multiprocessing
 import os
 import re
 
+import numpy as np
 import pytest
 from conftest import make_chain
 
 from fedcli.data import manifest
+from fedcli.data.skew import describe
 from fedcli.errors import FedcliError, HashError
 
 BODY = {
@@ -248,3 +250,21 @@ def test_a_kill_after_the_rename_leaves_no_lock_once_the_command_is_typed_again(
         lock.touch()
     manifest.stage("scores", **made)
     assert not any(lock.exists() for lock in abandoned)
+
+
+def test_a_corruption_or_a_run_without_its_data_is_refused(tmp_path):
+    path = make_chain(tmp_path, corrupted=True)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"parents": {}}))
+    with pytest.raises(FedcliError, match="names no data that it was made from"):
+        manifest.read(path)
+
+
+def test_numbers_about_skew_are_numbers(tmp_path):
+    path = manifest.above(make_chain(tmp_path, corrupted=True), "partition")
+    body = json.loads(path.read_text())
+    skew = describe(["a", "b"], [np.arange(3), np.arange(3, 6)], np.arange(6) % 2, 2)
+    path.write_text(json.dumps(body | {"body": body["body"] | {"skew": skew}}))
+    manifest.read(path)
+    path.write_text(json.dumps(body | {"body": body["body"] | {"skew": skew | {"entropy_nats": "a"}}}))
+    with pytest.raises(FedcliError, match="entropy_nats"):
+        manifest.read(path)

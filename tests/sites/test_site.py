@@ -306,6 +306,13 @@ def test_an_update_is_moved_by_no_more_than_its_clip_and_noise(tmp_path):
     assert noised.theta.tolist() == pytest.approx([0.6, 0.8], abs=1e-6) and noised.loss.isnan()
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"answered": 3, "epsilon": 1, "delta": 1}', '{"answered": []}'])
+def test_a_damaged_ledger_is_refused(tmp_path, text):
+    (tmp_path / "privacy.json").write_text(text)
+    with pytest.raises(FedcliError, match="privacy.json"):
+        privacy.read_ledger(tmp_path / "privacy.json")
+
+
 def test_a_site_whose_epsilon_is_spent_answers_no_more(tmp_path):
     task = Task("north", 0, 1, 1, 0, torch.zeros(2), {}, {})
     report = Report("north", 0, 1, 2, torch.tensor(0.5), torch.ones(2), {}, {})
