@@ -121,8 +121,13 @@ def digest(path: Path) -> str:
 
 
 def _read(path: Path) -> tuple[bytes, str]:
+    hint = "give the path of a Python file, such as ./mine.py"
+    if path.is_dir():
+        raise FedcliError(f"{path} is a folder, not a file", hint)
+    if path.is_symlink() and not path.exists():
+        raise FedcliError(f"{path} is a link to {path.readlink()}, which is not there", hint)
     if not path.is_file():  # a pipe would be waited for
-        raise FedcliError(f"no such file: {path}", "give the path of a Python file, such as ./mine.py")
+        raise FedcliError(f"no such file: {path}", hint)
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -151,7 +156,7 @@ def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseExcept
         return OwnCodeError(f"{path}{in_line(line)}: {said(error)}", "mend that line")
     if isinstance(error, SystemExit):
         return OwnCodeError(f"{path} ends the program instead of registering something", "take sys.exit out of it")
-    return OwnCodeError(*_sentence(path, error)) if isinstance(error, Exception) else error
+    return error if isinstance(error, KeyboardInterrupt) else OwnCodeError(*_sentence(path, error))
 
 
 @contextmanager
@@ -192,18 +197,18 @@ def function(text: str, kind: str, usual: str = "") -> tuple[Callable[..., Any],
     """
     path, name = split(text)
     loaded = load(path)
-    own = {key: value for key, value in vars(loaded.module).items() if _is_own(value, loaded.module)}
+    own = {key: value for key, value in vars(loaded.module).items() if _is_own(key, value, loaded.module)}
     what, how = KINDS[kind]
     name = name or (next(iter(own)) if len(own) == 1 else usual)
+    if not name and len(own) > 1:
+        raise UsageError(f"{path} has several functions: {', '.join(own)[:200]}", f"name one: {path}:{next(iter(own))}")
     if name not in own:
         raise UsageError(f"{path} has no function" + (f" {name!r} that makes a {what}" if name else ""), how)
     return own[name], loaded.code
 
 
-def _is_own(value: Any, module: ModuleType) -> bool:
-    return (
-        callable(value) and getattr(value, "__module__", "") == module.__name__ and not value.__name__.startswith("_")
-    )
+def _is_own(name: str, value: Any, module: ModuleType) -> bool:
+    return callable(value) and getattr(value, "__module__", "") == module.__name__ and not name.startswith("_")
 
 
 def packages(kind: str) -> list[str]:

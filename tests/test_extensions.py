@@ -4,15 +4,22 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from own_files import RULE, written
 
 from fedcli import extensions
+from fedcli.commands.new import TEMPLATES
+from fedcli.data import raw
 from fedcli.data.partition import scheme
 from fedcli.data.pool import Row
-from fedcli.data.prepare import Reader
-from fedcli.data.sources.source import Choices, Source
+from fedcli.data.prepare import Reader, check_labels
+from fedcli.data.sources.source import Choices, Listing, Source
 from fedcli.errors import FedcliError, UsageError
+from fedcli.federation import checks
+from fedcli.federation.checks import ContractError
+from fedcli.labels import MULTI_LABEL
 from fedcli.methods import METHODS, resolve
+from fedcli.methods.contract import Local
 from fedcli.provenance import Code, OwnCodeError
 
 
@@ -52,6 +59,7 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
         ("import no_such_package_here", r"mine\.py, line 1: ModuleNotFoundError: No module named"),
         ("x = 1\ny = x / 0", r"mine\.py, line 2: ZeroDivisionError"),
         ("import sys\nsys.exit(1)", r"mine\.py ends the program instead of registering something"),
+        ("raise GeneratorExit", r"mine\.py, line 1: GeneratorExit"),
         ("x = 1", r"mine\.py registers no method"),
         (RULE + RULE, r"mine\.py, line 46: ValueError: method 'part-way' is registered twice"),
         (RULE + RULE.replace("part-way", "other"), r"mine\.py registers several: part-way, other"),
@@ -66,7 +74,7 @@ def test_a_file_is_run_once_for_equal_bytes_and_again_when_it_changes(tmp_path):
         ("\0", r"mine\.py: (SyntaxError|ValueError): source code string cannot contain null bytes"),
         ("# coding: latin-7000\nx = 1", r"mine\.py: SyntaxError"),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_a_mistake_in_a_file_is_a_sentence_with_its_line(text, sentence, tmp_path):
     path, before = written(tmp_path, text), set(sys.modules)
@@ -100,6 +108,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(UsageError, match="registers no method 'part-wya'") as caught:
         resolve(f"{written(tmp_path, RULE)}:part-wya")
     assert caught.value.hint == "did you mean 'part-way'?"
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "link.py").symlink_to("gone.py")
+    for name, sentence in (("folder.py", "is a folder"), ("link.py", "is a link to gone.py, which is not there")):
+        with pytest.raises(FedcliError, match=sentence):
+            resolve(f"{tmp_path / name}")
 
 
 def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
@@ -143,3 +156,74 @@ def test_what_decode_returns_is_checked(made, what):
     reader = Reader(Source(None, mine), None, Choices(8, "image"), None)
     with pytest.raises(OwnCodeError, match=rf"test_extensions\.py: mine returned {what} for the image 'one'"):
         reader._read(Row("one", 0, "one"), np.zeros((8, 8, 3), np.uint8))
+
+
+def test_labels_of_a_reader_are_checked_before_anything_is_decoded():
+    card = {"classes": ["a", "b"], "task": "binary"}
+    check_labels("mine.py", card, Listing([Row("one", 1, "one")]))
+    check_labels("mine.py", card | {"task": MULTI_LABEL}, Listing([Row("one", (1, 2), "one")]))
+    for label in (-1, 2, None, (0, 1)):
+        with pytest.raises(OwnCodeError, match=r"mine\.py: the row 'one' has the label"):
+            check_labels("mine.py", card, Listing([Row("one", label, "one")]))
+    for label in (1, (1, 3), (1,)):
+        with pytest.raises(OwnCodeError, match=r"mine\.py: the row 'one' has the label"):
+            check_labels("mine.py", card | {"task": MULTI_LABEL}, Listing([Row("one", label, "one")]))
+
+
+@pytest.mark.parametrize(
+    ("parts", "sentence"),
+    [
+        ([[0], [1]], "returned a list"),
+        ({}, "returned no client"),
+        ({1: [0]}, "named a client '1'"),
+        ({"../a": [0]}, r"named a client '\.\./a'"),
+        ({"a": [0, 4]}, "gave client 'a' what are no indices"),
+        ({"a": [-1]}, "gave client 'a' what are no indices"),
+        ({"a": [1, 1]}, "gave client 'a' what are no indices"),
+        ({"a": [0.5]}, "gave client 'a' what are no indices"),
+        ({"a": [[0], [1, 2]]}, "gave client 'a' what are no indices"),
+    ],
+)
+def test_what_assign_returns_is_checked(parts, sentence, tmp_path):
+    path = written(tmp_path, SCHEME.replace("BASE", "Scheme").replace("    pass", "    def assign(self, images): ..."))
+    mine = scheme.resolve(str(path))
+    object.__setattr__(mine, "assign", lambda images: parts)
+    with pytest.raises(OwnCodeError, match=rf"mine\.py: assign of mine {sentence}"):
+        mine._assigned(scheme.Images(np.zeros(4, np.int64)))
+    object.__setattr__(mine, "assign", lambda images: {"a": [0, 3], "b": []})
+    assert {name: part.tolist() for name, part in mine._assigned(scheme.Images(np.zeros(4))).items()} == {
+        "a": [0, 3], "b": [],
+    }  # fmt: skip
+
+
+def test_one_of_several_functions_has_to_be_named(tmp_path):
+    path = written(tmp_path, "def f1(p, y, g): ...\n\n\ndef f2(p, y, g): ...\n")
+    with pytest.raises(UsageError, match="has several functions: f1, f2") as caught:
+        extensions.function(str(path), "metrics")
+    assert caught.value.hint == f"name one: {path}:f1"
+
+
+def test_two_files_and_two_versions_have_samples_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(raw, "write_sample", lambda name, folder, usual: None)
+    text = (TEMPLATES / "dataset.py.txt").read_text(encoding="utf-8").replace("__NAME__", "dots")
+    (tmp_path / "other").mkdir()
+    files = [written(tmp_path, text), written(tmp_path / "other", text + "\n")]
+    folders = {raw.usual_sample(str(file), tmp_path) for file in files}
+    files[0].write_text(text + "\n\n", encoding="utf-8")
+    folders.add(raw.usual_sample(str(files[0]), tmp_path))
+    assert len(folders) == 3 and raw.usual_sample("digits", tmp_path).name == "digits-usual"
+
+
+def test_what_aggregate_and_loss_return_is_checked(tmp_path):
+    method = resolve(str(written(tmp_path, RULE)))
+    for made, what in ((None, "a NoneType, not a pair"), (torch.zeros(2), "a float32 tensor"), ((1, 2, 3), "3 values")):
+        with pytest.raises(ContractError, match=rf"aggregate of Part \(method mine\.py:part-way\) returned {what}"):
+            checks.pair(method, made)
+
+    class Mine(Local):
+        def loss(self, net, batch, client):
+            return net
+
+    for made, what in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
+        with pytest.raises(FedcliError, match=rf"test_extensions\.py: loss of Mine returned {what}"):
+            Mine().gradient(made, None, None)

@@ -8,7 +8,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,6 +53,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     check_raw(name, raw, source, card["where"])
     sample = sources.is_sample(raw)
     listing = _listing(name, card, source, request, choices)
+    if code:
+        check_labels(str(code), card, listing)
     if request.split_file:
         choices = replace(choices, split="file")
     options = recorded(name, card, choices)
@@ -130,6 +132,21 @@ def checked(name: str, listing: Listing) -> Listing:
         if not file.isascii() and any("\ud800" <= letter <= "\udfff" for letter in file):
             raise FedcliError(f"the name of {ascii(file)} is not UTF-8", "rename the file")
     return listing
+
+
+def check_labels(code: str, card: dict[str, Any], listing: Listing) -> None:
+    """Refuse a label of somebody's reader that is none of the classes. Raises OwnCodeError."""
+    classes = card["classes"] if listing.classes is None else listing.classes
+    several = (listing.task or card["task"]) == labels.MULTI_LABEL
+    for row in listing.rows:
+        each = tuple(row.label) if several and isinstance(row.label, Sequence | np.ndarray) else (row.label,)
+        limit = labels.UNKNOWN + 1 if several else len(classes)
+        whole = all(isinstance(label, int | np.integer) and 0 <= label < limit for label in each)
+        if not whole or len(each) != (len(classes) if several else 1):
+            one = f"a whole number from 0 to {len(classes) - 1}, the index of its class"
+            many = f"{len(classes)} numbers, each 1 (has the label), 0 (has it not) or 2 (not known)"
+            what = f"{code}: the row {row.id[:80]!r} has the label {str(row.label)[:80]}"
+            raise OwnCodeError(what, f"its label must be {many if several else one}")
 
 
 def contents_of(raw: Path, listing: Listing) -> dict[str, str]:

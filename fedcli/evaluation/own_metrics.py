@@ -62,6 +62,11 @@ def is_own(name: str) -> bool:
     return extensions.is_file(name) or (name not in METRICS and name in extensions.installed("metrics"))
 
 
+def is_taken(name: str) -> bool:
+    """Whether fedcli has a metric of that name."""
+    return name in METRICS or name.startswith(PARITY)
+
+
 def named(name: str) -> OwnMetric:
     """A metric by PATH.py, PATH.py:FUNCTION or the name that a package gives it. Raises FedcliError, UsageError."""
     if extensions.is_file(name):
@@ -71,7 +76,7 @@ def named(name: str) -> OwnMetric:
         own = OwnMetric(name, *packages[name])
     else:
         raise UsageError(f"no metric of one's own is called {name!r}", nearest(name, ["./mine.py", *packages]))
-    if own.name in METRICS or own.name.startswith(PARITY):
+    if is_taken(own.name):
         raise UsageError(f"fedcli has a metric {own.name!r} already", f"give the function of {own.code} another name")
     return own
 

@@ -34,6 +34,14 @@ def model(method: Method, half: Local | Aggregator, hook: str, theta: Any, like:
         _refuse(method, half, hook, f"returned a model of shape {list(theta.shape)} and type {_type(theta)}", hint)
 
 
+def pair(method: Method, made: Any) -> tuple[Any, Any]:
+    """What aggregate returned: the model and the weights."""
+    if not isinstance(made, tuple | list) or len(made) != 2:
+        what = f"{len(made)} values" if isinstance(made, tuple | list) else _described(made, "a pair")
+        _refuse(method, method.aggregator, "aggregate", f"returned {what}", "return the model [P] and the weights [K]")
+    return made[0], made[1]
+
+
 def weights(method: Method, values: Any, clients: int) -> None:
     """values: [K] of the clients of a round, not negative, with sum 1."""
     half, hint = method.aggregator, "the weights [K] of the clients must be finite, not negative, and sum to 1"
@@ -72,14 +80,14 @@ def selection(method: Method, selected: Any, clients: int) -> None:
 
 
 def _refuse(method: Method, half: Local | Aggregator, hook: str, what: str, hint: str) -> NoReturn:
-    raise ContractError(f"{hook} of {type(half).__name__} (method {method.name}) {what}", hint)
+    raise ContractError(f"{hook} of {type(half).__name__} (method {method.typed}) {what}", hint)
 
 
-def _described(value: Any) -> str:
+def _described(value: Any, wanted: str = "a tensor") -> str:
     if isinstance(value, Tensor):
         return f"a {_type(value)} tensor of shape {list(value.shape)}"
     name = type(value).__name__
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}, not a tensor"
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}, not {wanted}"
 
 
 def _type(tensor: Tensor) -> str:

@@ -118,7 +118,7 @@ def _play_round(federation: Federation, state: RunState, roster: list[str], engi
     sent = sum(report.steps > 0 for report in reports)
     up = sent * _bytes(state.theta) + _bytes(*columns.values())
     updates = _client_updates(federation, reports, thetas, columns, roster=len(roster), round=t)
-    theta, weights = rule.aggregate(state.theta, updates, server)
+    theta, weights = checks.pair(method, rule.aggregate(state.theta, updates, server))
     checks.model(method, rule, "aggregate", theta, state.theta)
     checks.weights(method, weights, len(reports))
     checks.tensors(method, rule, "aggregate", server, "the server's memory")

@@ -20,11 +20,14 @@ registry.py puts a method under its name, helpers.py, losses.py and probes.py ho
 mixins.py what few methods ask of the engine.
 """
 
+import inspect
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ..errors import FedcliError
 from .losses import binary_cross_entropy, weighted_cross_entropy
 
 if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these rooms when it runs
@@ -150,6 +153,10 @@ class Local:
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         """Leave the gradient of this step in net, which is zero on entry; return the loss for the record."""
         loss = self.loss(net, batch, client)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            made = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            file = Path(inspect.getfile(type(self).loss)).name
+            raise FedcliError(f"{file}: loss of {type(self).__name__} returned {made}", "return a scalar tensor")
         loss.backward()
         return loss.detach()
 

@@ -50,6 +50,10 @@ def test_it_overwrites_nothing(made, capsys):
         (["metod", "mine"], "'metod' is nothing that can be written"),
         (["method", "../mine"], "'../mine' is no name for it"),
         (["method", "Mine"], "'Mine' is no name for it"),
+        (["method", "lambda"], "'lambda' is a word of Python itself"),
+        (["metric", "numpy"], "'numpy' is a name that the file itself imports"),
+        (["method", "aggregator"], "'aggregator' is a name that the file itself imports"),
+        (["metric", "accuracy"], "fedcli has a metric 'accuracy' already"),
     ],
 )
 def test_it_refuses_what_it_cannot_write(words, sentence, tmp_path, monkeypatch, capsys):

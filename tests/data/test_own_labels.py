@@ -76,6 +76,9 @@ def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, 
             {"label_column": "Mass,Effusion"},
             "'Effusion' holds '2'",
         ),
+        (["image", "Mass"], [["a.png", "1"]], {"label_column": "Mass,Mass"}, "'Mass' is given twice"),
+        (["image", "Mass"], [["a.png", "1"], ["b.png", "0"]], {"label_column": "Mass"}, "holds only 0, 1"),
+        (["image", "Mass", "Cyst"], [["a.png", "0", ""]], {"label_column": "Mass,Cyst"}, "no image has any of the 2"),
         (["image", "label"], [["a.png", "Mass|No Finding"]], {}, "hold 'No Finding' beside others"),
         (["image", "label"], [["a.png", "Mass|Mass"]], {}, "hold one twice"),
         (["image", "label"], [["a.png", "Mass"]], {}, "has one label, where several were asked for"),
@@ -88,6 +91,11 @@ def test_labels_as_columns_with_what_is_uncertain_as_asked(tmp_path, uncertain, 
 def test_a_table_that_cannot_be_read_so_is_refused_in_a_sentence(tmp_path, head, lines, own, sentence):
     with pytest.raises((FedcliError, UsageError), match=sentence):
         listed(folder(tmp_path / "raw", head, lines), **own)
+
+
+def test_a_label_that_no_image_has_is_warned_of(tmp_path, caplog):
+    listed(folder(tmp_path / "raw", ["image", "Mass", "Cyst"], [["a.png", "1", "0"]]), label_column="Mass,Cyst")
+    assert "labels.csv: no image has Cyst" in caplog.text
 
 
 def test_columns_are_named_by_a_flag_that_is_repeated(tmp_path):

@@ -11,6 +11,7 @@ and its assign() says which client gets which of the training images. A new sche
 and one import line in __init__.py; `fedcli partition --scheme by-brightness --set key=value` reaches it.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import pairwise
@@ -21,12 +22,13 @@ import numpy as np
 from ... import extensions, options
 from ...console import counted
 from ...errors import FedcliError, UsageError, nearest
-from ...provenance import Code, of_functions
+from ...provenance import Code, OwnCodeError, of_functions
 from ...seeds import derive
 from ..pool import TRAIN, Pool
 
 IMAGES = "training image", "training images"
 PATIENTS = "training patient", "training patients"
+PLAIN = re.compile(r"(?!\.\.?$)[^/\\\x00-\x1f]{1,200}")  # a client's name, which names files too
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,16 @@ class Scheme:
         """Client -> rising indices into images. Raises FedcliError."""
         raise NotImplementedError(f"{type(self).__name__} has no assign()")
 
+    def _assigned(self, images: Images) -> dict[str, np.ndarray]:
+        """What assign() returns, which is checked where it is somebody else's. Raises OwnCodeError."""
+        parts = self.assign(images)
+        return parts if self.code is None else _checked(f"{self.code}: assign of {self.name}", parts, len(images))
+
     def divide(self, pool: Pool, dataset: Mapping[str, Any], seed: int, minimum: int) -> Division:
         """Rows of the pool for each client; a scheme that needs more than assign() is given overrides this."""
         rows = np.flatnonzero(pool.split == TRAIN)
         return Division(
-            {name: rows[part] for name, part in self.assign(images_of(pool, rows, dataset, seed, minimum)).items()}
+            {name: rows[part] for name, part in self._assigned(images_of(pool, rows, dataset, seed, minimum)).items()}
         )
 
     def advice(self) -> str:
@@ -157,8 +164,31 @@ class Random(Counted):
             return super().divide(pool, dataset, seed, minimum)
         rows = np.flatnonzero(pool.split == TRAIN)
         _, first, patient = np.unique(patients(pool)[rows], return_index=True, return_inverse=True)
-        assigned = self.assign(images_of(pool, rows[first], dataset, seed, minimum, PATIENTS))
+        assigned = self._assigned(images_of(pool, rows[first], dataset, seed, minimum, PATIENTS))
         return Division({name: rows[np.isin(patient, part)] for name, part in assigned.items()})
+
+
+def _checked(what: str, parts: Any, count: int) -> dict[str, np.ndarray]:
+    """client -> indices in [0, count), each once. what: for the sentence."""
+    if not isinstance(parts, dict) or not parts:
+        made = "no client" if isinstance(parts, dict) else f"a {type(parts).__name__}"
+        raise OwnCodeError(f"{what} returned {made}", "return a dict: client -> indices of its images")
+    checked = {}
+    for client, part in parts.items():
+        if not isinstance(client, str) or not PLAIN.fullmatch(client):
+            hint = "a client is called by a text without / and \\, such as client-00"
+            raise OwnCodeError(f"{what} named a client {str(client)[:80]!r}", hint)
+        try:
+            rows = np.asarray(part)
+        except ValueError:  # a list of lists that are not of one length
+            rows = np.asarray(None)
+        rows = rows.astype(np.int64) if rows.shape == (0,) else rows
+        whole = rows.ndim == 1 and rows.dtype.kind in "iu"
+        if not whole or len(np.unique(rows)) < len(rows) or (len(rows) and not 0 <= rows.min() <= rows.max() < count):
+            hint = f"whole numbers from 0 to {count - 1}, each once, in one dimension"
+            raise OwnCodeError(f"{what} gave client {client!r} what are no indices of its images", hint)
+        checked[client] = rows
+    return checked
 
 
 def images_of(

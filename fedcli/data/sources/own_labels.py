@@ -8,6 +8,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ... import console
 from ...errors import FedcliError, UsageError, nearest
 from ...labels import NO, UNKNOWN, YES
 
@@ -34,11 +35,17 @@ def columns(own: Mapping[str, str]) -> list[str]:
     if not several(own):
         return [own["label-column"]]
     line = next(csv.reader([own["label-column"]], skipinitialspace=True))
-    return [name.strip() for name in line if name.strip()]
+    names = [name.strip() for name in line if name.strip()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"the label column {twice!r} is given twice", "give each column once")
+    return names
 
 
 def of_lists(cells: Sequence[str], path: Path) -> Labels:
     """Of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
+    if (held := {cell.removesuffix(".0") for cell in cells} - {""}) and held <= {*CELLS, "-1"}:
+        hint = "give --label-column for each of several columns, or names with | between them in one"
+        raise FedcliError(f"{path}: the one column of labels holds only {', '.join(sorted(held))}", hint)
     each = [[part.strip() for part in cell.replace(";", "|").split("|")] for cell in cells]
     each = [[] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts for parts in each]
     names = sorted({name for parts in each for name in parts})
@@ -64,6 +71,18 @@ def of_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncerta
         hint = "--set uncertain=zero, one, or ignore, which leaves them out of loss and scores"
         raise FedcliError(f"{path}: {marked} labels are -1, which means uncertain", hint)
     return _checked(list(zip(*read, strict=True)), list(names), path)
+
+
+def of_own_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
+    """The same of a person's own table; labels that no image has are warned of. Raises FedcliError where all are."""
+    labels, known = of_columns(table, names, uncertain, path)
+    bare = [name for name, column in zip(known, zip(*labels, strict=True), strict=True) if YES not in column]
+    if len(bare) == len(known):
+        raise FedcliError(f"{path}: no image has any of the {len(known)} labels", "are these the columns of labels?")
+    if bare:
+        shown = ", ".join(bare[:5]) + (f" and {len(bare) - 5} more" if len(bare) > 5 else "")
+        console.warn(f"{path.name}: no image has {shown}")
+    return labels, known
 
 
 def _checked(labels: list[tuple[int, ...]], names: list[str], path: Path) -> Labels:

@@ -105,7 +105,7 @@ def _labels(table: "DataFrame", path: Path, own: dict[str, str]) -> tuple[Sequen
     if len(names) == 1:
         labels, classes = own_labels.of_lists(cells, path)
     else:
-        labels, classes = own_labels.of_columns(table, names, own["uncertain"], path)
+        labels, classes = own_labels.of_own_columns(table, names, own["uncertain"], path)
     _check_length(classes, "the label", path)
     _note_similar("the labels", classes)
     return labels, classes
