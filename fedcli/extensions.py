@@ -223,7 +223,7 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
         code = Code(package.name if package else entry.module, _digest(entry), package.version if package else "")
         try:
             tables, made = _registered_by(entry.module, code), entry.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {said(error)}")
             continue
         registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})

@@ -17,6 +17,7 @@ POINTS = """
 [fedcli.methods]
 rules = somebodys.rules
 broken = somebodys.broken
+ends = somebodys.ends
 
 [fedcli.models]
 flat = somebodys.other:flat
@@ -62,6 +63,7 @@ class Halves(Counted):
     def assign(self, images):
         return self.named([np.arange(len(images))[k :: self.clients] for k in range(self.clients)])
 '''
+BROKEN, ENDS = "import no_such_package", "import sys; sys.exit(3)"
 
 
 def forget():
@@ -76,7 +78,7 @@ def package(tmp_path, monkeypatch):
     rules = RULE + RULE.replace("part-way", "fedheal").replace("class Part(", "class Other(").replace(
         "Part(),", "Other(),"
     )
-    for name, text in (("__init__", ""), ("rules", rules), ("other", OTHER), ("broken", "import no_such_package")):
+    for name, text in (("__init__", ""), ("rules", rules), ("other", OTHER), ("broken", BROKEN), ("ends", ENDS)):
         (tmp_path / "somebodys" / f"{name}.py").write_text(text, encoding="utf-8")
     info = tmp_path / "somebodys_things-1.2.dist-info"
     info.mkdir()
@@ -97,6 +99,7 @@ def test_methods_of_a_package_by_name_and_beside_fedclis_own(package, caplog):
     assert method.typed == "moon+part-way" and "part-way" not in METHODS
     assert not resolve("fedheal").code  # fedcli's own comes first
     assert "the method broken of somebodys-things 1.2 cannot be loaded: ModuleNotFoundError" in caplog.text
+    assert "the method ends of somebodys-things 1.2 cannot be loaded: SystemExit: 3" in caplog.text
     with pytest.raises(UsageError) as caught:
         resolve("part-wya")
     assert caught.value.hint == "did you mean 'part-way'?"

@@ -2,11 +2,15 @@
 
 import sys
 
+import numpy as np
 import pytest
 from own_files import RULE, written
 
 from fedcli import extensions
 from fedcli.data.partition import scheme
+from fedcli.data.pool import Row
+from fedcli.data.prepare import Reader
+from fedcli.data.sources.source import Choices, Source
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import METHODS, resolve
 from fedcli.provenance import Code, OwnCodeError
@@ -120,3 +124,22 @@ def test_what_is_recorded_of_code_does_not_hold_its_place(tmp_path):
     code = resolve(str(written(tmp_path, RULE))).code["part-way"]
     assert code.recorded == {"file": "mine.py", "sha256": extensions.digest(tmp_path / "mine.py")}
     assert Code("dist", "ab", "1.0").recorded == {"package": "dist", "version": "1.0", "sha256": "ab"}
+
+
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [
+        (np.full((8, 8, 3), 0.5), r"float64 \[8, 8, 3\]"),
+        (np.zeros((8, 8), np.uint8), r"uint8 \[8, 8\]"),
+        (np.zeros((8, 8, 4), np.uint8), r"uint8 \[8, 8, 4\]"),
+        (np.zeros((0, 8, 3), np.uint8), r"uint8 \[0, 8, 3\]"),
+        (None, "a NoneType"),
+    ],
+)
+def test_what_decode_returns_is_checked(made, what):
+    def mine(raw, row, choices):
+        return made
+
+    reader = Reader(Source(None, mine), None, Choices(8, "image"), None)
+    with pytest.raises(OwnCodeError, match=rf"test_extensions\.py: mine returned {what} for the image 'one'"):
+        reader._read(Row("one", 0, "one"), np.zeros((8, 8, 3), np.uint8))

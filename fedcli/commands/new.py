@@ -9,6 +9,7 @@ import typer
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..files import write_text
+from ..metrics import better_low
 from . import complete
 from . import options as o
 
@@ -41,7 +42,8 @@ def new(
     snake = name.replace("-", "_")
     words = {"__NAME__": name, "__SNAKE__": snake, "__FILE__": f"{snake}.py"}
     words["__CLASS__"] = "".join(word.capitalize() for word in snake.split("_"))
-    made = {out / f"{snake}.py": f"{kind}.py.txt", out / f"test_{snake}.py": f"test_{kind}.py.txt"}
+    template = "cost" if kind == "metric" and better_low(snake) else kind
+    made = {out / f"{snake}.py": f"{template}.py.txt", out / f"test_{snake}.py": f"test_{template}.py.txt"}
     if there := [path for path in made if path.exists() or path.is_symlink()]:
         raise FedcliError(f"{there[0]} is there already", "give another name, or another --out")
     out.mkdir(parents=True, exist_ok=True)

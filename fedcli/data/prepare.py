@@ -20,6 +20,7 @@ from .. import console, labels
 from ..errors import FedcliError, UsageError
 from ..files import may_pass
 from ..processes import in_order
+from ..provenance import OwnCodeError
 from . import attributes, manifest, sources, splits
 from . import pool as shard
 from .pool import Row
@@ -207,9 +208,24 @@ class Reader:
         except Unreadable as error:
             out[...] = 0
             return str(error)
-        image = match_channels(image, out.shape[2])
+        image = match_channels(self._checked(image, row, out.shape[2]), out.shape[2])
         out[...] = fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
         return ""
+
+    def _checked(self, image: Any, row: Row, channels: int) -> np.ndarray:
+        """An image that decode() returned. Raises OwnCodeError where it is none that can be written."""
+        known = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.size > 0
+        if known and image.shape[2] in ({1, 3, channels} if channels in (1, 3) else {channels}):
+            return image
+        array = isinstance(image, np.ndarray)
+        what = f"{image.dtype} {list(image.shape)}" if array else f"a {type(image).__name__}"
+        decode = getattr(self.source.decode, "__code__", None)
+        file, name = (Path(decode.co_filename).name, decode.co_name) if decode else ("the reader", "decode")
+        wanted = "1 or 3" if channels in (1, 3) else str(channels)
+        raise OwnCodeError(
+            f"{file}: {name} returned {what} for the image {row.id[:80]!r}",
+            f"return uint8 [H, W, {wanted}], from 0 to 255, with at least one pixel",
+        )
 
 
 def fill(

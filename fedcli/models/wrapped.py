@@ -1,6 +1,7 @@
 """A network from outside the package behind features() and a linear head, fed as it was made to be."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -62,21 +63,34 @@ class Prepared(Network):
 def behind(name: str, net: nn.Module, asked: Asked, fed: Fed = Fed(), *, whole: bool = True) -> Network:  # noqa: B008
     """A network behind features() and a head. whole: its last layer is the classifier, which is taken off."""
     if whole:
-        _behead(name, net, asked.classes)
+        _behead(name, net, asked, fed.side or asked.size)
     width = _width(name, net, asked.channels, fed.side or asked.size)
     if fed == Fed():
         return Network(net, width, asked.classes, asked.precision)
     return Prepared(net, width, asked.classes, asked.precision, fed)
 
 
-def _behead(name: str, net: nn.Module, classes: int) -> None:
-    """Put nothing in the place of the last layer that has an output for each class."""
-    layers = [place for place, module in net.named_modules() if _outputs(module) == classes]
-    if not layers or layers[-1] == "":
+def _behead(name: str, net: nn.Module, asked: Asked, size: int) -> None:
+    """Put nothing in the place of the layer that runs last, which has an output for each class."""
+    layers = {module: place for place, module in net.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)}
+    last = None
+    if any(place and _outputs(layer) == asked.classes for layer, place in layers.items()):
+        last = _last_that_runs(name, net, list(layers), asked, size)
+    if last is None or not layers[last] or _outputs(last) != asked.classes:
         hint = "return a backbone and the width of its features: (backbone, width)"
-        raise UsageError(f"{name} has no last layer of {classes} outputs that could be the classifier", hint)
-    above, _, own = layers[-1].rpartition(".")
+        raise UsageError(f"{name} has no last layer of {asked.classes} outputs that could be the classifier", hint)
+    above, _, own = layers[last].rpartition(".")
     setattr(net.get_submodule(above), own, nn.Identity())
+
+
+def _last_that_runs(name: str, net: nn.Module, layers: list[nn.Module], asked: Asked, size: int) -> nn.Module | None:
+    """The last of the layers that an image goes through; None where the network's output is not [2, classes]."""
+    ran: list[nn.Module] = []
+    hooks = [layer.register_forward_hook(lambda layer, *_: ran.append(layer)) for layer in layers]
+    made = _of_two_black_images(name, net, asked.channels, size)
+    for hook in hooks:
+        hook.remove()
+    return ran[-1] if ran and isinstance(made, Tensor) and made.shape == (2, asked.classes) else None
 
 
 def _outputs(module: nn.Module) -> int:
@@ -85,19 +99,25 @@ def _outputs(module: nn.Module) -> int:
     return module.out_channels if isinstance(module, nn.Conv2d) and module.kernel_size == (1, 1) else 0
 
 
-@torch.no_grad()
 def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
     """How many features a backbone makes of an image, by showing it two black ones."""
-    modes = {module: module.training for module in backbone.modules()}
+    features = _of_two_black_images(name, backbone, channels, size)
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+        shape = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise UsageError(f"the backbone of {name} makes {shape} of two images", "it must make a tensor [2, width]")
+    return features.shape[1]
+
+
+@torch.no_grad()
+def _of_two_black_images(name: str, net: nn.Module, channels: int, size: int) -> Any:
+    """What a network makes of them. Raises FedcliError where it cannot take such images."""
+    modes = {module: module.training for module in net.modules()}
     try:
-        features = backbone.eval()(torch.zeros(2, channels, size, size))
+        made = net.eval()(torch.zeros(2, channels, size, size))
     except (RuntimeError, ValueError, AssertionError) as error:
         said = " ".join(str(error).split())[:LONG]
         hint = f"it said: {said}; prepare with a larger --size, or other channels"
         raise FedcliError(f"{name} cannot take images of {channels} x {size} x {size}", hint) from error
     for module, training in modes.items():
         module.training = training
-    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
-        shape = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise UsageError(f"the backbone of {name} makes {shape} of two images", "it must make a tensor [2, width]")
-    return features.shape[1]
+    return made

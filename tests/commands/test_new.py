@@ -31,6 +31,12 @@ def test_the_tests_that_it_writes_pass(made):
     assert ended.returncode == 0 and " passed" in ended.stdout, ended.stdout + ended.stderr
 
 
+def test_a_metric_is_a_cost_where_its_name_says_so(tmp_path):
+    for name, words in (("my-cost", "Lower is better"), ("my-score", "Higher is better")):
+        assert run("new", "metric", name, "--out", tmp_path, "--quiet") == 0
+        assert words in (tmp_path / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
+
+
 def test_it_overwrites_nothing(made, capsys):
     before = {path: path.read_bytes() for path in made.glob("*.py")}
     assert run("new", "method", "my-method", "--out", made) == 1

@@ -68,6 +68,12 @@ def test_odd_cells_columns_and_options_are_refused(raw):
         write_csv(path.with_name(f"{part}.csv"), HEAD[:-1], [[*line, "", "", "", *REST[1:]]])
     with pytest.raises(FedcliError, match="has no column 'Support Devices'"):
         rows(raw)
+    write_csv(path.with_name("valid.csv"), HEAD, [[*RADIOLOGIST, "", "", "", *REST]])
+    with pytest.raises(FedcliError, match=r"train\.csv has no column 'Support Devices'"):  # of one table alone
+        rows(raw)
+    write_csv(path, HEAD, [[*FRONTAL, "", "", "", "", *REST]])
+    with pytest.raises(FedcliError, match=rf"train\.csv: .* has {len(HEAD) + 1} cells, not {len(HEAD)}"):
+        rows(raw)
     with pytest.raises(UsageError, match="unknown value uncertain=zeros"):
         rows(raw, uncertain="zeros")
 

@@ -29,6 +29,26 @@ def wrong(channels, classes):
     return nn.Linear(7, 3)
 
 
+class Bottleneck(nn.Module):
+    """Its classifier stands first and runs last; a layer inside is as wide as there are classes."""
+
+    def __init__(self, channels, classes, out):
+        super().__init__()
+        self.classifier = nn.Linear(6, out)
+        self.inner = nn.Sequential(nn.Flatten(), nn.Linear(64 * channels, classes), nn.Linear(classes, 6))
+
+    def forward(self, x):
+        return self.classifier(self.inner(x))
+
+
+def bottleneck(channels, classes):
+    return Bottleneck(channels, classes, classes)
+
+
+def features(channels, classes):
+    return Bottleneck(channels, classes, 7)
+
+
 def maps(channels, classes):
     return nn.Conv2d(channels, 4, 3), 4
 
@@ -108,12 +128,16 @@ def test_a_function_of_a_file_makes_a_network(tmp_path):
     holds(net)
     assert net.head.in_features == 5 and outside.titled(f"{path}") == "net.py:build"
     holds(build(f"{path}:split", channels=1), channels=1)
+    net = build(f"{path}:bottleneck")
+    holds(net)
+    assert net.head.in_features == 6 and isinstance(net.backbone.classifier, nn.Identity)
 
 
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
         (":wrong", "has no last layer of 10 outputs that could be the classifier"),
+        (":features", "has no last layer of 10 outputs that could be the classifier"),
         (":maps", r"makes \[2, 4, 6, 6\] of two images"),
         (":number", "returns a int, not a network"),
         (":bulid", "has no function 'bulid' that makes a network"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import FedcliError, UsageError, nearest
+from ...errors import UsageError, nearest
 from ..pool import Row
 from ..samples import chexpert as sample
 from .fedchexmimic import ATTRIBUTES, read_chexpert
@@ -28,13 +28,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
     for key, known in OPTIONS.items():
         if (given := choices.own[key]) not in known:
             raise UsageError(f"unknown value {key}={given}", nearest(given, known))
-    download = read_chexpert(raw)
+    download = read_chexpert(raw, LABELS)
     table = download.table
     if choices.own["views"] == "frontal":
         table = table[table.view == "frontal"]
     path = download.tables[0]
-    if missing := [name for name in LABELS if name not in table]:
-        raise FedcliError(f"{path} has no column {missing[0]!r}", "download it again")
     cells = {name: ["" if cell != cell else str(cell) for cell in table[name]] for name in LABELS}  # NaN is blank
     labels, _ = of_columns(cells, LABELS, choices.own["uncertain"], path)
     images, skipped = [], []

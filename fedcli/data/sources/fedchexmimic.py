@@ -10,7 +10,7 @@ label, a finding that the report does not mention, counts as none.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from ..pool import Row
 from ..samples import fedchexmimic as sample
 from .images import match_channels, read_grey_or_rgb, within
 from .source import Choices, Listing, Source
-from .tables import fold_rows, place, read_sheet, read_table, split_rows
+from .tables import check_cells, fold_rows, place, read_sheet, read_table, split_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -98,16 +98,18 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
 
 
-def read_chexpert(root: Path) -> Download:
-    """CheXpert's train.csv and valid.csv, and the demographic table where it is there."""
+def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
+    """CheXpert's train.csv and valid.csv, which both have these labels, and the demographic table where it is there."""
     from pandas import concat, to_numeric
 
     home = _home(root, "chexpert", ["train.csv"])
     paths = [home / "train.csv", home / "valid.csv"]
     if not paths[1].is_file():
         raise FedcliError(f"{home} has no valid.csv", "take it from the same archive as train.csv")
-    columns = ["Path", "Sex", "Age", "Frontal/Lateral", LABEL]
+    columns = ["Path", "Sex", "Age", "Frontal/Lateral", LABEL, *labels]
     parts = [read_table(path, columns, dtype={"Path": str}).assign(test=path.name == "valid.csv") for path in paths]
+    for path in paths:
+        check_cells(path)
     table = concat(parts, ignore_index=True)
     _check_once(paths[0], table.Path)
     find = partial(_joined, home, root)

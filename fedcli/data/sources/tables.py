@@ -48,6 +48,16 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
     return table
 
 
+def check_cells(path: Path) -> None:
+    """Refuse a CSV file with a line of more or fewer cells than its header. Raises FedcliError naming it."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        lines = (line for line in csv.reader(file) if line)
+        head = next(lines, [])
+        if odd := next((line for line in lines if len(line) != len(head)), None):
+            cells = counted(len(odd), "cell", "cells")
+            raise FedcliError(f"{path}: {','.join(odd)[:80]!r} has {cells}, not {len(head)}", "correct that line")
+
+
 def read_sheet(path: Path, columns: list[str]) -> "DataFrame":
     """Read the first sheet of an .xlsx file, all texts. Raises FedcliError naming the file and the column it lacks."""
     import pandas
