@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from ..data import manifest, sources
 from ..errors import FedcliError, UsageError, nearest
 from ..labels import is_multi_label
+from ..locks import remove_abandoned
 from . import own_metrics
 from .groups import CROSS
 from .shots import thresholds
@@ -37,6 +38,7 @@ def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path
         manifest.verify(target, "scores")
     except FedcliError:  # evaluate says what is wrong, and makes them again where only they are damaged
         return None
+    remove_abandoned(folder)
     return target
 
 

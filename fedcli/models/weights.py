@@ -102,6 +102,8 @@ def _unusable(tensor: Tensor) -> str:
     """Why a tensor cannot start a network, "" where it can."""
     if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_complex():
         return f"{tensor.dtype} of layout {tensor.layout} on {tensor.device}, not a plain tensor of numbers"
+    if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():  # as of expand(): any size
+        return "larger than the numbers that the file holds for it"
     return "" if bool(torch.isfinite(tensor).all()) else "not finite: it holds NaN or infinity"
 
 

@@ -100,6 +100,7 @@ def test_old_densenet_names_are_understood(tmp_path):
     [
         (torch.zeros(2, dtype=torch.complex64), "complex64"),
         (torch.zeros(2, device="meta"), "on meta"),
+        (torch.zeros(1).expand(2**40), "larger than the numbers that the file holds"),
         (torch.tensor([0.0, torch.nan]), "NaN"),
     ],
 )

@@ -80,6 +80,11 @@ def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
     assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
     again = session.run(f"fedcli report --work {tmp_path}")
     assert again.count("already made") == 1 and "the scores of 2 runs were already made\n" in again
+    scores = next(tmp_path.glob("runs/0/scores/*/scores.json")).parent
+    left = scores.with_name(f".{scores.name}.0123abcd.lock")  # of a process that was killed when it had made them
+    left.touch()
+    session.run(f"fedcli report --work {tmp_path}")
+    assert not left.exists()
 
 
 def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(tmp_path):
