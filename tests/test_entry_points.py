@@ -103,6 +103,9 @@ def test_methods_of_a_package_by_name_and_beside_fedclis_own(package, caplog):
     with pytest.raises(UsageError) as caught:
         resolve("part-wya")
     assert caught.value.hint == "did you mean 'part-way'?"
+    with pytest.raises(UsageError) as caught:
+        resolve("qqqq")
+    assert caught.value.hint == "`fedcli methods` lists them"
 
 
 def listed(capsys, *words):

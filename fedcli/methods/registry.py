@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import extensions, options
 from ..errors import UsageError, nearest
-from ..provenance import Code, of_source
+from ..provenance import LONG, Code, of_source
 from .contract import NEEDS, Aggregator, Local
 from .mixins import ContinuesRun, LinearHeadOnly
 
@@ -141,7 +141,8 @@ def _known(name: str) -> Method:
             return table[known[folded(name)]]
     labels = [method.label for method in METHODS.values()]
     names = [*METHODS, *installed()]
-    raise UsageError(f"unknown method {name!r}", nearest(name, [*names, *ALIASES, *labels], names))
+    hint = nearest(name, [*names, *ALIASES, *labels], names)
+    raise UsageError(f"unknown method {name[:80]!r}", hint if len(hint) < LONG else "`fedcli methods` lists them")
 
 
 def installed() -> dict[str, Method]:
