@@ -12,7 +12,7 @@ WHOLE = {
     "dataset": {**DATA, "name": "made", "unit": None, "sites": None},
     "partition": {**SPLIT, "scheme": "iid"},
     "corruption": {**SPLIT, "kind": "fog", "severity": 3, "ratio": 0.25, "clients": []},
-    "run": {**ABOUT, "roster": []},
+    "run": {**ABOUT, "roster": [], "corruption": None},
 }  # fmt: skip
 FILES = {"dataset": "pool.h5", "partition": "rows.h5", "corruption": "changed.h5", "run": "rounds.jsonl"}
 

@@ -59,7 +59,7 @@ FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["chang
 def check(kind: str, content: dict[str, Any], path: Path, hint: str, *, whole: bool) -> None:
     """Raises FedcliError where a manifest is not as one of its kind must be. whole: as of shapes.check()."""
     shapes.check(content, shape(kind), path, hint, whole=whole)
-    if kind in ("corruption", "run") and not content["parents"]:
+    if kind == "corruption" and not content["parents"]:
         raise FedcliError(f"{path} names no data that it was made from", hint)
 
 

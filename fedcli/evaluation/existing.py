@@ -82,6 +82,8 @@ def asked(
         what = f"the test images of {run.parent} are at its sites"
         raise FedcliError(what, f"fedcli evaluate {run.parent} --engine socket:DIR, nvflare:DIR or flower:DIR")
     data = others[0] if others else manifest.parent(run, "corruption", "partition")
+    if data is None:
+        raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     if shots and is_multi_label(manifest.read(data).body):
         raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")
     options = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
