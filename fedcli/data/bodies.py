@@ -1,10 +1,5 @@
 """What a manifest of each kind must hold for later stages to read it: its files, and the shape of its body."""
 
-from pathlib import Path
-from typing import Any
-
-from .. import shapes
-from ..errors import FedcliError
 from ..shapes import NUMBER
 
 TEXT = (str, None)
@@ -54,13 +49,6 @@ OPTIONS = {
     "run": {"freeze?": bool, "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}},
 }  # fmt: skip
 FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"]}
-
-
-def check(kind: str, content: dict[str, Any], path: Path, hint: str, *, whole: bool) -> None:
-    """Raises FedcliError where a manifest is not as one of its kind must be. whole: as of shapes.check()."""
-    shapes.check(content, shape(kind), path, hint, whole=whole)
-    if kind == "corruption" and not content["parents"]:
-        raise FedcliError(f"{path} names no data that it was made from", hint)
 
 
 def shape(kind: str) -> dict:

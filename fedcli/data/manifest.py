@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from .. import console
+from .. import console, shapes
 from ..errors import FedcliError, HashError
 from ..files import on_one_line, read_text, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
@@ -102,7 +102,7 @@ def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
             f"{path} is a {manifest.kind} manifest; this command reads {' or '.join(kinds)}",
             "give another path, or none to use the newest",
         )
-    bodies.check(manifest.kind, raw, path, AGAIN, whole=whole)
+    shapes.check(raw, bodies.shape(manifest.kind), path, AGAIN, whole=whole)
     return manifest
 
 
