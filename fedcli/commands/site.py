@@ -46,6 +46,8 @@ def site(
     from ..sites.description import held_by
     from ..sites.site import Site
 
+    if action == "describe" and out and out.suffix != ".json":
+        raise UsageError(f"--out {out}: a description is a .json file", "name it so: --sites FOLDER reads no other")
     path = o.source(str(data) if data else None, work, "corruption", "partition")
     allowed = policies.read(policy)
     called = name or held_by(path, client)

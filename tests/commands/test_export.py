@@ -53,3 +53,12 @@ def test_what_names_no_sites_is_refused(tmp_path, monkeypatch, words, sentence):
     (tmp_path / "other.json").write_text("{}")
     done = export(*words)
     assert done.exit_code in (1, 2) and sentence in done.stderr and not (tmp_path / "out").exists()
+
+
+def test_a_description_goes_into_a_json_file_only(tmp_path):
+    table = tmp_path / "labels.csv"
+    table.write_text("mine")
+    words = ["site", "describe", "--client", ROSTER[0], "--data", str(make_chain(tmp_path)), "--out", str(table)]
+    assert CliRunner().invoke(app, words).exit_code == 2 and table.read_text() == "mine"
+    words[-1] = str(tmp_path / "a.json")
+    assert CliRunner().invoke(app, words).exit_code == 0 and json.loads((tmp_path / "a.json").read_text())["client"]
