@@ -12,7 +12,7 @@ from fedcli.commands.new import TEMPLATES
 from fedcli.data import raw
 from fedcli.data.partition import scheme
 from fedcli.data.pool import Row
-from fedcli.data.prepare import Reader, check_labels
+from fedcli.data.prepare import Reader, check_inside, check_labels
 from fedcli.data.sources.source import Choices, Listing, Source
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation import checks
@@ -168,6 +168,13 @@ def test_labels_of_a_reader_are_checked_before_anything_is_decoded():
     for label in (1, (1, 3), (1,)):
         with pytest.raises(OwnCodeError, match=r"mine\.py: the row 'one' has the label"):
             check_labels("mine.py", card | {"task": MULTI_LABEL}, Listing([Row("one", label, "one")]))
+
+
+def test_images_of_a_reader_are_inside_of_the_raw_folder(tmp_path):
+    check_inside("mine.py", tmp_path, Listing([Row("one", 0, "a/one.png")]))
+    for source in ("../one.png", "/etc/passwd"):
+        with pytest.raises(FedcliError, match=r"mine\.py: .* leads out of"):
+            check_inside("mine.py", tmp_path, Listing([Row("one", 0, source)]))
 
 
 @pytest.mark.parametrize(

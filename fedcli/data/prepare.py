@@ -25,7 +25,7 @@ from . import attributes, manifest, sources, splits
 from . import pool as shard
 from .pool import Row
 from .request import Request, command, recorded, resolved
-from .sources.images import fit_image, match_channels, pipeline
+from .sources.images import fit_image, match_channels, pipeline, within
 from .sources.source import Choices, Listing, Source, Unreadable
 from .sources.tables import leaking, sample_rows
 
@@ -55,6 +55,8 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     listing = _listing(name, card, source, request, choices)
     if code:
         check_labels(str(code), card, listing)
+        if raw:
+            check_inside(str(code), raw, listing)
     if request.split_file:
         choices = replace(choices, split="file")
     options = recorded(name, card, choices)
@@ -147,6 +149,12 @@ def check_labels(code: str, card: dict[str, Any], listing: Listing) -> None:
             many = f"{len(classes)} numbers, each 1 (has the label), 0 (has it not) or 2 (not known)"
             what = f"{code}: the row {row.id[:80]!r} has the label {str(row.label)[:80]}"
             raise OwnCodeError(what, f"its label must be {many if several else one}")
+
+
+def check_inside(code: str, raw: Path, listing: Listing) -> None:
+    """Refuse an image of somebody's reader that lies outside of the raw folder. Raises FedcliError."""
+    for row in listing.rows:
+        within(raw, str(row.source), code)
 
 
 def contents_of(raw: Path, listing: Listing) -> dict[str, str]:

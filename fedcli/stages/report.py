@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import console
 from ..errors import UsageError, nearest
 from ..evaluation import own_metrics
 from ..files import write_text
@@ -141,7 +142,12 @@ def run(options: ReportOptions) -> Report:
         asked = list(options.by), options.shots, made_by
         paths = [path for given in options.runs for path in runs_in(Path(given))]
         scores = scores_of_all(paths, *asked) if paths else scores_under(Path(options.work), *asked)
-        return Report(scores, replace(options, metric=names))
+        made = Report(scores, replace(options, metric=names))
+        for name in own:
+            known = [row.scores.versions["clean"].metrics.get(name) for row in made.rows]
+            if not any(number and number.mean_last5 is not None for number in known):
+                console.warn(f"{name} has no number for any run, so it has no column")
+        return made
 
 
 report = called_with("report", ReportOptions, run)

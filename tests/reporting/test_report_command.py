@@ -148,3 +148,11 @@ def test_a_report_of_scores_that_lie_there_loads_no_network_and_draws_nothing(tm
     ended = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert "FedAvg" in ended.stdout
+
+
+def test_a_metric_of_ones_own_without_any_number_is_said(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("def nothing(probabilities, labels, groups):\n    return None\n")
+    plan = Plan("fedavg", {}, Training(batch_size=8), 1)
+    run = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "runs" / "a")
+    assert "has no number for any run" in session.run(f"fedcli report {run} --metric {own}:nothing")
