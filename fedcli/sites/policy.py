@@ -178,7 +178,7 @@ def _named(path: Path, policy: Policy) -> Policy:
         try:
             methods.append(resolve(spec).name)
         except UsageError as error:
-            if not error.hint.startswith("known: "):
+            if error.hint.startswith("did you mean"):
                 raise UsageError(f"{path}: {error.sentence}", error.hint) from None
             console.warn(f"{path}: {error.sentence}, which this site cannot train")
             methods.append(spec)
