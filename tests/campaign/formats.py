@@ -13,6 +13,8 @@ import numpy as np
 import pydicom
 import torch
 from PIL import Image
+from pydicom.filebase import DicomBytesIO
+from pydicom.filewriter import write_dataset, write_file_meta_info
 
 Draw = np.random.Generator
 
@@ -168,14 +170,18 @@ def _dicom(path: Path, draw: Draw) -> str:
                     "9.9",
                 ]
                 file.file_meta.TransferSyntaxUID = str(draw.choice(syntaxes))
-                data = io.BytesIO()
-                pydicom.dcmwrite(data, file, implicit_vr=False, little_endian=True, force_encoding=True)
-                path.write_bytes(data.getvalue())
-                return f"transfer syntax {file.file_meta.TransferSyntaxUID}"
+                note = f"transfer syntax {file.file_meta.TransferSyntaxUID}"
             case _:
                 path.write_bytes(path.read_bytes()[132:])
                 return "no preamble"
-        file.save_as(path, enforce_file_format=False)
+        for element in file:  # pydicom writes none whose type another element decided that is gone
+            element.VR = "US" if element.VR == "US or SS" else element.VR
+        written = DicomBytesIO(b"\0" * 128 + b"DICM")  # dcmwrite refuses plain pixels under a compressed syntax
+        written.seek(0, io.SEEK_END)
+        written.is_little_endian, written.is_implicit_VR = True, False
+        write_file_meta_info(written, file.file_meta, enforce_standard=False)
+        write_dataset(written, file)
+        path.write_bytes(written.getvalue())
     return note
 
 
