@@ -75,6 +75,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "site": [*SKIN, "fedcli partition --dirichlet 1 --clients 2"],
     "export": [*DESCRIBED, "fedcli train fedavg"], "Steps that both engines share": DESCRIBED,
     "evaluate": [*SKIN_CLIENTS, "fedcli train fedavg"],
+    "Decide for new images": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
     "predict": [*TWO_CLIENTS, "fedcli train fedavg"],
     "report": SCORED, "Figures for a paper": SCORED,
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],

@@ -24,18 +24,22 @@ def predict(
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """Probabilities and the most likely class of image files, by a run's last model.
+    """Probabilities, the most likely class and decisions at chosen thresholds of image files, by a run's last model.
 
     Files are read and prepared as the run's own images were, as its manifests say. Where some cannot be read they are
     listed, the others are scored, and the exit code is 1.
 
-    Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json
+    Examples: fedcli predict RUN DIR; fedcli predict RUN DIR --format json --out predictions.json;
+    fedcli predict RUN DIR --positive mel --rule sensitivity=0.95
     """
     from ..stages import predict as stage
 
     if out is not None:
         o.refuse_sealed(out)
     made = stage.run(options)
+    for point in made.predicted.operating:
+        images = console.counted(point.images, "validation image", "validation images")
+        console.say(f"{point.name}: from a probability of {point.threshold:.4g}, chosen on {images}")
     text = made.to(format)
     if out is None:
         print(text, end="")

@@ -78,6 +78,12 @@ def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
     return [*dict.fromkeys(chosen), *([("cost", cost)] if cost else [])]
 
 
+def titled(rule: Rule) -> str:
+    """A rule as it is typed and recorded."""
+    name, value = rule
+    return name if value is None else f"{name}={value:g}"
+
+
 def _rule(text: str) -> Rule:
     name, _, value = text.partition("=")
     if text == "youden":
@@ -137,20 +143,21 @@ def scores(
     )
 
 
-def validation(run: Run, values: dict[str, list[str]]) -> Images:
+def validation(run: Run, values: dict[str, list[str]], client: str | None = None) -> Images:
     """The clients' validation images, by the global model, or each client's own where all trained alone.
 
-    values: attribute -> its groups; of the attributes that these images have.
+    values: attribute -> its groups; of the attributes that these images have. client: its images by its own model.
     """
-    parts = {client: run.data.val[client] for client in run.data.roster if len(run.data.val.get(client, ()))}
+    whose = run.data.roster if client is None else [client]
+    parts = {name: run.data.val[name] for name in whose if len(run.data.val.get(name, ()))}
     if not parts:
         y = run.data.test["clean"].y.cpu().numpy()[:0]
         return Images(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
     alone, last = runs.trains_alone(run), run.rounds[-1]
-    logits = [runs.predict(run, last, shard, client if alone else None) for client, shard in parts.items()]
+    logits = [runs.predict(run, last, shard, name if alone or client else None) for name, shard in parts.items()]
     known = [name for name in values if all(name in shard.groups for shard in parts.values())]
     columns = {name: np.concatenate([shard.groups[name].cpu().numpy() for shard in parts.values()]) for name in known}
-    owner = [np.full(len(shard), run.data.roster.index(client)) for client, shard in parts.items()]
+    owner = [np.full(len(shard), run.data.roster.index(name)) for name, shard in parts.items()]
     y = np.concatenate([shard.y.cpu().numpy() for shard in parts.values()])
     groupings = {name: (columns[name], values[name]) for name in known}
     return Images(np.concatenate(logits), y, groupings, np.concatenate(owner))
@@ -193,9 +200,7 @@ def _operating(images: Images, chosen: Images, roster: Sequence[str], wanted: li
                     at = place == k
                     limits[name] = own = binary.threshold_of(rule, value, from_score[at], from_label[at])
                     at_image[where == k] = pooled if own is None else own
-            yield _at(
-                rule if value is None else f"{rule}={value:g}", choice, limits, images, roster, score - at_image, label
-            )
+            yield _at(titled((rule, value)), choice, limits, images, roster, score - at_image, label)
 
 
 def _at(

@@ -6,7 +6,7 @@ one's own images are.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..metrics import chances
 from ..runs import finished as runs
 from ..runs.finished import Run
 from ..runs.initial import data_of
+from .operating import NOTHING, Asked, OperatingPoint, points
 
 BATCH = 64  # images in memory at a time
 OWN = {"channels": "auto", "white": "auto"}  # options of one's own images, for datasets that have none
@@ -47,7 +48,7 @@ class Preprocessing:
     def of(cls, run: Path) -> "Preprocessing":
         """From the chain of manifests above a run. Raises FedcliError."""
         dataset = manifest.read(manifest.above(data_of(run), "dataset"))
-        known = {field.name for field in fields(Choices)}
+        known = {each.name for each in fields(Choices)}
         choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
         reader = sources.source(dataset.options["dataset"])
         if not reader.per_file:
@@ -78,6 +79,7 @@ class Predicted:
     """Chances [N, C] of N files, in the order in which they were named; unreadable: (file, why).
 
     several: an image may have several labels, each decided for where its chance is at least 1/2.
+    operating: thresholds of single classes, chosen on the run's validation images.
     """
 
     files: list[str]
@@ -85,6 +87,12 @@ class Predicted:
     chances: np.ndarray
     unreadable: list[tuple[str, str]]
     several: bool = False
+    operating: list[OperatingPoint] = field(default_factory=list)
+
+    @property
+    def at_points(self) -> list[list[bool]]:
+        """For each operating point, whether each file is called positive."""
+        return [point.decide(self.chances, self.classes) for point in self.operating]
 
     @property
     def decisions(self) -> list[str]:
@@ -123,12 +131,14 @@ def check_client(run: Run, client: str | None) -> None:
         raise UsageError(f"in {run.path} every client trained alone, so there is no global model", hint)
 
 
-def predict(run: Run, files: list[Path], client: str | None = None) -> Predicted:
-    """Chances of each class by the last round's model; a file that cannot be read is listed.
+def predict(run: Run, files: list[Path], client: str | None = None, asked: Asked = NOTHING) -> Predicted:
+    """Chances of each class by the last round's model, and decisions at its operating points; a file that cannot be
+    read is listed.
 
     Raises FedcliError where no file can be read, UsageError.
     """
     check_client(run, client)
+    operating = points(run, client, asked)
     preprocessing = Preprocessing.of(run.path)
     runs.load_model(run, run.rounds[-1], client)
     done: list[str] = []
@@ -150,7 +160,7 @@ def predict(run: Run, files: list[Path], client: str | None = None) -> Predicted
         )
     labels = run.data.test["clean"].y.cpu().numpy()[:0]
     table = chances(np.concatenate(tables), labels)
-    return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2)
+    return Predicted(done, run.data.classes, table, unreadable, labels.ndim == 2, operating)
 
 
 def _batches(files: list[Path]) -> Iterator[list[Path]]:

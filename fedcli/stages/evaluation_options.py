@@ -84,6 +84,21 @@ class PredictOptions(Options):
     files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILES...", True, local=True)]
     _: KW_ONLY
     client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
+    positive: Annotated[
+        Sequence[str],
+        "also decide for this class at a threshold chosen on the run's validation images; may be repeated; default: the "
+        "operating points of its evaluate --clinical, if there are any",
+        Flag("CLASS"),
+    ] = ()
+    rule: Annotated[
+        Sequence[str],
+        "what the threshold is chosen for: youden, sensitivity=S or specificity=S; may be repeated; default: as "
+        "evaluate --clinical has it",
+        Flag("RULE"),
+    ] = ()
+    cost: Annotated[
+        float | None, "also the threshold of least cost, where a missed image costs N false alarms, > 0"
+    ] = None
     code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
     device: Device = "cpu"
     work: Work = WORK

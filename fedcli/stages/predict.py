@@ -9,6 +9,7 @@ from .. import extensions
 from ..csv_text import csv_text
 from ..evaluation import model_file
 from ..evaluation import predict as scoring
+from ..evaluation.operating import Asked
 from ..runs.finished import open_run
 from .base import Source
 from .call import called_with, source
@@ -30,7 +31,8 @@ class Prediction:
     predicted: scoring.Predicted
 
     def to_frame(self) -> "pandas.DataFrame":
-        """A row for each file: file, a column for the probability of each class, and the most likely class."""
+        """A row for each file: file, a column for the probability of each class, the most likely class, and of each
+        operating point the decision and its threshold."""
         import pandas
 
         return pandas.DataFrame(self._lines(), columns=self._head())
@@ -39,23 +41,39 @@ class Prediction:
         """As csv or json text; json lists the unreadable files too."""
         if format == "csv":
             return csv_text([self._head(), *self._lines()])
+        points = self.predicted.operating
         lines = [
             {"file": file, "class": decision, "probabilities": dict(zip(self.predicted.classes, chances.tolist()))}
-            for file, decision, chances in self._each()
+            | ({"at": {point.name: each for point, each in zip(points, called)}} if points else {})
+            for file, decision, chances, called in self._each()
         ]
         unreadable = [{"file": file, "why": why} for file, why in self.predicted.unreadable]
-        made = {"classes": self.predicted.classes, "predictions": lines, "unreadable": unreadable}
+        operating = [point.recorded for point in points]
+        made = {"classes": self.predicted.classes, "operating_points": operating}
+        made |= {"predictions": lines, "unreadable": unreadable}
         return json.dumps(made, indent=1, ensure_ascii=False) + "\n"
 
     def _head(self) -> list[str]:
-        return ["file", *(f"prob_{name}" for name in self.predicted.classes), "class"]
+        made = self.predicted
+        points = [name for each in made.operating for name in (each.name, f"threshold of {each.name}")]
+        chosen = ["thresholds_chosen_on"] if points else []
+        return ["file", *(f"prob_{name}" for name in made.classes), "class", *points, *chosen]
 
     def _lines(self) -> list[list[object]]:
-        return [[file, *chances.tolist(), decision] for file, decision, chances in self._each()]
+        points = self.predicted.operating
+        chosen = ["validation"] if points else []
+        lines: list[list[object]] = []
+        for file, decision, chances, called in self._each():
+            pairs = zip(points, called, strict=True)
+            at = [cell for point, yes in pairs for cell in ("yes" if yes else "no", point.threshold)]
+            lines.append([file, *chances.tolist(), decision, *at, *chosen])
+        return lines
 
     def _each(self) -> list[tuple]:
+        """Of each file: its name, decision, chances, and the decision at each operating point."""
         made = self.predicted
-        return list(zip(made.files, made.decisions, made.chances, strict=True))
+        called = list(zip(*made.at_points, strict=True)) or [()] * len(made.files)
+        return list(zip(made.files, made.decisions, made.chances, called, strict=True))
 
 
 def run(options: PredictOptions) -> Prediction:
@@ -66,7 +84,8 @@ def run(options: PredictOptions) -> Prediction:
     files = scoring.named_files([Path(file) for file in options.files])
     with extensions.given(options.code):
         opened = open_run(source(options.run, options.work, "run"), options.device)
-        return Prediction(scoring.predict(opened, files, options.client))
+        asked = Asked(options.positive, options.rule, options.cost)
+        return Prediction(scoring.predict(opened, files, options.client, asked))
 
 
 predict = called_with("predict", PredictOptions, run)

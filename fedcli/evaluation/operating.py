@@ -1,0 +1,114 @@
+"""Decisions for new images: thresholds that were chosen on a run's validation images.
+
+They are those of its finished `evaluate --clinical`, or are chosen at once where a class or a rule is asked for. The
+threshold of a client's own model is chosen on that client's validation images.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import console
+from ..data import manifest
+from ..errors import UsageError
+from ..runs.finished import Run
+from . import binary, clinical
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """An image is called `positive` where its probability of it is at least the threshold.
+
+    images: validation images that the threshold was chosen on.
+    """
+
+    positive: str
+    rule: str
+    threshold: float
+    images: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.positive} at {self.rule}"
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """For json."""
+        return {**vars(self), "chosen_on": "validation"}
+
+    def decide(self, chances: np.ndarray, classes: Sequence[str]) -> list[bool]:
+        """Of probabilities [N, C]."""
+        return (chances[:, classes.index(self.positive)] >= self.threshold).tolist()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What predict is asked: classes, rules, and the cost of a missed image in false alarms."""
+
+    positive: Sequence[str] = ()
+    rule: Sequence[str] = ()
+    cost: float | None = None
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.positive or self.rule or self.cost is not None)
+
+
+NOTHING = Asked()
+
+
+def points(run: Run, client: str | None, asked: Asked) -> list[OperatingPoint]:
+    """The operating points of a run, or of a client's own model; none where none were asked for or evaluated.
+
+    Raises FedcliError, UsageError.
+    """
+    if asked.anything:
+        several = run.data.test["clean"].y.ndim == 2
+        names = clinical.positives(run.data.classes, asked.positive, several=several)
+        return _chosen(run, client, [(name, rule) for name in names for rule in clinical.rules(asked.rule, asked.cost)])
+    known = _evaluated(run)
+    if client is None or not known:
+        return known
+    return _chosen(run, client, [(point.positive, _parsed(point.rule)) for point in known])
+
+
+def _chosen(run: Run, client: str | None, wanted: Iterable[tuple[str, clinical.Rule]]) -> list[OperatingPoint]:
+    images = clinical.validation(run, {}, client)
+    if not len(images.y):
+        whose = f"{client} has" if client else "the clients have"
+        raise UsageError(
+            f"{whose} no validation images, so no threshold can be chosen",
+            "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out",
+        )
+    made = []
+    for name, rule in wanted:
+        of_class = images.of(run.data.classes.index(name))
+        threshold = binary.threshold_of(*rule, of_class.logits, of_class.y)
+        if threshold is None:
+            console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
+        else:
+            made.append(OperatingPoint(name, clinical.titled(rule), threshold, len(images.y)))
+    return made
+
+
+def _evaluated(run: Run) -> list[OperatingPoint]:
+    """The pooled thresholds of every finished `evaluate --clinical` of this run, each once."""
+    own, made = manifest.sha256(run.path), dict[tuple[str, str], OperatingPoint]()
+    for path in sorted((run.path.parent / "scores").glob("*/scores.json")):
+        known = manifest.read(path, "scores")
+        if "clinical" not in known.options or own not in known.parents.values():
+            continue
+        described = manifest.verify(path, "scores").body["clinical"]
+        for name, versions in described["classes"].items():
+            for each in versions["clean"]["operating"]:
+                if each["choice"] == clinical.POOLED:
+                    chosen = name, each["rule"]
+                    made[chosen] = OperatingPoint(*chosen, each["thresholds"][""], described["validation"])
+    return list(made.values())
+
+
+def _parsed(text: str) -> clinical.Rule:
+    name, _, value = text.partition("=")
+    return name, float(value) if value else None
