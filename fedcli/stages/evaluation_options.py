@@ -86,8 +86,8 @@ class PredictOptions(Options):
     client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
     positive: Annotated[
         Sequence[str],
-        "also decide for this class at a threshold chosen on the run's validation images; may be repeated; default: the "
-        "operating points of its evaluate --clinical, if there are any",
+        "also decide for this class at a threshold chosen on the run's validation images; may be repeated; default: "
+        "the operating points of its evaluate --clinical, if there are any",
         Flag("CLASS"),
     ] = ()
     rule: Annotated[
