@@ -1,5 +1,3 @@
-import base64
-import io
 import json
 import os
 from pathlib import Path
@@ -7,29 +5,19 @@ from pathlib import Path
 import numpy as np
 import pydicom
 import pytest
-from PIL import Image
 from pydicom.dataset import Dataset
-from pydicom.encaps import encapsulate
 from pydicom.sequence import Sequence
 from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from raw_folders import prepare, write_csv, write_slice
+from slice_values import hounsfield, hounsfield_image, rewritten
 
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import dicom, dicom_display, rsna_ich
-from fedcli.data.sources.dicom_header import ask_pydicom, read_header, walk
+from fedcli.data.sources.dicom_header import read_header
 from fedcli.data.sources.source import Unreadable
-from fedcli.errors import FedcliError, UsageError
+from fedcli.errors import UsageError
 
 BRAIN = dicom.WINDOWS["brain"]
-
-
-def hounsfield_image(path: Path) -> np.ndarray:
-    file = pydicom.dcmread(path)
-    return dicom.scale_of(file).hounsfield(file.pixel_array)
-
-
-def hounsfield(path: Path) -> list[float]:
-    return hounsfield_image(path).ravel().tolist()
 
 
 def test_signed_values_become_hounsfield_by_slope_and_intercept(tmp_path):
@@ -167,84 +155,7 @@ def test_looking_a_word_up_gives_what_computing_its_value_gives(tmp_path, bits, 
     assert np.array_equal(dicom.read_slice(path, ((300, 1500),)), expected) and len(np.unique(expected)) > 1
 
 
-def rewritten(path: Path, syntax: str) -> None:
-    """Save a file anew in another of the uncompressed syntaxes; its pixels' bytes stay as they are."""
-    slice_ = pydicom.dcmread(path)
-    slice_.file_meta.TransferSyntaxUID = syntax
-    fresh = Dataset()
-    fresh.file_meta = slice_.file_meta
-    fresh.update({element.tag: element for element in slice_})
-    fresh.save_as(path, enforce_file_format=True)
-
-
 # compressed files
-
-TILTED = np.add.outer(np.arange(64) * 40, np.arange(64) * 3) - 1500
-JPEG_2000 = (  # TILTED as int16, by OpenJPEG 2.5.2
-    "/0//UQApAAAAAABAAAAAQAAAAAAAAAAAAAAAQAAAAEAAAAAAAAAAAAABjwEB/1IADAAAAAEABQQEAAH/XAATQICIiJCIiJCIiJCIiJCIiJD/ZAAl"
-    "AAFDcmVhdGVkIGJ5IE9wZW5KUEVHIHZlcnNpb24gMi41LjL/kAAKAAAAAACCAAH/k8D+QYAGoM7PLC3AA+oDgH7AgAz6Gws8rN7AAfOEgD8wYCIY"
-    "d8QDf7vMMcvAAPkDQA/AIDahhTkYDz2mNDQypAX1wAB8IsAH2hpfp8cz352sKUBGAVoBgrULSeTAADosAD6gwItiAazv4Y1ip39qWsgDCQl//9kA"
-)
-JPEG_LOSSLESS = (  # np.add.outer(8 * 400, 8 * 30) - 1500 as int16, by GDCM 3.2
-    "/9j/wwALEAAIAAgBAREA/8QAFgABAQEAAAAAAAAAAAAAAAAABQkP/9oACAEBAAEAAN6JHnnnnnnrIPPPPPPPWQeeeeeeesg8888889ZB555555"
-    "6yDzzzzzz1kHnnnnnnrIPPPPPPPf/ZAA=="
-)
-
-
-def encapsulated(path: Path, frame: bytes, syntax: str, **fields) -> Path:
-    slice_ = pydicom.dcmread(path)
-    slice_.file_meta.TransferSyntaxUID = syntax
-    slice_.PixelData = encapsulate([frame])
-    slice_["PixelData"].VR = "OB"
-    for name, value in fields.items():
-        setattr(slice_, name, value)
-    slice_.save_as(path)
-    return path
-
-
-def test_jpeg_2000_gives_the_stored_values_back(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((64, 64), np.int16))
-    encapsulated(path, base64.b64decode(JPEG_2000), pydicom.uid.JPEG2000Lossless)
-    assert hounsfield(path) == TILTED.ravel().tolist()
-
-
-def test_rle_gives_the_stored_values_back(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", TILTED.astype(np.int16))
-    slice_ = pydicom.dcmread(path)
-    slice_.compress(pydicom.uid.RLELossless)
-    slice_.save_as(path)
-    assert hounsfield(path) == TILTED.ravel().tolist()
-
-
-def test_a_coloured_jpeg_becomes_rgb(tmp_path):
-    stream = io.BytesIO()
-    Image.new("RGB", (16, 16), (200, 100, 50)).save(stream, "JPEG", quality=95)
-    path = write_slice(tmp_path / "a.dcm", np.zeros((16, 16), np.int16))
-    fields = dict(SamplesPerPixel=3, PlanarConfiguration=0, PhotometricInterpretation="YBR_FULL_422", BitsAllocated=8)
-    encapsulated(
-        path, stream.getvalue(), pydicom.uid.JPEGBaseline8Bit, BitsStored=8, HighBit=7, PixelRepresentation=0, **fields
-    )
-    image = dicom.read_picture(path)
-    assert image.shape == (16, 16, 3) and np.abs(image.astype(int) - (200, 100, 50)).max() <= 3
-
-
-def test_lossless_jpeg_needs_one_decoder_more_and_then_gives_the_stored_values_back(tmp_path):
-    pytest.importorskip("gdcm", reason="fedcli[dicom] is not installed")
-    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
-    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
-    assert hounsfield(path) == (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
-
-
-@pytest.mark.parametrize("read", [dicom.read_slice, dicom.read_picture])
-def test_a_missing_decoder_stops_with_the_line_that_installs_it(tmp_path, read, monkeypatch):
-    monkeypatch.setattr(pydicom.pixels.decoders.JPEGLosslessSV1Decoder, "_available", {})
-    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16), Modality="CT")
-    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
-    with pytest.raises(
-        FedcliError, match=r"a\.dcm is compressed as JPEG Lossless, .* no decoder is installed"
-    ) as error:
-        read(path)
-    assert "pip install" in error.value.hint and str(tmp_path) not in error.value.sentence
 
 
 @pytest.mark.parametrize(
@@ -259,67 +170,6 @@ def test_the_nearest_window_is_offered():
     with pytest.raises(UsageError) as error:
         dicom.parse_window("brian")
     assert "'brain'" in error.value.hint
-
-
-@pytest.mark.parametrize(("age", "years"), [("045Y", 45), ("006M", 0.5), ("365D", 365 / 365.25), ("", None)])
-def test_the_header_tells_sex_and_age(tmp_path, age, years):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="P1", PatientSex="F", PatientAge=age)
-    header = read_header(path)
-    assert (header.patient, header.sex) == ("P1", "F")
-    assert np.isnan(header.age) if years is None else header.age == years
-
-
-def test_the_study_stands_in_for_a_missing_patient(tmp_path):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="", StudyInstanceUID="1.9")
-    assert read_header(path).patient == "1.9"
-
-
-@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian])
-@pytest.mark.parametrize(
-    ("fields", "plain"),
-    [
-        ({"PatientID": "P1 ", "PatientSex": "F", "PatientAge": "045Y"}, True),
-        ({"PatientID": None, "StudyInstanceUID": "1.2.3"}, True),
-        ({"PatientID": "Müller", "SpecificCharacterSet": "ISO_IR 100"}, False),
-        ({"PatientID": "P1", "PatientComments": "x" * 10_000, "AdditionalPatientHistory": "x" * 10_000}, False),
-        ({"PatientID": "P1", "ReferencedImageSequence": Sequence([Dataset()])}, True),
-    ],
-)
-def test_walking_the_first_bytes_finds_what_pydicom_finds(tmp_path, fields, plain, syntax):
-    path = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), **fields)
-    rewritten(path, syntax)
-    result, expected = walk(path.read_bytes()[: 2**14]), ask_pydicom(path)
-    assert (result is not None) == (plain and syntax != ExplicitVRBigEndian)
-    if result is not None:
-        lines = {tag: value for tag, value in result.items() if value and tag >> 16 != 2}
-        assert lines == {tag: value for tag, value in expected.items() if value}
-    assert read_header(path).patient == str(fields["PatientID"] or "1.2.3").strip()
-
-
-def test_a_damaged_header_is_left_to_pydicom(tmp_path):
-    whole = write_slice(tmp_path / "a.dcm", np.zeros((4, 4), np.int16), PatientID="P1").read_bytes()
-    rng = np.random.default_rng(0)
-    for at in rng.integers(128, 500, 300):
-        changed = bytearray(whole)
-        changed[at] = rng.integers(256)
-        (tmp_path / "b.dcm").write_bytes(changed)
-        try:
-            read_header(tmp_path / "b.dcm")
-        except Unreadable as error:
-            assert str(tmp_path) not in str(error)
-
-
-@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
-def test_walking_real_scanners_files_finds_what_pydicom_finds():
-    folder = Path(os.environ["FEDCLI_REAL_DATA"], "ct_head")
-    files = [p for p in folder.rglob("*") if p.is_file() and p.name not in ("LICENSE", "DIRFILE")]
-    plain = 0
-    for file in files:
-        tags = walk(file.read_bytes()[: 2**14])
-        plain += tags is not None
-        expected = {tag: value for tag, value in ask_pydicom(file).items() if value}
-        assert tags is None or {tag: v for tag, v in tags.items() if v and tag >> 16 != 2} == expected
-    assert len(files) == 37 and plain > 20
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")

@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, ROSTER, client_updates, play, toy_net, toy_shard, toy_shards
-from torch import nn
 
 import fedcli.methods.fedmas as fedmas  # importing registers
 from fedcli.errors import UsageError
@@ -223,99 +222,6 @@ def test_distillation_brings_the_projection_closer_to_the_teacher(spec):
 
     distilled, free = (mean(play(spec, {"lambda_f": f}, rounds=6, shards=EQUAL).theta, f) for f in (3.0, 0.0))
     assert distilled < 0.5 * free
-
-
-class Watched(nn.Module):
-    """A teacher that counts how often it is asked, and in which mode."""
-
-    def __init__(self, body):
-        super().__init__()
-        self.body, self.width, self.asked = body, 16, []
-
-    def forward(self, x):
-        self.asked.append((len(x), self.training or self.body.training, x.requires_grad))
-        return self.body(x)
-
-
-def watch(monkeypatch):
-    """Give every network of a play() the same kind of teacher from outside; return all of them."""
-    teachers = []
-    extend = fedmas.Distilled.extend
-
-    def watched(self, net):
-        teachers.append(Watched(toy_net(9).backbone))
-        net.teacher = teachers[-1]
-        extend(self, net)
-
-    monkeypatch.setattr(fedmas.Distilled, "extend", watched)
-    return teachers
-
-
-@pytest.mark.parametrize("view", ["same", "clean"])
-def test_the_teacher_never_moves_is_always_still_and_is_never_sent(view, monkeypatch):
-    teachers = watch(monkeypatch)
-    flipped = {c: toy_shard(c, kind="flip") for c in ROSTER}
-    state = play("fed-mas", {"teacher_view": view}, shards=flipped)
-    fresh = Watched(toy_net(9).backbone).state_dict()
-    assert all(torch.equal(tensor, fresh[name]) for name, tensor in teachers[0].state_dict().items())
-    assert teachers[0].asked and not any(training for _, training, _ in teachers[0].asked)
-    layout = grown()[2]
-    assert len(state.theta) == layout.size and not any(name.startswith("teacher") for name in layout.shapes)
-
-
-@pytest.mark.parametrize(
-    ("kind", "view", "cached"),
-    [("none", "same", True), ("none", "clean", True), ("flip", "clean", True), ("flip", "same", False)],
-)
-@pytest.mark.parametrize("spec", ["fed-mas", "kd"])
-def test_a_fixed_view_is_shown_to_the_teacher_once_in_a_run(spec, kind, view, cached, monkeypatch):
-    teachers = watch(monkeypatch)
-    shards = {c: toy_shard(c, 20, kind=kind) for c in ROSTER}
-    play(spec, {"teacher_view": view}, shards=shards, rounds=3)
-    images = sum(count for count, _, _ in teachers[0].asked)
-    once, every_step = 4 * 20, 3 * 4 * 20
-    assert images == (once if cached else every_step + (once if spec == "fed-mas" else 0))
-
-
-def test_a_cached_view_belongs_to_its_teacher():
-    shard = toy_shard("north")
-    each, second = toy_net(extend=resolve("kd").local.extend), toy_net(3, extend=resolve("kd").local.extend)
-    first = fedmas.fixed_view(each.eval(), shard)
-    assert fedmas.fixed_view(each, shard) is first
-    assert not torch.equal(fedmas.fixed_view(second.eval(), shard), first)
-
-
-def test_without_a_file_the_teacher_is_the_backbone_as_it_starts():
-    net = grown()[1]
-    start = toy_net().backbone.state_dict()
-    assert net.teacher.width == 16 and all(torch.equal(v, start[k]) for k, v in net.teacher.state_dict().items())
-    assert not any(p.requires_grad for p in net.teacher.parameters())
-    assert all(p.requires_grad for p in net.backbone.parameters())
-
-
-def test_the_projector_is_two_layers_with_batch_norm_between_them():
-    wanted, projector = (nn.Linear, nn.BatchNorm1d, nn.ReLU, nn.Linear), grown()[1].projector
-    assert len(projector) == 4 and all(isinstance(part, kind) for part, kind in zip(projector, wanted, strict=True))
-
-
-def test_the_projector_ends_at_the_teachers_width():
-    method = resolve("kd", {"rule": "released"})
-    net = toy_net()
-    net.teacher = Watched(nn.Linear(1, 1))
-    net.teacher.width = 40
-    method.local.extend(net)
-    assert [tuple(p.shape) for p in net.projector.parameters() if p.ndim == 2] == [(16, 16), (40, 16)]
-    assert net.auxiliary.weight.shape == (CLASSES, 40)
-
-
-def test_the_teacher_computes_low_where_the_model_does():
-    net = grown()[1].eval()
-    x = next(toy_shard("north").in_order()).x
-    exact = fedmas.teacher_features(net, x)
-    net.bf16 = True
-    low = fedmas.teacher_features(net, x)
-    assert low.dtype == torch.float32 and not torch.equal(low, exact)
-    torch.testing.assert_close(low, exact, atol=0.05, rtol=0.05)
 
 
 @pytest.mark.parametrize("rule", ["paper", "released"])

@@ -3,68 +3,18 @@
 open_clip takes seconds to import and only one worker needs it, so it is imported inside the tests."""
 
 import copy
-import sys
 
-import h5py
 import pytest
 import torch
 import torch.nn.functional as F
 from conftest import play, toy_clip, toy_shard, toy_shards
+from tiny_clips import NAMES, SEED, fed, images, prompts, saved, theirs, tiny
 from torch import nn
 
-from fedcli.data import transforms
-from fedcli.errors import FedcliError, UsageError
-from fedcli.models import MODELS, Inputs, build, clip, frozen_parts, input_channels
+from fedcli.errors import UsageError
+from fedcli.models import MODELS, clip, frozen_parts, input_channels
 from fedcli.models.layout import Layout
 from fedcli.models.teacher import CLIP_MEAN, CLIP_STD
-
-NAMES = ["NOT Glaucoma", "Glaucoma"]
-SEED = torch.Generator().manual_seed
-
-
-def tiny(name="clip-tiny", **rest):
-    inputs = {"channels": 3, "classes": 2, "size": 32, "names": NAMES}
-    inputs |= {key: rest.pop(key) for key in list(rest) if key in ("attributes", *inputs)}
-    return build(name, Inputs(**inputs), **{"seed": 0} | rest).eval()
-
-
-def prompts(net, count=2):
-    net.head = net.make_prompts(count)
-    net.tokens = True
-
-
-def images(side, channels=3, count=3):
-    """In [0, 1], as the toolkit has them before normalisation."""
-    return torch.rand(count, channels, side, side, generator=SEED(5))
-
-
-def fed(unit):
-    return transforms.to_input(unit, channels=unit.shape[1])
-
-
-def theirs(name):
-    """open_clip's whole network with random weights and random batch-norm statistics."""
-    import open_clip
-
-    shape = clip.SHAPES[name]
-    with torch.random.fork_rng():
-        torch.manual_seed(3)
-        net = open_clip.CLIP(
-            shape.width, open_clip.CLIPVisionCfg(**shape.vision), open_clip.CLIPTextCfg(**shape.text), quick_gelu=True
-        )
-        for module in net.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                nn.init.uniform_(module.running_mean, -0.5, 0.5)
-                nn.init.uniform_(module.running_var, 0.5, 2)
-                nn.init.uniform_(module.weight, 0.5, 1.5)
-    return net.eval()
-
-
-def saved(net, path, change=lambda tensors: None):
-    tensors = dict(net.state_dict())
-    change(tensors)
-    torch.save(tensors, path)
-    return str(path)
 
 
 def clip_input(unit):
@@ -265,106 +215,6 @@ def test_methods_that_know_nothing_of_clip_train_it(spec, monkeypatch):
     monkeypatch.setattr("fedcli.bench.toy.toy_net", lambda extend, **_: toy_clip(extend=extend))
     state = play(spec, rounds=1, shards=toy_shards(east=toy_shard("east", 1)))
     assert state.theta.isfinite().all() and len(state.theta) >= 32_819
-
-
-@pytest.mark.parametrize("prefix", ["", "module."])
-def test_weights_in_half_precision_and_under_a_prefix_are_taken(prefix, tmp_path):
-    other = theirs("clip-tiny").half()
-    torch.save({"state_dict": {prefix + k: v for k, v in other.state_dict().items()}}, tmp_path / "clip.pt")
-    net = tiny(weights=str(tmp_path / "clip.pt"), extend=prompts)
-    assert torch.equal(net.backbone.visual.proj, other.visual.proj.float())
-    assert torch.equal(net.text.words[1, net.text.ends[1]], other.token_embedding.weight[49_407].float())
-
-
-def test_open_clips_other_names_of_the_text_tower_are_taken(tmp_path):
-    """Those of its networks whose text tower is a module of its own."""
-    inner = lambda k: k if k.startswith(("visual.", "logit_scale")) else f"text.{k}"  # noqa: E731
-    tensors = {inner(k): v for k, v in theirs("clip-tiny").state_dict().items()}
-    torch.save(tensors, tmp_path / "clip.pt")
-    net = tiny(weights=str(tmp_path / "clip.pt"), extend=prompts)
-    assert torch.equal(net.text.text_projection, tensors["text.text_projection"])
-
-
-def test_what_openais_files_hold_beside_weights_is_left_out(tmp_path):
-    extra = {k: torch.tensor(7) for k in ("input_resolution", "context_length", "vocab_size")}
-    path = saved(theirs("clip-tiny"), tmp_path / "clip.pt", lambda tensors: tensors.update(extra))
-    assert tiny(weights=path, extend=prompts).start == path
-
-
-def test_the_model_of_a_run_fills_the_image_tower_and_its_projection_of_slices(tmp_path):
-    source = tiny(channels=16, seed=4)
-    with h5py.File(tmp_path / "00002.h5", "w") as file:
-        for k, v in source.state_dict().items():
-            file[f"model/{k}"] = v.numpy()
-    net = tiny(channels=16, weights=str(tmp_path / "00002.h5"))
-    for each, two in zip(net.backbone.state_dict().values(), source.backbone.state_dict().values(), strict=True):
-        assert torch.equal(each, two)
-    with pytest.raises(FedcliError, match="holds no text tower, which prompts need"):
-        tiny(channels=16, weights=str(tmp_path / "00002.h5"), extend=prompts)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda t: [t.pop(k) for k in list(t) if k.startswith("visual.")], "is no CLIP: it has no tensor visual"),
-        (lambda t: t.pop("visual.proj"), "tensor visual.proj is missing"),
-        (lambda t: t.pop("ln_final.bias"), "does not fit clip-tiny: tensor ln_final.bias is missing"),
-        (lambda t: t.update({"decoder.bias": t["ln_final.bias"]}), "tensor decoder.bias is unknown"),
-        (lambda t: t.update({"visual.head": t["ln_final.bias"]}), "tensor visual.head is unknown"),
-        (
-            lambda t: t.update({"visual.positional_embedding": torch.ones(50, 32)}),
-            r"visual.positional_embedding has shape \(50, 32\), not \(17, 32\)",
-        ),
-        (lambda t: t.update({"token_embedding.weight": torch.ones(9, 32)}), r"\(9, 32\), not \(49408, 32\)"),
-    ],
-)
-def test_files_that_do_not_fit_are_refused_by_their_first_wrong_tensor(change, message, tmp_path):
-    path = saved(theirs("clip-tiny"), tmp_path / "clip.pt", change)
-    with pytest.raises(FedcliError, match=message):
-        tiny(weights=path, extend=prompts)
-
-
-def test_weights_without_a_text_tower_make_a_network_without_prompts(tmp_path):
-    drop = lambda t: [t.pop(k) for k in list(t) if not k.startswith("visual.")]  # noqa: E731
-    path = saved(theirs("clip-tiny"), tmp_path / "image.pt", drop)
-    assert tiny(weights=path)(fed(images(32))).shape == (3, 2)
-    with pytest.raises(FedcliError, match="image.pt holds no text tower") as error:
-        tiny(weights=path, extend=prompts)
-    assert "both towers" in error.value.hint
-
-
-def test_openais_weights_come_through_open_clip_or_a_sentence_says_where_to_find_them(tmp_path, monkeypatch):
-    import open_clip
-
-    asked = []
-    path = saved(theirs("clip-tiny"), tmp_path / "clip.pt")
-    monkeypatch.setitem(clip.SHAPES, "clip-tiny", clip.Shape(**vars(clip.SHAPES["clip-tiny"]) | {"pretrained": "RN50"}))
-    monkeypatch.setattr(open_clip.pretrained, "download_pretrained", lambda source: asked.append(source) or path)
-    assert torch.equal(tiny(weights="openai").backbone.visual.proj, theirs("clip-tiny").visual.proj)
-    assert asked[0]["hf_hub"] == "timm/resnet50_clip.openai/"
-
-    def offline(source):
-        raise OSError("no route to host")
-
-    monkeypatch.setattr(open_clip.pretrained, "download_pretrained", offline)
-    with pytest.raises(FedcliError, match=r"could not be downloaded \(OSError\)$") as error:
-        tiny(weights="openai")
-    assert "https://huggingface.co/timm/resnet50_clip.openai on" in error.value.hint
-    assert "--weights FILE" in error.value.hint
-
-
-@pytest.mark.parametrize("weights", ["openai", "imagenet"])
-def test_weights_that_do_not_exist_for_a_tiny_clip_are_refused(weights):
-    with pytest.raises(UsageError, match="no (weights of OpenAI|ImageNet weights) for clip-tiny") as error:
-        tiny(weights=weights)
-    assert error.value.hint
-
-
-def test_without_open_clip_the_sentence_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "open_clip", None)
-    with pytest.raises(FedcliError, match="need the package open_clip_torch") as error:
-        tiny()
-    assert error.value.hint == "pip install 'fedcli[clip]'"
 
 
 def test_a_class_name_longer_than_clip_can_read_is_refused():

@@ -1,0 +1,87 @@
+"""Compressed DICOM files: the values that each decoder gives back, and the sentence where one is missing."""
+
+import base64
+import io
+from pathlib import Path
+
+import numpy as np
+import pydicom
+import pytest
+from PIL import Image
+from pydicom.encaps import encapsulate
+from raw_folders import write_slice
+from slice_values import hounsfield
+
+from fedcli.data.sources import dicom
+from fedcli.errors import FedcliError
+
+TILTED = np.add.outer(np.arange(64) * 40, np.arange(64) * 3) - 1500
+
+
+JPEG_2000 = (  # TILTED as int16, by OpenJPEG 2.5.2
+    "/0//UQApAAAAAABAAAAAQAAAAAAAAAAAAAAAQAAAAEAAAAAAAAAAAAABjwEB/1IADAAAAAEABQQEAAH/XAATQICIiJCIiJCIiJCIiJCIiJD/ZAAl"
+    "AAFDcmVhdGVkIGJ5IE9wZW5KUEVHIHZlcnNpb24gMi41LjL/kAAKAAAAAACCAAH/k8D+QYAGoM7PLC3AA+oDgH7AgAz6Gws8rN7AAfOEgD8wYCIY"
+    "d8QDf7vMMcvAAPkDQA/AIDahhTkYDz2mNDQypAX1wAB8IsAH2hpfp8cz352sKUBGAVoBgrULSeTAADosAD6gwItiAazv4Y1ip39qWsgDCQl//9kA"
+)
+
+
+JPEG_LOSSLESS = (  # np.add.outer(8 * 400, 8 * 30) - 1500 as int16, by GDCM 3.2
+    "/9j/wwALEAAIAAgBAREA/8QAFgABAQEAAAAAAAAAAAAAAAAABQkP/9oACAEBAAEAAN6JHnnnnnnrIPPPPPPPWQeeeeeeesg8888889ZB555555"
+    "6yDzzzzzz1kHnnnnnnrIPPPPPPPf/ZAA=="
+)
+
+
+def encapsulated(path: Path, frame: bytes, syntax: str, **fields) -> Path:
+    slice_ = pydicom.dcmread(path)
+    slice_.file_meta.TransferSyntaxUID = syntax
+    slice_.PixelData = encapsulate([frame])
+    slice_["PixelData"].VR = "OB"
+    for name, value in fields.items():
+        setattr(slice_, name, value)
+    slice_.save_as(path)
+    return path
+
+
+def test_jpeg_2000_gives_the_stored_values_back(tmp_path):
+    path = write_slice(tmp_path / "a.dcm", np.zeros((64, 64), np.int16))
+    encapsulated(path, base64.b64decode(JPEG_2000), pydicom.uid.JPEG2000Lossless)
+    assert hounsfield(path) == TILTED.ravel().tolist()
+
+
+def test_rle_gives_the_stored_values_back(tmp_path):
+    path = write_slice(tmp_path / "a.dcm", TILTED.astype(np.int16))
+    slice_ = pydicom.dcmread(path)
+    slice_.compress(pydicom.uid.RLELossless)
+    slice_.save_as(path)
+    assert hounsfield(path) == TILTED.ravel().tolist()
+
+
+def test_a_coloured_jpeg_becomes_rgb(tmp_path):
+    stream = io.BytesIO()
+    Image.new("RGB", (16, 16), (200, 100, 50)).save(stream, "JPEG", quality=95)
+    path = write_slice(tmp_path / "a.dcm", np.zeros((16, 16), np.int16))
+    fields = dict(SamplesPerPixel=3, PlanarConfiguration=0, PhotometricInterpretation="YBR_FULL_422", BitsAllocated=8)
+    encapsulated(
+        path, stream.getvalue(), pydicom.uid.JPEGBaseline8Bit, BitsStored=8, HighBit=7, PixelRepresentation=0, **fields
+    )
+    image = dicom.read_picture(path)
+    assert image.shape == (16, 16, 3) and np.abs(image.astype(int) - (200, 100, 50)).max() <= 3
+
+
+def test_lossless_jpeg_needs_one_decoder_more_and_then_gives_the_stored_values_back(tmp_path):
+    pytest.importorskip("gdcm", reason="fedcli[dicom] is not installed")
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
+    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
+    assert hounsfield(path) == (np.add.outer(np.arange(8) * 400, np.arange(8) * 30) - 1500).ravel().tolist()
+
+
+@pytest.mark.parametrize("read", [dicom.read_slice, dicom.read_picture])
+def test_a_missing_decoder_stops_with_the_line_that_installs_it(tmp_path, read, monkeypatch):
+    monkeypatch.setattr(pydicom.pixels.decoders.JPEGLosslessSV1Decoder, "_available", {})
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16), Modality="CT")
+    encapsulated(path, base64.b64decode(JPEG_LOSSLESS), pydicom.uid.JPEGLosslessSV1)
+    with pytest.raises(
+        FedcliError, match=r"a\.dcm is compressed as JPEG Lossless, .* no decoder is installed"
+    ) as error:
+        read(path)
+    assert "pip install" in error.value.hint and str(tmp_path) not in error.value.sentence

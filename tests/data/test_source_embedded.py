@@ -1,0 +1,56 @@
+"""The data sets that fedcli brings: digits, and phantoms with a planted disparity."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedcli.data.pool import Row
+from fedcli.data.sources import phantom, toy
+from fedcli.data.sources.source import Choices
+
+
+def ids(listing, *, test=None) -> list[str]:
+    return [row.id for row in listing.rows if test is None or row.test == test]
+
+
+def test_toy_is_scikit_learns_digits():
+    listing = toy.rows(None, Choices(16, "image"))
+    assert len(listing.rows) == 1797 and listing.rows[0].id == "digit-0000" and listing.rows[0].label == 0
+    assert len(ids(listing, test=False)) == sum(int(0.8 * n) for n in Counter(r.label for r in listing.rows).values())
+    image = toy.decode(None, listing.rows[0], Choices(16, "image"))
+    assert image.shape == (8, 8, 1) and image.max() == 239  # 15 of 16
+
+
+def test_phantom_deals_every_attribute_alike_to_every_class():
+    listing = phantom.rows(None, Choices(64, "patient"))
+    assert len(listing.rows) == 1200 and len({row.patient for row in listing.rows}) == 600
+    for label in range(4):
+        races = Counter(row.groups["race"] for row in listing.rows if row.label == label)
+        assert races == {0: 210, 1: 60, 2: 30}
+    assert not {r.patient for r in listing.rows if r.test} & {r.patient for r in listing.rows if not r.test}
+    assert sum(row.test for row in listing.rows) == 240
+
+
+def test_a_phantom_slice_depends_on_seed_and_id_alone():
+    choices = Choices(32, "patient")
+    row = phantom.rows(None, choices).rows[7]
+    assert np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, row, choices))
+    assert not np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, row, replace(choices, seed=1)))
+    assert not np.array_equal(phantom.decode(None, row, choices), phantom.decode(None, replace(row, id="x"), choices))
+
+
+def of_race(row: Row, race: int) -> np.ndarray:
+    return phantom.decode(None, replace(row, groups={**row.groups, "race": race}), Choices(64, "patient")).astype(int)
+
+
+def test_phantom_plants_its_disparity_in_the_bleed_and_nowhere_else():
+    rows = phantom.rows(None, Choices(64, "patient")).rows
+    healthy = next(row for row in rows if phantom.CLASSES[row.label] == "none")
+    assert np.array_equal(of_race(healthy, 0), of_race(healthy, 1))
+    bleeding = next(row for row in rows if phantom.CLASSES[row.label] == "intraparenchymal")
+    white, black, asian = (of_race(bleeding, race) for race in range(3))
+    inside = (white < 255) & (white - black > 30)  # where nothing was clipped
+    assert inside.sum() > 20
+    assert ((white - black)[inside] / (white - asian)[inside]).mean() == pytest.approx((1 - 0.4) / (1 - 0.6), rel=0.02)

@@ -1,0 +1,145 @@
+"""HAM10000 and ISIC 2018: their tables and folders."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from raw_folders import in_any_order, write_csv, write_skin
+
+from fedcli.data.sources import isic2018
+from fedcli.data.sources.source import Choices
+from fedcli.errors import FedcliError
+
+LESION = Choices(16, "lesion")
+
+
+def ids(listing, *, test=None) -> list[str]:
+    return [row.id for row in listing.rows if test is None or row.test == test]
+
+
+def test_skin_rows_carry_class_lesion_sex_and_age(tmp_path):
+    write_skin(
+        tmp_path, [["L1", "b", "nv", 45.0, "male"], ["L2", "a", "mel", "", "unknown"], ["L1", "c", "nv", 61, "female"]]
+    )
+    listing = isic2018.rows(tmp_path, LESION)
+    assert [(r.id, r.label, r.patient, r.groups["sex"], r.groups["age"]) for r in listing.rows] == [
+        ("a", 0, "L2", -1, -1), ("b", 1, "L1", 1, 1), ("c", 1, "L1", 0, 2),
+    ]  # fmt: skip
+    assert listing.rows[0].source == "images/a.jpg" and listing.patient == "lesion_id"
+    assert list(listing.attributes) == ["sex", "age"] and listing.tables == [isic2018.HAM]
+    assert isic2018.decode(tmp_path, listing.rows[0], LESION).shape == (9, 12, 3)
+
+
+@pytest.mark.parametrize("folder", [".", "HAM10000_images_part_1", "HAM10000_images_part_2"])
+def test_skin_images_may_lie_where_the_archives_put_them(tmp_path, folder):
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"]], images=tmp_path / folder)
+    assert isic2018.rows(tmp_path, LESION).rows[0].source == (Path(folder) / "a.jpg").as_posix()
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_of_several_files_of_a_skin_image_the_first_name_counts_on_every_machine(tmp_path, monkeypatch, backwards):
+    write_skin(tmp_path, [["L1", "a", "nv", 30, "male"]])
+    folder = next(path.parent for path in tmp_path.rglob("a.jpg"))
+    for name in ("a.png", "a.JPG"):
+        (folder / name).write_bytes((folder / "a.jpg").read_bytes())
+    in_any_order(monkeypatch, backwards)
+    assert [Path(row.source).name for row in isic2018.rows(tmp_path, LESION).rows] == ["a.JPG"]
+
+
+def test_the_hospital_comes_from_the_table_beside(tmp_path):
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L2", "b", "nv", 45, "male"], ["L3", "c", "nv", 45, "male"]])
+    folds = [["b", "rosendahl", "train"], ["a", "vienna_dias", "test"]]
+    write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds)
+    listing = isic2018.rows(tmp_path, LESION)
+    assert listing.attributes["center"] == ["rosendahl", "vienna_dias"]
+    assert [row.groups["center"] for row in listing.rows] == [1, 0, -1]
+    assert listing.tables == [isic2018.HAM, isic2018.CENTERS]
+
+
+def test_the_official_fold_is_taken_and_its_leak_told(tmp_path, capsys):
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "b", "nv", 45, "male"], ["L3", "c", "nv", 45, "male"]])
+    folds = [["a", "rosendahl", "train"], ["b", "rosendahl", "test"], ["c", "rosendahl", "train"]]
+    write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds)
+    assert ids(isic2018.rows(tmp_path, Choices(16, "official")), test=True) == ["b"]
+    assert "1 lesions have images in both train and test" in capsys.readouterr().err
+    write_csv(tmp_path / isic2018.CENTERS, ["image_id", "dataset", "fold"], folds[:2])
+    with pytest.raises(FedcliError, match="no fold for c"):
+        isic2018.rows(tmp_path, Choices(16, "official"))
+
+
+def test_the_official_fold_needs_its_table(tmp_path):
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"]])
+    with pytest.raises(FedcliError, match="ham10000_fedisic2019.csv"):
+        isic2018.rows(tmp_path, Choices(16, "official"))
+
+
+def test_lesions_stay_together_unless_the_split_is_by_image(tmp_path):
+    write_skin(tmp_path, [[f"L{i // 5}", f"i{i:02d}", "nv", 45, "male"] for i in range(20)])
+    by_lesion = isic2018.rows(tmp_path, LESION).rows
+    assert not {r.patient for r in by_lesion if r.test} & {r.patient for r in by_lesion if not r.test}
+    assert len(ids(isic2018.rows(tmp_path, Choices(16, "image")), test=True)) == 4
+
+
+def test_the_archives_one_hot_table_works_too(tmp_path):
+    hot = [["a", 0, 1, 0, 0, 0, 0, 0], ["b", 0, 0, 0, 0, 0, 0, 1]]
+    write_csv(tmp_path / isic2018.TRUTH, ["image", *(c.upper() for c in isic2018.CLASSES)], hot)
+    folder = tmp_path / "ISIC2018_Task3_Training_Input"
+    folder.mkdir()
+    for id in "ab":
+        Image.new("RGB", (8, 8)).save(folder / f"{id}.jpg")
+    with pytest.raises(FedcliError, match="does not say which lesion a shows") as error:
+        isic2018.rows(tmp_path, LESION)
+    assert "--split image" in error.value.hint
+    assert [r.label for r in isic2018.rows(tmp_path, Choices(16, "image")).rows] == [1, 6]
+    write_csv(tmp_path / isic2018.GROUPINGS, ["image", "lesion_id"], [["b", "L2"], ["a", "L1"]])
+    listing = isic2018.rows(tmp_path, LESION)
+    assert [r.patient for r in listing.rows] == ["L1", "L2"] and listing.attributes == {}
+
+
+def test_a_one_hot_row_with_two_labels_is_an_error(tmp_path):
+    write_csv(
+        tmp_path / isic2018.TRUTH, ["image", *(c.upper() for c in isic2018.CLASSES)], [["a", 1, 1, 0, 0, 0, 0, 0]]
+    )
+    with pytest.raises(FedcliError, match="a has 2 labels"):
+        isic2018.rows(tmp_path, LESION)
+
+
+def test_a_missing_column_is_named_with_those_found(tmp_path):
+    write_csv(tmp_path / isic2018.HAM, ["lesion_id", "image_id", "age", "sex"], [["L", "a", 1, "male"]])
+    with pytest.raises(FedcliError, match=r"HAM10000_metadata.csv has no column 'dx'") as error:
+        isic2018.rows(tmp_path, LESION)
+    assert error.value.hint == "columns found: lesion_id, image_id, age, sex"
+
+
+def test_a_folder_without_a_table_is_an_error(tmp_path):
+    with pytest.raises(FedcliError, match="has neither HAM10000_metadata.csv nor ISIC2018"):
+        isic2018.rows(tmp_path, LESION)
+
+
+def test_an_empty_table_is_an_error(tmp_path):
+    (tmp_path / isic2018.HAM).write_text("")
+    with pytest.raises(FedcliError, match="HAM10000_metadata.csv has no rows"):
+        isic2018.rows(tmp_path, LESION)
+
+
+def test_an_image_with_two_labels_is_an_error_and_a_repeated_row_is_not(tmp_path):
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "a", "nv", 45, "male"]])
+    assert ids(isic2018.rows(tmp_path, LESION)) == ["a"]
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L1", "a", "mel", 45, "male"]])
+    with pytest.raises(FedcliError, match="a has two labels, nv and mel"):
+        isic2018.rows(tmp_path, LESION)
+
+
+@pytest.mark.parametrize("dx", ["scc", ""])
+def test_an_unknown_class_is_an_error(tmp_path, dx):
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L2", "b", dx, 45, "male"]])
+    with pytest.raises(FedcliError, match="b has the unknown class"):
+        isic2018.rows(tmp_path, LESION)
+
+
+def test_a_listed_image_that_is_absent_is_skipped_with_the_reason(tmp_path):
+    write_skin(tmp_path, [["L1", "a", "nv", 45, "male"], ["L2", "b", "nv", 45, "male"]])
+    (tmp_path / "images" / "a.jpg").unlink()
+    listing = isic2018.rows(tmp_path, LESION)
+    assert ids(listing) == ["b"]
+    assert listing.skipped == [("a.jpg", "listed in HAM10000_metadata.csv, in none of the image folders")]
