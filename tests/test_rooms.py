@@ -116,9 +116,18 @@ def test_an_import_upwards_and_a_circle_are_seen():
     assert in_circles(arrows) == {"fedcli.runs.b", "fedcli.runs.c"}
 
 
+@cache
+def files() -> dict[str, list[str]]:
+    """Path -> lines, of the package and of its tests."""
+    return {
+        str(path.relative_to(folder.parent)): path.read_text(encoding="utf-8").splitlines()
+        for folder in (ROOT, Path(__file__).parent)
+        for path in folder.rglob("*.py")
+    }
+
+
 def test_files_are_short():
-    lengths = {module: len(path.read_text(encoding="utf-8").splitlines()) for module, path in modules().items()}
-    assert not {module for module, length in lengths.items() if length > LONGEST_FILE}
+    assert not {path for path, lines in files().items() if len(lines) > LONGEST_FILE}
 
 
 def test_functions_fit_a_screen():
@@ -137,13 +146,7 @@ def test_functions_take_few_arguments():
 
 
 def test_lines_are_not_wide():
-    wide = {
-        str(path.relative_to(folder.parent))
-        for folder in (ROOT, Path(__file__).parent)
-        for path in folder.rglob("*.py")
-        if any(len(line) > WIDEST_LINE for line in path.read_text(encoding="utf-8").splitlines())
-    }
-    assert not wide
+    assert not {path for path, lines in files().items() if any(len(line) > WIDEST_LINE for line in lines)}
 
 
 @pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "methods").glob("[!_]*.py")))
