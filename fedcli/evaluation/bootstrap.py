@@ -6,7 +6,8 @@ section 3.8).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from ..errors import FedcliError
 from ..labels import NO, UNKNOWN, YES
 from ..metrics import label_probabilities, mean_recall, probabilities
 from ..seeds import derive
+from .ranked_pairs import Ranking, mirrored, total
 from .statistics import sign_floor
 
 METRICS = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"  # and auc_binary, of two classes
@@ -26,6 +28,7 @@ OF_LABELS = (  # of several labels per image
 )
 LEVEL = 0.95
 CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
+KEPT = 2**26  # bytes of draws that are kept for the next run on the same test images
 
 
 def draw(units: np.ndarray | int, resamples: int, seed: int) -> np.ndarray:
@@ -50,13 +53,26 @@ def _draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.nd
     count = int(places.max()) + 1
     most = count * int(np.bincount(places).max())  # images of a resample
     dtype = np.int32 if most * most < 2**31 else np.int64
+    step, alone = max(1, CHUNK // len(places)), count == len(places) and isinstance(units, int)
+    drawn = _times(count, resamples, seed, step)
+    for times in _kept(count, resamples, seed, step) if count * resamples <= KEPT else drawn:
+        yield times.astype(dtype) if alone else times.astype(dtype)[places]
+
+
+def _times(count: int, resamples: int, seed: int, step: int) -> Iterator[np.ndarray]:
+    """How often each resample holds each of so many patients: [U, b], `step` resamples at a time."""
     chance = np.random.default_rng(derive("bootstrap", seed))
-    step = max(1, CHUNK // len(places))
     for start in range(0, resamples, step):
         b = min(step, resamples - start)
         drawn = chance.integers(count, size=(b, count)) + count * np.arange(b)[:, None]
         times = np.bincount(drawn.ravel(), minlength=b * count).reshape(b, count)  # [b, U]
-        yield times.T.astype(dtype)[places]
+        yield np.ascontiguousarray(times.T, np.min_scalar_type(times.max()))
+
+
+@lru_cache(maxsize=1)
+def _kept(count: int, resamples: int, seed: int, step: int) -> tuple[np.ndarray, ...]:
+    """The same, remembered: runs that are compared have one test set, and drawing takes as long as scoring."""
+    return tuple(_times(count, resamples, seed, step))
 
 
 def bootstrap(
@@ -91,12 +107,12 @@ def bootstrap_all(
     groups: np.ndarray | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """bootstrap() of each of several models' logits on the same images; the resamples are drawn once."""
-    parts = _members(groups, len(y))
+    parts = _members(groups, y)
     plan = _Plan if y.ndim == 1 else _LabelsPlan
     plans = [[plan.of(logits[at], y[at]) for at in parts] for logits in tables]
     drawn: list[list[list[dict[str, np.ndarray]]]] = [[] for _ in tables]
     for weights in _draws(len(y) if units is None else units, resamples, seed):
-        each = [weights if groups is None else weights[at] for at in parts]
+        each = [weights[at] for at in parts]
         for plan, scores in zip(plans, drawn, strict=True):
             scores.append([part.scores(held) for part, held in zip(plan, each, strict=True)])
     return [_joined(scores, groups is not None) for scores in drawn]
@@ -137,46 +153,46 @@ def bootstrap_p(differences: np.ndarray, units: int) -> float | None:
     return min(1.0, max(2 * (int(fewer) + 1) / (len(known) + 1), sign_floor(units)))
 
 
-def _members(groups: np.ndarray | None, count: int) -> list[np.ndarray]:
+def _members(groups: np.ndarray | None, y: np.ndarray) -> list[np.ndarray]:
+    """The images of each group, class after class, so that the weights of a class lie together."""
+    order = np.argsort(y, kind="stable") if y.ndim == 1 else np.arange(len(y))
     if groups is None:
-        return [np.arange(count)]
-    return [np.flatnonzero(groups == g) for g in range(max(int(groups.max(initial=-1)) + 1, 1))]
-
-
-@dataclass(frozen=True)
-class _Area:
-    """Where one class's images stand among those of all others, by the class's own score.
-
-    own: [n] images of the class, its score rising. other: [m] all others, class by class.
-    below, upto: [m] how many of own score less, and less or the same. starts: where each class of other begins.
-    """
-
-    own: np.ndarray
-    other: np.ndarray
-    below: np.ndarray
-    upto: np.ndarray
-    starts: np.ndarray
-    classes: np.ndarray  # of each block of other
+        return [order]
+    return [order[groups[order] == g] for g in range(max(int(groups.max(initial=-1)) + 1, 1))]
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """All that the weights do not change: images are sorted once for any number of resamples."""
+    """All that the weights do not change: images are sorted once for any number of resamples.
+
+    Attributes:
+        cells: of each cell of the table of true and predicted classes that occurs, its place in the flattened table
+            and its images.
+        rankings: of each class with images, by the class's own score, among those of each other class.
+        mirrored: whether two classes rank all images in opposite orders, so that one ranking says what both do.
+    """
 
     classes: int
-    order: np.ndarray  # [N] images by cell of the table of true and predicted classes
-    starts: np.ndarray  # where each cell that occurs begins in that order
-    cells: np.ndarray  # its place in the flattened table
-    areas: dict[int, _Area]  # of each class with an image
+    cells: list[tuple[int, np.ndarray]]
+    rankings: dict[int, Ranking]
+    mirrored: bool
 
     @classmethod
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "_Plan":
         chance = probabilities(logits)  # [N, C], the scores that metrics.score ranks by
         guess, classes = np.asarray(logits).argmax(1), chance.shape[1]
         cell = y.astype(np.int64) * classes + guess
-        cells, starts = np.unique(np.sort(cell), return_index=True)
-        areas = {int(c): _area(chance[:, c], y, int(c)) for c in np.unique(y)}
-        return cls(classes, np.argsort(cell, kind="stable"), starts, cells, areas)
+        order = np.argsort(cell, kind="stable")
+        found, starts = np.unique(cell[order], return_index=True)
+        cells = list(zip(found.tolist(), np.split(order, starts[1:])))  # no cell, one empty part: of no image
+        each = {int(c): np.flatnonzero(y == c) for c in np.unique(y)}
+        two = classes == len(each) == 2 and mirrored(chance[:, 0], chance[:, 1])
+        rankings = {
+            c: Ranking.of(chance[:, c], own, {other: at for other, at in each.items() if other != c})
+            for c, own in each.items()
+            if c or not two
+        }
+        return cls(classes, cells, rankings, two)
 
     def scores(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Weights [N, b] -> {metric: float64 [b]}; NaN where a score has no meaning."""
@@ -187,8 +203,8 @@ class _Plan:
     def _table(self, weights: np.ndarray) -> np.ndarray:
         """Weights by true and predicted class: [C, C, b]."""
         table = np.zeros((self.classes**2, weights.shape[1]))
-        if len(self.cells):
-            table[self.cells] = np.add.reduceat(weights[self.order], self.starts, axis=0, dtype=weights.dtype)
+        for place, images in self.cells:
+            table[place] = total(weights[images])
         return table.reshape(self.classes, self.classes, -1)
 
     def _decisions(self, table: np.ndarray) -> dict[str, np.ndarray]:
@@ -202,9 +218,11 @@ class _Plan:
     def _aucs(self, weights: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
         """Hand and Till's mean over pairs of classes that both have an image; n: weight of each class [C, b]."""
         wins = np.zeros((self.classes, self.classes, weights.shape[1]))
-        for c, area in self.areas.items():
-            if len(area.other):
-                wins[c, area.classes] = _wins(area, weights)
+        for c, ranking in self.rankings.items():
+            for other, lost in ranking.lost(weights).items():
+                wins[c, other] = n[c] * n[other] - lost
+        if self.mirrored:
+            wins[0, 1] = wins[1, 0]
         first, second = np.triu_indices(self.classes, 1)
         both = n[first] * n[second]  # [P, b]
         areas = {"auc_ovo_macro": _mean((wins[first, second] + wins[second, first]) / (2 * both), both > 0)}
@@ -216,13 +234,13 @@ class _LabelsPlan:
     """The same of several labels per image.
 
     Attributes:
-        areas: of each label that some images have and others do not; None of another.
+        rankings: of the images with each label among those without it; None where either are none.
         cells: float64 [4, L, N] 1 where an image has a label and is said to, or not, and where it has it not and is
             said to, or not; 0 where that is not known.
         whole: whether all known labels of an image are right, [2, N]: 1 where so, and 1 where any is known.
     """
 
-    areas: list[_Area | None]
+    rankings: list[Ranking | None]
     cells: np.ndarray
     whole: np.ndarray
 
@@ -230,16 +248,14 @@ class _LabelsPlan:
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "_LabelsPlan":
         label_probabilities(logits)  # refuses what is not finite
         has, has_not, said = y == YES, y == NO, np.asarray(logits) >= 0  # [N, L]
-        areas = []
+        rankings = []
         for k in range(y.shape[1]):
-            known = np.flatnonzero(y[:, k] != UNKNOWN)
-            area = _area(logits[known, k], has[known, k].astype(np.int64), 1)
-            own, other = known[area.own], known[area.other]
-            areas.append(replace(area, own=own, other=other) if len(own) and len(other) else None)
+            own, other = np.flatnonzero(has[:, k]), np.flatnonzero(has_not[:, k])
+            rankings.append(Ranking.of(logits[:, k], own, {0: other}) if len(own) and len(other) else None)
         cells = np.stack([has & said, has & ~said, has_not & said, has_not & ~said]).transpose(0, 2, 1)
         right = (has == said) | (y == UNKNOWN)
         any_known = (y != UNKNOWN).any(1)
-        return cls(areas, cells.astype(float), np.stack([right.all(1) & any_known, any_known]).astype(float))
+        return cls(rankings, cells.astype(float), np.stack([right.all(1) & any_known, any_known]).astype(float))
 
     def scores(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Weights [N, b] -> {metric: float64 [b]}; NaN where a score has no meaning."""
@@ -261,26 +277,10 @@ class _LabelsPlan:
     def _auc(self, weights: np.ndarray, pairs: np.ndarray) -> np.ndarray:
         """Mean over labels of which both kinds of images are drawn; pairs: [L, b] weight of all pairs."""
         wins = np.zeros(pairs.shape)
-        for k, area in enumerate(self.areas):
-            if area is not None:
-                wins[k] = _wins(area, weights)[0]
+        for k, ranking in enumerate(self.rankings):
+            if ranking is not None:
+                wins[k] = pairs[k] - ranking.lost(weights)[0]
         return _mean(wins / pairs, pairs > 0)
-
-
-def _area(score: np.ndarray, y: np.ndarray, c: int) -> _Area:
-    own, other = np.flatnonzero(y == c), np.flatnonzero(y != c)
-    own, other = own[np.argsort(score[own])], other[np.lexsort((score[other], y[other]))]
-    below, upto = (np.searchsorted(score[own], score[other], side) for side in ("left", "right"))
-    classes, starts = np.unique(y[other], return_index=True)
-    return _Area(own, other, below, upto, starts, classes)
-
-
-def _wins(area: _Area, weights: np.ndarray) -> np.ndarray:
-    """Weight of the pairs in which the class's own image ranks first, by the other's class [c, b]; a tie is half."""
-    upto = np.zeros((len(area.own) + 1, weights.shape[1]), weights.dtype)  # weight of the lowest 0, 1, ... n
-    np.cumsum(weights[area.own], axis=0, dtype=weights.dtype, out=upto[1:])
-    above = 2 * upto[-1] - upto[area.below] - upto[area.upto]  # [m, b] twice
-    return np.add.reduceat(above * weights[area.other], area.starts, axis=0, dtype=weights.dtype) / 2
 
 
 def _mean(values: np.ndarray, there: np.ndarray) -> np.ndarray:

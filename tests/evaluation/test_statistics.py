@@ -77,6 +77,15 @@ def test_a_number_draws_that_many_images_one_by_one():
     assert weights.mean(0) == pytest.approx(np.ones(7), abs=0.25)
 
 
+def test_draws_that_are_remembered_are_those_that_are_drawn_anew(monkeypatch):
+    logits, y, patients = images(60)
+    remembered = [bootstrap(logits, y, patients, resamples=9, seed=2) for _ in range(2)]
+    monkeypatch.setattr("fedcli.evaluation.bootstrap.KEPT", 0)
+    anew = bootstrap(logits, y, patients, resamples=9, seed=2)
+    for made in remembered:
+        assert {k: v.tolist() for k, v in made.items()} == {k: v.tolist() for k, v in anew.items()}
+
+
 def test_how_many_resamples_are_held_at_a_time_changes_no_number(monkeypatch):
     logits, y, patients = images()
     whole, drawn = bootstrap(logits, y, patients, resamples=25, seed=0), draw(patients, 25, seed=0)
