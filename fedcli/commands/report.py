@@ -12,7 +12,7 @@ from ..stages.evaluation_options import ReportOptions
 from . import complete
 from . import options as o
 from .declare import command
-from .shown import show_rows
+from .shown import show_rows, show_tables
 
 FORMATS = ("table", "markdown", "latex", "csv", "json", "html")
 
@@ -93,6 +93,9 @@ def report(
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows, sys.stdout)
+        show_tables(made.operating, sys.stdout)
+        if made.without_operating:
+            console.say(made.without_operating)
         return
     text = made.to("json" if json else "markdown" if format == "table" else format, figures=figures is not None)
     if out is None:

@@ -12,6 +12,8 @@ from . import own_metrics
 from .groups import CROSS
 from .shots import thresholds
 
+QUESTIONS = "by", "shots", "severities", "metrics", "cross_site", "clinical"  # options that do not change test images
+
 
 def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
     """Refuse attributes that a run's data do not have, and other thresholds than two numbers. Raises FedcliError."""
@@ -40,6 +42,25 @@ def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path
         return None
     remove_abandoned(folder)
     return target
+
+
+def with_operating_points(scores: Path) -> Path | None:
+    """The scores of the same run on the same test images that `evaluate --clinical` made: these, or others beside them.
+
+    Of several those by the same attributes, then those with most classes and rules.
+    """
+    own = manifest.read(scores, "scores")
+    tests = {key: value for key, value in own.options.items() if key not in QUESTIONS}
+    made: dict[tuple, Path] = {}
+    for path in [scores, *sorted(scores.parent.parent.glob("*/scores.json"))]:
+        known = manifest.read(path, "scores")
+        same = tests == {key: value for key, value in known.options.items() if key not in QUESTIONS}
+        if "clinical" in known.options and same and known.parents == own.parents:
+            points = sum(
+                len(v["operating"]) for each in known.body["clinical"]["classes"].values() for v in each.values()
+            )
+            made.setdefault((path == scores, known.options["by"] == own.options["by"], points), path)
+    return made[max(made)] if made else None
 
 
 def _sites(run: Path) -> Path | None:

@@ -53,6 +53,29 @@ def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
             yield from _of_run(name or scores.label, scores.clinical)
 
 
+def headline(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
+    """Operating points, calibration and net benefit alone, as a report of many runs has room for."""
+    for name, scores in named:
+        for label, versions in scores.clinical.classes.items() if scores.clinical else ():
+            for version, known in versions.items():
+                title = f"{label}, {version} test images, {name or scores.label}"
+                yield from [_points(title, known)] if known.operating else []
+                yield _honesty(title, known)
+                yield _benefit(title, known)
+
+
+def missing(named: Iterable[tuple[str, Scores]]) -> str:
+    """How to get operating points, where runs have none; "" where all have them or none can."""
+    without = {name: scores for name, scores in named if not scores.clinical and not scores.curves}
+    if not without:
+        return ""
+    how = "`fedcli evaluate RUN --clinical` chooses thresholds on validation images"
+    first = next(iter(without.values()))
+    need = "" if first.best_on_validation else ", which `fedcli partition --val 0.2` keeps before training"
+    names = ", ".join(list(without)[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
+    return f"No operating points of {names}: {how}{need}."
+
+
 def _of_run(name: str, clinical: Clinical) -> Iterator[Table]:
     for label, versions in clinical.classes.items():
         for version, known in versions.items():

@@ -6,13 +6,14 @@ compare, plots and pages all group runs by `identity`.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..data import manifest
 from ..errors import UsageError
+from ..evaluation.existing import with_operating_points
 from ..evaluation.scores import Scores
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
@@ -73,8 +74,13 @@ def read(paths: Iterable[Path]) -> list[Scored]:
 
 
 def _read(path: Path) -> Scored:
+    """With the operating points of the same run and test images, where an evaluation of its own has them."""
     whole = manifest.verify(path, "scores")
-    return Scored(path, whole.options, Scores.of(whole.body, path))
+    scores = Scores.of(whole.body, path)
+    clinical = with_operating_points(path)
+    if clinical and clinical != path:
+        scores = replace(scores, clinical=Scores.read(clinical).clinical)
+    return Scored(path, whole.options, scores)
 
 
 def refuse_mixed(runs: Iterable[Scored]) -> None:

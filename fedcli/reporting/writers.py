@@ -50,6 +50,11 @@ def markdown(table: Table) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def titled(table: Table) -> str:
+    """A table in Markdown with its title above and what its numbers are below."""
+    return "\n\n".join([f"{printable(table.title)}:", markdown(table), f"{printable(table.legend)}\n"])
+
+
 def latex(table: Table, remarks: Iterable[str]) -> str:
     """A tabular with rules of the package booktabs, the best in bold; the remarks stand below as comments."""
     over, under = _two_heads(table.columns)

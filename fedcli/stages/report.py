@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 from .. import console
 from ..errors import UsageError, nearest
 from ..evaluation import own_metrics
+from ..evaluation.scores import Scores
 from ..files import write_text
+from ..reporting import clinical
 from ..reporting.collect import runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, rows
+from ..reporting.table import Table
 from ..reporting.tables import render
+from ..reporting.writers import titled
 from .base import Source
 from .call import called_with
 from .evaluation_options import EvaluateOptions, ReportOptions
@@ -37,6 +41,20 @@ class Report:
     def rows(self) -> list[Row]:
         """A row per system, and one for each further view of it. Raises FedcliError, HashError, UsageError."""
         return rows(list(self.scores), traffic=self.options.bytes, **self._shown())
+
+    @property
+    def operating(self) -> list[Table]:
+        """Operating points, calibration and net benefit of each run that `evaluate --clinical` scored."""
+        return list(clinical.headline(self._named))
+
+    @property
+    def without_operating(self) -> str:
+        """How to get operating points of the runs that have validation images and none; "" where there are none."""
+        return clinical.missing((name, scores) for name, scores in self._named if scores.best_on_validation)
+
+    @property
+    def _named(self) -> list[tuple[str, Scores]]:
+        return [(row.name, row.scores) for row in self.rows if not row.is_view]
 
     def to_frame(self) -> "pandas.DataFrame":
         """A row per system: method, rule, runs, then the mean and the std of each score that some row has.
@@ -104,7 +122,8 @@ class Report:
 
             asked = PageOptions(reference=self.options.against, figures=figures, **self._shown())
             return page(list(self.scores), asked)
-        return render(self.rows, format)
+        more = self.operating if format == "markdown" else []
+        return "\n".join([render(self.rows, format), *map(titled, more)])
 
     def _shown(self) -> dict[str, Any]:
         asked = self.options

@@ -16,11 +16,13 @@ from typing import Any
 from ...data import manifest
 from ...data.sources import card
 from ...errors import UsageError
+from ...evaluation.existing import with_operating_points
 from ...evaluation.scores import Scores
 
 ITEMS = Path(__file__).parent / "items.toml"
 PERSON = "a person must write this"
 KINDS = "dataset", "partition", "corruption", "run", "scores"
+CLINICAL = "clinical"  # scores that `evaluate --clinical` made of the same run, perhaps others than those reported
 SHORT = 200  # characters of a value that is repeated; a longer one is read in the manifest
 
 
@@ -100,6 +102,7 @@ def as_json(made: list[Guideline]) -> str:
 def _sources(path: Path, scores: Scores) -> dict[str, _Source]:
     """By kind: those above the scores, and the dataset's card where fedcli has one."""
     above = {kind: manifest.parent(path, kind) for kind in KINDS[:-1]} | {"scores": path}
+    above[CLINICAL] = with_operating_points(path)
     made = {
         kind: _Source(f"{place.parent.name}/{place.name}", manifest.sha256(place), asdict(manifest.read(place)))
         for kind, place in above.items()
@@ -118,6 +121,7 @@ def _sources(path: Path, scores: Scores) -> dict[str, _Source]:
 def _answers(fields: list[str], sources: Mapping[str, _Source]) -> Iterator[Answer]:
     for field in fields:
         kind, _, path = field.partition(":")
+        kind = CLINICAL if path.startswith("body.clinical") and CLINICAL in sources else kind
         value = _value(sources[kind].content, path) if kind in sources else None
         if kind in sources and value not in (None, {}, "", False):  # an empty list says that there are none
             text = json.dumps(value, sort_keys=True, ensure_ascii=False)

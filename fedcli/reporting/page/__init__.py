@@ -142,7 +142,12 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
             tables=list(severities.tables(_named(compared), asked.metrics)),
             folded=list(severities.by_group(_named(compared))),
         ),
-        Section("clinical", "Operating points and calibration", tables=list(clinical.tables(_named(compared)))),
+        Section(
+            "clinical",
+            "Operating points and calibration",
+            tables=list(clinical.tables(_named(compared))),
+            text=[text] if (text := clinical.missing(_named(compared))) else [],
+        ),
         Section("cross-site", "Trained at and tested on", tables=list(cross_site.tables(_named(compared)))),
         Section("clients", "Clients", **clients.part(compared, asked.at, asked.spread, asked.metrics)),
         Section("tests", "Tests", tables=asked.tests),

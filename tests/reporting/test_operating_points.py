@@ -1,0 +1,54 @@
+"""`fedcli report` shows what `evaluate --clinical` of a run found, and says how to get it."""
+
+import pytest
+import session
+from hospitals import prepared, write_hospitals
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.evaluation.existing import with_operating_points
+from fedcli.reporting import evidence
+from fedcli.reporting.systems import read
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run with validation images and one without."""
+    work = tmp_path_factory.mktemp("work")
+    dataset = prepared(write_hospitals(work / "raw", count=72), work)
+    parts = [fedcli.partition(dataset, by=["hospital"], val=val, work=work) for val in (0.4, 0.0)]
+    return [fedcli.train("fedavg", part, rounds=1, work=work) for part in parts]
+
+
+def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
+    with_validation, without = (run.path for run in runs)
+    before = session.run(f"fedcli report {with_validation}")
+    assert "No operating points of FedAvg: `fedcli evaluate RUN --clinical` chooses" in " ".join(before.split())
+    assert "No operating points" not in session.run(f"fedcli report {without}")
+    assert "fedcli partition --val 0.2" in fedcli.report([without]).to("html")
+    plain = fedcli.evaluate(with_validation).path
+    assert with_operating_points(plain) is None
+    made = fedcli.evaluate(with_validation, by=["sex"], clinical=True, rule=["youden"]).path
+    fedcli.evaluate(
+        with_validation, clinical=True, positive=["ill"], rule=["youden"], corrupt=["gaussian"], severity=["1"]
+    )
+    (scored,) = read([plain])
+    assert scored.path == plain and with_operating_points(plain) != plain
+    assert with_operating_points(made) == made
+    assert scored.scores.clinical.classes["ill"]["clean"].operating
+    report = fedcli.report([with_validation])
+    titles = ["Operating points: ill", "Calibration: ill", "Net benefit: ill"]
+    assert [table.title.split(",")[0] for table in report.operating] == titles and report.without_operating == ""
+    for text in (session.run(f"fedcli report {with_validation}"), report.to("markdown"), report.to("html")):
+        assert all(title in text for title in titles)
+    assert "| youden |" in report.to("markdown")
+    items = {item.number: item for each in evidence.guidelines(plain, scored.scores) for item in each.items}
+    answer = next(a for item in items.values() for a in item.answers if a.field == "body.clinical.classes")
+    assert answer.sha256 == manifest.sha256(with_operating_points(plain))
+
+
+def test_operating_points_of_other_images_are_not_those_of_a_run(runs):
+    run, other = runs
+    plain = fedcli.evaluate(run, by=["hospital"]).path
+    on = fedcli.evaluate(run, on=manifest.parent(other.path, "partition"), by=["hospital"], clinical=True).path
+    assert with_operating_points(on) == on and with_operating_points(plain) != on
