@@ -22,7 +22,19 @@ from ..metrics import calibration_error, chances, probabilities
 from ..runs import finished as runs
 from ..runs.finished import Run
 from . import binary, permutation
-from .clinical_parts import Agreement, Clinical, Covered, Described, OfClass, Operating, Point, Rate, Scaled
+from .clinical_parts import (
+    CLIENT,
+    POOLED,
+    Agreement,
+    Clinical,
+    Covered,
+    Described,
+    OfClass,
+    Operating,
+    Point,
+    Rate,
+    Scaled,
+)
 from .groups import decided, parity
 
 RULES = (
@@ -30,7 +42,6 @@ RULES = (
     ("specificity", 0.8), ("specificity", 0.9), ("specificity", 0.95),
 )  # fmt: skip
 TESTED = "balanced_accuracy", "auc_ovo_macro", "balanced_accuracy_macro", "auc_macro"  # gaps in them
-POOLED, CLIENT = "pooled", "client"
 LEVEL = 0.9  # of conformal sets
 Grouping = tuple[np.ndarray, list[str]]
 Rule = tuple[str, float | None]

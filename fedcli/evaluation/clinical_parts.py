@@ -6,6 +6,8 @@ from typing import Annotated
 from .parts import Number
 from .schema import Names
 
+POOLED, CLIENT = "pooled", "client"  # choices of thresholds; others are an attribute
+
 
 @dataclass(frozen=True)
 class Rate:

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from ..evaluation.clinical import CLIENT, POOLED
-from ..evaluation.clinical_parts import Clinical, Described, OfClass, Operating, Point, Rate
+from ..evaluation.clinical_parts import CLIENT, POOLED, Clinical, Described, OfClass, Operating, Point, Rate
 from ..evaluation.parts import PARITY
 from ..evaluation.scores import Scores
 from .table import Cell, Column, Table, number, percent
