@@ -1,6 +1,7 @@
 """The evaluate stage: predictions of a run's last models on its test sets, and every score made from them.
 
     predictions.h5   logits of every image, see predictions.py
+    resamples.h5     of many images, scores in resamples of them, see resampled.py
     scores.json      the manifest; its body's `legend` says what each number is
 
 Clients follow FedISM+ (arXiv 2503.09587, Table IV): a client is scored on its own test part where the
@@ -22,7 +23,7 @@ from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
-from . import clinical, cross_site, external, own_metrics, severities
+from . import clinical, cross_site, external, own_metrics, resampled, severities
 from .answering import answers_of, of_client, predictions, who_answers
 from .clinical_parts import Clinical
 from .existing import asked
@@ -125,6 +126,8 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     others = {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
     write(folder / "predictions.h5", run, {"": logits, **others})
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
+    tables = {version: [table for tables in rounds for table in tables] for version, rounds in logits.items()}
+    resampled.write(folder, tables, y, run.data.test["clean"].ids, run.data.test_patients)
     groupings = {name: _grouping(run, name) for name in asked_for.by}
     clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models

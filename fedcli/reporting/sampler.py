@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
+from ..evaluation import resampled
 from ..evaluation.bootstrap import bootstrap_all
 from ..evaluation.groups import CROSS, cross
 from ..evaluation.parts import VERSIONS
-from ..seeds import derive
+from ..evaluation.resampled import Columns, mean
 from .answers import Answers, answers
 from .systems import Scored
-
-Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
 
 
 class Sampler:
@@ -33,13 +32,29 @@ class Sampler:
     def scores(self, run: Scored) -> dict[str, Columns]:
         """version -> metric -> [B], the mean over kept rounds (and over the models that answer)."""
         if run.path not in self.made:
-            answered = answers(run.path)
-            needed = [v for v in answered.tables if v in self.versions or "average" in self.versions]
-            made = {v: _mean(self._draws(run, answered, answered.tables[v])) for v in needed}
+            made = self._kept(run) or self._drawn(run)
             if len(made) == 2:
-                made["average"] = _mean(list(made.values()))
+                made["average"] = mean(list(made.values()))
             self.made[run.path] = made
         return self.made[run.path]
+
+    def _kept(self, run: Scored) -> dict[str, Columns]:
+        """What evaluate kept of these resamples; {} where it did not."""
+        if (self.resamples, self.seed) != (resampled.RESAMPLES, resampled.SEED):
+            return {}
+        kept = resampled.read(run.path.parent)
+        return {version: self._asked(kept[version]) for version in VERSIONS if version in kept and self._needs(version)}
+
+    def _drawn(self, run: Scored) -> dict[str, Columns]:
+        answered = answers(run.path)
+        needed = [version for version in answered.tables if self._needs(version)]
+        return {version: mean(self._draws(run, answered, answered.tables[version])) for version in needed}
+
+    def _needs(self, version: str) -> bool:
+        return version in self.versions or "average" in self.versions
+
+    def _asked(self, columns: Columns) -> Columns:
+        return {metric: columns[metric] for metric in self.metrics if metric in columns}
 
     def groups(self, run: Scored, name: str) -> dict[str, tuple[Columns, Columns]]:
         """version -> (metric -> [B, G] of each group, metric -> [B] the gap between best and worst)."""
@@ -49,7 +64,7 @@ class Sampler:
             made = {}
             for version, tables in answered.tables.items():
                 drawn = self._draws(run, answered, tables, group_of)
-                made[version] = _mean(drawn), _mean([{m: _gap(c) for m, c in columns.items()} for columns in drawn])
+                made[version] = mean(drawn), mean([{m: _gap(c) for m, c in columns.items()} for columns in drawn])
             self.by_group[run.path, name] = made
         return self.by_group[run.path, name]
 
@@ -62,14 +77,9 @@ class Sampler:
         self, run: Scored, answered: Answers, tables: Sequence[np.ndarray], groups: np.ndarray | None = None
     ) -> list[Columns]:
         images = [run.identity, answered.id[0]] if answered.counted else answered.id  # counts of two are not paired
-        seed = derive("compare", self.seed, *images)
+        seed = resampled.seed_of(images, self.seed)
         known = {"resamples": self.resamples, "seed": seed, "groups": groups}
-        drawn = bootstrap_all(tables, answered.y, answered.units, **known)
-        return [{metric: each[metric] for metric in self.metrics if metric in each} for each in drawn]
-
-
-def _mean(columns: list[Columns]) -> Columns:
-    return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
+        return [self._asked(each) for each in bootstrap_all(tables, answered.y, answered.units, **known)]
 
 
 def _gap(column: np.ndarray) -> np.ndarray:

@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from .. import console
+from ..evaluation.resampled import RESAMPLES  # of the test patients
 from ..evaluation.statistics import OverSeeds
 
 SIGNIFICANT = 0.05
-RESAMPLES = 2000  # of the test patients
 ENOUGH = 3  # seeds, folds or splits, below which no difference is attributed to the method
 FEW = 6  # patients that differ, below which no exact sign test has a p below SIGNIFICANT
 HIGHER, LOWER, INCONCLUSIVE = "higher", "lower", "inconclusive"

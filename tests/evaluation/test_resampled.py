@@ -1,0 +1,56 @@
+"""resamples.h5 beside the scores of many images."""
+
+import h5py
+import numpy as np
+import pytest
+from evaluated_runs import a_run, scorer
+
+from fedcli.errors import FedcliError
+from fedcli.evaluation import resampled
+from fedcli.reporting.sampler import Sampler
+from fedcli.reporting.systems import read
+
+ASKED = ("balanced_accuracy", "auc_ovo_macro")
+
+
+@pytest.fixture
+def scores_of(monkeypatch):
+    monkeypatch.setattr(resampled, "RESAMPLES", 30)
+    return scorer(monkeypatch)
+
+
+@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    (scored,) = read([scores_of(a_run(tmp_path, units=units))])
+    assert (scored.path.parent / resampled.FILE).exists()
+    with_file = Sampler(ASKED, 30, 0).scores(scored)
+    monkeypatch.setattr(resampled, "read", lambda folder: {})
+    drawn = Sampler(ASKED, 30, 0).scores(scored)
+    assert list(with_file) == list(drawn) == ["clean", "corrupted", "average"]
+    for version, columns in drawn.items():
+        assert {m: c.tolist() for m, c in columns.items()} == {m: c.tolist() for m, c in with_file[version].items()}
+
+
+def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    (scored,) = read([scores_of(a_run(tmp_path))])
+    monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
+    assert len(Sampler(ASKED, 20, 0).scores(scored)["clean"]["balanced_accuracy"]) == 20
+    assert len(Sampler(ASKED, 30, 1, "clean").scores(scored)["clean"]["auc_ovo_macro"]) == 30
+
+
+def test_scores_of_few_images_keep_none(tmp_path, scores_of):
+    assert not (scores_of(a_run(tmp_path)).parent / resampled.FILE).exists()
+
+
+def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
+    with h5py.File(tmp_path / resampled.FILE, "w") as file:
+        for metric in resampled.METRICS:
+            file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
+    assert resampled.read(tmp_path)["clean"].keys() == set(resampled.METRICS)
+    with h5py.File(tmp_path / resampled.FILE, "a") as file:
+        del file["clean/accuracy"]
+    with pytest.raises(FedcliError, match=f"{resampled.FILE} does not hold 2000 resamples of all clean scores"):
+        resampled.read(tmp_path)
+    assert resampled.read(tmp_path / "none") == {}
