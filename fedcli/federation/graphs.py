@@ -15,12 +15,15 @@ import torch
 from torch import Tensor
 
 from ..data.shard import Batch
+from ..methods.apfl import Mixed
 from ..methods.contract import ClientRound, Local
 from ..methods.ditto import TwoTracks
+from ..methods.fedala import AdaptiveStart
 from ..methods.fediic import TwoContrasts
 from ..methods.fedism import Sharp
 from ..methods.fedotp import Transported
 from ..methods.fedproc import ContrastFirst
+from ..methods.fedrod import TwoPredictors
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import Network
@@ -29,6 +32,9 @@ from .steps import LocalStep, Steps, Turns
 
 READS_ROUND: set[type[Local]] = {Sharp, ContrastFirst}  # whose step reads it as a number, not as a tensor of scratch
 NOT_RECORDED: dict[type[Local], str] = {
+    AdaptiveStart: "the first step of a round starts from another model than the global one",
+    Mixed: "the step of the client's own part has an optimizer of its own",
+    TwoPredictors: "the step of the client's own classifier has an optimizer of its own",
     TwoTracks: "the personal step has an optimizer and a random stream of its own",
     TwoContrasts: "a step looks at the client's images a second time, by rows that are not recorded",
     Transported: "a transport plan is done when it has settled, and checking that waits for the GPU",

@@ -31,19 +31,10 @@ SOLVERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
 @dataclass(frozen=True)
-class TwoTracks(Local):
-    """Plain steps of the global track, each after a proximal step of the personal one."""
-
-    strength: Annotated[float, "proximal coefficient of the personal model (lambda), >= 0; 0 is local training"] = 1.0
-    solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
+class BesideTheGlobal(Local):
+    """A step of something personal before each plain step, of which the plain one notices nothing."""
 
     works_without_server = False
-
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
-        model = client.memory["model"].clone() if "model" in client.memory else client.layout.read()  # [P] v_i
-        moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
-        solver = SOLVERS[self.solver]([moving], lr=client.lr, fused=True)
-        client.scratch.update(model=model, moving=moving, solver=solver)
 
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         live = client.layout.read()
@@ -54,9 +45,27 @@ class TwoTracks(Local):
         return super().gradient(net, batch, client)
 
     def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:
+        """On the minibatch of the plain step; net holds the local model, and may be left with any other."""
+        raise TypeError(f"{type(self).__name__} has no personal_step()")
+
+
+@dataclass(frozen=True)
+class TwoTracks(BesideTheGlobal):
+    """Plain steps of the global track, each after a proximal step of the personal one."""
+
+    strength: Annotated[float, "proximal coefficient of the personal model (lambda), >= 0; 0 is local training"] = 1.0
+    solver: Annotated[Literal["adam", "sgd"], "optimizer of the personal model"] = "adam"
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        model = client.memory["model"].clone() if "model" in client.memory else client.layout.read()  # [P] v_i
+        moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
+        solver = SOLVERS[self.solver]([moving], lr=client.lr, fused=True)
+        client.scratch.update(model=model, moving=moving, solver=solver)
+
+    def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:
         layout, model, moving = client.layout, client.scratch["model"], client.scratch["moving"]
         layout.load(model)
-        super().gradient(net, batch, client)
+        Local.gradient(self, net, batch, client)
         anchor = client.theta[: layout.trainable]
         moving.grad = layout.grad + self.strength * (layout.params - anchor)  # Eq. 1
         model[layout.trainable :] = layout.buffers  # statistics of its own

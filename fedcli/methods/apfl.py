@@ -1,0 +1,77 @@
+"""APFL: each client's model is a mixture of the global one and one that it trains for itself, in proportion alpha.
+
+Source: Deng, Kamani and Mahdavi, "Adaptive personalized federated learning", 2020, arXiv 2003.13461, Algorithm 1. With
+w the client's copy of the global model, v its own and m = alpha v + (1 - alpha) w the mixture, on each minibatch
+
+    w <- w - eta grad F(w)                       FedAvg to the last bit, dropout included
+    v <- v - eta alpha grad F(m)                 the gradient with respect to v
+    alpha <- alpha - eta <v - w, grad F(m)>      with adaptive=true, at the first step of a round; cut to [0, 1]
+
+w is averaged; v and alpha stay with the client, and m is the model that is scored as its own. alpha = 0 is FedAvg with
+clients' models after their own training. How we differ, and why:
+- the step on v has an optimizer of its own (solver, at the run's learning rate), as Ditto has; solver=sgd is the paper.
+  Weight decay and --clip-norm are those of w alone.
+- the authors' code (MLOPTPSU/FedTorch) mixes outputs of the two networks and not their weights, which costs another
+  pass, and adds 0.02 alpha to alpha's gradient; the formulas above are the paper's as others cite them. That alpha
+  moves once in a round is the code's.
+- batch-norm statistics of the mixture are those of its own passes.
+The paper's text was not at hand; the number of the algorithm is not checked.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from torch import nn
+
+from .contract import ClientRound, Local
+from .ditto import SOLVERS, BesideTheGlobal
+from .fedavg import Mean
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+
+@dataclass(frozen=True)
+class Mixed(BesideTheGlobal):
+    """Plain steps of the global track, each after a step of the client's own part of the mixture."""
+
+    alpha: Annotated[float, "share of the client's own part in its mixture, in [0, 1]; where adaptive starts"] = 0.5
+    adaptive: Annotated[bool, "move alpha of each client by its gradient, once in a round"] = False
+    solver: Annotated[Literal["adam", "sgd"], "optimizer of the client's own part"] = "adam"
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        own = client.memory.get("own_part", client.layout.params).clone()  # [T] v
+        alpha = client.memory.get("alpha", own.new_tensor(self.alpha))  # a scalar
+        buffers = client.memory["model"][len(own) :] if "model" in client.memory else client.layout.buffers
+        moving = nn.Parameter(own)
+        client.scratch.update(
+            moving=moving, alpha=alpha, buffers=buffers.clone(), first=True,
+            solver=SOLVERS[self.solver]([moving], lr=client.lr, fused=True),
+        )  # fmt: skip
+
+    def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:
+        layout, scratch, own = client.layout, client.scratch, client.scratch["moving"]
+        apart = own.detach() - layout.params  # [T] v - w
+        layout.params.add_(scratch["alpha"] * apart)
+        layout.buffers.copy_(scratch["buffers"])
+        Local.gradient(self, net, batch, client)  # of the mixture
+        scratch["buffers"].copy_(layout.buffers)
+        own.grad = scratch["alpha"] * layout.grad
+        if self.adaptive and scratch["first"]:
+            moved = scratch["alpha"] - client.lr * (apart @ layout.grad)
+            scratch["alpha"] = moved.clamp(0, 1)
+        scratch["first"] = False
+        scratch["solver"].step()
+
+    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+        own, alpha = client.scratch["moving"].detach(), client.scratch["alpha"]
+        mixture = client.layout.params + alpha * (own - client.layout.params)  # [T]
+        client.memory.update(own_part=own, alpha=alpha, model=torch.cat([mixture, client.scratch["buffers"]]))
+
+
+register(
+    "apfl", Mixed(), Mean(), label="APFL", about="each client's model is a mixture of the global one and one of its own"
+)

@@ -1,0 +1,116 @@
+"""FedALA: a client starts each round from a mixture of its last model and the global one, learned number by number.
+
+Source: Zhang, Hua, Wang, Song, Xue, Ma and Guan, "FedALA: adaptive local aggregation for personalized federated
+learning", AAAI 2023, arXiv 2212.01197, Algorithm 1. With l the client's last model and g the global one, of the last p
+layers (of the others the client takes g)
+
+    start = l + W (g - l)                              W [numbers of those layers], 1 at first
+    W <- cut to [0, 1] of W - eta grad (g - l)         grad: of the loss at start, over a share of the client's images
+
+In a client's first such round W is learned until the last ten passes' losses have a standard deviation below 0.1,
+later by one pass. The model after training is scored as the client's own. Steps, defaults (eta = 1, 80 % of the
+images) and the rule that ends the first learning are those of the authors' code (TsingZ0/FedALA, in PFLlib).
+How we differ, and why:
+- p counts layers with trained numbers from the end, where that code counts tensors; 1 is the classifier.
+- the share of images is drawn anew in each round, where the code takes a run of neighbours; the last, smaller batch
+  counts too. Images are seen in eval mode while W is learned, so batch-norm statistics do not move.
+- losses are means over a pass, where that code looks at its last batch; the first learning ends after `most_passes`
+  at the latest.
+The paper's text was not at hand; the number of the algorithm is not checked.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from torch import Tensor
+
+from ..seeds import derive
+from .contract import ClientRound, Local
+from .fedavg import Mean
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+SETTLED, LAST = 0.1, 10  # standard deviation of the losses of so many last passes
+
+
+@dataclass(frozen=True)
+class AdaptiveStart(Local):
+    """Plain local training from a mixture of the client's last model and the global one."""
+
+    works_without_server = False
+
+    layers: Annotated[int, "p, layers at the end of the network that are mixed, >= 1"] = 1
+    eta: Annotated[float, "step on the mixture's weights, >= 0; 0 is FedAvg"] = 1.0
+    share: Annotated[float, "of the client's images that W is learned on, in (0, 1]"] = 0.8
+    ala_batch: Annotated[int, "images in a step on W, >= 1"] = 32
+    most_passes: Annotated[int, "largest number of passes of the first learning, >= 1"] = 100
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        if "model" in client.memory:
+            net.eval()
+            received = client.layout.read()  # [P]
+            self._learn(net, client)
+            client.scratch["start"] = client.layout.params.clone()  # [T]
+            client.layout.load(received)  # what the server rule measures is the global model
+            client.layout.zero_grad()
+
+    def _learn(self, net: "Network", client: ClientRound) -> None:
+        """Leave the client's start in net, and W in its memory."""
+        layout = client.layout
+        upper = upper_layers(layout.spans, layout.weights, self.layers)
+        g = torch.cat([layout.params[span] for span in upper])  # [U]
+        last = torch.cat([client.memory["model"][span] for span in upper])  # [U]
+        known = "ala_weights" in client.memory
+        w = client.memory["ala_weights"] if known else torch.ones_like(g)  # [U]
+        place(layout.params, upper, last + w * (g - last))
+        batches, losses = self._batches(client), list[float]()
+        while True:
+            total = 0.0
+            for batch in batches:
+                layout.zero_grad()
+                total += float(super().gradient(net, batch, client))
+                slope = torch.cat([layout.grad[span] for span in upper])  # [U]
+                w = (w - self.eta * slope * (g - last)).clamp(0, 1)
+                place(layout.params, upper, last + w * (g - last))
+            losses.append(total / len(batches))
+            spread = torch.tensor(losses[-LAST:], dtype=torch.float64).std(unbiased=False)
+            if known or len(losses) >= self.most_passes or (len(losses) > LAST and spread < SETTLED):
+                break
+        client.memory["ala_weights"] = w
+
+    def _batches(self, client: ClientRound) -> "list[Batch]":
+        stream = torch.Generator().manual_seed(derive("ala images", client.seed, client.round, client.name))
+        count = max(1, round(self.share * len(client.shard)))
+        order = torch.randperm(len(client.shard), generator=stream)[:count].to(client.shard.rows.device)
+        return [client.shard.batch(at) for at in order.split(self.ala_batch)]
+
+    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+        if "start" in client.scratch:  # the first step of the round
+            client.layout.params.copy_(client.scratch.pop("start"))
+        return super().gradient(net, batch, client)
+
+    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+        client.memory["model"] = client.layout.read()
+
+
+def upper_layers(spans: dict[str, slice], weights: tuple[str, ...], count: int) -> list[slice]:
+    """Where the tensors of the last `count` layers with trained numbers sit in theta."""
+    layers = list(dict.fromkeys(name.rpartition(".")[0] for name in weights))[-count:]
+    return [spans[name] for name in weights if name.rpartition(".")[0] in layers]
+
+
+def place(params: Tensor, spans: list[slice], values: Tensor) -> None:
+    """Write values [U] to these places of params [T]."""
+    parts = values.split([span.stop - span.start for span in spans])
+    for span, part in zip(spans, parts, strict=True):
+        params[span] = part
+
+
+register(
+    "fedala", AdaptiveStart(), Mean(), label="FedALA",
+    about="clients start from a learned mixture of their last model and the global one",
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""FedRoD: a balanced softmax for the model that all share, and a light classifier beside it for each client's own data.
+
+Source: Chen and Chao, "On bridging generic and personalized federated learning for image classification", ICLR 2022,
+arXiv 2107.00778, section 4. With z the features, G the generic classifier and P_k the client's own:
+
+    generic     cross-entropy of G(z) + log(n_kc / n_k), which moves features and G; both are averaged
+    personal    cross-entropy of G(z) + P_k(z), which moves P_k alone; P_k never leaves the client
+
+The client's own model, scored beside the global one, is its features after training with the classifier G + P_k: the
+sum of two linear layers is one. Parts and order of the two steps are those of PFLlib's FedROD.
+How we differ, and why:
+- P_k starts at 0, so that a client's first own model is the generic one; PFLlib starts it as a copy of G. The paper's
+  second form, where a hypernetwork makes P_k from the class shares, is left out.
+- P_k's steps have an optimizer of their own (solver, at the run's learning rate), which starts afresh in each round,
+  since a method does not see the run's. solver=sgd is the paper's.
+- a class the client has no image of counts as a share of 1e-12, as under `bsm`.
+The paper's text was not at hand, so its equations are not numbered here.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .contract import ClientRound, Local, cross_entropy
+from .ditto import SOLVERS
+from .fedavg import Mean
+from .losses import weighted_cross_entropy
+from .priors import offset
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+
+@dataclass(frozen=True)
+class TwoPredictors(Local):
+    """A balanced softmax for what is shared, then a step of the client's own classifier on top of it."""
+
+    own_prior = True
+    works_without_server = False
+    needs_one_label = "it balances one softmax over all classes"
+
+    solver: Annotated[Literal["adam", "sgd"], "optimizer of the client's own classifier"] = "adam"
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        client.offset = offset("bsm", client.shard.class_counts)  # [C]
+        head = net.head  # weight [C, D], bias [C]
+        kept = client.memory.get(
+            "own_head", torch.zeros(head.out_features, head.in_features + 1, device=head.weight.device)
+        )
+        own = nn.Parameter(kept.clone())  # [C, D + 1] P_k, its bias last
+        client.scratch.update(own=own, solver=SOLVERS[self.solver]([own], lr=client.lr, fused=True))
+
+    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+        features = net.features(batch.x)  # [B, D]
+        logits = net.head(features)  # [B, C]
+        loss = cross_entropy(logits, batch.y, client)
+        loss.backward()
+        own = client.scratch["own"]
+        personal = logits.detach() + F.linear(features.detach(), own[:, :-1], own[:, -1])
+        own.grad = None
+        weighted_cross_entropy(personal, batch.y, client.class_weights, client.label_smoothing, client.focal).backward()
+        client.scratch["solver"].step()
+        return loss.detach()
+
+    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+        own, model = client.scratch["own"].detach(), client.layout.read()
+        spans = client.layout.spans
+        model[spans["head.weight"]] += own[:, :-1].flatten()
+        model[spans["head.bias"]] += own[:, -1]
+        client.memory.update(own_head=own, model=model)
+
+
+register(
+    "fedrod", TwoPredictors(), Mean(), label="FedRoD",
+    about="a balanced softmax for what is shared, and a classifier of each client's own on top of it",
+    aliases=("fed-rod",),
+)  # fmt: skip

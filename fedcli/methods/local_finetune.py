@@ -1,0 +1,111 @@
+"""Local fine-tuning and FedBABU: every client tunes the global model that it receives, and keeps the result.
+
+Source: fine-tuning is Wang, Mathews, Kiddon, Eichner, Beaufays and Ramage, "Federated evaluation of on-device
+personalization", 2019, arXiv 1910.10252; FedBABU is Oh, Kim and Yun, "FedBABU: toward enhanced representation for
+federated image classification", ICLR 2022, arXiv 2106.06042, Algorithm 1.
+
+    local-finetune   FedAvg, to the last bit; clients tune a copy of the model
+    FedBABU          the classifier keeps its random start while the features train and are averaged;
+                     only where a client tunes its copy does the classifier move
+
+How we differ, and why:
+- a client tunes the model that it receives before it trains, in every round, so that each round has personal models to
+  score: those of round t come from the model of round t - 1. The papers tune once, after the last round.
+- images are seen in eval mode while a client tunes, so batch-norm statistics and dropout do not move; solver (at the
+  run's learning rate) starts afresh, without weight decay. solver=sgd is the papers'.
+- tune=head moves the classifier alone. FedBABU's paper compares both; which of them its tables use by default, and
+  the number of passes, are not checked against its text.
+The averages of equal classifiers are equal but for rounding. Noise on updates (--dp-noise) moves them.
+FedBABU's parts are those of its authors' code (junhyeog/FedBABU: learning rate 0 for the classifier), and PFLlib's.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from torch import Tensor
+
+from ..errors import UsageError
+from ..seeds import derive
+from .contract import ClientRound, Local
+from .ditto import SOLVERS
+from .fedavg import Mean
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+
+@dataclass(frozen=True)
+class Tuned(Local):
+    """Plain local training; a tuned copy of the received model stays with the client."""
+
+    tune: Annotated[Literal["all", "head"], "what a client tunes for itself: the whole network, or its classifier"] = (
+        "all"
+    )
+    tune_epochs: Annotated[int, "passes over the client's images that tune its copy, >= 0"] = 1
+    tune_batch: Annotated[int, "images in a step of those passes, >= 1"] = 32
+    solver: Annotated[Literal["adam", "sgd"], "optimizer of those passes"] = "adam"
+
+    works_without_server = False
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        received = client.layout.read()  # [P] with the client's own statistics, where it has such
+        net.eval()
+        part = net if self.tune == "all" else net.head
+        solver = SOLVERS[self.solver]([p for p in part.parameters() if p.requires_grad], lr=client.lr, fused=True)
+        for epoch in range(self.tune_epochs):
+            event = client.seed, client.round, client.name, epoch
+            for batch in client.shard.epoch(
+                self.tune_batch, shuffle=derive("tune shuffle", *event), augment=derive("tune augment", *event)
+            ):
+                client.layout.zero_grad()
+                Local.gradient(self, net, batch, client)
+                solver.step()
+        client.scratch["tuned"] = client.layout.read()
+        client.layout.load(received)
+        client.layout.zero_grad()
+
+    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+        client.memory["model"] = client.scratch["tuned"]
+
+
+@dataclass(frozen=True)
+class BodyOnly(Tuned):
+    """Training that leaves the classifier as it was received."""
+
+    trains_backbone = True
+
+    def extend(self, net: "Network") -> None:
+        if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
+            raise UsageError("FedBABU trains the features alone, and they are frozen", "leave --freeze-backbone out")
+
+    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+        self._restore(client)  # weight decay may have moved the classifier
+        loss = super().gradient(net, batch, client)
+        for span in _head(client):
+            client.layout.grad[span] = 0
+        return loss
+
+    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+        super().on_round_end(net, client)
+        self._restore(client)
+
+    def _restore(self, client: ClientRound) -> None:
+        for span in _head(client):
+            client.layout.flat[span] = client.theta[span]
+
+
+def _head(client: ClientRound) -> list[slice]:
+    return [span for name, span in client.layout.spans.items() if name.startswith("head.")]
+
+
+register(
+    "local-finetune", Tuned(), Mean(), label="Local fine-tuning",
+    about="FedAvg, and each client tunes a copy of the global model for itself",
+    aliases=("fedavg-finetune", "fedavg-ft"),
+)  # fmt: skip
+register(
+    "fedbabu", BodyOnly(), Mean(), label="FedBABU",
+    about="features are trained and averaged under a fixed random classifier, which each client then tunes",
+)  # fmt: skip

@@ -1,0 +1,64 @@
+"""APFL: a mixture of two models, beside a global track that is FedAvg's."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, play, toy_net, toy_shard
+
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.methods import resolve
+from fedcli.models.layout import Layout
+
+SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
+
+
+@pytest.mark.parametrize("settings", [{}, {"adaptive": True}])
+def test_the_global_track_is_fedavg_bit_for_bit(settings):
+    state, plain = play("apfl", settings, dropout=0.3), play("fedavg", dropout=0.3)
+    assert torch.equal(state.theta, plain.theta)
+
+
+def gradient(theta, shard):
+    """dL/dtheta [T] over the whole shard in train mode, as autograd says."""
+    net = toy_net(dropout=0.0).train()
+    layout = Layout(net)
+    layout.load(theta)
+    F.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
+    return layout.grad.clone()
+
+
+def test_a_step_from_two_different_models_written_out():
+    """v <- v - lr alpha g(alpha v + (1 - alpha) w), and the model is the mixture of the new two."""
+    start, own, shard = Layout(toy_net()).read(), Layout(toy_net(seed=4)).read(), toy_shard("north")
+    net = toy_net(dropout=0.0)
+    layout = Layout(net)
+    t = layout.trainable
+    task = Task("north", 0, 2, 3, 0, start, {}, {"own_part": own[:t], "model": own, "alpha": torch.tensor(0.25)})
+    method = resolve("apfl", {"solver": "sgd", "adaptive": True})
+    report = run_client(method, net, layout, shard, task, SGD)
+
+    mixture = start.clone()
+    mixture[:t] += 0.25 * (own[:t] - start[:t])
+    g = gradient(mixture, shard)
+    v, w = own[:t] - 0.1 * 0.25 * g, start[:t] - 0.1 * gradient(start, shard)
+    alpha = (0.25 - 0.1 * ((own[:t] - start[:t]) @ g)).clamp(0, 1)
+    torch.testing.assert_close(report.memory["own_part"], v)
+    torch.testing.assert_close(report.memory["alpha"], alpha)
+    torch.testing.assert_close(report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5)
+
+
+def test_alpha_0_is_the_clients_own_copy_of_fedavg():
+    state = play("apfl", {"alpha": 0.0}, rounds=1, training=SGD)
+    net = toy_net()
+    layout = Layout(net)
+    task = Task(ROSTER[0], 0, 1, 1, 1, layout.read(), {}, {})
+    alone = run_client(resolve("fedavg"), net, layout, toy_shard(ROSTER[0]), task, SGD).theta
+    torch.testing.assert_close(state.clients[ROSTER[0]]["model"][: layout.trainable], alone[: layout.trainable])
+
+
+def test_alpha_moves_once_in_a_round_and_stays_within_0_and_1():
+    fixed = play("apfl", rounds=2)
+    assert all(memory["alpha"] == 0.5 for memory in fixed.clients.values())
+    moved = play("apfl", {"adaptive": True}, rounds=3, training=Training(optimizer="sgd", lr=0.5, batch_size=8))
+    assert all(0 <= memory["alpha"] <= 1 for memory in moved.clients.values())
+    assert any(memory["alpha"] != 0.5 for memory in moved.clients.values())

@@ -1,0 +1,82 @@
+"""Local fine-tuning and FedBABU: what clients tune for themselves, and what stays as it started."""
+
+import pytest
+import torch
+from conftest import play, toy_net, toy_shard
+
+from fedcli.errors import UsageError
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.methods import resolve
+from fedcli.models.layout import Layout
+
+SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=8)
+
+
+def trained(spec, settings=None, training=SGD, count=20):
+    net = toy_net(dropout=0.0)
+    layout = Layout(net)
+    start = layout.read()
+    task = Task("north", 0, 1, 3, 1, start, {}, {})
+    report = run_client(resolve(spec, settings), net, layout, toy_shard("north", count), task, training)
+    return report, start, layout
+
+
+def test_the_global_track_of_local_finetune_is_fedavg_to_the_last_bit():
+    state, plain = play("local-finetune", rounds=2, dropout=0.3), play("fedavg", rounds=2, dropout=0.3)
+    assert torch.equal(state.theta, plain.theta)
+    assert all(not torch.equal(memory["model"], plain.theta) for memory in state.clients.values())
+
+
+def test_one_step_of_tuning_by_hand():
+    """All images in one step of SGD: theta - lr dL/dtheta in eval mode, from the model that was received."""
+    report, start, layout = trained("local-finetune", {"solver": "sgd", "tune_batch": 20})
+    net, shard = toy_net(dropout=0.0).eval(), toy_shard("north", 20)
+    theirs = Layout(net)
+    torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
+    expected = start.clone()
+    expected[: layout.trainable] -= 0.1 * theirs.grad
+    torch.testing.assert_close(report.memory["model"], expected)
+
+
+@pytest.mark.parametrize("spec", ["local-finetune", "fedbabu"])
+def test_without_passes_a_client_keeps_what_it_received(spec):
+    report, start, _ = trained(spec, {"tune_epochs": 0})
+    assert torch.equal(report.memory["model"], start)
+
+
+@pytest.mark.parametrize("spec", ["local-finetune", "fedbabu"])
+def test_tuning_the_head_moves_the_head_alone(spec):
+    report, start, layout = trained(spec, {"tune": "head"})
+    moved = {name for name, span in layout.spans.items() if not torch.equal(report.memory["model"][span], start[span])}
+    assert moved == {"head.weight", "head.bias"}
+
+
+def test_fedbabu_trains_all_but_the_classifier():
+    """Weight decay and momentum, which move a number without a gradient, do not move it either."""
+    rough = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=8, epochs=2)
+    for training in (SGD, rough, Training(optimizer="adam", lr=0.01, weight_decay=0.1, batch_size=8)):
+        report, start, layout = trained("fedbabu", training=training)
+        same = {name for name, span in layout.spans.items() if torch.equal(report.theta[span], start[span])}
+        assert same == {"head.weight", "head.bias"}
+
+
+def test_fedbabus_first_step_is_fedavgs_but_for_the_classifier():
+    whole = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20)
+    (ours, _, layout), (plain, *_) = trained("fedbabu", training=whole), trained("fedavg", training=whole)
+    for name, span in layout.spans.items():
+        assert torch.equal(ours.theta[span], plain.theta[span]) != name.startswith("head.")
+
+
+def test_the_averaged_classifier_is_the_random_one_of_the_start():
+    state, net = play("fedbabu", rounds=3), toy_net()
+    layout = Layout(net)
+    for name in ("head.weight", "head.bias"):
+        span = layout.spans[name]
+        torch.testing.assert_close(state.theta[span], layout.read()[span], rtol=1e-6, atol=1e-7)
+
+
+def test_features_that_do_not_train_are_refused():
+    net = toy_net()
+    net.backbone.requires_grad_(False)
+    with pytest.raises(UsageError, match="features alone"):
+        resolve("fedbabu").local.extend(net)

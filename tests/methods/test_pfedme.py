@@ -1,0 +1,47 @@
+"""pFedMe, Algorithm 1: the personal model of a minibatch, and the step towards it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import play, toy_net, toy_shard
+
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.methods import resolve
+from fedcli.models.layout import Layout
+
+SGD = Training(optimizer="sgd", lr=0.02, weight_decay=0.0, batch_size=10_000)
+
+
+def test_two_inner_steps_and_the_step_of_w_written_out():
+    net, other, shard = toy_net(dropout=0.0), toy_net(dropout=0.0).train(), toy_shard("north")
+    layout, theirs = Layout(net), Layout(other)
+    start, t = layout.read(), layout.trainable
+    task = Task("north", 0, 1, 3, 0, start, {}, {})
+    settings = {"strength": 3.0, "inner_steps": 2, "inner_lr": 0.1}
+    report = run_client(resolve("pfedme", settings), net, layout, shard, task, SGD)
+
+    w, batch = start[:t].clone(), next(shard.in_order())
+    for _ in range(2):
+        theirs.zero_grad()
+        F.cross_entropy(other(batch.x), batch.y).backward()
+        theirs.params.sub_(0.1 * (theirs.grad + 3.0 * (theirs.params - w)))
+    torch.testing.assert_close(report.memory["model"][:t], theirs.params)
+    torch.testing.assert_close(report.theta[:t], w - 0.02 * 3.0 * (w - theirs.params))
+
+
+def test_near_the_minimum_of_the_envelope_a_step_of_w_is_a_step_of_gradient_descent():
+    """A stiff envelope, solved well: lambda (w - theta) is the gradient at w, and the model is FedAvg's."""
+    stiff = {"strength": 2000.0, "inner_steps": 40, "inner_lr": 2e-4}
+    ours = play("pfedme", stiff, rounds=1, training=SGD, dropout=0.0)
+    plain = play("fedavg", rounds=1, training=SGD, dropout=0.0)
+    t = Layout(toy_net()).trainable
+    torch.testing.assert_close(ours.theta[:t], plain.theta[:t], atol=2e-4, rtol=1e-2)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_the_stronger_lambda_the_nearer_the_personal_model(steps):
+    gaps = []
+    for strength in (1.0, 5.0, 15.0):
+        state = play("pfedme", {"strength": strength, "inner_steps": steps}, rounds=3, training=SGD)
+        gaps.append(sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values()))
+    assert gaps[0] > gaps[2]
