@@ -31,6 +31,7 @@ from . import (
     inspect,
     lists,
     ls,
+    memory,
     methods,
     new,
     options,
@@ -204,6 +205,7 @@ def main() -> None:
     # idle threads that spin take the cores from whatever else runs here: up to ten times slower when shared
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     interrupts.listen()
+    memory.watch()
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun

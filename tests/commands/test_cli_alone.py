@@ -52,6 +52,13 @@ def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
     assert code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
 
 
+def test_a_limit_on_memory_that_torch_would_not_survive_is_said_before_it_is_loaded(tmp_path):
+    line = f"ulimit -v 3200000; exec {sys.executable} -m fedcli prepare toy --work {tmp_path}"
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and "3.1 GB are allowed, and torch's libraries need 4" in ended.stderr
+    assert "ulimit -v" in ended.stderr and not list(tmp_path.iterdir())
+
+
 def test_help_is_fast_and_imports_no_torch():
     code = """
 import sys
