@@ -81,6 +81,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
     "Reproduce a published table": TWO_CLIENTS,
+    "Which model: by validation images": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
     "Reports and statistics": [
         *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
         *SWEPT,

@@ -45,14 +45,14 @@ def compare(
     Example: fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
     """
     from ..reporting import writers
-    from ..reporting.collect import runs_in, scores_of_all
+    from ..reporting.collect import Asked, runs_in, scores_of_all
     from ..reporting.columns import SHOWN
     from ..reporting.compare import check_names
     from ..reporting.compare import compare as stage
 
     check_names(metric or [])
     paths = [path for run in runs for path in runs_in(Path(run))]
-    a, b = _two(scores_of_all(paths, by or [], None, EvaluateOptions(by=by or ()).made_by()))
+    a, b = _two(scores_of_all(paths, Asked(by or [], None, EvaluateOptions(by=by or ()).made_by())))
     comparison = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)
     if json:
         o.show_json(comparison.body())

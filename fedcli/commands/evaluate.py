@@ -16,7 +16,7 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
     fedcli evaluate --corrupt gaussian --severity 1..5; fedcli evaluate --clinical;
     fedcli evaluate --on fedcli-work/datasets/*/dataset.json
     """
-    from ..reporting import clinical, cross_site, severities
+    from ..reporting import choice, clinical, cross_site, severities
     from ..reporting.columns import SHOWN
     from ..reporting.rows import rows
     from ..stages import evaluate as stage
@@ -28,5 +28,7 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
         show_rows(lines, sys.stderr)
         show_groups(scores.path, sys.stderr, own)
         known = [("", lines[0].scores)]
-        show_tables([*severities.tables(known), *cross_site.tables(known), *clinical.tables(known)], sys.stderr)
+        points = clinical.tables(known) if options.clinical else ()  # not those of another evaluation of the run
+        parts = choice.tables(lines), severities.tables(known), cross_site.tables(known), points
+        show_tables([table for part in parts for table in part], sys.stderr)
     o.show(scores.path, json)

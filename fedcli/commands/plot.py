@@ -187,7 +187,7 @@ def _over(
 ) -> dict[str, Any]:
     from ..evaluation.scores import Scores
     from ..reporting import sweeps
-    from ..reporting.collect import scores_of_all
+    from ..reporting.collect import Asked, scores_of_all
     from ..reporting.columns import shown
     from ..reporting.curves import METRICS
 
@@ -200,7 +200,7 @@ def _over(
         show(f"{'some runs' if given else 'left out, as they'} {sentence}; {more}")
     records = records if given else alike
     runs = [record.folder / "run.json" for record in records]
-    scores = [Scores.read(path) for path in scores_of_all(runs, [], None, EvaluateOptions().made_by())]
+    scores = [Scores.read(path) for path in scores_of_all(runs, Asked([], None, EvaluateOptions().made_by()))]
     metric = metric or shown(scores[0])[0]
     version = version or ("average" if all("average" in run.versions for run in scores) else "clean")
     points, lines = sweeps.gather(records, scores, key, metric, version)

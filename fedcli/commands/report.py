@@ -93,7 +93,7 @@ def report(
         console.say(f"wrote {written}")
     if out is None and format == "table" and not json:
         show_rows(made.rows, sys.stdout)
-        show_tables(made.operating, sys.stdout)
+        show_tables([*made.choices, *made.operating], sys.stdout)
         if made.without_operating:
             console.say(made.without_operating)
         return

@@ -154,17 +154,20 @@ def scores(
     )
 
 
-def validation(run: Run, values: dict[str, list[str]], client: str | None = None) -> Images:
+def validation(
+    run: Run, values: dict[str, list[str]], client: str | None = None, round: int | str | None = None
+) -> Images:
     """The clients' validation images, by the global model, or each client's own where all trained alone.
 
     values: attribute -> its groups; of the attributes that these images have. client: its images by its own model.
+    round: a kept one; default: the last.
     """
     whose = run.data.roster if client is None else [client]
     parts = {name: run.data.val[name] for name in whose if len(run.data.val.get(name, ()))}
     if not parts:
         y = run.data.test["clean"].y.cpu().numpy()[:0]
         return Images(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
-    alone, last = runs.trains_alone(run), run.rounds[-1]
+    alone, last = runs.trains_alone(run), run.rounds[-1] if round is None else round
     logits = [runs.predict(run, last, shard, name if alone or client else None) for name, shard in parts.items()]
     known = [name for name in values if all(name in shard.groups for shard in parts.values())]
     columns = {name: np.concatenate([shard.groups[name].cpu().numpy() for shard in parts.values()]) for name in known}

@@ -23,8 +23,8 @@ from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
-from . import clinical, cross_site, external, own_metrics, resampled, severities
-from .answering import answers_of, of_client, predictions, who_answers
+from . import by_validation, clinical, cross_site, external, own_metrics, resampled, severities
+from .answering import of_client, predictions, who_answers
 from .clinical_parts import Clinical
 from .existing import asked
 from .groups import CROSS, Grouping, Groupings, cross
@@ -34,7 +34,7 @@ from .own_metrics import group_scored, scored
 from .parts import Groups, GroupScores, Score
 from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
-from .scores import AtSeverity, Best, Client, OwnModels, Quality, Scores, Stage, Traffic
+from .scores import AtSeverity, Client, OwnModels, Quality, Scores, Stage, Traffic
 from .shots import shot_scores, thresholds
 
 COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body
@@ -53,6 +53,7 @@ class Extra:
         cross_site: every client's own model is scored on every client's own test part too.
         clinical: operating points, calibration and conformal sets too; of the classes `positive`, by
             each `rule`, and of a `cost` in false alarms for a missed image.
+        choose: the rule by which validation images choose the round of `best_on_validation`, see choice.py.
     """
 
     corrupt: Sequence[str] = ()
@@ -65,11 +66,13 @@ class Extra:
     positive: Sequence[str] = ()
     cost: float | None = None
     rule: Sequence[str] = ()
+    choose: str | None = None
 
     @property
     def recorded(self) -> dict[str, Any]:
         """The options of scores.json that the other modules do not record."""
         made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
+        made |= {"choose": self.choose} if self.choose else {}
         if self.clinical:
             made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost, "rules": list(self.rule)}}
         return made
@@ -131,6 +134,7 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     groupings = {name: _grouping(run, name) for name in asked_for.by}
     clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
+    candidates = by_validation.candidates(run, groupings) if asked_for.extra.choose else []
     quality = _quality(run, logits, y, groupings)
     scores = Scores(
         **_about(run, tested_on.sentence if tested_on else ""),
@@ -142,7 +146,8 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         groups=quality.groups,
         severities=_severities(run, y, groupings, asked_for.severities),
         views={view: _quality(run, tables, y, groupings) for view, tables in others.items()},
-        best_on_validation=_best(run, y, groupings),
+        best_on_validation=by_validation.best(run, y, groupings, candidates, asked_for.extra.choose),
+        candidates=candidates,
         shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits) if y.ndim == 1 else None,
         labels=label_scores(logits, y, run.data.classes, groupings) if y.ndim == 2 else {},
         train_images=sum(map(len, run.data.train.values())) if y.ndim == 2 else 0,
@@ -215,27 +220,6 @@ def _groups(
 ) -> GroupScores:
     """Group scores of one round; the mean of them where several models answer."""
     return mean([group_scored(table, y, name, groupings, classes) for table in answers])
-
-
-def _best(run: Run, y: np.ndarray, groupings: Groupings) -> Best | None:
-    """Scores of the round that was best on the clients' validation parts; None where nothing was validated."""
-    best = run.manifest.body.get("best")
-    if not best:
-        return None
-    answers = {version: answers_of(run, runs.BEST, version) for version in run.data.test}
-    scores = {v: [mean([scored(table, y, groupings) for table in tables])] for v, tables in answers.items()}
-    return Best(
-        best["round"],
-        best["metric"],
-        best["score"],
-        {version: rounds[0] for version, rounds in with_average(scores).items()},
-        {
-            name: {
-                version: _groups(tables, y, name, groupings, run.data.classes) for version, tables in answers.items()
-            }
-            for name in groupings
-        },
-    )
 
 
 def _about(run: Run, tested_on: str) -> dict[str, Any]:

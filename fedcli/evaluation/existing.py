@@ -12,7 +12,15 @@ from . import own_metrics
 from .groups import CROSS
 from .shots import thresholds
 
-QUESTIONS = "by", "shots", "severities", "metrics", "cross_site", "clinical"  # options that do not change test images
+QUESTIONS = (
+    "by",
+    "shots",
+    "severities",
+    "metrics",
+    "cross_site",
+    "clinical",
+    "choose",
+)  # options that do not change test images
 
 
 def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
@@ -24,12 +32,14 @@ def check(run_path: Path, *, by: list[str], shots: str | None) -> None:
         asked(path, by, shots)
 
 
-def existing(run_path: Path, *, by: list[str], shots: str | None = None) -> Path | None:
+def existing(
+    run_path: Path, *, by: list[str], shots: str | None = None, more: dict[str, Any] | None = None
+) -> Path | None:
     """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
     path = manifest.find(run_path, "run")
     if sites := _sites(path):
         return _from_sites(path, _attributes(by, sites))
-    options, folder = asked(path, by, shots)
+    options, folder = asked(path, by, shots, more=more)
     target = folder / "scores.json"
     if not target.is_file():
         return None

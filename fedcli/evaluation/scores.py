@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import OF_LABEL
+from .choice import Candidate
 from .clinical_parts import Clinical
 from .parts import (
     AMONG,
@@ -226,6 +227,11 @@ class Scores(Quality):
         "the global model of the round that was best on the clients' validation parts, the first of equals; test "
         "images are not used to choose it. null where the partition has no validation parts",
     ] = None
+    candidates: Annotated[
+        list[Candidate],
+        "as `evaluate --choose` asked: the kept models on the clients' validation images, one of which the rule made "
+        "best_on_validation",
+    ] = omitted(list)
     external: Annotated[
         External | None,
         "the test images that `evaluate --on` asked for in place of the run's own; every score is on them, `dataset` "

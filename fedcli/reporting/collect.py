@@ -1,6 +1,7 @@
 """The runs that report, compare and plot are given, and the scores of each."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from .. import console
@@ -28,35 +29,50 @@ def runs_in(path: Path) -> list[Path]:
     return runs
 
 
-def scores_under(work: Path, by: list[str], shots: str | None, made_by: list[str]) -> list[Path]:
+@dataclass(frozen=True)
+class Asked:
+    """What runs without scores are evaluated for. choose: the rule for best_on_validation; made_by: the command."""
+
+    by: list[str]
+    shots: str | None
+    made_by: list[str]
+    choose: str | None = None
+
+    @property
+    def more(self) -> dict[str, str]:
+        return {"choose": self.choose} if self.choose else {}
+
+
+def scores_under(work: Path, asked: Asked) -> list[Path]:
     """The scores of every run under a work folder; a run that cannot be evaluated is left out with a warning.
 
     Raises FedcliError, of the last of them, where no run is left.
     """
-    thresholds(shots)  # one mistake, not one of every run
-    return _collected(every_run(work), lambda path: scores_of(path, by, shots, made_by), skip=True)
+    thresholds(asked.shots)  # one mistake, not one of every run
+    return _collected(every_run(work), lambda path: scores_of(path, asked), skip=True)
 
 
-def scores_of_all(paths: list[Path], by: list[str], shots: str | None, made_by: list[str]) -> list[Path]:
+def scores_of_all(paths: list[Path], asked: Asked) -> list[Path]:
     """The scores of these runs; all are checked before any is evaluated. Raises FedcliError, HashError."""
     for path in paths:
         if path.is_dir() and (path / "run.json").is_file() or path.name == "run.json":
-            check(path, by=by, shots=shots)
-    return _collected(paths, lambda path: scores_of(path, by, shots, made_by), skip=False)
+            check(path, by=asked.by, shots=asked.shots)
+    return _collected(paths, lambda path: scores_of(path, asked), skip=False)
 
 
-def scores_of(path: Path, by: list[str], shots: str | None, made_by: list[str]) -> Evaluated:
+def scores_of(path: Path, asked: Asked) -> Evaluated:
     """The scores of a run that answer this question, as they lie there or made now."""
     if path.is_dir() and (path / "run.json").is_file():
         path = path / "run.json"
     path = manifest.find(path, *(() if path.is_file() else ("scores",)))
     if manifest.read(path, "run", "scores").kind == "scores":
         return path, False
-    if made := existing(path, by=by, shots=shots):
+    if made := existing(path, by=asked.by, shots=asked.shots, more=asked.more):
         return made, True
-    from ..evaluation.evaluate import evaluate  # imports torch, which scores that lie there do not need
+    from ..evaluation.evaluate import Extra, evaluate  # imports torch, which scores that lie there do not need
 
-    return evaluate(path, by=by, shots=shots, out=None, device="cpu", made_by=made_by), False
+    known = {"by": asked.by, "shots": asked.shots, "made_by": asked.made_by, "extra": Extra(choose=asked.choose)}
+    return evaluate(path, out=None, device="cpu", **known), False
 
 
 def _collected(paths: list[Path], scored: Callable[[Path], Evaluated], skip: bool) -> list[Path]:

@@ -13,6 +13,7 @@ from typing import Any
 from .. import console
 from ..errors import UsageError, nearest
 from ..evaluation.bootstrap import METRICS, OF_LABELS
+from ..evaluation.choice import DISTANCE, WORST
 from ..evaluation.parts import VERSIONS
 from . import levelling, writers
 from .columns import BEST, LAST, LAST5, POOLED
@@ -190,7 +191,7 @@ def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
     at, spread = _moment(rows)
     titles = " ".join(column.title for column in whole.columns)
     there: dict[str, Any] = {
-        f"In percent: {MOMENTS[at]}.": True,
+        f"In percent: {_model_shown(rows)}.": True,
         SEEDS[spread or POOLED].format(all="the rounds" if at == LAST5 else "the models"): spread,
         _marks(rows, whole, leads): True,
         DOUBTS: any(cell.doubtful for row in whole.rows for cell in row),
@@ -224,6 +225,16 @@ def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
     return " ".join(parts)
 
 
+def _model_shown(rows: Sequence[Row]) -> str:
+    """Of which models the numbers are, in words."""
+    at, _ = _moment(rows)
+    metric = next((kept.metric for row in rows for kept in row.chosen), "")
+    if at != BEST or not metric.startswith((DISTANCE, WORST)):
+        return MOMENTS[at]
+    how = "smallest" if metric.startswith(DISTANCE) else "highest"
+    return f"the score of the kept model with the {how} {metric} on the clients' validation images"
+
+
 def _moment(rows: Sequence[Row]) -> tuple[str, str | None]:
     """Of which rounds the numbers are, and over what they spread."""
     at = rows[0].at if rows else LAST5
@@ -233,7 +244,7 @@ def _moment(rows: Sequence[Row]) -> tuple[str, str | None]:
 def _json(made: Report) -> str:
     """Numbers in full, with the marks of each."""
     at, spread = _moment(made.rows)
-    meaning = f"shares from 0 to 1: {MOMENTS[at]}."
+    meaning = f"shares from 0 to 1: {_model_shown(made.rows)}."
     meaning += f" {SEEDS[spread].format(all='the rounds' if at == LAST5 else 'the models')}" if spread else ""
     titles = [column.title for column in made.whole.columns]
     shown = [

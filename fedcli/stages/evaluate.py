@@ -3,6 +3,7 @@
 from .. import console, extensions
 from ..errors import UsageError
 from ..evaluation import own_metrics
+from ..evaluation.choice import check_rule
 from ..evaluation.evaluate import Extra
 from ..evaluation.evaluate import evaluate as score_run
 from ..evaluation.export import to_csv
@@ -16,7 +17,7 @@ def run(options: EvaluateOptions) -> Scores:
     """Score a run on the clean and the corrupted test set, per client and per group. Raises FedcliError, UsageError."""
     if options.export not in (None, "csv"):
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
-    here = [flag for flag in ("on", "cross_site", "clinical", "metric") if getattr(options, flag)]
+    here = [flag for flag in ("on", "cross_site", "clinical", "choose", "metric") if getattr(options, flag)]
     if options.engine and here:
         flag = here[0].replace("_", "-")
         raise UsageError(
@@ -24,13 +25,14 @@ def run(options: EvaluateOptions) -> Scores:
         )
     if (options.positive or options.rule or options.cost is not None) and not options.clinical:
         raise UsageError("--positive, --rule and --cost are about operating points", "add --clinical")
+    check_rule(options.choose)
     if options.cross_site and options.on:
         raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
     if options.engine:
         return Scores(at_sites.evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
     extra = Extra(
         options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
-        options.cross_site, options.clinical, options.positive, options.cost, options.rule,
+        options.cross_site, options.clinical, options.positive, options.cost, options.rule, options.choose,
     )  # fmt: skip
     with extensions.given(options.code), own_metrics.asked_for(options.metric):
         path = score_run(

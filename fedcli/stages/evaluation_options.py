@@ -61,6 +61,12 @@ class EvaluateOptions(Options):
         float | None,
         "with --clinical: also the threshold of least cost, where a missed image costs N false alarms, > 0",
     ] = None
+    choose: Annotated[
+        str | None,
+        "which kept model is best_on_validation, by the clients' validation images: overall, worst-group (min-max) or "
+        "dto, nearest to the best score of every group; default: the best overall of all rounds",
+        Flag("RULE"),
+    ] = None
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, a row per image",
@@ -120,6 +126,12 @@ class ReportOptions(Options):
         Literal["last5", "last", "best"],
         "last5, the mean over the last five rounds, last, or best: chosen on validation images",
     ] = "last5"
+    choose: Annotated[
+        str | None,
+        "which kept model of each run is shown, and which run is taken, by the clients' validation images: overall, "
+        "worst-group (min-max) or dto, nearest to the best score of every group",
+        Flag("RULE"),
+    ] = None
     spread: Annotated[
         Literal["pooled", "runs"],
         "± of runs that differ in the seed alone: pooled, over all their rounds, or runs",

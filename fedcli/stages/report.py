@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from .. import console
 from ..errors import UsageError, nearest
 from ..evaluation import own_metrics
+from ..evaluation.choice import check_rule
 from ..evaluation.scores import Scores
 from ..files import write_text
-from ..reporting import clinical
-from ..reporting.collect import runs_in, scores_of_all, scores_under
-from ..reporting.columns import SHOWN, check_names
+from ..reporting import choice, clinical
+from ..reporting.collect import Asked, runs_in, scores_of_all, scores_under
+from ..reporting.columns import BEST, LAST, SHOWN, check_names
 from ..reporting.rows import Row, rows
 from ..reporting.table import Table
 from ..reporting.tables import render
@@ -46,6 +47,11 @@ class Report:
     def operating(self) -> list[Table]:
         """Operating points, calibration and net benefit of each run that `evaluate --clinical` scored."""
         return list(clinical.headline(self._named))
+
+    @property
+    def choices(self) -> list[Table]:
+        """Which round and which run each rule takes by validation images, where --choose asked for it."""
+        return list(choice.tables(self.rows))
 
     @property
     def without_operating(self) -> str:
@@ -122,13 +128,14 @@ class Report:
 
             asked = PageOptions(reference=self.options.against, figures=figures, **self._shown())
             return page(list(self.scores), asked)
-        more = self.operating if format == "markdown" else []
+        more = [*self.choices, *self.operating] if format == "markdown" else []
         return "\n".join([render(self.rows, format), *map(titled, more)])
 
     def _shown(self) -> dict[str, Any]:
         asked = self.options
         spread = None if asked.separate else asked.spread
-        return {"metrics": asked.metric or SHOWN, "at": asked.at, "spread": spread, "minutes": asked.minutes}
+        at = BEST if asked.choose else asked.at
+        return {"metrics": asked.metric or SHOWN, "at": at, "spread": spread, "minutes": asked.minutes}
 
 
 def write_into(path: Path, text: str) -> Path:
@@ -154,13 +161,16 @@ def run(options: ReportOptions) -> Report:
 
     Runs that differ in nothing but the seed are one row.
     """
-    made_by = EvaluateOptions(by=options.by, shots=options.shots).made_by()
+    check_rule(options.choose)
+    if options.choose and options.at == LAST:
+        raise UsageError("--choose and --at last exclude each other", "give one of them")
+    made_by = EvaluateOptions(by=options.by, shots=options.shots, choose=options.choose).made_by()
     with own_metrics.asked_for([name for name in options.metric if own_metrics.is_own(name)]) as own:
         names = [name for name in options.metric if not own_metrics.is_own(name)] + own
         check_names(names, own)
-        asked = list(options.by), options.shots, made_by
+        asked = Asked(list(options.by), options.shots, made_by, options.choose)
         paths = [path for given in options.runs for path in runs_in(Path(given))]
-        scores = scores_of_all(paths, *asked) if paths else scores_under(Path(options.work), *asked)
+        scores = scores_of_all(paths, asked) if paths else scores_under(Path(options.work), asked)
         made = Report(scores, replace(options, metric=names))
         for name in own:
             known = [row.scores.versions["clean"].metrics.get(name) for row in made.rows]

@@ -16,7 +16,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.scores import Scores
 from fedcli.federation.engines import REMOTE, Remote
-from fedcli.reporting.collect import scores_of_all
+from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.compare import compare
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
@@ -170,10 +170,10 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     run = train_at(sites, gathered([folder], tmp_path), plan(), tmp_path, out=tmp_path / "run")
     reached(monkeypatch, sites)
     evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
-    (row,) = rows(scores_of_all([run], ["sex"], None, ["evaluate"]))
+    (row,) = rows(scores_of_all([run], Asked(["sex"], None, ["evaluate"])))
     shutil.rmtree(run.parent / "scores")
     with pytest.raises(FedcliError, match="are at its sites") as error:
-        scores_of_all([run], [], None, ["evaluate"])
+        scores_of_all([run], Asked([], None, ["evaluate"]))
     assert "--engine socket:DIR" in error.value.hint
     assert row.scores.versions["clean"].count == 40 and list(row.scores.groups) == ["sex"]
     assert row.scores.data["partition"].options["sites"].keys() == sites.keys()

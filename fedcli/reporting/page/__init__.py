@@ -15,7 +15,7 @@ from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
 from ...evaluation.scores import Scores
-from .. import clinical, cross_site, flow, graphics, severities, table_one
+from .. import choice, clinical, cross_site, flow, graphics, severities, table_one
 from ..columns import LAST5, POOLED, SHOWN, shown
 from ..rows import rows
 from ..table import Table
@@ -127,6 +127,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
     return [
         _scores(made, asked),
         Section("certainty", "How certain are these numbers?", tables=intervals, notes=notes),
+        Section("choice", "Model choice", tables=list(choice.tables([system.row for system in compared]))),
         Section("figures", "Figures", panels=[*convergence.panels(compared), *_pictures(asked.pictures)]),
         *(
             Section(f"group-{name}", f"Groups: {name}", **part)

@@ -1,0 +1,80 @@
+"""The models that a run keeps, on its clients' validation images, and which of them a rule takes."""
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import FedcliError
+from ..runs.finished import BEST, Run
+from ..runs.scoring import curve
+from .answering import answers_of
+from .choice import RULES, WORDS, Candidate, chosen, values
+from .clinical import Images, validation
+from .groups import Groupings
+from .own_metrics import group_scored, scored
+from .rounds import mean, with_average
+from .scores import Best
+
+NONE = "partition with --val 0.2 and train again"
+
+
+def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
+    """Every kept model by its round, rising. Raises FedcliError where there are no validation images."""
+    best = run.manifest.body.get("best")
+    if not best:
+        raise FedcliError(f"{run.path} has no validation images to choose a model by", NONE)
+    names = {name: values for name, (_, values) in groupings.items()}
+    kept: dict[int, int | str] = {best["round"]: BEST} | {round: round for round in run.rounds}
+    return [_candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)]
+
+
+def _candidate(round: int, images: Images, metric: str) -> Candidate:
+    def score(at: Any) -> float | None:
+        return curve(images.logits[at], images.y[at])[metric] if len(images.y[at]) else None
+
+    members = {
+        name: {value: place == k for k, value in enumerate(names) if (place == k).any()}
+        for name, (place, names) in images.groupings.items()
+    }
+    return Candidate(
+        round,
+        score(slice(None)),
+        {name: {value: score(at) for value, at in each.items()} for name, each in members.items()},
+        {name: {value: int(at.sum()) for value, at in each.items()} for name, each in members.items()},
+    )
+
+
+def best(run: Run, y: np.ndarray, groupings: Groupings, known: list[Candidate], rule: str | None) -> Best | None:
+    """Test scores of the round that was best on the clients' validation parts, by the rule if there is one; None where
+    nothing was validated. y: labels of the test images."""
+    found = run.manifest.body.get("best")
+    if not found:
+        return None
+    taken: int | str = BEST
+    if rule:
+        found = _by_rule(known, rule, found["metric"])
+        taken = found["round"] if found["round"] in run.rounds else BEST
+    answers = {version: answers_of(run, taken, version) for version in run.data.test}
+    scores = {v: [mean([scored(table, y, groupings) for table in tables])] for v, tables in answers.items()}
+    return Best(
+        found["round"],
+        found["metric"],
+        found["score"],
+        {version: rounds[0] for version, rounds in with_average(scores).items()},
+        {
+            name: {
+                version: mean([group_scored(table, y, name, groupings, run.data.classes) for table in tables])
+                for version, tables in answers.items()
+            }
+            for name in groupings
+        },
+    )
+
+
+def _by_rule(known: list[Candidate], rule: str, metric: str) -> dict[str, Any]:
+    """As run.json says of the best round, by another rule. Raises FedcliError where it has no meaning."""
+    place = chosen(known, rule)
+    if place is None:
+        what = f"--choose {rule} has no meaning: no validation image belongs to a group with a {metric}"
+        raise FedcliError(what, f"ask for groups with --by, or use --choose {RULES[0]}")
+    return {"round": known[place].round, "metric": WORDS[rule].format(metric), "score": values(known, rule)[place]}

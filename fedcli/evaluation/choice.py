@@ -1,0 +1,85 @@
+"""Which round's model is taken, by a rule on the clients' validation images; test images choose nothing.
+
+Candidates are the models that a run keeps: those of the last rounds, and the one that was best while it trained. With
+m(r) the score of round r on all validation images and m_g(r) on those of group g, of every attribute asked for:
+
+    overall      the largest m(r)
+    worst-group  the largest min_g m_g(r): the min-max point of the Pareto front of the groups' scores
+    dto          the smallest distance to the utopia point, sqrt(sum_g (max_s m_g(s) - m_g(r))^2)
+
+Of equals the larger m(r), then the earlier round.
+
+Source: model selection of Zong, Yang and Hospedales, MEDFAIR, ICLR 2023, arXiv 2210.01725; min-max: Martinez, Bertran
+and Sapiro, Minimax Pareto Fairness, ICML 2020, arXiv 2011.01821. m is the score by which a run finds its best round.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+
+from ..errors import UsageError, nearest
+from .parts import Number
+from .schema import Names
+
+OVERALL, WORST, DTO = RULES = "overall", "worst-group", "dto"
+DISTANCE = "distance to the utopia point"
+WORDS = {OVERALL: "{}", WORST: f"{WORST} {{}}", DTO: f"{DISTANCE} of {{}}"}  # {}: the score
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A round's model on the clients' validation images; groups: attribute -> group -> score, and -> images."""
+
+    round: int
+    score: Number
+    groups: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
+    images: Annotated[dict[str, dict[str, int]], Names("any", "any")] = field(default_factory=dict)
+
+    @property
+    def known(self) -> list[float]:
+        """The score of every group that has one, of all attributes."""
+        return [score for each in self.groups.values() for score in each.values() if score is not None]
+
+    @property
+    def worst(self) -> float | None:
+        return min(self.known, default=None)
+
+    @property
+    def smallest(self) -> int:
+        """Images of the smallest group that has a score."""
+        sizes = (self.images[name][v] for name, each in self.groups.items() for v, m in each.items() if m is not None)
+        return min(sizes, default=0)
+
+
+def check_rule(rule: str | None) -> None:
+    """Raises UsageError for a rule that there is not."""
+    if rule is not None and rule not in RULES:
+        raise UsageError(f"--choose {rule!r} is no rule", nearest(rule, RULES))
+
+
+def distances(candidates: Sequence[Candidate]) -> list[float]:
+    """How far each is from the best score of every group that some candidate reaches."""
+    table = np.array([candidate.known for candidate in candidates])  # [R, G]: labels are the same for all
+    return np.sqrt(((table.max(0) - table) ** 2).sum(1)).tolist()
+
+
+def values(candidates: Sequence[Candidate], rule: str) -> list[float | None]:
+    """What the rule looks at in each candidate; None where it has no meaning."""
+    if rule == OVERALL:
+        return [candidate.score for candidate in candidates]
+    if rule == WORST:
+        return [candidate.worst for candidate in candidates]
+    return [*distances(candidates)] if all(candidate.known for candidate in candidates) else [None] * len(candidates)
+
+
+def chosen(candidates: Sequence[Candidate], rule: str) -> int | None:
+    """The place of the one that a rule takes; None where no candidate has what it looks at."""
+    sign = -1 if rule == DTO else 1
+    known = [
+        (sign * value, candidate.score or 0.0, -place)
+        for place, (candidate, value) in enumerate(zip(candidates, values(candidates, rule), strict=True))
+        if value is not None
+    ]
+    return -max(known)[2] if known else None

@@ -1,0 +1,89 @@
+"""`--choose`: which round, and which run, validation images take by a rule."""
+
+import pytest
+import session
+from hospitals import prepared, write_hospitals
+
+import fedcli
+from fedcli.errors import FedcliError, UsageError
+from fedcli.evaluation.choice import Candidate, chosen, distances, values
+from fedcli.evaluation.scores import Scores
+from fedcli.reporting.rows import rows
+
+
+def candidate(round, score, **groups):
+    return Candidate(round, score, {"sex": groups}, {"sex": dict.fromkeys(groups, 9)})
+
+
+KNOWN = [candidate(1, 0.80, f=0.90, m=0.50), candidate(2, 0.70, f=0.66, m=0.64), candidate(3, 0.75, f=0.86, m=0.62)]
+
+
+def test_each_rule_takes_its_round():
+    assert [KNOWN[chosen(KNOWN, rule)].round for rule in ("overall", "worst-group", "dto")] == [1, 2, 3]
+    assert distances(KNOWN) == pytest.approx([0.14, 0.24, (0.04**2 + 0.02**2) ** 0.5])  # utopia: 0.90, 0.64
+    assert values(KNOWN, "worst-group") == [0.50, 0.64, 0.62]
+
+
+def test_of_equal_worst_groups_the_better_overall_counts_then_the_earlier_round():
+    equal = [candidate(1, 0.6, f=0.5, m=0.7), candidate(2, 0.7, f=0.5, m=0.9), candidate(3, 0.7, f=0.9, m=0.5)]
+    assert equal[chosen(equal, "worst-group")].round == 2
+    assert chosen([candidate(1, 0.6)], "dto") is None and chosen([candidate(1, 0.6)], "overall") == 0
+    unknown = candidate(1, 0.6, f=0.5, m=None)
+    assert unknown.worst == 0.5 and unknown.smallest == 9
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def clients(work):
+    return fedcli.partition(
+        prepared(write_hospitals(work / "raw", count=96), work), by=["hospital"], val=0.4, work=work
+    )
+
+
+@pytest.fixture(scope="module")
+def runs(clients, work):
+    return [fedcli.train("fedavg", clients, rounds=3, lr=lr, work=work).path for lr in (0.001, 0.01)]
+
+
+def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
+    made = {rule: Scores.read(fedcli.evaluate(runs[0], choose=rule).path) for rule in ("overall", "worst-group", "dto")}
+    for rule, scores in made.items():
+        best, known = scores.best_on_validation, values(scores.candidates, rule)
+        assert best.validation == (min(known) if rule == "dto" else max(known))
+        place = scores.kept_rounds.index(best.round)
+        kept = scores.versions["clean"].metrics["balanced_accuracy"].per_round[place]
+        assert best.versions["clean"].metrics["balanced_accuracy"] == pytest.approx(kept)
+    assert made["worst-group"].best_on_validation.metric == "worst-group balanced_accuracy"
+    assert {*made["dto"].candidates[0].groups} == {*made["dto"].groups}
+    usual = Scores.read(fedcli.evaluate(runs[0]).path)
+    assert usual.candidates == [] and usual.best_on_validation.validation == max(
+        values(made["dto"].candidates, "overall")
+    )
+
+
+def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
+    printed = " ".join(session.run(f"fedcli report {runs[0]} {runs[1]} --choose worst-group").split())
+    assert "the kept model with the highest worst-group balanced_accuracy on the clients' validation images" in printed
+    assert "chosen by validation worst-group balanced_accuracy (%): round" in printed
+    assert "Model choice on validation images" in printed and "overall, worst-group" in printed.replace("dto, ", "")
+    report = fedcli.report(runs, choose="dto")
+    assert "smallest distance to the utopia point of balanced_accuracy" in report.to("markdown")
+    assert "Model choice on validation images" in report.to("html") and len(report.choices) == 1
+    (alone,) = fedcli.report(runs[:1], choose="dto").choices
+    assert [row[0].text for row in alone.rows] == ["round 1", "round 2", "round 3"]
+    assert rows(list(report.scores), at="best")[0].chosen[0].metric.startswith("distance")
+
+
+def test_what_cannot_be_chosen_is_refused(runs, clients, work):
+    with pytest.raises(UsageError, match="--choose 'wurst-group' is no rule"):
+        fedcli.evaluate(runs[0], choose="wurst-group")
+    with pytest.raises(UsageError, match="exclude each other"):
+        fedcli.report(runs, choose="dto", at="last")
+    dataset = prepared(write_hospitals(work / "other", count=24, seed=1), work)
+    plain = fedcli.train("fedavg", fedcli.partition(dataset, by=["hospital"], work=work), rounds=1, work=work)
+    with pytest.raises(FedcliError, match="no validation images to choose a model by"):
+        fedcli.evaluate(plain, choose="overall")
