@@ -11,8 +11,8 @@ from .table import Cell, Column, Table, number, percent
 
 LEGEND = (
     "On the clients' validation images, in percent; test images choose nothing. overall takes the highest score of all "
-    "images; worst-group the highest score of the worst group (min-max); dto the smallest distance to the utopia point, "
-    "which has the best score of every group that a line of this table reaches. A group with few validation images "
+    "images; worst-group the highest score of the worst group (min-max); dto the smallest distance to the utopia "
+    "point, which has the best score of every group that a line of this table reaches. A group with few validation images "
     "decides by chance: the smallest is named."
 )
 SEVERAL = " A line of several seeds is the mean over them, each with the round that was taken of it."
@@ -65,8 +65,8 @@ def _table(title: str, lines: Mapping[str, Candidate], rows: Sequence[Row]) -> T
         for place, (name, candidate, distance) in enumerate(zip(lines, candidates, far, strict=True))
     ]  # fmt: skip
     heads = [
-        Column("model"), Column("all images", "%"), Column("worst group", "%"), Column("distance", "points", lower=True),
-        Column("images of the smallest group"), Column("taken by"),
+        Column("model"), Column("all images", "%"), Column("worst group", "%"),
+        Column("distance", "points", lower=True), Column("images of the smallest group"), Column("taken by"),
     ]  # fmt: skip
     return Table(title, heads, cells, LEGEND + SEVERAL * any(row.runs > 1 for row in rows))
 
