@@ -19,6 +19,7 @@ from ..seeds import derive, seed_torch
 from . import checks
 from .optimizer import Optimizer, own_state
 from .privacy import noised_model
+from .shelf import Kept
 from .steps import LocalStep, Steps
 from .training import Training
 
@@ -36,7 +37,7 @@ class Task:
     seed: int
     theta: Tensor  # [P]
     shared: Tensors
-    memory: Tensors
+    memory: Kept
     part: str = "whole"  # "measure" ends before training, "train" begins after it, "alone": without a server
 
 

@@ -1,6 +1,6 @@
 """One round, as a function from state to state: the only round loops, of clients together and of clients alone."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..seeds import derive
 from . import checks
 from .client import Absent, Report, Task, Training
 from .engines import Engine, InProcess
+from .shelf import Kept
 from .state import RunState
 
 
@@ -216,7 +217,7 @@ def cohort_size(roster: int, participation: float) -> int:
     return min(roster, max(1, int(participation * roster + 0.5 + 1e-9)))
 
 
-def _memories(state: RunState, roster: list[str], made: dict[str, Tensors]) -> dict[str, Tensors]:
+def _memories(state: RunState, roster: list[str], made: Mapping[str, Kept]) -> dict[str, Kept]:
     """What every client keeps after a round, in roster order, which a resume has too."""
     kept = {**state.clients, **made}
     return {client: kept[client] for client in roster if client in kept}

@@ -4,8 +4,9 @@ There is no random state in it: see seeds.derive. A state file is written under 
 so the newest one is always complete; the one before it is kept as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from torch import Tensor
 from ..errors import FedcliError
 from ..hdf5 import TENSORS, open_hdf5, replace_hdf5
 from ..methods.contract import Tensors
+from .shelf import Kept, Shelf, size
+
+HINT = "--resume uses the state before it, where there is one"
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class RunState:
         theta: [P] global model.
         shared: written by Local.post_aggregate, broadcast to clients.
         server: written by Aggregator.aggregate.
-        clients: written on each client, by client name.
+        clients: written on each client, by client name; on disk where they are many.
         best: None where clients have no validation part. It is here, and not in a file of its own, so that a
             resume from any state has the best model of that very round.
     """
@@ -53,7 +57,7 @@ class RunState:
     theta: Tensor
     shared: Tensors = field(default_factory=dict)
     server: Tensors = field(default_factory=dict)
-    clients: dict[str, Tensors] = field(default_factory=dict)
+    clients: dict[str, Kept] = field(default_factory=dict)
     best: Best | None = None
 
 
@@ -69,7 +73,7 @@ def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) 
 def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Path:
     """Write state as folder/<round>.h5, drop all but the newest `keep`, and return its path."""
     rows = {client: str(row) for row, client in enumerate(roster)}
-    parts = {
+    parts: dict[str, Kept] = {
         "shared": state.shared,
         "server": state.server,
         **{f"clients/{rows[c]}": m for c, m in state.clients.items()},
@@ -79,10 +83,9 @@ def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Pat
         parts["best"] = {"theta": best.theta, **about}
         parts |= {f"best/clients/{rows[c]}": m for c, m in best.clients.items()}
     path = folder / f"{state.round:05d}.h5"
-    write_tensors(
-        path,
-        {"theta": state.theta, **{f"{p}/{k}": v for p, t in parts.items() for k, v in t.items()}},
-    )
+    named = ((f"{part}/{name}", kept[name]) for part, kept in parts.items() for name in kept)  # one at a time
+    theta = {"theta": state.theta}
+    _write(path, sum(map(size, [theta, *parts.values()])), chain(theta.items(), named))
     for old in saved(folder)[:-keep]:
         remove(old)
     return path
@@ -99,28 +102,36 @@ def saved(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.h5") if path.stem.isdecimal())
 
 
-def restore(path: Path, roster: list[str], device: str) -> RunState:
-    """Read a state file. Raises FedcliError if it is damaged."""
-    tensors = read_tensors(path, device)
+def restore(path: Path, roster: list[str], device: str, shelf: Shelf | None = None) -> RunState:
+    """Read a state file; what clients keep goes on the shelf where it is much. Raises FedcliError if it is damaged."""
     try:
-        return _state(int(path.stem), tensors, roster)
+        return _read(path, roster, device, shelf if shelf and path.stat().st_size > shelf.room else None)
     except (KeyError, ValueError, IndexError) as error:
         raise FedcliError(f"{path} is damaged: {error}", "remove it; --resume then uses the state before it") from None
 
 
-def _state(round: int, tensors: Tensors, roster: list[str]) -> RunState:
-    best = {k.removeprefix("best/"): tensors.pop(k).cpu() for k in list(tensors) if k.startswith("best/")}
-    state = RunState(round, tensors.pop("theta"), best=_best(best, roster) if best else None)
-    for name, tensor in tensors.items():
-        part, _, rest = name.partition("/")
-        if part == "clients":
-            row, _, rest = rest.partition("/")
-            state.clients.setdefault(roster[int(row)], {})[rest] = tensor
+def _read(path: Path, roster: list[str], device: str, shelf: Shelf | None) -> RunState:
+    parts: dict[str, Kept] = {}
+    with open_hdf5(path, TENSORS, hint=HINT) as file:
+        for part, names in groupby(sorted(file), key=_part):
+            kept = {name.removeprefix(f"{part}/"): _tensor(file[name], device) for name in names}
+            parts[part] = shelf.put(kept) if shelf and part.startswith("clients/") else kept
+    best = {name: tensor.cpu() for name, tensor in parts.pop("best", {}).items()}
+    state = RunState(int(path.stem), parts.pop("theta")["theta"], best=_best(best, roster) if best else None)
+    for part, tensors in parts.items():
+        if part.startswith("clients/"):
+            state.clients[roster[int(part.removeprefix("clients/"))]] = tensors
             continue
         if part not in ("shared", "server"):
-            raise ValueError(f"it holds {name!r}")
-        getattr(state, part)[rest] = tensor
+            raise ValueError(f"it holds {next(iter(tensors))!r}")
+        getattr(state, part).update(tensors)
     return state
+
+
+def _part(name: str) -> str:
+    """What a tensor belongs to, by its name in a file: one client, or a part of the state."""
+    first, _, rest = name.partition("/")
+    return f"clients/{rest.partition('/')[0]}" if first == "clients" else first
 
 
 def _best(tensors: Tensors, roster: list[str]) -> Best:
@@ -133,14 +144,20 @@ def _best(tensors: Tensors, roster: list[str]) -> Best:
 
 def write_tensors(path: Path, tensors: Tensors) -> None:
     """Write tensors by name to HDF5: temporary name, fsync, rename."""
-    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    _write(path, size(tensors), tensors.items())
+
+
+def _write(path: Path, size: int, tensors: Iterable[tuple[str, Tensor]]) -> None:
     with replace_hdf5(path, size) as file:
-        for name, tensor in tensors.items():
+        for name, tensor in tensors:
             file[name] = tensor.detach().cpu().numpy()
 
 
 def read_tensors(path: Path, device: str = "cpu") -> Tensors:
     """Every dataset of an HDF5 file as a tensor. Raises FedcliError if it is damaged."""
-    with open_hdf5(path, TENSORS, hint="--resume uses the state before it, where there is one") as file:
-        arrays = {name: np.asarray(data[()]) for name, data in sorted(file.items())}
-    return {name: torch.from_numpy(array).to(device) for name, array in arrays.items()}
+    with open_hdf5(path, TENSORS, hint=HINT) as file:
+        return {name: _tensor(data, device) for name, data in sorted(file.items())}
+
+
+def _tensor(data: Any, device: str) -> Tensor:
+    return torch.from_numpy(np.asarray(data[()])).to(device)

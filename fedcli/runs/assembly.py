@@ -1,7 +1,7 @@
 """Network, data and method of a plan, put together for training: what a run and its estimate both work with."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from ..errors import FedcliError, HashError, UsageError
 from ..federation import sampling
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
+from ..federation.shelf import Kept
 from ..federation.state import RunState, Tensors
 from ..methods.contract import Local
 from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
@@ -70,7 +71,7 @@ class PlannedFederation(Federation):
         own = {"own": self.layout.own_start} if self.layout.own_shapes else {}
         return {c: {"model": state.theta, **own, **state.clients.get(c, {})} for c in self.data.roster}
 
-    def kept(self, state: RunState) -> tuple[torch.Tensor, dict[str, Tensors]]:
+    def kept(self, state: RunState) -> tuple[torch.Tensor, Mapping[str, Kept]]:
         """The global model [P] as it is scored, and what clients have beside it."""
         if self.plan.single_site:
             return state.theta, self.sites(state)

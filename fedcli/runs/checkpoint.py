@@ -16,6 +16,7 @@ from .. import console, shapes
 from ..data import manifest
 from ..errors import FedcliError, HashError
 from ..federation import state as states
+from ..federation.shelf import Shelf
 from ..federation.state import RunState
 from ..files import read_text, sha256, write_text
 
@@ -38,7 +39,7 @@ def _models(folder: Path, round: int) -> list[Path]:
     return [path for path in known if path.stem.isdecimal() and int(path.stem) <= round]
 
 
-def newest(folder: Path, first: RunState, roster: list[str], device: str) -> RunState:
+def newest(folder: Path, first: RunState, roster: list[str], device: str, shelf: Shelf | None = None) -> RunState:
     """The newest whole state of a run folder, or the first; says why a newer one is not used.
 
     Raises HashError where a line or a model that goes with it was changed.
@@ -46,7 +47,7 @@ def newest(folder: Path, first: RunState, roster: list[str], device: str) -> Run
     for path in reversed(states.saved(folder / "state")):
         try:
             sealed = _sealed(path)
-            state = states.restore(path, roster, device)
+            state = states.restore(path, roster, device, shelf)
             if len(state.theta) != len(first.theta):
                 raise FedcliError(f"{path} is of another network ({len(state.theta)} numbers, not {len(first.theta)})")
         except FedcliError as error:

@@ -15,7 +15,7 @@ far. On resume the newest whole state wins and later lines are cut and played ag
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,10 @@ from torch import Tensor
 from .. import console
 from ..data import manifest, synthetic
 from ..errors import FedcliError
-from ..federation import state as states
 from ..federation.client import Absent, Report, Task, Training
 from ..federation.engines import Engine
 from ..federation.server import Played
+from ..federation.shelf import Kept, Shelf
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
@@ -166,13 +166,12 @@ class _Training:
         self.folder, self.federation, self.engine = folder, federation, engine
         self.checkpoint_every = checkpoint_every
         self.plan, self.method, self.data = federation.plan, federation.method, federation.data
-        self.scoring = Scoring(federation)
+        self.scoring, self.shelf = Scoring(federation), Shelf(folder)
         self.state = federation.first()
         self.beside = ""  # what stands beside the bar of progress
         self.reported = time.monotonic()
         self.written = self.spent = 0.0
-        self.seconds = 0.0  # of the rounds that this process played
-        self.in_clients = 0.0  # seconds of the round at hand
+        self.seconds = self.in_clients = 0.0  # of the rounds that this process played, and of the one at hand
         self.background = Background()
 
     def play(self) -> None:
@@ -224,19 +223,19 @@ class _Training:
         played = self.federation.play(self.state, engine=self._watched)
         for client, why in played.absent.items():
             console.warn(f"round {played.state.round} without {client}: {why}")
-        line = self._line(played)
-        before = time.perf_counter()
+        line, before = self._line(played), time.perf_counter()
         line |= self.scoring.line(played.state)
-        scored = time.perf_counter() - before
-        before = time.perf_counter()
+        scored, before = time.perf_counter() - before, time.perf_counter()
         folders.append(lines, line)
         self.beside = in_words(line)
         if self.plan.patience or played.state.round > self.plan.rounds - KEPT:  # any round may be the last
             self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
             model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
+        best = self.scoring.best(self.state.best, played.state, line)
+        clients = self.shelf.settle(played.state.clients, played.clients)
         # only now, and in one step: an interrupted round is played again
-        self.state = replace(played.state, best=self.scoring.best(self.state.best, played.state, line))
-        written, seconds = time.perf_counter() - before, time.perf_counter() - start
+        self.state = replace(played.state, best=best, clients=clients)
+        seconds, written = time.perf_counter() - start, time.perf_counter() - before
         self._checkpoint(self.state, seconds)
         self.seconds += seconds
         return {
@@ -268,12 +267,12 @@ class _Training:
             if int(path.stem) not in kept:
                 path.unlink()
 
-    def _save(self, path: Path, theta: Tensor, clients: dict[str, states.Tensors]) -> None:
+    def _save(self, path: Path, theta: Tensor, clients: Mapping[str, Kept]) -> None:
         save_model(path, self.federation.layout, theta, clients, self.federation.counts)
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
-        state = checkpoint.newest(self.folder, self.state, self.data.roster, self.federation.device)
+        state = checkpoint.newest(self.folder, self.state, self.data.roster, self.federation.device, self.shelf)
         if state.round > self.plan.rounds:
             raise FedcliError(
                 f"{self.folder} has played {state.round} rounds already", f"give --rounds {state.round} or more"

@@ -6,7 +6,7 @@ import sys
 import tempfile
 import time
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.federation import state as states
 from fedcli.federation.server import Federation
+from fedcli.federation.shelf import Shelf
 from fedcli.runs.configuration import Execution
 from fedcli.runs.folder import unfinished
 from fedcli.runs.train import Interrupted, Plan, plan_of, train
@@ -133,7 +134,7 @@ def without_a_stop(method):
         ("fedcli.data.manifest.seal", OSError(28, "No space left on device"), 0),  # everything trained, nothing sealed
         ("fedcli.data.manifest.seal", KeyboardInterrupt(), 0),
         ("fedcli.runs.train.save_model", KeyboardInterrupt(), 2),  # between the line and the state
-        ("fedcli.federation.state.write_tensors", OSError(28, "No space left on device"), 3),
+        ("fedcli.federation.state._write", OSError(28, "No space left on device"), 3),
         ("os.fsync", OSError(28, "No space left on device"), 9),
     ],
 )
@@ -160,6 +161,21 @@ def test_absent_clients_keep_an_order_that_a_resume_has_too(tmp_path, monkeypatc
     monkeypatch.undo()
     cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", resume=True)
     assert results(cut.parent) == results(whole.parent)
+
+
+@pytest.mark.parametrize("engine", [None, "pool:2"])
+def test_what_clients_keep_on_disk_changes_no_byte_of_a_run_or_of_its_resume(tmp_path, monkeypatch, engine):
+    data, asked = make_chain(tmp_path), plan("scaffold", participation=0.5, seed=4)
+    whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
+    monkeypatch.setattr("fedcli.runs.train.Shelf", partial(Shelf, room=0))
+    execution = Execution(checkpoint_every=1, engine=engine) if engine else EACH_ROUND
+    shelved = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "shelved", execution=execution)
+    with monkeypatch.context() as patched:
+        patched.setattr(Federation, "play", interrupt_in_round(5))
+        with pytest.raises(Interrupted):
+            train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", execution=execution)
+    cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", execution=execution, resume=True)
+    assert results(cut.parent) == results(shelved.parent) == results(whole.parent)
 
 
 def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_path, monkeypatch):
