@@ -17,6 +17,7 @@ from ..models.layout import Layout
 from ..models.network import Network
 from ..seeds import derive, seed_torch
 from . import checks
+from .dp_sgd import PrivateGradient, rate
 from .optimizer import Optimizer, own_state
 from .privacy import noised_model
 from .shelf import Kept
@@ -82,7 +83,7 @@ def run_client(
         layout, shard, offset, memory,
         momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
         nesterov=training.nesterov, class_weights=_class_weights(training, shard),
-        label_smoothing=training.label_smoothing, focal=training.focal,
+        label_smoothing=training.label_smoothing, focal=training.focal, private=_private(training, shard),
     )  # fmt: skip
     layout.load(task.theta)
     layout.zero_grad()
@@ -127,6 +128,13 @@ def _with_noise(method: Method, layout: Layout, client: ClientRound, training: T
         if name.endswith("running_var"):  # noise must not make a variance negative
             theta[span].clamp_(min=SMALLEST_VARIANCE)
     return theta
+
+
+def _private(training: Training, shard: Shard) -> PrivateGradient | None:
+    """What makes the steps on a client's images private, where that is asked for."""
+    if not training.dp_sgd:
+        return None
+    return PrivateGradient(training.dp_clip, training.dp_sgd, rate(len(shard), training.batch_size) * len(shard))
 
 
 def _class_weights(training: Training, shard: Shard) -> Tensor | None:

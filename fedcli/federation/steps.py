@@ -12,6 +12,7 @@ from ..methods.contract import ClientRound, Local
 from ..methods.mixins import BalancedSampling
 from ..models.layout import Layout
 from ..models.network import Network
+from .dp_sgd import poisson_turns
 from .optimizer import Optimizer
 from .sampling import strata
 
@@ -58,9 +59,12 @@ class Steps:
         """Train on the client's shard, once for each epoch's seeds; returns the sum of the losses, a scalar."""
         if isinstance(self.step.local, BalancedSampling):
             sampling = "class"
-        parts = strata(sampling, client.shard, self.step.net.attributes)
-        turns = (turn for seeds in epochs for turn in client.shard.turns(batch_size, strata=parts, **seeds))
-        if self.recorder and self.recorder.fits(client, batch_size):
+        if client.private:
+            turns = (turn for seeds in epochs for turn in poisson_turns(client.shard, batch_size, **seeds))
+        else:
+            parts = strata(sampling, client.shard, self.step.net.attributes)
+            turns = (turn for seeds in epochs for turn in client.shard.turns(batch_size, strata=parts, **seeds))
+        if not client.private and self.recorder and self.recorder.fits(client, batch_size):
             return self.recorder.train(client, turns, batch_size)
         total = torch.zeros((), device=client.theta.device)
         for batch in client.shard.batches(turns):

@@ -30,6 +30,7 @@ OPTIONAL = (
     "dp_clip",
     "dp_noise",
     "dp_delta",
+    "dp_sgd",
 )
 LOSS_OPTIONS = ("label_smoothing", "class_weights", "loss")
 
@@ -53,6 +54,7 @@ class Training:
         loss: "cross-entropy" or "focal:GAMMA".
         sampling: how images are drawn, see sampling.py.
         dp_clip, dp_noise, dp_delta: of noise on each client's update, see privacy.py; no noise is none of it.
+        dp_sgd: noise of each local step, in units of dp_clip, at which images' gradients are cut; see dp_sgd.py.
     """
 
     optimizer: str = "adam"
@@ -76,6 +78,7 @@ class Training:
     dp_clip: float = 1.0
     dp_noise: float = 0.0
     dp_delta: float = 1e-5
+    dp_sgd: float = 0.0
 
     def at(self, round: int, rounds: int) -> "Training":
         """The same with the learning rate of one round, t from 1."""
@@ -132,8 +135,18 @@ class Training:
             raise UsageError(f"--dp-clip {self.dp_clip} is not above 0", "1 is the default")
         if not 0 < self.dp_delta < 1:
             raise UsageError(f"--dp-delta {self.dp_delta} is not in (0, 1)", "1e-5 is the default")
-        if (given := self.changed(("dp_clip", "dp_delta"))) and not self.dp_noise:
-            raise UsageError(f"--{given[0].replace('_', '-')} belongs to --dp-noise", "add --dp-noise 20")
+        if (given := self.changed(("dp_clip", "dp_delta"))) and not (self.dp_noise or self.dp_sgd):
+            what = f"--{given[0].replace('_', '-')} belongs to --dp-noise or --dp-sgd"
+            raise UsageError(what, "add --dp-noise 20 for clients, or --dp-sgd 1 for single images")
+        if not 0 <= self.dp_sgd < math.inf:
+            raise UsageError(f"--dp-sgd {self.dp_sgd} is no standard deviation", "0 adds none")
+        if self.dp_sgd and self.dp_noise:
+            raise UsageError(
+                "--dp-sgd and --dp-noise are two accounts, of an image and of a client", "give one of them"
+            )
+        if self.dp_sgd and (given := self.changed(("prior", "class_weights", "sampling"))):
+            flag = f"--{given[0].replace('_', '-')}"
+            raise UsageError(f"{flag} reads the client's labels, which --dp-sgd does not cover", f"leave {flag} out")
 
     def _check_named(self) -> None:
         """Raise UsageError for a schedule, a loss, class weights or sampling that are not one of the known ones."""

@@ -21,6 +21,7 @@ mixins.py what few methods ask of the engine.
 """
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +72,7 @@ class ClientRound:
     class_weights: Tensor | None = None  # [C] in the training loss
     label_smoothing: float = 0.0
     focal: float = 0.0  # gamma of the focal loss; 0 without it
+    private: Callable[..., Tensor] | None = None  # under --dp-sgd: leaves the private gradient of a loss in a network
 
     @property
     def plain_loss(self) -> bool:
@@ -119,6 +121,8 @@ class Local:
         works_without_server: False: the method means nothing where each client trains by itself (--single-site).
         needs_one_label: why it has no meaning where an image may have several labels; "" where it has.
         needs: what the server must see of each client for this half, one of NEEDS.
+        images_in_loss_alone: True: loss() is the mean over a batch of a loss of each image alone, and nothing else that
+            leaves a client is made of images or class counts: --dp-sgd makes all of it private.
     """
 
     needs: str = "sums"
@@ -130,6 +134,7 @@ class Local:
     freezes: bool = False
     works_without_server: bool = True
     needs_one_label: str = ""
+    images_in_loss_alone: bool = False
 
     def extend(self, net: "Network") -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
@@ -152,6 +157,8 @@ class Local:
 
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         """Leave the gradient of this step in net, which is zero on entry; return the loss for the record."""
+        if client.private:
+            return client.private(net, self.loss, batch, client)
         loss = self.loss(net, batch, client)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             made = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"

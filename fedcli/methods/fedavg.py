@@ -19,6 +19,8 @@ from .registry import register
 class Plain(Local):
     """Cross-entropy and nothing else."""
 
+    images_in_loss_alone = True
+
 
 @dataclass(frozen=True)
 class Mean(Aggregator):

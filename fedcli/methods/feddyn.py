@@ -48,6 +48,7 @@ class Dynamic(Local):
     )
 
     works_without_server = False
+    images_in_loss_alone = True
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]  # [T]

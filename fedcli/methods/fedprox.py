@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class Prox(Local):
     """Cross-entropy plus mu/2 ||w - w_t||^2."""
 
+    images_in_loss_alone = True
+
     mu: Annotated[float, "proximal coefficient, >= 0; 0 is FedAvg"] = 0.01
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:

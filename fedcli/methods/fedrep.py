@@ -40,6 +40,7 @@ class OwnHead(Local):
     """Plain local training of all, with a classifier that stays."""
 
     head = "personal"
+    images_in_loss_alone = True
 
     def personal_tensors(self, net: "Network") -> tuple[str, ...]:
         if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
@@ -50,6 +51,8 @@ class OwnHead(Local):
 @dataclass(frozen=True)
 class HeadFirst(OwnHead):
     """The classifier alone, then the features alone."""
+
+    images_in_loss_alone = False
 
     head_epochs: Annotated[int, "passes over the images that train the classifier first, >= 0"] = 1
     head_batch: Annotated[int, "images in a step of those passes, >= 1"] = 32

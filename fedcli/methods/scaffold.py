@@ -45,6 +45,7 @@ class Controlled(Local):
     rule: Annotated[Literal["original", "released"], "c_i from the gradients, or from the distance gone"] = "original"
 
     works_without_server = False
+    images_in_loss_alone = True
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         zero = torch.zeros_like(client.layout.params)  # [T]

@@ -15,7 +15,7 @@ from . import outside
 from .clip import ClipNetwork
 from .clip_weights import load_clip
 from .network import Network, frozen_parts, make_lone_safe
-from .small import resnet10, small_cnn
+from .small import grouped, resnet10, small_cnn
 from .teacher import Absent, load_teacher
 from .vision import densenet121, resnet18, resnet50
 from .weights import load_weights
@@ -107,8 +107,11 @@ def _clip(name: str, about: str, threads: int = 0) -> Model:
 
 MODELS = {
     "cnn": _plain(small_cnn, 0, 8, "three convolutions, 24 thousand parameters: for laptops and tests", threads=1),
+    "cnn-gn": _plain(grouped(small_cnn), 0, 8, "the same with GroupNorm in place of batch norm", threads=1),
     "resnet10": _plain(resnet10, 3, 8, "ResNet-10 with a CIFAR stem, 4.9 million parameters: FedHEAL"),
+    "resnet10-gn": _plain(grouped(resnet10), 3, 8, "the same with GroupNorm in place of batch norm"),
     "resnet18": _plain(resnet18, 3, 32, "torchvision's ResNet-18, 11.2 million parameters: FedISM+"),
+    "resnet18-gn": _plain(grouped(resnet18), 3, 32, "the same with GroupNorm in place of batch norm"),
     "resnet50": _plain(resnet50, 3, 32, "torchvision's ResNet-50, 23.5 million parameters"),
     "densenet121": _plain(densenet121, 3, 32, "torchvision's DenseNet-121, 7 million parameters"),
     "clip-vit-b16": _clip("clip-vit-b16", "CLIP's ViT-B/16, 86.2 million parameters and a text tower: FairLoRA"),

@@ -15,6 +15,7 @@ from ..data import manifest
 from ..data import shard as load
 from ..errors import FedcliError, HashError, UsageError
 from ..federation import sampling
+from ..federation.dp_sgd import check_norms
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.shelf import Kept
@@ -206,6 +207,8 @@ def _network(
         teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
         extend=method.local.extend,
     ).to(device)  # fmt: skip
+    if plan.training.dp_sgd and plan.training.bn != "freeze":
+        check_norms(net, plan.model)
     if start:
         try:
             net.load_state_dict(start)

@@ -13,6 +13,7 @@ from ..errors import UsageError
 from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
 from ..labels import is_multi_label
+from ..methods.contract import Aggregator
 from ..methods.mixins import BalancedSampling, LearnsFromTeacher
 from ..methods.registry import METHODS, Method, resolve
 
@@ -114,6 +115,8 @@ class Plan:
             raise UsageError(f"{method.name} has a loss of its own, so {flag} has no place", f"leave {flag} out")
         if self.single_site and self.training.dp_noise:
             raise UsageError("--dp-noise is on what clients send, and --single-site sends nothing", "leave one out")
+        if self.training.dp_sgd:
+            check_private(method)
         if isinstance(method.local, BalancedSampling) and self.training.sampling != "shuffle":
             raise UsageError(f"{method.name} draws its classes equally often itself", "leave --sampling out")
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):
@@ -149,6 +152,21 @@ class Plan:
     def acting(self, method: Method) -> dict[str, Any]:
         """The method's options that can change a number: where clients train alone, those of its local half."""
         return settings_of.values(method.local) if self.single_site else method.settings
+
+
+def check_private(method: Method) -> None:
+    """Refuse a method of which --dp-sgd does not cover all that leaves a client. Raises UsageError."""
+
+    def covered(half: Method) -> bool:
+        rule = type(half.aggregator)
+        measures = (rule.measure_global, rule.measure_local) != (Aggregator.measure_global, Aggregator.measure_local)
+        declared = vars(type(half.local)).get("images_in_loss_alone", False)  # of itself: a subclass may do more
+        return declared and not measures
+
+    if not covered(method):
+        fitting = [name for name, known in METHODS.items() if covered(known)]
+        what = f"{method.name} takes more from images than --dp-sgd covers"
+        raise UsageError(what, f"methods that fit: {', '.join(fitting)}, and their pairs")
 
 
 def _read(kind: type[Training], values: dict[str, Any]) -> Training:

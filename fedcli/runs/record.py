@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from ..data import manifest
+from ..federation import dp_sgd
 from ..federation.privacy import epsilon
 from ..federation.state import Best
-from ..federation.training import LOSS_OPTIONS, OPTIONAL
+from ..federation.training import LOSS_OPTIONS, OPTIONAL, Training
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..models import outside
@@ -98,7 +99,7 @@ def body(
         "numbers_sent": 0 if plan.single_site else federation.layout.size, "single_site": plan.single_site,
         **_traffic(rounds), "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),
-        **({"privacy": privacy} if (privacy := _privacy(plan)) else {}),
+        **({"privacy": privacy} if (privacy := _privacy(federation)) else {}),
         **({"best": {"round": best.round, "metric": metric_of(about), "score": best.score}} if best else {}),
     }  # fmt: skip
 
@@ -108,21 +109,34 @@ def titled(federation: PlannedFederation, label: str) -> str:
     return label + ", SYNTHETIC data" * bool(federation.data.body.get("sample"))
 
 
-def _privacy(plan: Plan) -> dict[str, float | None]:
-    """What all updates of a client that takes part in every round reveal of it; {} without noise.
+def _privacy(federation: PlannedFederation) -> dict[str, Any]:
+    """What the run reveals of a client, or of an image, that takes part in every round; {} without noise.
 
     An epsilon that is infinite is None.
     """
-    asked = plan.training
-    if not asked.dp_noise:
+    asked, rounds = federation.plan.training, federation.plan.rounds
+    if not (asked.dp_noise or asked.dp_sgd):
         return {}
-    spent = epsilon(asked.dp_noise, plan.rounds, asked.dp_delta)
-    return {
-        "clip": asked.dp_clip,
-        "noise": asked.dp_noise,
-        "epsilon": spent if spent < math.inf else None,
-        "delta": asked.dp_delta,
-    }
+    if asked.dp_noise:
+        spent = epsilon(asked.dp_noise, rounds, asked.dp_delta)
+        return _spent(asked, asked.dp_noise, spent)
+    each = {
+        client: dp_sgd.epsilon(
+            asked.dp_sgd, dp_sgd.rate(count, asked.batch_size),
+            rounds * asked.epochs * dp_sgd.steps_of_epoch(count, asked.batch_size), asked.dp_delta,
+        )
+        for client, count in federation.counts.items()
+    }  # fmt: skip
+    about = {"of": "image", "sampling": "Poisson", "clients": {c: _finite(value) for c, value in each.items()}}
+    return {**_spent(asked, asked.dp_sgd, max(each.values())), **about}
+
+
+def _spent(asked: Training, noise: float, spent: float) -> dict[str, Any]:
+    return {"clip": asked.dp_clip, "noise": noise, "epsilon": _finite(spent), "delta": asked.dp_delta}
+
+
+def _finite(value: float) -> float | None:
+    return value if value < math.inf else None
 
 
 def _label(federation: PlannedFederation) -> str:
@@ -132,9 +146,9 @@ def _label(federation: PlannedFederation) -> str:
     label += ", single-site" * plan.single_site
     if plan.training.prior != "none":
         label += f", prior {plan.training.prior}"
-    if privacy := _privacy(plan):
+    if privacy := _privacy(federation):
         spent = "infinite" if privacy["epsilon"] is None else f"{privacy['epsilon']:.3g}"
-        label += f", epsilon {spent} and delta {privacy['delta']:g} per client"
+        label += f", epsilon {spent} and delta {privacy['delta']:g} per {privacy.get('of', 'client')}"
     if plan.training.sampling != "shuffle":
         label += f", sampling {plan.training.sampling}"
     label += "".join(f", {getattr(plan.training, name)} {WORDS[name]}" for name in plan.training.changed(LOSS_OPTIONS))

@@ -221,8 +221,16 @@ class TrainOptions(Options):
         "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: client-level differential "
         "privacy, simulated; 0 adds none",
     ] = 0.0
-    dp_clip: Annotated[float, "cut each client's update at this norm before its noise, > 0"] = 1.0
-    dp_delta: Annotated[float, "delta of the epsilon that a run with --dp-noise states, in (0, 1)"] = 1e-5
+    dp_sgd: Annotated[
+        float,
+        "noise of each local step on the sum of images' gradients, in units of --dp-clip, >= 0: sample-level "
+        "differential privacy (DP-SGD), simulated; needs a network without batch norm, such as --model cnn-gn; 0 adds "
+        "none",
+    ] = 0.0
+    dp_clip: Annotated[
+        float, "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, > 0"
+    ] = 1.0
+    dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = 1e-5
     keep_optimizer: Annotated[
         bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
     ] = False

@@ -117,7 +117,7 @@ def plan(options: TrainOptions) -> Plan:
         personal=options.personal, warmup=options.warmup, nesterov=options.nesterov, clip_norm=options.clip_norm,
         keep_optimizer=options.keep_optimizer, label_smoothing=options.label_smoothing,
         class_weights=options.class_weights, loss=options.loss, sampling=options.sampling, dp_noise=options.dp_noise,
-        dp_clip=options.dp_clip, dp_delta=options.dp_delta,
+        dp_clip=options.dp_clip, dp_delta=options.dp_delta, dp_sgd=options.dp_sgd,
         **_completed(options, usual, optimizer),
     )  # fmt: skip
     made = Plan(
@@ -165,8 +165,9 @@ def _data(options: TrainOptions) -> Path:
     if options.single_site and options.data and not Path(options.data).exists():
         hint = "--single-site takes no client: each one trains by itself; leave the word out, or give a partition"
         raise UsageError(f"no such manifest: {options.data}", hint)
-    if options.sites and options.dp_noise:
-        raise UsageError("--dp-noise simulates noise, whose seed the server knows", "a site's policy.toml adds its own")
+    if options.sites and (options.dp_noise or options.dp_sgd):
+        flag = "--dp-noise" if options.dp_noise else "--dp-sgd"
+        raise UsageError(f"{flag} simulates noise, whose seed the server knows", "a site's policy.toml adds its own")
     if options.sites:
         if options.data:
             raise UsageError("DATA and --sites exclude each other", "give the descriptions alone: images stay there")

@@ -219,7 +219,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(options, said):
 
 
 def test_a_run_records_them_only_where_they_are_on():
-    everything = replace(EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6)
+    everything = replace(EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5)
     plain, more = (record.options(Plan("fedavg", {}, t, 3), resolve("fedavg"), None) for t in (SGD, everything))
     assert not set(OPTIONAL) & plain.keys()
     assert {name: more[name] for name in OPTIONAL} == {name: getattr(everything, name) for name in OPTIONAL}

@@ -1,0 +1,215 @@
+"""--dp-sgd: gradients of single images, cut and noised, the steps they come in, and what a run states of them."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROSTER, make_chain, play, toy_shard, toy_shards
+from torch import nn
+
+from fedcli import models
+from fedcli.bench.toy import CLASSES
+from fedcli.data import manifest
+from fedcli.data.shard import Batch
+from fedcli.errors import UsageError
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.dp_sgd import PrivateGradient, check_norms, epsilon, poisson_turns, rate
+from fedcli.methods import METHODS, resolve
+from fedcli.methods.contract import ClientRound, Local
+from fedcli.models.layout import Layout
+from fedcli.models.network import Network
+from fedcli.runs.configuration import Plan
+from fedcli.runs.train import train
+
+SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
+
+
+@pytest.mark.parametrize(
+    ("noise", "q", "steps", "delta", "expected"),
+    [
+        (1.0, 0.1, 100, 1e-5, 7.899255), (1.1, 0.01, 1000, 1e-5, 1.711770), (20.0, 1.0, 200, 1e-5, 3.188992),
+        (0.7, 0.05, 400, 1e-5, 16.384556), (4.0, 0.1, 800, 1e-6, 3.672011),
+    ],
+)  # fmt: skip
+def test_epsilon_is_that_of_independent_accountants(noise, q, steps, delta, expected):
+    """RDPAccountant of opacus 1.6.0 (rows 1, 2 and 4) and of dp-accounting 0.6.0 (the others)."""
+    assert epsilon(noise, q, steps, delta) == pytest.approx(expected, rel=1e-3)
+
+
+def test_epsilon_grows_with_steps_and_chance_and_falls_with_noise():
+    usual = epsilon(1.0, 0.1, 100, 1e-5)
+    assert epsilon(1.0, 0.1, 0, 1e-5) == 0 < epsilon(2.0, 0.1, 100, 1e-5) < usual < epsilon(1.0, 0.1, 200, 1e-5)
+    assert usual < epsilon(1.0, 0.2, 100, 1e-5) < epsilon(1.0, 1.0, 100, 1e-5)
+    assert epsilon(1e9, 0.1, 1, 1e-5) == 0 and usual < epsilon(0.01, 0.1, 100, 1e-5)
+
+
+def small_net():
+    """Without batch norm: convolution, GroupNorm and a head."""
+    torch.manual_seed(0)
+    body = nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), nn.GroupNorm(2, 4), nn.ReLU(inplace=True), nn.MaxPool2d(4), nn.Flatten()
+    )
+    return Network(body, 16, CLASSES)
+
+
+def private(net, shard, gradient, places):
+    layout = Layout(net)
+    client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
+    batch = shard.batch(torch.tensor(places, dtype=torch.int64))
+    layout.zero_grad()
+    return gradient(net, Local().loss, batch, client), layout.grad.clone()
+
+
+def test_each_images_gradient_is_cut_and_their_sum_divided_by_the_expected_number():
+    net, shard = small_net(), toy_shard("north", 6)
+    expected = torch.zeros(sum(p.numel() for p in net.parameters()))
+    for i in range(3):
+        one = shard.batch(torch.tensor([i]))
+        grads = torch.autograd.grad(F.cross_entropy(net(one.x), one.y), list(net.parameters()))
+        flat = torch.cat([g.flatten() for g in grads])
+        expected += flat * min(1.0, 0.5 / float(flat.norm())) / 4
+    loss, made = private(net, shard, PrivateGradient(0.5, 0.0, 4.0), [0, 1, 2])
+    torch.testing.assert_close(made, expected, atol=1e-6, rtol=1e-4)
+    batch = shard.batch(torch.tensor([0, 1, 2]))
+    torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y).detach())
+
+
+def test_a_step_without_images_is_noise_of_the_stated_size():
+    net, shard = models.build("cnn-gn", models.Inputs(1, 3, 8), seed=0), toy_shard("north", 6)
+    loss, made = private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])
+    assert loss == 0 and float(made.std()) == pytest.approx(3.0 * 0.5 / 4.0, rel=0.03)
+    assert torch.equal(made, private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])[1])
+
+
+def test_images_are_drawn_independently_at_the_stated_rate():
+    shard = toy_shard("north", 40)
+    sizes, seen = [], torch.zeros(40)
+    for epoch in range(200):
+        for at, chance in poisson_turns(shard, 10, shuffle=epoch, augment=epoch):
+            assert chance is None and len(at.unique()) == len(at)
+            sizes.append(len(at))
+            seen[at] += 1
+    assert len(sizes) == 200 * 4 and rate(40, 10) == 0.25 and rate(5, 10) == 1.0
+    assert sum(sizes) / len(sizes) == pytest.approx(10, rel=0.05) and len(set(sizes)) > 10
+    assert (seen / len(sizes) - 0.25).abs().max() < 0.08
+
+
+def one_round(spec, training, settings=None):
+    net = small_net()
+    method = resolve(spec, settings)
+    layout = Layout(net, method.local.personal_tensors(net))
+    task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
+    return run_client(method, net, layout, toy_shard("north", 20), task, training)
+
+
+def test_without_noise_and_cut_it_is_a_step_over_all_images():
+    """A batch of all images: each is in the step for certain, and the mean of gradients is the mean's gradient."""
+    whole = replace(SGD, batch_size=20, epochs=2)
+    made = one_round("fedavg", replace(whole, dp_sgd=1e-12, dp_clip=1e6)).theta
+    torch.testing.assert_close(made, one_round("fedavg", whole).theta, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("spec", ["fedprox", "scaffold", "feddyn", "fedper", "fedavg+fedheal"])
+def test_methods_that_read_images_in_their_loss_alone_train_with_it(spec):
+    report = one_round(spec, replace(SGD, dp_sgd=1.0))
+    again = one_round(spec, replace(SGD, dp_sgd=1.0))
+    assert report.theta.isfinite().all() and torch.equal(report.theta, again.theta)
+    assert not torch.equal(report.theta, one_round(spec, replace(SGD, dp_sgd=2.0)).theta)
+
+
+def test_what_a_method_sends_depends_on_images_through_the_private_gradient_alone(monkeypatch):
+    """Other images and labels, but the same gradients: all that leaves a client is the same."""
+    fits = [name for name in METHODS if _fits(name)]
+    assert {"fedavg", "fedprox", "scaffold", "feddyn", "fedper", "fedheal", "fedadam"} <= set(fits)
+
+    def blind(self, net, loss, batch, client):
+        client.layout.all_trainable[1].fill_(0.01 * (client.steps + 1))
+        return torch.zeros(())
+
+    monkeypatch.setattr(PrivateGradient, "__call__", blind)
+    others = {client: replace(toy_shard(client), images=255 - toy_shard(client).images, y=2 - toy_shard(client).y)
+              for client in ROSTER}  # fmt: skip
+    training = replace(SGD, dp_sgd=1.0, bn="freeze")
+    for name in fits:
+        first, second = (play(name, rounds=2, training=training, shards=s) for s in (toy_shards(), others))
+        assert torch.equal(first.theta, second.theta), name
+        for client in ROSTER:
+            assert all(torch.equal(v, second.clients[client][k]) for k, v in first.clients.get(client, {}).items())
+
+
+def _fits(name):
+    try:
+        Plan(name, {}, replace(SGD, dp_sgd=1.0), rounds=2, model="cnn-gn").check()
+    except UsageError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("spec", ["qffl", "bsm", "ditto", "fedrep", "moon", "fedprox+afl", "fedism-plus"])
+def test_what_takes_more_from_images_is_refused_with_the_methods_that_fit(spec):
+    with pytest.raises(UsageError, match="takes more from images") as error:
+        Plan(spec, {}, replace(SGD, dp_sgd=1.0), rounds=2).check()
+    assert "fedavg, " in error.value.hint and "fedprox" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"dp_sgd": -1.0}, "--dp-sgd -1.0 is no standard deviation"),
+        ({"dp_sgd": 1.0, "dp_noise": 1.0}, "--dp-sgd and --dp-noise"),
+        ({"dp_sgd": 1.0, "prior": "bsm"}, "--prior reads the client's labels"),
+        ({"dp_sgd": 1.0, "sampling": "class"}, "--sampling reads"),
+    ],
+)
+def test_what_cannot_be_private_is_refused(changed, message):
+    with pytest.raises(UsageError, match=message):
+        replace(SGD, **changed).check()
+
+
+@pytest.mark.parametrize("name", ["cnn", "resnet10"])
+def test_batch_norm_is_refused_with_the_network_that_has_none(name):
+    inputs = models.Inputs(3, 2, 8)
+    with pytest.raises(UsageError, match="batch norm") as error:
+        check_norms(models.build(name, inputs, seed=0), name)
+    assert f"--model {name}-gn" in error.value.hint
+    check_norms(models.build(f"{name}-gn", inputs, seed=0), f"{name}-gn")
+    check_norms(models.build(name, inputs, seed=0, freeze=True), name)
+
+
+def test_networks_with_group_norm_have_the_same_trained_numbers_and_no_statistics():
+    for name in ("cnn", "resnet10", "resnet18"):
+        plain, grouped = (models.build(n, models.Inputs(3, 2, 32), seed=0) for n in (name, f"{name}-gn"))
+        counts = [sum(p.numel() for p in net.parameters()) for net in (plain, grouped)]
+        assert counts[0] == counts[1] and not list(grouped.buffers())
+
+
+def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
+    chain = make_chain(tmp_path)
+    plan = Plan("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, model="cnn-gn")
+    run = manifest.read(train(chain, plan, work=tmp_path, out=None))
+    each = {
+        client["client"]: epsilon(1.0, rate(client["train"], 8), 2 * -(-client["train"] // 8), 1e-5)
+        for client in manifest.read(chain).body["roster"]
+    }
+    assert run.body["privacy"] == {
+        "clip": 1.0, "noise": 1.0, "epsilon": max(each.values()), "delta": 1e-5, "of": "image", "sampling": "Poisson",
+        "clients": each,
+    }  # fmt: skip
+    assert run.body["label"] == f"FedAvg, epsilon {max(each.values()):.3g} and delta 1e-05 per image"
+    assert run.options["dp_sgd"] == 1.0
+
+
+def test_batch_is_what_a_loss_of_one_image_sees():
+    """The loss is called with batches of one image, in the order of the batch."""
+    net, shard, seen = small_net(), toy_shard("north", 6), []
+
+    def spied(net, batch, client):
+        assert isinstance(batch, Batch)
+        seen.append((tuple(batch.x.shape), tuple(batch.y.shape)))
+        return Local().loss(net, batch, client)
+
+    layout = Layout(net)
+    client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
+    PrivateGradient(1.0, 0.0, 3.0)(net, spied, shard.batch(torch.arange(3)), client)
+    assert seen == [((1, 1, 8, 8), (1,))]  # once, for all of them by vmap
