@@ -123,6 +123,8 @@ def _checked(
         if not _fits(data, column):
             there = f"{data.dtype} {list(data.shape or ())}"
             raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
+        if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
+            raise FedcliError(f"{path}: the bytes of {name}'s numbers stand in another order than this machine's", hint)
         if data.nbytes > packed * data.id.get_storage_size() or _chunk(data) > packed * data.id.get_storage_size():
             raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
         checked[name] = data

@@ -48,6 +48,10 @@ def twice(file, folder):
     file["y"] = file["x"]
 
 
+def other_byte_order(file, folder):
+    file["x"] = np.zeros(8, np.dtype(float).newbyteorder())
+
+
 def deep(file, folder):
     file["x"] = np.zeros(8)
     file.create_group("/".join(["g"] * 3000))
@@ -83,6 +87,7 @@ def complex_numbers(file, folder):
         circle,
         twice,
         deep,
+        other_byte_order,
         huge,
         huge_chunk,
         of_any_length,
