@@ -28,6 +28,7 @@ from fedcli.models.layout import Layout
 os.environ["NO_COLOR"] = "1"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every worker and every command compiles all modules anew
 sys.dont_write_bytecode = False
+os.fsync = lambda file: None  # a test that loses power is run again: some 10,000 times 2 ms of waiting for a disk
 typer.main.get_command = typer.testing._get_command = lru_cache(8)(typer.main.get_command)  # else built for each line
 torch.set_num_threads(1)
 torch.set_deterministic_debug_mode("error")  # as in training

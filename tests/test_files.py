@@ -35,6 +35,14 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path):
     assert path.read_text() == "new" and names(tmp_path) == ["x.json"]
 
 
+def test_a_file_is_on_the_disk_before_it_takes_the_name(tmp_path, monkeypatch):
+    calls, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: calls.append("fsync"))
+    monkeypatch.setattr(os, "replace", lambda *paths: calls.append("replace") or replace(*paths))
+    write_text(tmp_path / "x.json", "new")
+    assert calls[:2] == ["fsync", "replace"] and (tmp_path / "x.json").read_text() == "new"
+
+
 def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     for name in ("x.json", "x.json.tmp", ".x.json.tmp"):
