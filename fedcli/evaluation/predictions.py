@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..data.pool import texts
+from ..errors import FedcliError
 from ..hdf5 import TEXT, WHOLE, Column, below, create_hdf5, open_hdf5
 from .rounds import Logits
 
 if TYPE_CHECKING:
     from ..runs.finished import Run
 
+AGAIN = "evaluate the run again"
 LOGITS = Column("f", 2)
 EXPECTED = {
     "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
@@ -52,8 +54,9 @@ class Predictions:
 
 def read(path: Path) -> Predictions:
     """Read a predictions.h5. Raises FedcliError where it is none."""
-    with open_hdf5(path, EXPECTED, hint="evaluate the run again") as file:
+    with open_hdf5(path, EXPECTED, hint=AGAIN) as file:
         columns = {name: data[()] for name, data in file.items()}
+    _check(path, columns)
     rows = [name.split("/")[1] for name in columns if name.startswith("clients/")]
     clients = {int(row): below(columns, f"clients/{row}") for row in sorted(set(rows), key=int)}
     return Predictions(
@@ -65,6 +68,23 @@ def read(path: Path) -> Predictions:
         clients={row: _rounds(below(kept, "logits")) for row, kept in clients.items() if below(kept, "logits")},
         tests={row: kept["test"] for row, kept in clients.items() if "test" in kept},
     )
+
+
+def _check(path: Path, columns: dict[str, np.ndarray]) -> None:
+    """Raises FedcliError where two columns are of different images, or a number stands for no class or image."""
+    count, logits = len(columns["id"]), [name for name in columns if "logits/" in name]
+    for name, column in columns.items():
+        if not name.endswith("/test") and len(column) != count:
+            raise FedcliError(f"{path}: {name} has {len(column):,} rows for {count:,} images", AGAIN)
+        if name.endswith("/test") and len(column) and not 0 <= column.min() <= column.max() < count:
+            raise FedcliError(f"{path}: {name} has places outside of its {count:,} images", AGAIN)
+    classes = {columns[name].shape[1] for name in logits}
+    if len(classes) > 1:
+        raise FedcliError(f"{path}: logits are of {min(classes)} and of {max(classes)} classes", AGAIN)
+    y = columns["y"]
+    highest = 2 if y.ndim == 2 else max(classes, default=0) - 1
+    if logits and (y.size and not 0 <= y.min() <= y.max() <= highest or y.shape[1:] not in ((), (*classes,))):
+        raise FedcliError(f"{path}: y has labels that are none of its {max(classes)} classes", AGAIN)
 
 
 def _rounds(tables: dict[str, np.ndarray]) -> Rounds:
