@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from inspect import cleandoc
 from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
+from fedcli.evaluation.schema import bare, dataclasses_in, types
 from fedcli.evaluation.scores import Scores
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
@@ -25,11 +26,11 @@ def definitions() -> dict[str, Any]:
 
 
 def _object(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = types(kind)
     properties, required, further = {}, [], []
     for part in fields(kind):
         if "flat" in part.metadata:  # its keys stand beside the fields
-            further.append(_schema(get_args(_bare(hints[part.name]))[1]))
+            further.append(_schema(get_args(bare(hints[part.name]))[1]))
             continue
         properties[part.name] = _schema(hints[part.name])
         if "omitted" not in part.metadata:
@@ -44,7 +45,7 @@ def _object(kind: Any) -> dict[str, Any]:
 
 def _schema(hint: Any) -> dict[str, Any]:
     meaning = [text for text in getattr(hint, "__metadata__", ()) if isinstance(text, str)]
-    return _of_type(_bare(hint)) | ({"description": meaning[0]} if meaning else {})
+    return _of_type(bare(hint)) | ({"description": meaning[0]} if meaning else {})
 
 
 def _of_type(kind: Any) -> dict[str, Any]:
@@ -63,19 +64,7 @@ def _of_type(kind: Any) -> dict[str, Any]:
 
 def _below(kind: Any) -> Iterator[Any]:
     """Every dataclass that a dataclass holds, at any depth."""
-    for hint in get_type_hints(kind, include_extras=True).values():
-        for inner in _dataclasses(hint):
+    for hint in types(kind).values():
+        for inner in dataclasses_in(hint):
             yield inner
             yield from _below(inner)
-
-
-def _dataclasses(hint: Any) -> Iterator[Any]:
-    kind = _bare(hint)
-    if is_dataclass(kind):
-        yield kind
-    for inner in get_args(kind):
-        yield from _dataclasses(inner)
-
-
-def _bare(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is Annotated else hint

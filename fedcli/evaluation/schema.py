@@ -63,7 +63,7 @@ def decode(kind: type[T], data: Any) -> T:
 
 
 def _decode(kind: Any, data: Any) -> Any:
-    kind = _bare(kind)
+    kind = bare(kind)
     if _is_plain(kind):
         return data
     if is_dataclass(kind):
@@ -79,14 +79,14 @@ def _decode(kind: Any, data: Any) -> Any:
 def _object(kind: Any, data: Any) -> Any:
     if not isinstance(data, dict):
         raise TypeError(f"{kind.__name__} is {type(data).__name__}")
-    left, values, types = dict(data), {}, _types(kind)
+    left, values, hints = dict(data), {}, types(kind)
     for part in fields(kind):
         if "flat" not in part.metadata and part.name in left:
-            values[part.name] = _decode(types[part.name], left.pop(part.name))
+            values[part.name] = _decode(hints[part.name], left.pop(part.name))
     for part in fields(kind):
         if "flat" in part.metadata:
             own = {key: left.pop(key) for key in list(left) if part.metadata["flat"](key)}
-            values[part.name] = _decode(types[part.name], own)
+            values[part.name] = _decode(hints[part.name], own)
     required = {p.name for p in fields(kind) if p.default is MISSING and p.default_factory is MISSING}
     if wrong := [*left, *sorted(required - values.keys())]:
         raise KeyError(wrong[0])
@@ -99,9 +99,9 @@ def meanings(kind: Any) -> dict[str, str]:
 
 
 def _meanings(kind: Any) -> Iterator[tuple[str, str]]:
-    for name, hint in _types(kind).items():
+    for name, hint in types(kind).items():
         yield from ((name, text) for text in getattr(hint, "__metadata__", ()) if isinstance(text, str))
-        for inner in _classes(hint):
+        for inner in dataclasses_in(hint):
             yield from _meanings(inner)
 
 
@@ -109,17 +109,17 @@ def places(kind: Any, known: Mapping[str, Iterable[str]]) -> Tree:
     """Where numbers stand below a dataclass. known: word of Names -> the keys that it stands for."""
     tree: Tree = {}
     for part in sorted(fields(kind), key=lambda part: "flat" not in part.metadata):  # metrics before counts
-        below = _below(_types(kind)[part.name], known)
+        below = _below(types(kind)[part.name], known)
         tree |= below if "flat" in part.metadata else {part.name: below} if below else {}
     return tree | (NUMBER if "last" in tree else {})  # of several rounds, the last or their mean
 
 
 def _below(hint: Any, known: Mapping[str, Iterable[str]]) -> Tree:
     levels = next((extra.levels for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Names)), ())
-    kind = _bare(hint)
+    kind = bare(hint)
     for _ in levels:
         kind = get_args(kind)[1]
-    kind = _bare(get_args(kind)[0] if _optional(_bare(kind)) and not _is_number(kind) else kind)
+    kind = bare(get_args(kind)[0] if _optional(bare(kind)) and not _is_number(kind) else kind)
     tree = places(kind, known) if is_dataclass(kind) else NUMBER if _is_number(kind) else {}
     for level in reversed(levels):
         tree = dict.fromkeys(known[level], tree) if tree else {}
@@ -133,25 +133,28 @@ def _is_number(kind: Any) -> bool:
 @cache
 def _is_plain(kind: Any) -> bool:
     """Whether nothing below holds a dataclass."""
-    return not any(True for _ in _classes(kind))
+    return not any(True for _ in dataclasses_in(kind))
 
 
-def _classes(kind: Any) -> Iterator[Any]:
-    kind = _bare(kind)
+def dataclasses_in(kind: Any) -> Iterator[Any]:
+    """The dataclasses that a type names, such as the values of a dict."""
+    kind = bare(kind)
     if is_dataclass(kind):
         yield kind
     for inner in get_args(kind):
-        yield from _classes(inner)
+        yield from dataclasses_in(inner)
 
 
 def _optional(kind: Any) -> bool:
     return isinstance(kind, UnionType) and NoneType in get_args(kind)
 
 
-def _bare(kind: Any) -> Any:
+def bare(kind: Any) -> Any:
+    """A type without its annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
 @cache
-def _types(kind: Any) -> dict[str, Any]:
+def types(kind: Any) -> dict[str, Any]:
+    """Field -> annotated type."""
     return get_type_hints(kind, include_extras=True)
