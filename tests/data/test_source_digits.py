@@ -17,24 +17,12 @@ from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.partition.sites import domain_clients
 from fedcli.data.pool import read_pool
-from fedcli.data.samples import digits as sample
 from fedcli.data.sources import digits
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
+DATASET = "digits"
 OFFICIAL = Choices(32, "official")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sample")
-    sample.make(folder)
-    return folder
-
-
-@pytest.fixture
-def raw(made, tmp_path):
-    return Path(shutil.copytree(made, tmp_path / "raw"))
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -12,11 +12,11 @@ from raw_folders import prepare, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row, read_pool
-from fedcli.data.samples import fairfedmed as sample
 from fedcli.data.sources import fairfedmed
 from fedcli.data.sources.source import Choices, Unreadable
 from fedcli.errors import FedcliError, UsageError
 
+DATASET = "fairfedmed-slo"
 OWN = {"sites": "race", "unknown": "keep"}
 SLO, OCT = fairfedmed.SLO, fairfedmed.OCT
 CODES = {"glaucoma": 1, "race": 2, "language": 0, "ethnicity": -1, "gender": 1, "maritalstatus": 4}
@@ -24,18 +24,6 @@ CODES = {"glaucoma": 1, "race": 2, "language": 0, "ethnicity": -1, "gender": 1, 
 
 def choices(split: str = "official", *, clahe: bool = False, **own: str) -> Choices:
     return Choices(16, split, clahe=clahe, jobs=1, own=OWN | own)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sample")
-    sample.make(folder)
-    return folder
-
-
-@pytest.fixture
-def raw(made, tmp_path):
-    return Path(shutil.copytree(made, tmp_path / "raw"))
 
 
 def read(path: Path) -> list[dict[str, str]]:

@@ -14,11 +14,11 @@ from raw_folders import prepare, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row
-from fedcli.data.samples import fedchexmimic as sample
 from fedcli.data.sources import fedchexmimic
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
+DATASET = "fedchexmimic"
 OWN = {"uncertain": "skip", "views": "frontal", "attribute": "race"}
 TRAIN = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "Pleural Effusion"]
 
@@ -27,17 +27,10 @@ def rows(raw: Path, split: str = "patient", **own: str):
     return fedchexmimic.rows(raw, Choices(16, split, jobs=1, own=OWN | own))
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sample")
-    sample.make(folder)
-    return folder
-
-
 @pytest.fixture
-def raw(made, tmp_path):
+def raw(raw):
     """The folder fedchexmimic of a sample of one's own."""
-    return Path(shutil.copytree(made, tmp_path / "raw")) / "fedchexmimic"
+    return raw / "fedchexmimic"
 
 
 def lines(path: Path) -> list[list[str]]:

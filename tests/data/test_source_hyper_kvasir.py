@@ -10,11 +10,11 @@ from raw_folders import prepare, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import read_pool
-from fedcli.data.samples import hyper_kvasir as sample
 from fedcli.data.sources import hyper_kvasir
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 
+DATASET = "hyper-kvasir"
 IMAGE = Choices(16, "image")
 COUNTS = {
     **{"bbps-2-3": 1148, "polyp": 1028, "normal-cecum": 1009, "dyed-lifted-polyps": 1002, "normal-pylorus": 999},
@@ -24,18 +24,6 @@ COUNTS = {
     **{"short-segment-barretts": 53, "barretts": 41, "ulcerative-colitis-grade-0-1": 35},
     **{"ulcerative-colitis-grade-2-3": 28, "ulcerative-colitis-grade-1-2": 11, "ileum": 9, "hemorrhoids": 6},
 }
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sample")
-    sample.make(folder)
-    return folder
-
-
-@pytest.fixture
-def raw(made, tmp_path):
-    return Path(shutil.copytree(made, tmp_path / "raw"))
 
 
 def table(raw: Path) -> Path:

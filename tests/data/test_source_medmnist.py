@@ -10,21 +10,15 @@ from raw_folders import prepare
 import fedcli
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
-from fedcli.data.samples import medmnist as sample
 from fedcli.data.sources import medmnist
 from fedcli.data.sources.source import Choices, Unreadable
 from fedcli.errors import FedcliError, UsageError
 
+DATASET = "medmnist"
+
 
 def choose(split: str = "official", **own) -> Choices:
     return Choices(28, split, own={"file": "", "val": "train", "slices": ""} | own)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sample")
-    sample.make(folder)
-    return folder
 
 
 def arrays(classes: int = 4, channels: int = 1, side: int = 28) -> dict[str, np.ndarray]:

@@ -8,25 +8,13 @@ import pytest
 from raw_folders import in_any_order, prepare, write_csv
 
 from fedcli.data import manifest, sources
-from fedcli.data.samples import messidor2 as sample
 from fedcli.data.sources import messidor2
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
+DATASET = "messidor2"
 DR = Choices(16, "image", own={"target": "dr"})
 DME = Choices(16, "image", own={"target": "dme"})
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sample")
-    sample.make(folder)
-    return folder
-
-
-@pytest.fixture
-def raw(made, tmp_path):
-    return Path(shutil.copytree(made, tmp_path / "raw"))
 
 
 def append(raw: Path, row: str) -> None:
