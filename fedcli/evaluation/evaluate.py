@@ -25,6 +25,7 @@ from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from . import by_validation, clinical, cross_site, external, own_metrics, resampled, severities
 from .answering import of_client, predictions, who_answers
+from .bca import PERCENTILE
 from .clinical_parts import Clinical
 from .existing import asked
 from .groups import CROSS, Grouping, Groupings, cross
@@ -53,6 +54,7 @@ class Extra:
         cross_site: every client's own model is scored on every client's own test part too.
         clinical: operating points, calibration and conformal sets too; of the classes `positive`, by
             each `rule`, and of a `cost` in false alarms for a missed image.
+        interval: "percentile" or "bca", how intervals are made of resamples.
         choose: the rule by which validation images choose the round of `best_on_validation`, see choice.py.
     """
 
@@ -67,12 +69,14 @@ class Extra:
     cost: float | None = None
     rule: Sequence[str] = ()
     choose: str | None = None
+    interval: str = PERCENTILE
 
     @property
     def recorded(self) -> dict[str, Any]:
         """The options of scores.json that the other modules do not record."""
         made: dict[str, Any] = {"cross_site": True} if self.cross_site else {}
         made |= {"choose": self.choose} if self.choose else {}
+        made |= {"interval": self.interval} if self.interval != PERCENTILE else {}
         if self.clinical:
             made |= {"clinical": {"positive": sorted(self.positive), "cost": self.cost, "rules": list(self.rule)}}
         return made
@@ -134,8 +138,9 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     groupings = {name: _grouping(run, name) for name in asked_for.by}
     clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
+    how = asked_for.extra.interval
     candidates = by_validation.candidates(run, groupings) if asked_for.extra.choose else []
-    quality = _quality(run, logits, y, groupings)
+    quality = _quality(run, logits, y, groupings, how)
     scores = Scores(
         **_about(run, tested_on.sentence if tested_on else ""),
         external=tested_on,
@@ -144,8 +149,8 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         versions=quality.versions,
         intervals=quality.intervals,
         groups=quality.groups,
-        severities=_severities(run, y, groupings, asked_for.severities),
-        views={view: _quality(run, tables, y, groupings) for view, tables in others.items()},
+        severities=_severities(run, y, groupings, asked_for.severities, how),
+        views={view: _quality(run, tables, y, groupings, how) for view, tables in others.items()},
         best_on_validation=by_validation.best(run, y, groupings, candidates, asked_for.extra.choose),
         candidates=candidates,
         shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits) if y.ndim == 1 else None,
@@ -181,8 +186,11 @@ def _grouping(run: Run, name: str) -> Grouping:
     return cross(parts) if len(parts) > 1 else parts[name]
 
 
-def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings) -> Quality:
-    """How good, how sure, and how good for each group; where several models answer, the mean of their scores."""
+def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings, how: str) -> Quality:
+    """How good, how sure, and how good for each group; where several models answer, the mean of their scores.
+
+    how: intervals are made.
+    """
     scores = {
         v: [mean([scored(table, y, groupings) for table in tables]) for tables in answers]
         for v, answers in logits.items()
@@ -191,26 +199,26 @@ def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings) -> Q
 
     def of_group(answers: list[list[np.ndarray]], name: str) -> Groups:
         groups = summary_of_groups([_groups(tables, y, name, groupings, classes) for tables in answers])
-        return replace(groups, intervals=group_intervals(answers[-1], y, patients, *groupings[name]))
+        return replace(groups, intervals=group_intervals(answers[-1], y, patients, *groupings[name], how))
 
     last = {version: answers[-1] for version, answers in logits.items()}
     quality = Quality(
         versions={version: summary(rounds) for version, rounds in with_average(scores).items()},
-        intervals=intervals(last, y, patients),
+        intervals=intervals(last, y, patients, how),
         groups={name: {v: of_group(answers, name) for v, answers in logits.items()} for name in groupings},
     )
-    return own_metrics.with_intervals(quality, last, y, groupings, patients)
+    return own_metrics.with_intervals(quality, last, y, groupings, patients, how)
 
 
 def _severities(
-    run: Run, y: np.ndarray, groupings: Groupings, wanted: severities.Asked
+    run: Run, y: np.ndarray, groupings: Groupings, wanted: severities.Asked, how: str
 ) -> dict[str, dict[str, AtSeverity]]:
     """Scores under the corruptions that were asked for, a test set at a time."""
     severities.announce(wanted)
     made: dict[str, dict[str, AtSeverity]] = {}
     for kind, severity in wanted:
         other = severities.test_set(run, kind, severity)
-        quality = _quality(other, predictions(other), y, groupings)
+        quality = _quality(other, predictions(other), y, groupings, how)
         made.setdefault(kind, {})[str(severity)] = severities.at_severity(run, kind, severity, quality)
     return made
 

@@ -20,6 +20,7 @@ QUESTIONS = (
     "cross_site",
     "clinical",
     "choose",
+    "interval",
 )  # options that do not change test images
 
 

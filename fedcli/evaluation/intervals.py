@@ -7,6 +7,7 @@ resample of the mean over clients does. One patient alone has no interval: there
 
 import numpy as np
 
+from .bca import BCA, PERCENTILE, bca_interval, without_each
 from .bootstrap import LEVEL, bootstrap, interval
 from .parts import Interval, Score
 from .rounds import mean, with_average
@@ -16,42 +17,60 @@ ALL = slice(None)
 Tables = dict[str, list[np.ndarray]]  # version -> logits [N, C] of each model that answers
 
 
-def intervals(tables: Tables, y: np.ndarray, units: np.ndarray | None) -> dict[str, dict[str, Interval]]:
+def intervals(
+    tables: Tables, y: np.ndarray, units: np.ndarray | None, method: str = PERCENTILE
+) -> dict[str, dict[str, Interval]]:
     """version -> metric -> interval, with the average of clean and corrupted where there are both.
 
     units: [N], the patient or lesion of each image; None draws images one by one. {} where there is no image.
+    method: "percentile" or "bca".
     """
     if not len(y):
         return {}
     unit = about(units, len(y))
-    drawn = {version: _resampled(answers, y, units) for version, answers in tables.items()}
-    if "corrupted" in drawn:
-        drawn["average"] = {m: (drawn["clean"][m] + drawn["corrupted"][m]) / 2 for m in drawn["clean"]}
+    drawn = _averaged({version: resampled(answers, y, units) for version, answers in tables.items()})
+    left = _averaged({v: left_out(answers, y, units) for v, answers in tables.items()}) if method == BCA else {}
     scores = with_average({version: [_scores(answers, y)] for version, answers in tables.items()})
     return {
-        version: {m: _interval(scores[version][0].metrics[m], b, unit) for m, b in columns.items()}
+        version: {
+            m: _interval(scores[version][0].metrics[m], b, unit, left[version][m] if left else None)
+            for m, b in columns.items()
+        }
         for version, columns in drawn.items()
     }
 
 
+def _averaged(versions: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:
+    if "corrupted" not in versions:
+        return versions
+    clean, corrupted = versions["clean"], versions["corrupted"]
+    return {**versions, "average": {metric: (clean[metric] + corrupted[metric]) / 2 for metric in clean}}
+
+
 def group_intervals(
-    answers: list[np.ndarray], y: np.ndarray, units: np.ndarray | None, groups: np.ndarray, values: list[str]
+    answers: list[np.ndarray],
+    y: np.ndarray,
+    units: np.ndarray | None,
+    groups: np.ndarray,
+    values: list[str],
+    method: str = PERCENTILE,
 ) -> dict[str, dict[str, Interval]]:
     """metric -> value -> interval of that group's own images; groups: [N] index into values, -1 unknown."""
     if not len(y):
         return {}
-    columns = _resampled(answers, y, units, groups)  # each [B, G], of the groups up to the last with an image
+    columns = resampled(answers, y, units, groups)  # each [B, G], of the groups up to the last with an image
     by_metric: dict[str, dict[str, Interval]] = {metric: {} for metric in columns}
     for g, value in enumerate(values):
         at = groups == g
         unit, scores = about(None if units is None else units[at], int(at.sum())), _scores(answers, y, at)
+        left = left_out(answers, y, units, at) if method == BCA and at.any() else {}
         for metric, column in columns.items():
             drawn = column[:, g] if at.any() else np.zeros(0)
-            by_metric[metric][value] = _interval(scores.metrics[metric], drawn, unit)
+            by_metric[metric][value] = _interval(scores.metrics[metric], drawn, unit, left.get(metric))
     return by_metric
 
 
-def _resampled(
+def resampled(
     answers: list[np.ndarray], y: np.ndarray, units: np.ndarray | None, groups: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
     """Each metric in every resample; of several models that answer, their mean, which takes equal draws of each."""
@@ -59,14 +78,29 @@ def _resampled(
     return {metric: np.mean([columns[metric] for columns in drawn], axis=0) for metric in drawn[0]}
 
 
+def left_out(
+    answers: list[np.ndarray], y: np.ndarray, units: np.ndarray | None, at: np.ndarray | slice = ALL
+) -> dict[str, np.ndarray]:
+    """Each metric without each patient in turn; of several models that answer, their mean."""
+    each = [without_each(table[at], y[at], None if units is None else units[at]) for table in answers]
+    return {metric: np.mean([columns[metric] for columns in each], axis=0) for metric in each[0]}
+
+
 def _scores(answers: list[np.ndarray], y: np.ndarray, at: np.ndarray | slice = ALL) -> Score:
     return mean([Score.of(table[at], y[at]) for table in answers])
 
 
-def _interval(value: float | None, resampled: np.ndarray, drawn: tuple[str, int]) -> Interval:
+def _interval(
+    value: float | None, resampled: np.ndarray, drawn: tuple[str, int], left: np.ndarray | None = None
+) -> Interval:
     unit, units = drawn
-    low, high = interval(resampled) if units > 1 else (None, None)
-    return Interval(value, low, high, LEVEL, RESAMPLES, unit, units)
+    low, high = bounds(value, resampled, left) if units > 1 else (None, None)
+    return Interval(value, low, high, LEVEL, RESAMPLES, unit, units, "" if left is None else BCA)
+
+
+def bounds(value: float | None, resampled: np.ndarray, left: np.ndarray | None) -> tuple[float | None, float | None]:
+    """Percentile bounds, or BCa where the scores without each patient are given."""
+    return interval(resampled) if left is None else bca_interval(value, resampled, left)
 
 
 def about(units: np.ndarray | None, images: int) -> tuple[str, int]:

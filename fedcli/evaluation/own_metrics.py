@@ -21,9 +21,10 @@ from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import better_low, chances
 from ..provenance import Code
-from .bootstrap import LEVEL, draw, interval
+from .bca import BCA
+from .bootstrap import LEVEL, draw
 from .groups import Groupings, group_scores, spread
-from .intervals import RESAMPLES, SEED, Tables, about
+from .intervals import RESAMPLES, SEED, Tables, about, bounds
 from .parts import METRICS, PARITY, Groups, GroupScores, Interval, Number, Score
 from .rounds import mean_of_numbers
 from .scores import Quality
@@ -129,12 +130,14 @@ def group_scored(
 
 
 def with_intervals(
-    quality: Quality, tables: Tables, y: np.ndarray, groupings: Groupings, patients: np.ndarray | None
+    quality: Quality, tables: Tables, y: np.ndarray, groupings: Groupings, patients: np.ndarray | None, how: str
 ) -> Quality:
-    """Scores with the intervals of the metrics that are asked for. tables: of the last round's models."""
+    """Scores with the intervals of the metrics that are asked for. tables: of the last round's models.
+
+    how: "percentile" or "bca"; that of the average of clean and corrupted images is a percentile interval."""
     if not _asked.get() or not len(y):
         return quality
-    images = {version: _Images(answers, y, groupings, patients) for version, answers in tables.items()}
+    images = {version: _Images(answers, y, groupings, patients, how == BCA) for version, answers in tables.items()}
     for own in _asked.get():
         quality = _with_intervals(quality, own, images)
     return quality
@@ -148,6 +151,7 @@ class _Images:
     y: np.ndarray
     groupings: Groupings
     patients: np.ndarray | None = None
+    bca: bool = False
 
     @cached_property
     def values(self) -> Values:
@@ -178,10 +182,17 @@ class _Images:
         """In every resample [B], NaN where it has no meaning."""
         return np.array([self.score(own, np.repeat(at, times[at])) for times in self.draws], float)
 
-    def interval(self, value: Number, drawn: np.ndarray, at: np.ndarray) -> Interval:
+    def left_out(self, own: OwnMetric, at: np.ndarray) -> np.ndarray:
+        """Without each patient in turn [U]."""
+        whose = at if self.patients is None else self.patients[at]
+        return np.array([self.score(own, at[whose != unit]) for unit in np.unique(whose)], float)
+
+    def interval(self, value: Number, drawn: np.ndarray, at: np.ndarray, own: OwnMetric | None = None) -> Interval:
+        """own: of what, where the interval may be another than a percentile interval."""
         unit, count = about(None if self.patients is None else self.patients[at], len(at))
-        low, high = interval(drawn) if count > 1 else (None, None)
-        return Interval(value, low, high, LEVEL, RESAMPLES, unit, count)
+        left = self.left_out(own, at) if own and self.bca and count > 1 else None
+        low, high = bounds(value, drawn, left) if count > 1 else (None, None)
+        return Interval(value, low, high, LEVEL, RESAMPLES, unit, count, "" if left is None else BCA)
 
 
 def _with_intervals(quality: Quality, own: OwnMetric, images: dict[str, _Images]) -> Quality:
@@ -193,7 +204,12 @@ def _with_intervals(quality: Quality, own: OwnMetric, images: dict[str, _Images]
     intervals = {
         version: {
             **each,
-            own.name: first.interval(quality.versions[version].metrics[own.name].last, drawn[version], every),
+            own.name: images.get(version, first).interval(
+                quality.versions[version].metrics[own.name].last,
+                drawn[version],
+                every,
+                own if version in images else None,
+            ),
         }
         for version, each in quality.intervals.items()
     }
@@ -209,7 +225,7 @@ def _of_groups(groups: Groups, own: OwnMetric, images: _Images, attribute: str) 
     members = {value: np.flatnonzero(places == g) for g, value in enumerate(values)}
     numbers = groups.last_round.groups
     intervals = {
-        value: images.interval(numbers[value].metrics[own.name], images.drawn(own, at), at)
+        value: images.interval(numbers[value].metrics[own.name], images.drawn(own, at), at, own)
         for value, at in members.items()
     }
     return replace(groups, intervals={**groups.intervals, own.name: intervals})

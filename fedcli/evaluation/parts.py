@@ -68,7 +68,8 @@ class Summary:
 
 @dataclass(frozen=True)
 class Interval:
-    """Percentile interval of the last round's score; units: how many patients, lesions or images were drawn."""
+    """Interval of the last round's score; units: how many patients, lesions or images were drawn; method: "bca", else
+    percentile."""
 
     value: Number
     low: Number
@@ -77,6 +78,7 @@ class Interval:
     resamples: int
     unit: str
     units: int
+    method: str = omitted(str)
 
 
 @dataclass(frozen=True)

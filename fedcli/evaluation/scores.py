@@ -63,9 +63,9 @@ class Quality:
     intervals: Annotated[
         dict[str, dict[str, Interval]],
         Names("version", "resampled"),
-        "95 % percentile intervals of the last round's model, from bootstrap resamples of whole patients (or lesions), "
-        "or of images where the dataset names no patients; in `groups`, of each group's own images; `value` is that "
-        "round's score, and bounds are null where there is one patient only",
+        "95 % intervals, percentile or BCa, of the last round's model, from bootstrap resamples of whole patients "
+        "(or lesions), or of images where the dataset names no patients; in `groups`, of each group's own images; "
+        "`value` is that round's score, and bounds are null where there is one patient only",
     ] = field(default_factory=dict)
     groups: Annotated[
         ByGroup,

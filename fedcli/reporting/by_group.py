@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..evaluation.bca import BCA
 from ..evaluation.parts import Groups
 from ..evaluation.scores import Scores
 from .columns import area
@@ -17,6 +18,7 @@ class GroupTable:
     columns: list[str]
     rows: list[list[str]]
     worst: str
+    bca: bool = False
 
 
 def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
@@ -34,15 +36,17 @@ def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
             for value, group in clean.items()
         ]
         title = f"Each group by {attribute}: {metric} of the last round's model, {scores.label}"
-        yield GroupTable(title, columns, rows, _worst(versions, metric))
+        known = [each for groups in versions.values() for each in groups.intervals.get(metric, {}).values()]
+        yield GroupTable(title, columns, rows, _worst(versions, metric), any(each.method == BCA for each in known))
 
 
 def legend(tables: list[GroupTable]) -> str:
     """What the numbers are."""
     small = f" {DAGGER} marks a group that is too small or lacks a class."
+    kind = "BCa " if any(table.bca for table in tables) else ""
     words = (
-        "In percent, with 95 % bootstrap intervals over the patients of a group, or over its images where patients are "
-        "unknown; gap: how far a group lies below the best group."
+        f"In percent, with 95 % {kind}bootstrap intervals over the patients of a group, or over its images where "
+        "patients are unknown; gap: how far a group lies below the best group."
     )
     return words + small * any(DAGGER in line[0] for table in tables for line in table.rows)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
+from ..evaluation.bca import PERCENTILE
 from ..evaluation.existing import check, existing
 from ..evaluation.shots import thresholds
 
@@ -37,10 +38,13 @@ class Asked:
     shots: str | None
     made_by: list[str]
     choose: str | None = None
+    interval: str = PERCENTILE
 
     @property
     def more(self) -> dict[str, str]:
-        return {"choose": self.choose} if self.choose else {}
+        """As evaluate records them."""
+        rule = {"choose": self.choose} if self.choose else {}
+        return rule | ({"interval": self.interval} if self.interval != PERCENTILE else {})
 
 
 def scores_under(work: Path, asked: Asked) -> list[Path]:
@@ -71,8 +75,9 @@ def scores_of(path: Path, asked: Asked) -> Evaluated:
         return made, True
     from ..evaluation.evaluate import Extra, evaluate  # imports torch, which scores that lie there do not need
 
-    known = {"by": asked.by, "shots": asked.shots, "made_by": asked.made_by, "extra": Extra(choose=asked.choose)}
-    return evaluate(path, out=None, device="cpu", **known), False
+    known = {"by": asked.by, "shots": asked.shots, "made_by": asked.made_by}
+    extra = Extra(choose=asked.choose, interval=asked.interval)
+    return evaluate(path, out=None, device="cpu", extra=extra, **known), False
 
 
 def _collected(paths: list[Path], scored: Callable[[Path], Evaluated], skip: bool) -> list[Path]:

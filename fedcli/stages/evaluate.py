@@ -33,6 +33,7 @@ def run(options: EvaluateOptions) -> Scores:
     extra = Extra(
         options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
         options.cross_site, options.clinical, options.positive, options.cost, options.rule, options.choose,
+        options.interval,
     )  # fmt: skip
     with extensions.given(options.code), own_metrics.asked_for(options.metric):
         path = score_run(

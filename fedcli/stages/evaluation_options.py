@@ -61,6 +61,10 @@ class EvaluateOptions(Options):
         float | None,
         "with --clinical: also the threshold of least cost, where a missed image costs N false alarms, > 0",
     ] = None
+    interval: Annotated[
+        Literal["percentile", "bca"],
+        "how 95 % intervals are made of bootstrap resamples; bca is corrected for bias and skewness, and takes longer",
+    ] = "percentile"
     choose: Annotated[
         str | None,
         "which kept model is best_on_validation, by the clients' validation images: overall, worst-group (min-max) or "
@@ -132,6 +136,9 @@ class ReportOptions(Options):
         "worst-group (min-max) or dto, nearest to the best score of every group",
         Flag("RULE"),
     ] = None
+    interval: Annotated[
+        Literal["percentile", "bca"], "how 95 % intervals are made of bootstrap resamples of the test patients"
+    ] = "percentile"
     spread: Annotated[
         Literal["pooled", "runs"],
         "± of runs that differ in the seed alone: pooled, over all their rounds, or runs",

@@ -164,11 +164,13 @@ def run(options: ReportOptions) -> Report:
     check_rule(options.choose)
     if options.choose and options.at == LAST:
         raise UsageError("--choose and --at last exclude each other", "give one of them")
-    made_by = EvaluateOptions(by=options.by, shots=options.shots, choose=options.choose).made_by()
+    made_by = EvaluateOptions(
+        by=options.by, shots=options.shots, choose=options.choose, interval=options.interval
+    ).made_by()
     with own_metrics.asked_for([name for name in options.metric if own_metrics.is_own(name)]) as own:
         names = [name for name in options.metric if not own_metrics.is_own(name)] + own
         check_names(names, own)
-        asked = Asked(list(options.by), options.shots, made_by, options.choose)
+        asked = Asked(list(options.by), options.shots, made_by, options.choose, options.interval)
         paths = [path for given in options.runs for path in runs_in(Path(given))]
         scores = scores_of_all(paths, asked) if paths else scores_under(Path(options.work), asked)
         made = Report(scores, replace(options, metric=names))

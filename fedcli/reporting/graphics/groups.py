@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...evaluation.bca import BCA
 from ...evaluation.parts import MODELS, Group, Interval
 from ...evaluation.scores import Scores
 from ..columns import area, shown
@@ -22,7 +23,7 @@ MARKERS = "osD^vPX*"
 DARK = 0.6  # share from which the text on a cell is white
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
 BOOTSTRAP = (
-    "Intervals: 95 % percentile, 1,000 bootstrap resamples of the patients or lesions of a group (of its images where "
+    "Intervals: 95 % {}, 1,000 bootstrap resamples of the patients or lesions of a group (of its images where "
     "patients are unknown)."
 )
 FOREST_ABOUT = (
@@ -91,9 +92,16 @@ def forest(system: str, scores: Scores) -> Iterator[Graphic]:
             if panels:
                 yield Graphic(
                     f"forest-{metric}-{version}", f"{metric} of each group, {version} test images: {system}",
-                    FOREST_ABOUT, scores.versions[version].count, panels, BOOTSTRAP,
+                    FOREST_ABOUT, scores.versions[version].count, panels, BOOTSTRAP.format(_kind(scores)),
                     size=(FOREST[0], FOREST[1] + max(1.0, LINE * most) + 0.6),
                 )  # fmt: skip
+
+
+def _kind(scores: Scores) -> str:
+    """How the intervals of groups were made."""
+    groups = [each for versions in scores.groups.values() for each in versions.values()]
+    methods = {known.method for each in groups for values in each.intervals.values() for known in values.values()}
+    return "BCa" if BCA in methods else "percentile"
 
 
 def _last(scores: Scores, version: str, metric: str) -> float | None:

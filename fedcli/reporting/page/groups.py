@@ -7,12 +7,12 @@ import numpy as np
 
 from ...evaluation.groups import unknown_note
 from ...evaluation.scores import Scores
+from .. import pooled
 from ..columns import LAST5, POOLED, Value, group_values, parity_values, shown
 from ..doubts import doubtful_decisions, small_decides, small_groups
 from ..table import DAGGER, Table
 from . import figures
 from .marked import by_system
-from .statistics import mean_bounds
 from .systems import System
 
 SUMMARY = "ES-AUC", "worst group", "gap", "mean over groups", "std over groups"  # stand before the groups themselves
@@ -31,9 +31,9 @@ SPREADS = (
     "rounds first, and ± is over seeds."
 )
 LAST_ROUND = (
-    "Last round's model: its score on each group, in percent, with the 95 % bootstrap interval over the group's "
-    "patients. The tables show means over the last rounds, so numbers may differ. With several seeds: the mean of the "
-    "scores and of the bounds."
+    "Last round's model: its score on each group, in percent, with the 95 % bootstrap interval (BCa where that was "
+    "asked for) over the group's patients. The tables show means over the last rounds, so numbers may differ. With "
+    "several seeds: the mean over seeds in each resample."
 )
 
 
@@ -138,7 +138,7 @@ def _panels(by: list[System], attribute: str, metrics: list[str]) -> list[figure
 
 
 def _points(system: System, attribute: str, version: str, metric: str) -> dict[str, tuple[float, float, float]]:
-    """value -> score of the last round's model and its interval, averaged over the runs; NaN where there is none."""
+    """value -> score of the last round's model, mean over the runs, and its interval; NaN where there is none."""
     points: dict[str, tuple[float, float, float]] = {}
     runs = [scores.groups[attribute].get(version) for scores in system.each]
     for value in runs[0].last_round.groups if runs[0] else ():
@@ -146,6 +146,8 @@ def _points(system: System, attribute: str, version: str, metric: str) -> dict[s
         scores = [group and group.metrics.get(metric) for group in groups]
         if None in scores:
             continue
-        low, high = mean_bounds([run.intervals.get(metric, {}).get(value) for run in runs]) or (np.nan, np.nan)
+        each = [run.intervals.get(metric, {}).get(value) for run in runs]
+        ends = pooled.group_bounds(system.row.scored, attribute, value, version, metric, each)
+        low, high = ends or (np.nan, np.nan)
         points[value] = (float(np.mean(scores)), low, high)
     return points

@@ -7,10 +7,11 @@ import numpy as np
 
 from ... import console
 from ...errors import UsageError, nearest
+from ...evaluation.bca import BCA
 from ...evaluation.bootstrap import METRICS, OF_LABELS
 from ...evaluation.parts import VERSIONS, Interval
 from ...evaluation.scores import Scores
-from .. import against, verdicts
+from .. import against, pooled, verdicts
 from ..compare import order
 from ..table import Cell, Column, Table
 from .systems import System
@@ -63,8 +64,9 @@ def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
     first = next(estimate for system in compared for v, m in names if (estimate := interval(system.scores, v, m)))
     unit, units = ("patient", "patients or lesions") if first.unit.startswith("patient") else ("image", "images")
     level = f"{100 * first.level:g} %"
+    kind = "BCa " if first.method == BCA else ""
     legend = (
-        f"In percent: the score of the last round's model{_averaged(compared)}, with its {level} interval from "
+        f"In percent: the score of the last round's model{_averaged(compared)}, with its {level} {kind}interval from "
         f"{first.resamples:,} bootstrap resamples of the {first.units:,} {units} of the test set in parentheses. "
         "The table of scores shows means over the last rounds, so its numbers may lie outside. An interval shows how "
         "much a score depends on the sample of test patients, not how much it would vary if training were repeated. "
@@ -81,23 +83,16 @@ def interval(scores: Scores, version: str, metric: str) -> Interval | None:
 
 
 def bounds(system: System, version: str, metric: str) -> tuple[float, float, float] | None:
-    """The last round's score, low and high, each the mean over the system's runs."""
+    """The last round's score, the mean over the system's runs, and its low and high."""
     each = [interval(scores, version, metric) for scores in system.each]
-    ends = mean_bounds(each)
+    ends = pooled.bounds(system.row.scored, version, metric, each)
     return ends and (float(np.mean([estimate.value for estimate in each])), *ends)
 
 
-def mean_bounds(intervals: Sequence[Interval | None]) -> tuple[float, float] | None:
-    """Low and high of several intervals, averaged; None where one has no number."""
-    if any(estimate is None or estimate.low is None for estimate in intervals):
-        return None
-    low = np.mean([estimate.low for estimate in intervals])
-    high = np.mean([estimate.high for estimate in intervals])
-    return float(low), float(high)
-
-
 def _averaged(compared: Sequence[System]) -> str:
-    return ", mean over seeds of the score and of the bounds" if any(system.row.runs > 1 for system in compared) else ""
+    if not any(system.row.runs > 1 for system in compared):
+        return ""
+    return ", mean over seeds in each resample, which holds the same patients for all of them"
 
 
 def _text(bounds: tuple[float, float, float] | None) -> str:

@@ -34,8 +34,8 @@ TERMS = {
     "± over rounds": "population standard deviation over the last five rounds: how much the score varies from round "
     "to round",
     "± over seeds": "pooled: over the rounds of all runs; runs: sample standard deviation (ddof 1) of the runs' means",
-    "interval": "of the last round's score: percentile interval over bootstrap resamples of the test patients, drawn "
-    "with replacement",
+    "interval": "of the last round's score: percentile interval, or BCa where that was asked for, over bootstrap "
+    "resamples of the test patients, drawn with replacement",
     "group": "images that share the value of an attribute, such as sex; race*sex crosses two attributes",
     "worst group, gap": "the lowest score among groups; the best group's score minus the worst's; in each round, then "
     "averaged over rounds",

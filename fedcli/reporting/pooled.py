@@ -1,0 +1,77 @@
+"""Intervals of a mean over the runs of a system, from resamples in which every run sees the same patients.
+
+The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
+with the patients that were drawn.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..evaluation import intervals
+from ..evaluation.bca import BCA
+from ..evaluation.parts import Interval
+from .answers import answers
+from .sampler import grouping
+from .systems import Scored
+
+Bounds = tuple[float, float]
+Draws = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # metric -> resamples [B], and without each patient [U]
+
+
+def bounds(runs: Sequence[Scored], version: str, metric: str, each: Sequence[Interval | None]) -> Bounds | None:
+    """Low and high of the mean score of all images over runs. each: the interval of each run."""
+    return _bounds(runs, metric, each, lambda run, left: _overall(run.path, version, left))
+
+
+def group_bounds(
+    runs: Sequence[Scored], attribute: str, value: str, version: str, metric: str, each: Sequence[Interval | None]
+) -> Bounds | None:
+    """Low and high of the mean score of one group over runs."""
+    return _bounds(runs, metric, each, lambda run, left: _of_group(run, attribute, value, version, left))
+
+
+def _bounds(runs, metric, each, draws_of) -> Bounds | None:  # type: ignore[no-untyped-def]
+    known = [estimate for estimate in each if estimate and estimate.low is not None and estimate.high is not None]
+    if len(known) < len(runs):
+        return None
+    left = all(estimate.method == BCA for estimate in known)
+    counted = any(answers(run.path).counted for run in runs)
+    draws = [] if len(runs) == 1 or counted else [draws_of(run, left) for run in runs]
+    if not all(metric in resampled for resampled, _ in draws) or not draws:  # counts, and metrics of one's own
+        return _mean([estimate.low for estimate in known]), _mean([estimate.high for estimate in known])
+    value = _mean([estimate.value for estimate in known])
+    columns = [np.mean([part[metric] for part in parts], axis=0) for parts in zip(*draws, strict=True) if parts[0]]
+    low, high = intervals.bounds(value, columns[0], columns[1] if left else None)
+    return None if low is None or high is None else (low, high)
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    return float(np.mean([value for value in values if value is not None]))
+
+
+@lru_cache(maxsize=1024)
+def _overall(path: Path, version: str, left: bool) -> Draws:
+    answered = answers(path)
+    versions = list(answered.last) if version == "average" else [version]
+    parts = [_draws(answered.last[v], answered.y, answered.units, left) for v in versions]
+    return _averaged([drawn for drawn, _ in parts]), _averaged([without for _, without in parts])
+
+
+def _of_group(run: Scored, attribute: str, value: str, version: str, left: bool) -> Draws:
+    """Of the images of one group."""
+    answered = answers(run.path).of(attribute)
+    places, values = grouping(run, attribute)
+    at = places == values.index(value)
+    tables = [table[at] for table in answered.last[version]]
+    return _draws(tables, answered.y[at], answered.units[at], left)
+
+
+def _draws(tables: list[np.ndarray], y: np.ndarray, units: np.ndarray, left: bool) -> Draws:
+    return intervals.resampled(tables, y, units), intervals.left_out(tables, y, units) if left else {}
+
+
+def _averaged(versions: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    return {metric: np.mean([columns[metric] for columns in versions], axis=0) for metric in versions[0]}
