@@ -21,6 +21,11 @@ Bounds = tuple[float, float]
 Draws = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]  # metric -> resamples [B], and without each patient [U]
 
 
+def can(runs: Sequence[Scored]) -> bool:
+    """Whether each run's answers to single images are there; else the mean of the bounds has to do."""
+    return all((run.path.parent / "predictions.h5").is_file() and not answers(run.path).counted for run in runs)
+
+
 def bounds(runs: Sequence[Scored], version: str, metric: str, each: Sequence[Interval | None]) -> Bounds | None:
     """Low and high of the mean score of all images over runs. each: the interval of each run."""
     return _bounds(runs, metric, each, lambda run, left: _overall(run.path, version, left))
@@ -38,8 +43,7 @@ def _bounds(runs, metric, each, draws_of) -> Bounds | None:  # type: ignore[no-u
     if len(known) < len(runs):
         return None
     left = all(estimate.method == BCA for estimate in known)
-    counted = any(answers(run.path).counted for run in runs)
-    draws = [] if len(runs) == 1 or counted else [draws_of(run, left) for run in runs]
+    draws = [draws_of(run, left) for run in runs] if len(runs) > 1 and can(runs) else []
     if not all(metric in resampled for resampled, _ in draws) or not draws:  # counts, and metrics of one's own
         return _mean([estimate.low for estimate in known]), _mean([estimate.high for estimate in known])
     value = _mean([estimate.value for estimate in known])

@@ -49,13 +49,17 @@ def random_answers(n=300, classes=2):
 def test_one_row_per_image_with_its_chances_and_its_groups(tmp_path):
     logits = np.log(np.array([[0.25, 0.75], [0.5, 0.5], [0.125, 0.875]]))
     groups = {"sex": [1, -1, 0], "site": [2, 0, -1]}
-    (path,) = to_csv(scored(tmp_path / "scores", logits, [1, 0, 1], groups, units=["p", "p", "q"]))
+    path, other = to_csv(scored(tmp_path / "scores", logits, [1, 0, 1], groups, units=["p", "p", "q"]))
     assert path == tmp_path / "scores" / "predictions.csv"
     head, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
     assert head == ["id", "unit", "label", "prob_0", "prob_1", "sex", "site"]
     assert [line[:3] + line[5:] for line in lines] == [
         ["é0", "p", "1", "male", "west"], ["é1", "p", "0", "", "north"], ["é2", "q", "1", "female", ""],
     ]  # fmt: skip
+    head, *binary = csv.reader(io.StringIO(other.read_text(encoding="utf-8")))
+    assert head == ["id", "unit", "y_true", "y_pred", "y_score", "sex", "site"]
+    assert [line[2:4] for line in binary] == [["1", "1"], ["0", "0"], ["1", "1"]]  # of equal chances the first class
+    assert [line[4] for line in binary] == [line[4] for line in lines]
     assert [[float(x) for x in line[3:5]] for line in lines] == probabilities(logits).tolist()  # every digit
 
 
@@ -78,7 +82,7 @@ def fairmedfm(path, capsys, *words):
 
 def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
     logits, y, groups = random_answers()
-    (path,) = to_csv(scored(tmp_path / "scores", logits, y, groups))
+    path, _ = to_csv(scored(tmp_path / "scores", logits, y, groups))
     summary, theirs = fairmedfm(path, capsys)
     for name, values in ATTRIBUTES.items():
         known = groups[name] >= 0  # it leaves out images of an unknown group
@@ -98,6 +102,20 @@ def test_the_fairmedfm_package_finds_our_aucs_and_odds_in_it(tmp_path, capsys):
         if len(values) == 2:  # each group's others are the one other group
             signed = [rows[values[0]][rate] - rows[values[1]][rate] for rate in ("tpr", "tnr")]
             assert ours["average_odds_difference"] == pytest.approx(abs(signed[0] - signed[1]) / 2)
+
+
+def test_the_fmm_fairness_eval_package_finds_our_differences_in_it(tmp_path):
+    cli = pytest.importorskip("fmm_fairness.cli")
+    logits, y, groups = random_answers()
+    _, path = to_csv(scored(tmp_path / "scores", logits, y, groups))
+    words = ["--protected-attrs", "sex,site", "--site-attribute", "site", "--output", str(tmp_path / "pack")]
+    assert cli.main(["evaluate", str(path), *words]) == 0
+    theirs = json.loads((tmp_path / "pack" / "fairness-evidence.json").read_text())["per_attribute_metrics"]
+    for name, values in ATTRIBUTES.items():
+        ours = group_scores(logits, y, groups[name], values)["demographic_parity_difference"]
+        assert theirs[name]["demographic_parity_gap"]["gap"] == pytest.approx(ours)
+        rates = [(logits.argmax(1) == 1)[(y == 1) & (groups[name] == g)].mean() for g in range(len(values))]
+        assert theirs[name]["equal_opportunity_gap"]["gap"] == pytest.approx(np.ptp(rates))
 
 
 def test_of_several_classes_it_scores_one_against_all_others(tmp_path, capsys):

@@ -88,7 +88,7 @@ def text(path):
 
 def test_the_page_holds_all_parts_in_order(text):
     assert re.findall(r'<section id="([\w-]+)">', text) == [
-        "scores", "certainty", "figures", "group-sex", "data", "corruption", "clients", "tests", "settings",
+        "scores", "certainty", "figures", "group-sex", "data", "corruption", "clinical", "clients", "tests", "settings",
         "lineage", "terms",
     ]  # fmt: skip
     assert "<h1>FedAvg and FedHEAL on made</h1>" in text
@@ -303,7 +303,8 @@ def test_a_score_stands_beside_its_own_interval(scores):
     (table,) = statistics.tables(compared, ["accuracy"])
     values = [100 * run.versions["clean"].metrics["accuracy"].last for run in compared[0].each]
     assert (
-        table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (") and "mean over seeds of the score" in table.legend
+        table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (")
+        and "mean over seeds in each resample" in table.legend
     )
     assert markup.shown_cell(Cell("60.0 (50.0 – 70.0)")) == '60.0 <span class="pm nb">(50.0 – 70.0)</span>'
 

@@ -90,8 +90,11 @@ def bounds(system: System, version: str, metric: str) -> tuple[float, float, flo
 
 
 def _averaged(compared: Sequence[System]) -> str:
-    if not any(system.row.runs > 1 for system in compared):
+    several = [system.row.scored for system in compared if system.row.runs > 1]
+    if not several:
         return ""
+    if not all(map(pooled.can, several)):
+        return ", mean over seeds of the score and, where their answers to images are not there, of the bounds"
     return ", mean over seeds in each resample, which holds the same patients for all of them"
 
 
