@@ -133,7 +133,7 @@ def _attributes(by: list[str], data: Path) -> list[str]:
         parts = [part.strip() for part in name.split(CROSS)]
         for part in parts:
             if part not in known:
-                raise UsageError(f"{body['dataset']} has no attribute {part!r}", _where(part, known, dataset))
+                raise UsageError(f"{dataset} has no attribute {part!r}", _where(part, known, dataset))
         if len(set(parts)) < len(parts):
             raise UsageError(f"--by {name!r} crosses an attribute with itself", "give each once, such as race*sex")
         crossed += [CROSS.join(parts)] if len(parts) > 1 else []

@@ -131,6 +131,11 @@ def test_images_of_another_size_are_refused_and_flags_without_a_meaning_too(run,
             fedcli.evaluate(run, **flags)
 
 
+def test_an_attribute_that_the_other_images_lack_is_refused(run, other, tmp_path):
+    with pytest.raises(UsageError, match="has no attribute '1'"):
+        fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), by=["1"])
+
+
 def test_a_site_that_there_is_not_is_refused(dataset, work):
     for site, said in (("sout", "hospital is never 'sout'"), ("sex=x", "sex is never 'x'")):
         with pytest.raises(UsageError, match=said):
