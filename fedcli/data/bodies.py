@@ -18,7 +18,15 @@ CORRUPTION = {
     "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
     "each?": [{"kind": str, "severity": int, "clients": [str]}],
 }  # fmt: skip
-PRIVACY = {"clip": float, "noise": float, "epsilon": (float, None), "delta": float}
+PRIVACY = {
+    "clip": float,
+    "noise": float,
+    "epsilon": (float, None),
+    "delta": float,
+    "of?": str,
+    "sampling?": str,
+    "clients?": {str: (float, None)},
+}
 MODEL = {
     "name": str, "channels": int, "size": int, "precision": str, "personal": [str], "frozen": [str],
     "teacher_width": (int, None), "personal_models": bool, "numbers?": int,
