@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing beside it: no server, no network, no script.
+"""A report as one HTML file that needs nothing beside it: no server, no network; its script only sorts tables.
 
 Tables, what is to be known before comparing them, curves, groups, pictures of the corruption, clients, and where every
 number comes from. Figures are inline SVG in the colours of the page, light or dark. Equal scores give equal bytes but
@@ -117,7 +117,8 @@ def document(
         sections=[section for section in sections if section.there],
         terms=words,
         version=__version__,
-        css=(Path(__file__).parent / "page.css").read_text(encoding="utf-8"),
+        css=_beside("page.css"),
+        script=_beside("page.js"),
     )
 
 
@@ -202,6 +203,10 @@ def _picture(title: str, path: Path) -> figures.Figure:
     if kind is None:
         raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
     return figures.Figure(title, image=f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}")
+
+
+def _beside(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 def _template() -> Any:

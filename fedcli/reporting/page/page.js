@@ -1,0 +1,40 @@
+// Columns sort by a click or a key on their heads; folded parts are printed open. The page says all it says without.
+(() => {
+  const value = (row, at) => {
+    const text = row.cells[at].textContent.trim().replace(/−/g, "-").replace(/(\d),(?=\d{3})/g, "$1");
+    const number = /^[-+<]?\s*\d/.test(text) ? parseFloat(text.replace(/^[+<]\s*/, "")) : NaN;
+    return { text, number, none: text === "" || text === "-" };
+  };
+  const order = (a, b, sign) => {
+    if (a.none || b.none) return a.none - b.none; // what has no number stays last
+    if (!isNaN(a.number) && !isNaN(b.number) && a.number !== b.number) return sign * (a.number - b.number);
+    return sign * a.text.localeCompare(b.text, "en", { numeric: true });
+  };
+  for (const table of document.querySelectorAll("table")) {
+    const body = table.tBodies[0], given = [...body.rows];
+    if (given.length < 2) continue;
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, at) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.addEventListener("click", () => {
+        const now = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort") || "none"];
+        heads.forEach((other) => other.removeAttribute("aria-sort"));
+        const rows = [...given], sign = now === "descending" ? -1 : 1;
+        if (now !== "none") {
+          head.setAttribute("aria-sort", now);
+          rows.sort((a, b) => order(value(a, at), value(b, at), sign));
+        }
+        body.append(...rows);
+      });
+    });
+  }
+  let folded = [];
+  addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    folded.forEach((part) => (part.open = true));
+  });
+  addEventListener("afterprint", () => folded.forEach((part) => (part.open = false)));
+})();
