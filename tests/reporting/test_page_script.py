@@ -12,10 +12,12 @@ from fedcli.reporting.page import Section, document
 from fedcli.reporting.table import of_text
 
 PROBE = """<script>
-const table = document.querySelector("table"), head = table.tHead.rows[0].cells[1], button = head.querySelector("button");
-const seen = () => [head.getAttribute("aria-sort"), [...table.tBodies[0].rows].map((row) => row.cells[0].textContent).join("")];
+const table = document.querySelector("table"), head = table.tHead.rows[0].cells[1];
+const button = head.querySelector("button"), root = document.documentElement;
+const names = () => [...table.tBodies[0].rows].map((row) => row.cells[0].textContent).join("");
+const seen = () => [head.getAttribute("aria-sort"), names()];
 button.focus();
-const made = { focus: document.activeElement === button, sorted: [seen()], wide: document.documentElement.scrollWidth > innerWidth };
+const made = { focus: document.activeElement === button, sorted: [seen()], wide: root.scrollWidth > innerWidth };
 for (let k = 0; k < 3; k++) { button.click(); made.sorted.push(seen()); }
 dispatchEvent(new Event("beforeprint"));
 made.open = document.querySelector("details").open;

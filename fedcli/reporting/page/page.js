@@ -2,12 +2,12 @@
 (() => {
   const value = (row, at) => {
     const text = row.cells[at].textContent.trim().replace(/−/g, "-").replace(/(\d),(?=\d{3})/g, "$1");
-    const number = /^[-+<]?\s*\d/.test(text) ? parseFloat(text.replace(/^[+<]\s*/, "")) : NaN;
+    const number = /^[-+<]?\s*\d/.test(text) ? parseFloat(text.replace(/^[+<]\s*/, "")) : null;
     return { text, number, none: text === "" || text === "-" };
   };
   const order = (a, b, sign) => {
     if (a.none || b.none) return a.none - b.none; // what has no number stays last
-    if (!isNaN(a.number) && !isNaN(b.number) && a.number !== b.number) return sign * (a.number - b.number);
+    if (a.number !== null && b.number !== null && a.number !== b.number) return sign * (a.number - b.number);
     return sign * a.text.localeCompare(b.text, "en", { numeric: true });
   };
   for (const table of document.querySelectorAll("table")) {
