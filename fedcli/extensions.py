@@ -25,7 +25,7 @@ from typing import Any
 
 from . import console
 from .errors import FedcliError, UsageError, nearest
-from .provenance import Code, OwnCodeError, in_line, said
+from .provenance import Code, OwnCodeError, in_line, message_of
 
 KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
     "methods": ("method", "call register(NAME, LOCAL, AGGREGATOR, ...) of fedcli.methods.registry in it"),
@@ -153,7 +153,7 @@ def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseExcept
     """What a file that cannot be run ends in."""
     if isinstance(error, SyntaxError):
         line = error.lineno if error.filename == module.__file__ else None
-        return OwnCodeError(f"{path}{in_line(line)}: {said(error)}", "mend that line")
+        return OwnCodeError(f"{path}{in_line(line)}: {message_of(error)}", "mend that line")
     if isinstance(error, SystemExit):
         return OwnCodeError(f"{path} ends the program instead of registering something", "take sys.exit out of it")
     return error if isinstance(error, KeyboardInterrupt) else OwnCodeError(*_sentence(path, error))
@@ -229,7 +229,7 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
         try:
             tables, made = _registered_by(entry.module, code), entry.load()
         except (Exception, SystemExit) as error:
-            console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {said(error)}")
+            console.warn(f"the {KINDS[kind][0]} {entry.name} of {code} cannot be loaded: {message_of(error)}")
             continue
         registered = tables.get(kind, {}) or ({entry.name: made} if callable(made) else {})
         offered |= {name: (made, code) for name, made in registered.items()}
@@ -268,7 +268,7 @@ def fault(error: BaseException) -> OwnCodeError | None:
     used = ", ".join(dict.fromkeys(loaded.code.name for loaded in _loaded.values()))
     if not used or isinstance(error, OSError | ImportError | MemoryError):
         return None
-    return OwnCodeError(f"{said(error)}, while {used} was used", RETURNED)
+    return OwnCodeError(f"{message_of(error)}, while {used} was used", RETURNED)
 
 
 def _sentence(path: Path, error: BaseException, file: str | None = None) -> tuple[str, str]:
@@ -276,4 +276,4 @@ def _sentence(path: Path, error: BaseException, file: str | None = None) -> tupl
     file = file or str(path.resolve())
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     line = in_line(frames[-1].lineno if frames else None)
-    return f"{path}{line}: {said(error)}", "mend it; --debug shows the traceback"
+    return f"{path}{line}: {message_of(error)}", "mend it; --debug shows the traceback"

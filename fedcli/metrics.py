@@ -10,7 +10,7 @@ class, and for two classes also of class 1.
 
 Of several labels per image each label is scored by its own logit, and decided for where its probability is at least
 1/2. A macro score is the mean over the labels for which it has a meaning: an AUC and a balanced accuracy need an image
-with the label and one without, an average precision one with it, an F1 one that has the label or is said to. Entries
+with the label and one without, an average precision one with it, an F1 one that has the label or is predicted to. Entries
 that are not known take no part.
 """
 
@@ -209,8 +209,8 @@ def of_labels(logits: np.ndarray, y: np.ndarray) -> list[dict[str, float | None]
 def _of_label(logit: np.ndarray, chance: np.ndarray, has: np.ndarray) -> dict[str, float | None]:
     """One label: logits, probabilities and whether an image has it, all [n]."""
     positives, negatives = int(has.sum()), int((~has).sum())
-    said = logit >= 0
-    right, wrong, missed = int((said & has).sum()), int((said & ~has).sum()), int((~said & has).sum())
+    predicted = logit >= 0
+    right, wrong, missed = int((predicted & has).sum()), int((predicted & ~has).sum()), int((~predicted & has).sum())
     both = positives > 0 and negatives > 0
     return {
         "auc": float(pairs_won(logit[has], logit[~has]) / (positives * negatives)) if both else None,

@@ -83,7 +83,7 @@ def in_line(number: int | None) -> str:
     return f", line {number}" if number else ""
 
 
-def said(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
     """Type and words of an error in one line."""
     words = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())
     return f"{type(error).__name__}: {words[:LONG]}{'...' * (len(words) > LONG)}"

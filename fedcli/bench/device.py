@@ -98,7 +98,7 @@ class _OnDevice:
         self.states, self.held = [], []
         for state in self.play(self.clients):
             self.states.append(state)
-            self.held.append(resources.held(device))
+            self.held.append(resources.in_use(device))
 
     def prepared(self, device: str) -> InProcess:
         """The clients, with their network and images on a device."""

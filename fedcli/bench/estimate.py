@@ -68,7 +68,7 @@ def estimate(source: Path, plan: Plan, execution: Execution = ON_CPU, *, limit: 
     body = manifest.verify(source, "partition", "corruption").body
     settle_threads = chosen_engine.prepare(plan, execution, len(body["roster"]))
     resources.restart(device)
-    available = resources.free(device) + resources.held(device)
+    available = resources.free(device) + resources.in_use(device)
     begin = time.perf_counter()
     if plan.precision == "auto":
         plan = replace(plan, precision=precision.fastest(*probe(source, plan, device))[0])
@@ -77,7 +77,7 @@ def estimate(source: Path, plan: Plan, execution: Execution = ON_CPU, *, limit: 
     scoring = Scoring(federation)
     loading, loaded = time.perf_counter() - begin, resources.peak(device)
     resources.restart(device)
-    held_before = resources.held(device)
+    held_before = resources.in_use(device)
 
     cohorts = _cohorts(federation)
     count = federation.cohort_size

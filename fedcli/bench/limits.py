@@ -66,8 +66,8 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
 
     It trains on BATCHES batches of its images, after a round of the same that is not counted.
     """
-    held = federation.counts
-    client = sorted(held, key=lambda name: held[name])[len(held) // 2]
+    sizes = federation.counts
+    client = sorted(sizes, key=lambda name: sizes[name])[len(sizes) // 2]
     clients = some_images(federation, [client], BATCHES * federation.plan.training.batch_size)
     engine = unrecorded(clients)
     state = next_state(federation, federation.first(), [client], engine)

@@ -140,7 +140,7 @@ def _print_partition(facts: dict[str, Any]) -> None:
         lines,
         title="Training images by class, and all by part",
     )
-    _print_counts({name: held for name, held in facts["counts"].items() if name != CLASS})
+    _print_counts({name: counts for name, counts in facts["counts"].items() if name != CLASS})
     parts = {"skew": body.pop("skew", None), "overlap": _readable(facts)["overlap"], "body": body}
     o.show_tree({name: part for name, part in parts.items() if part is not None})
     o.show_tree({key: facts[key] for key in ("kind", "path", "options", "hashes", "parents", "files")})

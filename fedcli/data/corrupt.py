@@ -255,10 +255,10 @@ def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collect
 def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
     pool = pool_of(manifest.above(partition, "dataset"))
-    held, test = _rows(partition, [client for client in each if client], len(pool.id))
-    train, hows = mixture.train_hows(held, {client: how for client, how in each.items() if client})
+    rows_of, test = _rows(partition, [client for client in each if client], len(pool.id))
+    train, hows = mixture.train_hows(rows_of, {client: how for client, how in each.items() if client})
     corruption_library.functions()  # a missing package is an error before any process starts
-    console.say(f"corrupting {', '.join(held)} ({len(train)} images) and the test set ({len(test)})")
+    console.say(f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})")
     change = partial(_changed, seed=seed)
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
         for name, rows, how in (("train", train, hows), ("test", test, mixture.test_hows(pool.id[test], each, seed))):

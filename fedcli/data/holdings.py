@@ -33,9 +33,9 @@ def of_manifest(path: Path) -> Counts:
     partition = path if source.kind == "partition" else manifest.above(path, "partition")
     pool = pool_of(manifest.above(partition, "dataset"))
     roster = [client["client"] for client in source.body["roster"]]
-    held = read_rows(partition, len(roster), len(pool.y))
-    rows = {client: {part: held[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(roster)}
-    return counted(pool, {**rows, ALL: {"test": held["test/all"]}}, source.body)
+    stored = read_rows(partition, len(roster), len(pool.y))
+    rows = {client: {part: stored[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(roster)}
+    return counted(pool, {**rows, ALL: {"test": stored["test/all"]}}, source.body)
 
 
 def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]) -> Counts:
@@ -60,11 +60,11 @@ def _values(column: np.ndarray, values: list[str]) -> dict[str, int]:
 
 def lines(clients: Mapping[str, Mapping[str, Mapping[str, int]]]) -> tuple[list[str], list[list[str]]]:
     """The heads and rows of a table of one class or attribute: a row for each client and part."""
-    values = list(dict.fromkeys(value for parts in clients.values() for held in parts.values() for value in held))
+    values = list(dict.fromkeys(value for parts in clients.values() for images in parts.values() for value in images))
     rows = [
-        [client, part, *(f"{held.get(value, 0):,}" for value in values)]
+        [client, part, *(f"{images.get(value, 0):,}" for value in values)]
         for client, parts in clients.items()
-        for part, held in parts.items()
+        for part, images in parts.items()
     ]
     return ["client", "part", *values], rows
 

@@ -68,8 +68,10 @@ def train_hows(rows: Mapping[str, np.ndarray], each: Each) -> tuple[np.ndarray, 
     for client, how in each.items():
         for row in rows[client].tolist():
             if how_of.setdefault(row, how) != how:
-                said = f"an image of client {client} is also another client's, whose images are corrupted differently"
-                raise FedcliError(said, "give clients that share images the same corruption")
+                sentence = (
+                    f"an image of client {client} is also another client's, whose images are corrupted differently"
+                )
+                raise FedcliError(sentence, "give clients that share images the same corruption")
     at = np.array(sorted(how_of), np.int64)
     return at, [how_of[row] for row in at.tolist()]
 

@@ -51,8 +51,8 @@ def _parts(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
 def _sides(path: Path, pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     """Rows that some client trains or validates on, and rows that test."""
     with open_hdf5(path.parent / "rows.h5", ROWS, hint="partition again") as file:
-        held = [rows[()] for part in ("train", "val") for rows in below(file, part).values()]
-        train, test = np.unique(np.concatenate([file["test/all"][:0], *held])), file["test/all"][()]
+        parts = [rows[()] for part in ("train", "val") for rows in below(file, part).values()]
+        train, test = np.unique(np.concatenate([file["test/all"][:0], *parts])), file["test/all"][()]
     if len(rows := np.concatenate([train, test])) and not 0 <= rows.min() <= rows.max() < len(pool.y):
         raise FedcliError(f"{path.parent / 'rows.h5'} names rows the pool does not have", "partition again")
     return train, test

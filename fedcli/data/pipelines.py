@@ -51,8 +51,8 @@ def read(path: Path) -> str:
     except FileNotFoundError:
         raise FedcliError(f"no such file: {path}", HINT) from None
     except (OSError, ValueError, TypeError, RecursionError, yaml.YAMLError) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FedcliError(f"{path} is no readable pipeline: {said[:200]}", HINT) from None
+        message = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FedcliError(f"{path} is no readable pipeline: {message[:200]}", HINT) from None
     try:
         pipeline(kind)
     except FedcliError as error:
@@ -107,9 +107,9 @@ def _changed(made: Any, image: np.ndarray, chance: np.ndarray) -> np.ndarray:
     try:
         out = made(image=np.ascontiguousarray(image))["image"]
     except Exception as error:  # a transform that does not suit these images
-        said = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        message = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         hint = "change the pipeline; some transforms need three channels, or a size of their own"
-        raise FedcliError(f"the augmentation pipeline fails on images {image.shape}: {said}", hint) from None
+        raise FedcliError(f"the augmentation pipeline fails on images {image.shape}: {message}", hint) from None
     if not isinstance(out, np.ndarray) or out.shape != image.shape or out.dtype != np.uint8:
         what = f"{getattr(out, 'dtype', type(out).__name__)} {getattr(out, 'shape', '')}"
         hint = "leave out transforms that resize, normalise or make tensors: fedcli does so itself"

@@ -108,9 +108,9 @@ def report_leak(card: dict[str, Any], listing: Listing, path: Path) -> None:
     if not (leaks := leaking(listing.rows)):
         return
     units = console.counted(leaks, "patient or lesion", "patients or lesions")
-    said = f"the split of {path.name} leaks: {units} ({listing.patient}) {'has' if leaks == 1 else 'have'} images"
+    sentence = f"the split of {path.name} leaks: {units} ({listing.patient}) {'has' if leaks == 1 else 'have'} images"
     whole = next((f"; --split {word} keeps them together" for word in WHOLE if word in card["splits"]), "")
-    console.say(f"{said} in both train and test{whole}")
+    console.say(f"{sentence} in both train and test{whole}")
 
 
 def check_raw(name: str, raw: Path | None, source: Source, where: str) -> None:
@@ -303,8 +303,8 @@ def describe(
         check_parts(name, kept)
     classes = card["classes"] if listing.classes is None else listing.classes
     trained, every = _held([row for row in kept if not row.test], len(classes)), _held(kept, len(classes))
-    if bare := [name for name, label in zip(classes, every & ~trained, strict=True) if label]:
-        console.say(f"no training image of {', '.join(bare)}: too few images to divide")
+    if missing := [name for name, label in zip(classes, every & ~trained, strict=True) if label]:
+        console.say(f"no training image of {', '.join(missing)}: too few images to divide")
     return {
         "name": name,
         **{key: card[key] for key in ("title", "task", "augment", "clients")},

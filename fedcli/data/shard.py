@@ -192,12 +192,12 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
     roster = [client["client"] for client in body["roster"]]
     place, test_images, corrupted = np.arange(len(pool.y)), None, []
     rows = read_rows(partition, len(roster), len(pool.y))
-    held = {c: (rows[f"train/{k}"], rows[f"val/{k}"]) for k, c in enumerate(roster)}
+    own_rows = {c: (rows[f"train/{k}"], rows[f"val/{k}"]) for k, c in enumerate(roster)}
     everyone = rows["test/all"]
     own = {c: np.flatnonzero(np.isin(everyone, rows[f"test/{k}"])) for k, c in enumerate(roster)}
     if partition != path:
         corrupted = body["clients"]
-        clean = [rows for c in roster if c not in corrupted for rows in held[c]]
+        clean = [rows for c in roster if c not in corrupted for rows in own_rows[c]]
         images, place, test_images = _overlay(path.parent / "changed.h5", images, clean)
 
     images = _placed(images, device)
@@ -207,11 +207,11 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         return _shard(pool, images, rows, at, device, kind=kind, **common)
 
     def part_of(client: str, part: int, kind: str = "none") -> Shard:
-        rows = held[client][part]
+        rows = own_rows[client][part]
         return shard(rows, place[rows] if client in corrupted else rows, kind)
 
     train, val = {c: part_of(c, 0, kind) for c in roster}, {c: part_of(c, 1) for c in roster}
-    for c, y in read_labels(partition, body, {c: len(held[c][0]) for c in roster}).items():
+    for c, y in read_labels(partition, body, {c: len(own_rows[c][0]) for c in roster}).items():
         train[c] = replace(train[c], y=torch.from_numpy(y).to(device))
     if empty := [c for c in roster if not len(train[c])]:
         raise FedcliError(

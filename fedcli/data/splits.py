@@ -44,9 +44,9 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
         kept.append(replace(row, test=test[part]))
         validation += part in VALIDATION
     if validation:
-        said = console.counted(validation, "validation image", "validation images")
+        images = console.counted(validation, "validation image", "validation images")
         console.say(
-            f"{said} of {path.name} {'trains' if validation == 1 else 'train'}; fedcli partition --val holds some out"
+            f"{images} of {path.name} {'trains' if validation == 1 else 'train'}; fedcli partition --val holds some out"
         )
     return kept, left
 
@@ -88,9 +88,9 @@ def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> N
     if twice := [name for name, images in meant.items() if images > 1]:
         raise FedcliError(f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path")
     for known in names:
-        said = {parts[name]: name for name in known if name in parts}
-        if len(said) > 1:
-            (part, name), (other_part, again) = list(said.items())[:2]
+        name_of = {parts[name]: name for name in known if name in parts}
+        if len(name_of) > 1:
+            (part, name), (other_part, again) = list(name_of.items())[:2]
             raise FedcliError(f"{path}: {name} is in {part!r} and, as {again}, in {other_part!r}", "keep the right row")
     if strange := len(parts) - len(meant):
         console.say(f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here")

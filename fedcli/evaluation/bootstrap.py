@@ -114,7 +114,7 @@ def bootstrap_all(
     for weights in _draws(len(y) if units is None else units, resamples, seed):
         each = [weights[at] for at in parts]
         for plan, scores in zip(plans, drawn, strict=True):
-            scores.append([part.scores(held) for part, held in zip(plan, each, strict=True)])
+            scores.append([part.scores(drawn_weights) for part, drawn_weights in zip(plan, each, strict=True)])
     return [_joined(scores, groups is not None) for scores in drawn]
 
 
@@ -235,8 +235,8 @@ class _LabelsPlan:
 
     Attributes:
         rankings: of the images with each label among those without it; None where either are none.
-        cells: float64 [4, L, N] 1 where an image has a label and is said to, or not, and where it has it not and is
-            said to, or not; 0 where that is not known.
+        cells: float64 [4, L, N] 1 for a true positive, false negative, false positive and true negative; 0 where the
+            label is not known.
         whole: whether all known labels of an image are right, [2, N]: 1 where so, and 1 where any is known.
     """
 
@@ -247,25 +247,29 @@ class _LabelsPlan:
     @classmethod
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "_LabelsPlan":
         label_probabilities(logits)  # refuses what is not finite
-        has, has_not, said = y == YES, y == NO, np.asarray(logits) >= 0  # [N, L]
+        has, has_not, predicted = y == YES, y == NO, np.asarray(logits) >= 0  # [N, L]
         rankings = []
         for k in range(y.shape[1]):
             own, other = np.flatnonzero(has[:, k]), np.flatnonzero(has_not[:, k])
             rankings.append(Ranking.of(logits[:, k], own, {0: other}) if len(own) and len(other) else None)
-        cells = np.stack([has & said, has & ~said, has_not & said, has_not & ~said]).transpose(0, 2, 1)
-        right = (has == said) | (y == UNKNOWN)
+        cells = np.stack([has & predicted, has & ~predicted, has_not & predicted, has_not & ~predicted])  # [4, N, L]
+        right = (has == predicted) | (y == UNKNOWN)
         any_known = (y != UNKNOWN).any(1)
-        return cls(rankings, cells.astype(float), np.stack([right.all(1) & any_known, any_known]).astype(float))
+        return cls(
+            rankings,
+            cells.transpose(0, 2, 1).astype(float),
+            np.stack([right.all(1) & any_known, any_known]).astype(float),
+        )
 
     def scores(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Weights [N, b] -> {metric: float64 [b]}; NaN where a score has no meaning."""
-        held = weights.astype(float)
-        hit, missed, wrong, passed = self.cells @ held  # [L, b] each
+        counts = weights.astype(float)
+        hit, missed, wrong, passed = self.cells @ counts  # [L, b] each
         yes, no = hit + missed, wrong + passed
         with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
             balanced = (hit / yes + passed / no) / 2
             either = 2 * hit + missed + wrong
-            exact, known = self.whole @ held  # [b]
+            exact, known = self.whole @ counts  # [b]
             return {
                 "auc_macro": self._auc(weights, yes * no),
                 "balanced_accuracy_macro": _mean(balanced, yes * no > 0),

@@ -181,9 +181,9 @@ def _class(c: int, images: Images, chosen: Images, roster: Sequence[str], wanted
     images, chosen = images.of(c), chosen.of(c)
     score, label = images.logits, images.y
 
-    def each(of: Callable[[np.ndarray], object], grouping: Grouping, bare: bool) -> dict:
+    def each(of: Callable[[np.ndarray], object], grouping: Grouping, empty: bool) -> dict:
         place, names = grouping
-        return {name: of(place == k) for k, name in enumerate(names) if bare or (place == k).any()}
+        return {name: of(place == k) for k, name in enumerate(names) if empty or (place == k).any()}
 
     def describe(at: np.ndarray) -> Described:
         return described(score[at], label[at])
@@ -312,9 +312,9 @@ def quantile(score: np.ndarray) -> float:
 
 def _covered(choice: str, limits: dict[str, float], limit: np.ndarray, images: Images) -> Covered:
     inside = 1 - images.chances <= limit[:, None]  # [N, C]
-    held, size = inside[np.arange(len(images.y)), images.y], inside.sum(1)
+    covered, size = inside[np.arange(len(images.y)), images.y], inside.sum(1)
     groups = {
-        attribute: {name: rate(int(held[place == k].sum()), int((place == k).sum())) for k, name in enumerate(names)}
+        attribute: {name: rate(int(covered[place == k].sum()), int((place == k).sum())) for k, name in enumerate(names)}
         for attribute, (place, names) in images.groupings.items()
     }
     sizes = {
@@ -323,7 +323,9 @@ def _covered(choice: str, limits: dict[str, float], limit: np.ndarray, images: I
         }
         for attribute, (place, names) in images.groupings.items()
     }
-    return Covered(LEVEL, choice, dict(limits), rate(int(held.sum()), len(held)), float(size.mean()), groups, sizes)
+    return Covered(
+        LEVEL, choice, dict(limits), rate(int(covered.sum()), len(covered)), float(size.mean()), groups, sizes
+    )
 
 
 def agreement(guess: np.ndarray, y: np.ndarray, classes: int) -> Agreement:

@@ -88,8 +88,8 @@ def _pairs(file: Path | None, theirs: list[str], ours: list[str], path: Path) ->
         if own and own not in ours:
             raise FedcliError(f"{file}: {own!r} is no class of the run", nearest(own, ours))
         pairs[name] = own
-    if bare := [name for name in theirs if name not in pairs]:
-        raise FedcliError(f"{file} has no line for the class {bare[0]!r} of {path}", f"add the line {bare[0]},")
+    if unmapped := [name for name in theirs if name not in pairs]:
+        raise FedcliError(f"{file} has no line for the class {unmapped[0]!r} of {path}", f"add the line {unmapped[0]},")
     return pairs
 
 
@@ -144,8 +144,8 @@ def _check_images(run: Run, path: Path) -> None:
         raise FedcliError(has, f"prepare them with --size {size}")
     ours, theirs = (manifest.read(_dataset(at)).options for at in (run.path, path))
     if differing := [name for name in LIKE_OURS if ours.get(name) != theirs.get(name)]:
-        said = ", ".join(f"--{name} {theirs.get(name)}, the run's {ours.get(name)}" for name in differing)
-        console.warn(f"{path} was prepared in another way: {said}")
+        differences = ", ".join(f"--{name} {theirs.get(name)}, the run's {ours.get(name)}" for name in differing)
+        console.warn(f"{path} was prepared in another way: {differences}")
 
 
 def _dataset(path: Path) -> Path:
@@ -160,8 +160,8 @@ def _check_unseen(run: Run, wanted: Asked, others: Shards) -> None:
     assert wanted.path is not None
     if manifest.sha256(_dataset(run.path)) != manifest.sha256(_dataset(wanted.path)):
         return
-    held = [shard.ids for part in (run.data.train, run.data.val) for shard in part.values()]
-    if seen := int(np.isin(others.test["clean"].ids, np.concatenate(held)).sum()):
+    ids = [shard.ids for part in (run.data.train, run.data.val) for shard in part.values()]
+    if seen := int(np.isin(others.test["clean"].ids, np.concatenate(ids)).sum()):
         what = f"the run's clients trained or validated on {console.counted(seen, 'image', 'images')} of {wanted.path}"
         raise FedcliError(what, "score images that no client has seen: leave --all-images out, or give another --on")
 

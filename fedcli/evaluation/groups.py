@@ -54,7 +54,7 @@ def together(
     """As group_scores(), from the scores of all images and of each group.
 
     tables: [G, C, C] images of each group by true and predicted class, or of several labels per image [G, L, 2, 2] by
-    whether they have each label and are said to. unknown: images in no group.
+    whether they have each label and are predicted to. unknown: images in no group.
     """
     parts = {value: _group(score, overall, classes) for value, score in scores.items()}
     count = tables.shape[1]
@@ -143,11 +143,11 @@ def decided(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, 
     return tables
 
 
-def decided_labels(said: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+def decided_labels(predicted: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
     """The same of several labels per image: decisions bool [N, L], labels [N, L] -> int64 [G, L, 2, 2]."""
     tables = np.zeros((count, y.shape[1], 2, 2), np.int64)
     images, labels = np.nonzero((y != UNKNOWN) & (groups >= 0)[:, None])
-    cell = groups[images], labels, (y == YES)[images, labels].astype(int), said[images, labels].astype(int)
+    cell = groups[images], labels, (y == YES)[images, labels].astype(int), predicted[images, labels].astype(int)
     np.add.at(tables, cell, 1)
     return tables
 

@@ -49,10 +49,10 @@ class Ranking:
         add_up(upto[1:])
         lost = {}
         for c, (rows, below, same) in self.others.items():
-            held = weights[rows]  # [m, b]
-            behind = np.einsum("mb,mb->b", upto.take(same, axis=0, mode="clip"), held)
+            counts = weights[rows]  # [m, b]
+            behind = np.einsum("mb,mb->b", upto.take(same, axis=0, mode="clip"), counts)
             tied = np.flatnonzero(below != same)
-            ties = np.einsum("mb,mb->b", upto[same[tied]] - upto[below[tied]], held[tied])
+            ties = np.einsum("mb,mb->b", upto[same[tied]] - upto[below[tied]], counts[tied])
             lost[c] = behind - ties / 2
         return lost
 

@@ -50,8 +50,8 @@ def write(
     seed = seed_of(ids[at], SEED)
     with create_hdf5(folder / FILE) as file:
         for version, models in tables.items():
-            held = [table[at].astype(np.float32) for table in models]  # as predictions.h5 has them
-            made = mean(bootstrap_all(held, y[at], owner, resamples=RESAMPLES, seed=seed))
+            stored = [table[at].astype(np.float32) for table in models]  # as predictions.h5 has them
+            made = mean(bootstrap_all(stored, y[at], owner, resamples=RESAMPLES, seed=seed))
             for metric, column in made.items():
                 file[f"{version}/{metric}"] = column
 

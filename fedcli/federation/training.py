@@ -170,19 +170,19 @@ class Training:
 
 def idle(training: Training, rounds: int) -> list[str]:
     """What of the learning rate's course lies after the last round, a sentence each."""
-    said = []
+    sentences = []
     if training.warmup > rounds:
-        said.append(
+        sentences.append(
             f"--warmup {training.warmup} is longer than the {rounds} rounds: the learning rate ends at "
             f"{rounds}/{training.warmup} of --lr"
         )
     if training.schedule.startswith("step:"):
         late = [milestone for milestone in _steps(training.schedule)[0] if milestone >= rounds]
         listed = ", ".join(map(str, late))
-        said += (
+        sentences += (
             [f"--schedule {training.schedule}: no round comes after {listed}, as there are {rounds}"] if late else []
         )
-    return said
+    return sentences
 
 
 def _steps(schedule: str) -> tuple[list[int], float]:

@@ -48,5 +48,7 @@ def _translated(backbone: nn.Module, tensors: Tensors, file: str) -> Tensors:
     try:
         return dict(translate(dict(tensors), backbone))
     except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
-        said = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
-        raise FedcliError(f"timm cannot read {file} as its network: {said}", "give weights of this network") from error
+        message = f"{type(error).__name__}: {' '.join(str(error).split())[:100]}"
+        raise FedcliError(
+            f"timm cannot read {file} as its network: {message}", "give weights of this network"
+        ) from error

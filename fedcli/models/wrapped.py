@@ -115,8 +115,8 @@ def _of_two_black_images(name: str, net: nn.Module, channels: int, size: int) ->
     try:
         made = net.eval()(torch.zeros(2, channels, size, size))
     except (RuntimeError, ValueError, AssertionError) as error:
-        said = " ".join(str(error).split())[:LONG]
-        hint = f"it said: {said}; prepare with a larger --size, or other channels"
+        message = " ".join(str(error).split())[:LONG]
+        hint = f"it said: {message}; prepare with a larger --size, or other channels"
         raise FedcliError(f"{name} cannot take images of {channels} x {size} x {size}", hint) from error
     for module, training in modes.items():
         module.training = training

@@ -203,5 +203,5 @@ def _short_names(column: str) -> list[str]:
     attribute."""
     version, _, rest = column.partition(" ")
     short = rest if version in VERSIONS else column
-    bare = short.partition(" by ")[0]
-    return [column, short, *([bare, bare.removesuffix("_ovr_macro")] if bare.startswith(PARITY) else [])]
+    base = short.partition(" by ")[0]
+    return [column, short, *([base, base.removesuffix("_ovr_macro")] if base.startswith(PARITY) else [])]

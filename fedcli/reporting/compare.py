@@ -113,10 +113,10 @@ def _row(
     rounds = [over_rounds(run, metric, version) for run in runs]
     mean = over_seeds(rounds) if all(rounds) else OverSeeds(None, None, None, len(runs))
     tested, stuck = test.difference is not None, one_class(runs, version)
-    said = [test.reason, "the reference" if is_reference else note, stuck]
+    notes = [test.reason, "the reference" if is_reference else note, stuck]
     warning = "; ".join(filter(None, [note, stuck] if tested else [stuck]))
     numbers = {field.name: getattr(test, field.name) for field in fields(Difference)}
-    about = {"note": "; ".join(filter(None, said)), "warning": warning, "is_reference": is_reference}
+    about = {"note": "; ".join(filter(None, notes)), "warning": warning, "is_reference": is_reference}
     return Against(name=name, **vars(mean), **numbers, **about)
 
 

@@ -121,10 +121,10 @@ class Comparison:
     def sentences(self) -> list[str]:
         """What the scores say, what the gaps say, and what neither can."""
         rows, gaps = self._scores(), self._gaps()
-        said = [_sentence(rows, self.names, SCORES_SAY, "scores")]
-        said += [_sentence(gaps, self.names, GAPS_SAY, "gaps")] if gaps else []
+        lines = [_sentence(rows, self.names, SCORES_SAY, "scores")]
+        lines += [_sentence(gaps, self.names, GAPS_SAY, "gaps")] if gaps else []
         inconclusive = any(row.verdict == INCONCLUSIVE for _, row in rows + gaps)
-        return said + ([verdicts.NOT_EQUAL] if inconclusive else [])
+        return lines + ([verdicts.NOT_EQUAL] if inconclusive else [])
 
     def image_tests(self) -> list[str]:
         """A line for each test of the last round's models, image by image: its p for each run; then what they are
@@ -203,8 +203,8 @@ def _sentence(rows: Sequence[Named], names: dict[str, str], texts: dict[str, str
         own = kinds[kind, why]
         every = f"{'any of the' if kind == INCONCLUSIVE else 'all'} {len(rows)} {noun}"
         what = every if len(own) == len(rows) > 2 else _listed(own)
-        said = texts[kind].format(reason=why, a=names["a"], b=names["b"], what=what)
-        parts.append(f"{said}: {why}" if kind == INCONCLUSIVE and why else said)
+        text = texts[kind].format(reason=why, a=names["a"], b=names["b"], what=what)
+        parts.append(f"{text}: {why}" if kind == INCONCLUSIVE and why else text)
     whole = "; ".join(parts)
     return f"{whole[0].upper()}{whole[1:]}."
 

@@ -42,12 +42,12 @@ def _steps(path: Path, scores: Scores) -> Iterator[Step]:
     yield Step("images prepared", dataset["count"], _left_out(skipped), part=False)
     split = dataset["split"]
     yield Step("training part", split["train"], f"split by {split['by']}")
-    held = {part: sum(client[part] for client in body["roster"]) for part in ("train", "val", "test")}
-    outside = split["train"] - held["train"] - held["val"]
+    images = {part: sum(client[part] for client in body["roster"]) for part in ("train", "val", "test")}
+    outside = split["train"] - images["train"] - images["val"]
     about = [counted(len(body["roster"]), "client", "clients"), f"scheme {body['scheme']}"]
     about += [f"{outside:,} of the training part held by none"] if outside > 0 else []
-    yield Step("trained on", held["train"], ", ".join(about))
-    yield Step("validated on", held["val"])
+    yield Step("trained on", images["train"], ", ".join(about))
+    yield Step("validated on", images["val"])
     if held_out := body.get("held_out"):
         yield Step("held out", held_out["images"], f"{held_out['attribute']} {held_out['value']}, for testing")
     corruption = manifest.parent(run, "corruption", "partition")
@@ -57,7 +57,7 @@ def _steps(path: Path, scores: Scores) -> Iterator[Step]:
     if scores.external:
         yield Step("tested on", tested, scores.external.sentence)
         return
-    own = f"{held['test']:,} in clients' own test parts" if held["test"] else "shared by all clients"
+    own = f"{images['test']:,} in clients' own test parts" if images["test"] else "shared by all clients"
     yield Step("tested on", tested, own)
 
 

@@ -41,10 +41,10 @@ def counts(source: Path) -> dict[str, Table]:
     """Class and each attribute -> who holds how many training images of which value."""
     tables = {}
     for name, clients in holdings.of_manifest(source).items():
-        held = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
-        values = list(dict.fromkeys(value for own in held.values() for value in own))
-        numbers = [[own.get(value, 0) for value in values] for own in held.values()]
-        tables[name] = list(held), values, np.array(numbers).reshape(len(held), len(values))
+        training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
+        values = list(dict.fromkeys(value for own in training.values() for value in own))
+        numbers = [[own.get(value, 0) for value in values] for own in training.values()]
+        tables[name] = list(training), values, np.array(numbers).reshape(len(training), len(values))
     return tables
 
 

@@ -213,7 +213,7 @@ def notes(lines: Sequence[Row]) -> list[str]:
     unlike += ["rounds"] if _differ([row.scores.rounds for row in lines]) else []
     unlike += ["shot groups"] if _differ([row.shot_groups for row in lines if row.shot_groups]) else []
     lost = dict.fromkeys(name for row in lines for name in row.left_out)
-    said = [
+    texts = [
         SYNTHETIC if any(row.scores.sample for row in lines) else "",
         f"these runs do not share the same {', '.join(unlike)}; their numbers compare more than methods"
         if unlike
@@ -223,7 +223,7 @@ def notes(lines: Sequence[Row]) -> list[str]:
         *(f"{row.mark} {row.differs}" for row in lines if row.mark),
         *(note for row in lines for note in (*_warnings(row), *row.small_groups, *row.shot_groups)),
     ]
-    return [note for note in dict.fromkeys(said) if note]
+    return [note for note in dict.fromkeys(texts) if note]
 
 
 def _systems(scored: list[Scored], spread: str | None) -> list[list[Scored]]:
@@ -277,8 +277,8 @@ def _warnings(row: Row) -> list[str]:
     """What is to be known of one row."""
     missing = row.at == BEST and not row.is_view and all(value.mean is None for value in row.cells.values())
     chosen = "it kept no model that was best on validation" if missing else _chosen_rounds(row.chosen)
-    said = [row.warning, "" if row.is_view else at_chance(row.scored), chosen]
-    return [f"{row.name}: {text}" for text in said if text]
+    texts = [row.warning, "" if row.is_view else at_chance(row.scored), chosen]
+    return [f"{row.name}: {text}" for text in texts if text]
 
 
 def _chosen_rounds(chosen: Sequence[Chosen]) -> str:

@@ -20,14 +20,15 @@ def tables(run: Path) -> Iterator[Table]:
         return
     counts = {name: _columns(clients) for name, clients in holdings.of_manifest(partition).items()}
     heads = [Column("characteristic"), Column("value")]
-    columns = list(dict.fromkeys(column for held in counts.values() for column in held))
+    columns = list(dict.fromkeys(column for by_column in counts.values() for column in by_column))
     rows = []
     totals = {column: sum(counts[holdings.CLASS].get(column, {}).values()) for column in columns}
     rows.append([Cell("images"), Cell(""), *(Cell(f"{totals[column]:,}") for column in columns)])
-    for name, held in counts.items():
-        values = list(dict.fromkeys(value for known in held.values() for value in known))
+    for name, by_column in counts.items():
+        values = list(dict.fromkeys(value for known in by_column.values() for value in known))
         rows += [
-            [Cell(name), Cell(value), *(_cell(held.get(column, {}), value) for column in columns)] for value in values
+            [Cell(name), Cell(value), *(_cell(by_column.get(column, {}), value) for column in columns)]
+            for value in values
         ]
     yield Table(
         "Table 1: images by site and part", [*heads, *(Column(part, over=who) for who, part in columns)], rows, LEGEND
@@ -40,13 +41,13 @@ def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, s
     made: dict[tuple[str, str], dict[str, int]] = {}
     for client, parts in clients.items():
         who = "clients" if several and client != holdings.ALL else client
-        for part, held in parts.items():
+        for part, by_value in parts.items():
             column = made.setdefault((who, part), {})
-            for value, images in held.items():
+            for value, images in by_value.items():
                 column[value] = column.get(value, 0) + images
     return made
 
 
-def _cell(held: dict[str, int], value: str) -> Cell:
-    images, total = held.get(value, 0), sum(held.values())
+def _cell(by_value: dict[str, int], value: str) -> Cell:
+    images, total = by_value.get(value, 0), sum(by_value.values())
     return Cell(f"{images:,} ({100 * images / total:.1f})" if total else "-", number=images)

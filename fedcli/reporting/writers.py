@@ -95,8 +95,8 @@ def _part(column: Column, names: Sequence[str]) -> list[str]:
 
 
 def _bare(cell: Cell, spread: bool) -> list[str]:
-    bare = "" if cell == Cell() else cell.text
-    return [bare, cell.spread] if spread else [bare]
+    text = "" if cell == Cell() else cell.text
+    return [text, cell.spread] if spread else [text]
 
 
 def _escaped(words: str) -> str:

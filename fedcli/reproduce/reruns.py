@@ -46,12 +46,12 @@ def _changed(cell: Cell, source: Path, scores: Path) -> str:
     """What differs, such as "lr is 0.001, was 0.003"; "" where that cannot be seen."""
     try:
         run = manifest.parent(scores, "run")
-        said = _unlike(settled(plan(cell.train)), settled(manifest.read(run).options))
+        changes = _unlike(settled(plan(cell.train)), settled(manifest.read(run).options))
         for stage in STAGES:
             mine, other = _of(source, stage), manifest.parent(run, stage)
             if mine and other:
-                said += _unlike(manifest.read(mine).options, manifest.read(other).options)
-        return ", ".join(said)
+                changes += _unlike(manifest.read(mine).options, manifest.read(other).options)
+        return ", ".join(changes)
     except FedcliError:  # the old result was removed in part: nothing to compare with
         return ""
 
@@ -61,11 +61,11 @@ def _of(source: Path, stage: str) -> Path | None:
 
 
 def _unlike(now: dict[str, Any], then: dict[str, Any]) -> list[str]:
-    said = []
+    changes = []
     for key in sorted(now.keys() | then.keys()):
         value, other = now.get(key), then.get(key)
         if isinstance(value, dict) and isinstance(other, dict):
-            said += _unlike(value, other)
+            changes += _unlike(value, other)
         elif value != other:
-            said.append(f"{key} is {value}, was {other}")
-    return said
+            changes.append(f"{key} is {value}, was {other}")
+    return changes

@@ -75,11 +75,11 @@ def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
     if scale == "paper" or not sources:
         return recipe.title
     bodies = [manifest.read(source).body for source in sources]
-    said = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
+    counts = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
     if any("kind" in body for body in bodies):
-        said.append(_range({len(body.get("clients", [])) for body in bodies}, "corrupted", "corrupted"))
-    said.append(_range({plan(outcome.cell.train).rounds for outcome in outcomes}, "round", "rounds"))
-    return f"{recipe.title} (at {scale} scale: {', '.join(said)})"
+        counts.append(_range({len(body.get("clients", [])) for body in bodies}, "corrupted", "corrupted"))
+    counts.append(_range({plan(outcome.cell.train).rounds for outcome in outcomes}, "round", "rounds"))
+    return f"{recipe.title} (at {scale} scale: {', '.join(counts)})"
 
 
 def _range(counts: set[int], singular: str, plural: str) -> str:

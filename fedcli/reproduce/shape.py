@@ -34,8 +34,8 @@ FIGURES = {  # kind -> what it may say beside title and kind
 NEEDED = {"sweep": "x", "series": "series"}  # kind -> what it must say
 
 
-def _wrong(said: str, hint: str) -> PydanticCustomError:
-    return PydanticCustomError("fedcli", "{said}", {"said": said, "hint": hint})
+def _wrong(sentence: str, hint: str) -> PydanticCustomError:
+    return PydanticCustomError("fedcli", "{sentence}", {"sentence": sentence, "hint": hint})
 
 
 def _visible(text: str) -> str:
@@ -199,13 +199,13 @@ def read(whole: type[Read], body: Any) -> Read:
         raise UsageError(f"{where}: unknown key {key!r}", nearest(str(key), [f.alias or name for name, f in fields]))
     if first["type"] == "missing":
         raise UsageError(f"{where} has no {key}", "recipes/README.md shows one")
-    said, hint = first["msg"], "recipes/README.md shows one that is sound"
+    sentence, hint = first["msg"], "recipes/README.md shows one that is sound"
     for word, plain in ((r"^(Input|Tuple|List|Dictionary) ", ""), ("tuple", "list"), ("dictionary", "table")):
-        said = re.sub(word, plain, said)
+        sentence = re.sub(word, plain, sentence)
     if first["type"] == "fedcli":
         hint = first["ctx"]["hint"]
     between = ":" if key in (*checks.STAGES, "set") and first["type"] == "fedcli" else ""
-    raise UsageError(f"{_named([*above, key], body)}{between} {said}", hint)
+    raise UsageError(f"{_named([*above, key], body)}{between} {sentence}", hint)
 
 
 def _named(way: list[Any], body: Any) -> str:

@@ -76,17 +76,17 @@ def on_validation(results: Results, star: str = "*") -> Table:
 
 def _choices(parts: list[tuple[str, float, float | None]], star: str) -> list[str]:
     """What stands behind the marks. parts: of what, the lead of its best over the next, and their spread."""
-    said = [
+    sentences = [
         f"No best is marked{where}: the two highest values differ by {lead:.2f} points, which is within the standard "
         f"deviation over seeds, {spread:.2f}."
         for where, lead, spread in parts
         if spread is not None and lead <= spread
     ]
     if any(spread is None for _, _, spread in parts):
-        return [*said, f"{star} marks the best; with one seed, its variation over seeds is unknown."]
-    if len(said) < len(parts):
-        said.append(f"{star} marks the best; its lead over the next exceeds the standard deviation over seeds.")
-    return said
+        return [*sentences, f"{star} marks the best; with one seed, its variation over seeds is unknown."]
+    if len(sentences) < len(parts):
+        sentences.append(f"{star} marks the best; its lead over the next exceeds the standard deviation over seeds.")
+    return sentences
 
 
 def _lead(cells: Sequence[Shown]) -> tuple[float, float | None]:
@@ -131,11 +131,11 @@ def beside(results: Results) -> Table:
 
 
 def _beside_legend(scale: str) -> str:
-    said = "Difference: ours minus published."
+    meaning = "Difference: ours minus published."
     if scale != "paper":
-        return f"{said} At --scale {scale} it says nothing about the paper."
+        return f"{meaning} At --scale {scale} it says nothing about the paper."
     return (
-        f"{said} {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. An "
+        f"{meaning} {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. An "
         "unknown spread counts as none."
     )
 
@@ -165,8 +165,8 @@ def ran(results: Results) -> Table:
 
 def findings(results: Results) -> list[str]:
     """For each score a sentence on which rows differ from the reference as far as these runs can show."""
-    said = {_score(results, test): against.sentence(test.rows, test.reference) for test in results.statistics}
-    lines = [f"{score}: {sentence}." for score, sentence in said.items() if sentence]
+    sentences = {_score(results, test): against.sentence(test.rows, test.reference) for test in results.statistics}
+    lines = [f"{score}: {sentence}." for score, sentence in sentences.items() if sentence]
     inconclusive = any(row.verdict == verdicts.INCONCLUSIVE for test in results.statistics for row in test.rows)
     return lines + ([verdicts.NOT_EQUAL] if inconclusive else [])
 

@@ -171,9 +171,9 @@ def small_groups(local: Local, drawn: str, net: models.Network, shards: load.Sha
     each = torch.cat(known) + 1  # 0: unknown
     unknown, *counts = each.bincount(minlength=len(net.attributes[name]) + 1).tolist()
     small = [f"{value} {n}" for value, n in zip(net.attributes[name], counts, strict=True) if n < SMALL_GROUP]
-    said = [f"images weigh by {name}, of which few train: {', '.join(small)}"] if small else []
-    said += [f"{unknown} training images have no {name}"] if unknown else []
-    return "; ".join(said)
+    notes = [f"images weigh by {name}, of which few train: {', '.join(small)}"] if small else []
+    notes += [f"{unknown} training images have no {name}"] if unknown else []
+    return "; ".join(notes)
 
 
 def remake(data: Path, digest: str, plan: Plan, device: str, threads: int) -> InProcess:

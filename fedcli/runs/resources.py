@@ -39,7 +39,7 @@ def peak(device: str) -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def held(device: str) -> int:
+def in_use(device: str) -> int:
     """Bytes held now, as peak() counts them; the peak itself where the system does not tell."""
     if device.startswith("cuda"):
         return torch.cuda.memory_allocated(device)

@@ -95,9 +95,9 @@ class Sites:
                 raise SiteError(
                     f"site {client} holds other data than it described", "start it with that data, or describe it again"
                 )
-            if (held := description["images"]["train"]) != counts[client]:
+            if (images := description["images"]["train"]) != counts[client]:
                 raise SiteError(
-                    f"site {client} has {held} training images, the coordinator knows of {counts[client]}",
+                    f"site {client} has {images} training images, the coordinator knows of {counts[client]}",
                     "start the site with the data that it described, or describe it again",
                 )
         return failed

@@ -36,16 +36,16 @@ class Connections:
 
     def wait_for(self, clients: Sequence[str], seconds: float) -> None:
         """Until every site listens, or the time is over."""
-        begun, said = time.monotonic(), False
+        begun, announced = time.monotonic(), False
         end = begun + seconds
         for client in clients:
             while client not in self.open and time.monotonic() < end:
                 with suppress(FileNotFoundError, ConnectionRefusedError):
                     self._connected(client)
                     continue
-                if not said and time.monotonic() - begun >= SILENT:
+                if not announced and time.monotonic() - begun >= SILENT:
                     console.say(f"waiting up to {seconds:g} s for {client} to listen at {self.folder / client}.sock")
-                    said = True
+                    announced = True
                 time.sleep(0.05)
 
     def __call__(

@@ -117,7 +117,7 @@ def test_a_recipe_with_such_a_rule_is_forecast(tmp_path, capsys):
 
 def test_models_that_do_not_fit_are_measured_in_part(tmp_path, monkeypatch):
     monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 0)
-    monkeypatch.setattr("fedcli.runs.resources.held", lambda device: 300_000)  # bytes: a model has 97,000
+    monkeypatch.setattr("fedcli.runs.resources.in_use", lambda device: 300_000)  # bytes: a model has 97,000
     forecast = estimate(make_chain(tmp_path), plan(), limit=0.1)
     assert not forecast.fits and forecast.bytes["models of a round"] > 300_000
 

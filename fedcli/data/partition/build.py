@@ -154,8 +154,8 @@ def _write_sites(folder: Path, pool: Pool, rows: dict[str, dict[str, np.ndarray]
     if len({file.casefold() for file in files.values()}) < len(files):  # two names differ only in what was replaced
         files = {client: f"{file}-{k}" for k, (client, file) in enumerate(files.items())}
     for client, file in console.progress(list(files.items()), label="site files", total=len(files)):
-        held = np.concatenate([part[client] for part in rows.values()])
-        copy_pool(pool, held, folder / f"{file}.h5", pool.pixels(held))
+        own_rows = np.concatenate([part[client] for part in rows.values()])
+        copy_pool(pool, own_rows, folder / f"{file}.h5", pool.pixels(own_rows))
 
 
 def _roster(rows: dict[str, dict[str, np.ndarray]], y: np.ndarray, classes: int) -> list[dict[str, Any]]:

@@ -70,29 +70,29 @@ def read(
         images = _order(order) if order else None
         _check_numbers(path, numbers, len(training if images is None else images), order)
         if images is None:
-            held = {name: training[np.array(at, np.int64)] for name, at in numbers.items()}
+            rows_of = {name: training[np.array(at, np.int64)] for name, at in numbers.items()}
         else:
-            held, unknown = _find_rows(path, {name: [images[i] for i in at] for name, at in numbers.items()}, ids)
+            rows_of, unknown = _find_rows(path, {name: [images[i] for i in at] for name, at in numbers.items()}, ids)
     else:
-        held, unknown = _find_rows(path, _read_csv(path, ids, column) if suffix == ".csv" else _read_json(path), ids)
-    if not held:
+        rows_of, unknown = _find_rows(path, _read_csv(path, ids, column) if suffix == ".csv" else _read_json(path), ids)
+    if not rows_of:
         raise FedcliError(f"{path} names no client", NO_CLIENT)
-    there = {name: np.unique(rows).astype(np.int64) for name, rows in held.items() if len(rows)}
+    there = {name: np.unique(rows).astype(np.int64) for name, rows in rows_of.items() if len(rows)}
     if not there:
         raise FedcliError(f"{path} names clients, but no image", NO_CLIENT)
-    return Clients(list(there), list(there.values()), unknown, [name for name in held if name not in there])
+    return Clients(list(there), list(there.values()), unknown, [name for name in rows_of if name not in there])
 
 
 def rows_in_order(path: Path, ids: Sequence[str]) -> np.ndarray:
     """Rows of the pool in the order in which the column id of a train.csv names them. Raises FedcliError."""
     if not path.is_file():
         raise FedcliError(f"no such file: {path}", "give the train.csv of the authors")
-    held, unknown = _find_rows(path, {"": _order(path)}, ids)
+    rows_of, unknown = _find_rows(path, {"": _order(path)}, ids)
     if unknown:
         images = counted(len(unknown), "image", "images")
         hint = "prepare with --split-file and the same file"
         raise FedcliError(f"{path} names {images} that the dataset does not have: {unknown[0]}", hint)
-    return held[""]
+    return rows_of[""]
 
 
 def _check_numbers(path: Path, numbers: dict[str, list[int]], count: int, order: Path | None) -> None:
@@ -113,7 +113,7 @@ def _find_rows(
     for row, id in enumerate(ids):
         for name in spellings(id):
             loose.setdefault(name, []).append(row)
-    held: dict[str, np.ndarray] = {}
+    rows_of: dict[str, np.ndarray] = {}
     unknown: list[str] = []
     for client, images in images_of.items():
         rows: list[int] = []
@@ -124,12 +124,12 @@ def _find_rows(
                 raise FedcliError(f"{path}: {image} may be {both}", "write the whole id, as in the dataset")
             rows += at
             unknown += [] if at else [image]
-        held[client] = np.array(rows, np.int64)
-    if held and not any(map(len, held.values())):
+        rows_of[client] = np.array(rows, np.int64)
+    if rows_of and not any(map(len, rows_of.values())):
         first = next((image for images in images_of.values() for image in images), "nothing")
         count = counted(len(ids), "image", "images")
         raise FedcliError(f"{path} names none of the {count}", f"it names {first}; an image here is {ids[0]}")
-    return held, unknown
+    return rows_of, unknown
 
 
 # tables
@@ -142,12 +142,14 @@ def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> dict[str, l
     if image is None:
         hint = f"its first line of values is: {', '.join(records[0])}; an image here is {ids[0]}"
         raise FedcliError(f"{path} names none of the {counted(len(ids), 'image', 'images')}", hint)
-    held: dict[str, list[str]] = {}
+    images_of: dict[str, list[str]] = {}
     for record in records:
         if record[client]:
-            held.setdefault(record[client], []).append(record[image])
-    by_size = all(map(_is_number, held))
-    return {name: held[name] for name in sorted(held, key=lambda name: (float(name) if by_size else 0.0, name))}
+            images_of.setdefault(record[client], []).append(record[image])
+    by_size = all(map(_is_number, images_of))
+    return {
+        name: images_of[name] for name in sorted(images_of, key=lambda name: (float(name) if by_size else 0.0, name))
+    }
 
 
 def _client_column(path: Path, head: list[str], column: str | None) -> int:
@@ -192,11 +194,11 @@ def _read_json(path: Path) -> dict[str, list[str]]:
         raise FedcliError(f"{path} is not a readable JSON file: {error}", hint) from None
     if not isinstance(pairs, list) or not all(isinstance(pair, tuple) for pair in pairs):
         raise FedcliError(f"{path} holds no object of clients", hint)
-    held: dict[str, list[str]] = {}
+    images_of: dict[str, list[str]] = {}
     for name, images in pairs:
         if not isinstance(images, list) or not all(type(image) in (str, int) for image in images):
             raise FedcliError(f"{path}: client {name} holds no list of images", hint)
-        if name.strip() in held:
+        if name.strip() in images_of:
             raise FedcliError(f"{path} names the client {name.strip()!r} twice", "put its images into one list")
-        held[name.strip()] = [str(image) for image in images]
-    return held
+        images_of[name.strip()] = [str(image) for image in images]
+    return images_of

@@ -66,8 +66,8 @@ def _ordered(path: Path, pool: Pool, rows: np.ndarray) -> np.ndarray:
     """The training rows in the order in which a file names them. Raises FedcliError where it names others."""
     listed = rows_in_order(path, pool.id.tolist())
     if len(listed) != len(rows) or not np.array_equal(np.sort(listed), rows):
-        said = f"{path} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
-        raise FedcliError(said, "prepare with --split-file and the same file, so that both hold the same images")
+        sentence = f"{path} names {len(np.intersect1d(listed, rows))} of the {len(rows)} training images"
+        raise FedcliError(sentence, "prepare with --split-file and the same file, so that both hold the same images")
     return listed
 
 

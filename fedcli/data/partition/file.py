@@ -58,9 +58,9 @@ class FromFile(Scheme):
         if given := sum(int(is_test[rows].sum()) for rows in clients.rows):
             images, are = counted(given, "image", "images"), "is a test image" if given == 1 else "are test images"
             console.say(f"{images} that {name} gives to clients {are} here, of their own test parts")
-        held = dict(zip(clients.names, clients.rows, strict=True))
-        train = {client: rows[~is_test[rows]] for client, rows in held.items()}
-        test = {client: rows[is_test[rows]] for client, rows in held.items()}
+        rows_of = dict(zip(clients.names, clients.rows, strict=True))
+        train = {client: rows[~is_test[rows]] for client, rows in rows_of.items()}
+        test = {client: rows[is_test[rows]] for client, rows in rows_of.items()}
         return Division(train, test, {"not_in_dataset": len(clients.unknown)})
 
     def advice(self) -> str:

@@ -22,11 +22,11 @@ INTEGERS = "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"
 
 def read_npy(path: Path) -> dict[str, list[int]]:
     """{client: rows} of an .npy with one pickled dict in it. Raises FedcliError for anything else."""
-    held = _integers(path, _unpickled(path, _pickle_in(path)))
-    if not isinstance(held, dict):
-        raise FedcliError(f"{path} holds no dict but a {type(held).__name__}", SHAPE)
+    loaded = _integers(path, _unpickled(path, _pickle_in(path)))
+    if not isinstance(loaded, dict):
+        raise FedcliError(f"{path} holds no dict but a {type(loaded).__name__}", SHAPE)
     clients: dict[str, list[int]] = {}
-    for key, value in held.items():
+    for key, value in loaded.items():
         key, rows = _integers(path, key), _integers(path, value)
         if not (_is_whole(key) or isinstance(key, str)):
             raise FedcliError(f"{path} has a client that is neither a number nor a name", SHAPE)

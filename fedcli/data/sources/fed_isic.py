@@ -70,9 +70,9 @@ def read_hospitals(path: Path) -> "DataFrame":
     for column, values in known.items():
         if (odd := ~table[column].isin(values)).any():
             wrong = table[odd].iloc[0]
-            said = f"{path}: {wrong.image} has the {column} {wrong[column]!r}"
+            sentence = f"{path}: {wrong.image} has the {column} {wrong[column]!r}"
             raise FedcliError(
-                said, f"expected {values[0]} to {values[-1]}" if column != "fold" else "expected train or test"
+                sentence, f"expected {values[0]} to {values[-1]}" if column != "fold" else "expected train or test"
             )
     table["center"] = Categorical.from_codes(table.center.astype(int), CENTERS)
     return isic2019.by_key(table, path.name)
@@ -83,8 +83,8 @@ def _check_labels(table: "DataFrame", path: Path) -> None:
     if (odd := (table.label >= 0) & (table.label != table.target)).any():
         wrong = table[odd].iloc[0]
         here, there = CLASSES[wrong.label], CLASSES[wrong.target]
-        said = f"{wrong.image} is {here} in {isic2019.TRUTH} and {there} in {path.name}"
-        raise FedcliError(said, "download both tables again")
+        sentence = f"{wrong.image} is {here} in {isic2019.TRUTH} and {there} in {path.name}"
+        raise FedcliError(sentence, "download both tables again")
 
 
 def _split(images: list[Row], choices: Choices) -> list[Row]:
@@ -95,8 +95,8 @@ def _split(images: list[Row], choices: Choices) -> list[Row]:
         images = _later_fold(images, choices)
     if leaks := leaking(images):
         lesions = console.counted(leaks, "lesion has", "lesions have")
-        said = f"the split {choices.split!r} leaks: {lesions} images in both train and test"
-        console.say(f"{said}; --split lesion keeps them together")
+        sentence = f"the split {choices.split!r} leaks: {lesions} images in both train and test"
+        console.say(f"{sentence}; --split lesion keeps them together")
     return images
 
 

@@ -112,9 +112,9 @@ def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:
     if choices.split == "official":
         return images  # already in the rows
     if choices.split in ("lesion", "folds") and not all(row.patient for row in images):
-        bare = next(row.id for row in images if not row.patient)
+        image = next(row.id for row in images if not row.patient)
         hint = f"put {GROUPINGS} beside the table, or use --split image"
-        raise FedcliError(f"{raw} does not say which lesion {bare} shows", hint)
+        raise FedcliError(f"{raw} does not say which lesion {image} shows", hint)
     if choices.split == "folds":
         return fold_rows(images, choices, by_patient=True)
     return split_rows(images, choices, by_patient=choices.split == "lesion")
@@ -125,8 +125,8 @@ def _check_official(table: "DataFrame", raw: Path) -> None:
     if "fold" not in table:
         hint = "use --split lesion or --split image"
         raise FedcliError(f"{raw} has no {CENTERS}, which holds the official fold", hint)
-    if (bare := ~table.fold.isin(["train", "test"])).any():
-        raise FedcliError(f"{raw / CENTERS} has no fold for {table.image_id[bare].iloc[0]}", "use --split lesion")
+    if (missing := ~table.fold.isin(["train", "test"])).any():
+        raise FedcliError(f"{raw / CENTERS} has no fold for {table.image_id[missing].iloc[0]}", "use --split lesion")
     leak = (table.groupby("lesion_id").fold.nunique() > 1).sum()
     console.say(f"the official fold leaks: {leak} lesions have images in both train and test")
 

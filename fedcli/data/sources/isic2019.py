@@ -72,8 +72,8 @@ def _labels(raw: Path) -> "DataFrame":
 
 def by_key(table: "DataFrame", name: str) -> "DataFrame":
     """A table indexed by key(image), repeated lines left out. Raises FedcliError for two that contradict."""
-    if (bare := table.image.isna()).any():
-        raise FedcliError(f"{name}: line {int(bare.argmax()) + 2} names no image", "correct that line")
+    if (unnamed := table.image.isna()).any():
+        raise FedcliError(f"{name}: line {int(unnamed.argmax()) + 2} names no image", "correct that line")
     table = table.drop_duplicates()
     table = table.set_axis(table.image.map(key).array)
     if (twice := table.index.duplicated()).any():
@@ -117,8 +117,8 @@ def split(images: list[Row], choices: Choices) -> list[Row]:
     """The splits "lesion", "image" and "folds"; says how many images name no lesion where that matters."""
     if choices.split == "image":
         return split_rows(images, choices, by_patient=False)
-    if bare := sum(not row.patient for row in images):
-        console.say(f"{bare} of {len(images)} images name no lesion; each of them stands alone in the split")
+    if alone := sum(not row.patient for row in images):
+        console.say(f"{alone} of {len(images)} images name no lesion; each of them stands alone in the split")
     if choices.split == "folds":
         return fold_rows(images, choices, by_patient=True)
     return split_rows(images, choices, by_patient=True)

@@ -81,8 +81,8 @@ def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
     table = table[["image_name", "fitzpatrick"]].rename(columns={"image_name": "image"}).fillna({"fitzpatrick": -1})
     if (odd := ~table.fitzpatrick.isin([-1, *TYPES])).any():
         wrong = table[odd].iloc[0]
-        said = f"{path}: {wrong.image} has the skin type {wrong.fitzpatrick}"
-        raise FedcliError(said, f"expected {TYPES[0]} to {TYPES[-1]}, or -1 for unknown")
+        sentence = f"{path}: {wrong.image} has the skin type {wrong.fitzpatrick}"
+        raise FedcliError(sentence, f"expected {TYPES[0]} to {TYPES[-1]}, or -1 for unknown")
     types = isic2019.by_key(table, name).fitzpatrick.astype(int).to_dict()
     listed = [types.get(isic2019.key(row.id)) for row in rows]
     if not any(listed):

@@ -112,9 +112,9 @@ def _patients(path: Path) -> dict[str, str]:
 def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:
     if choices.split == "folds":
         return fold_rows(images, choices, by_patient=True)
-    if choices.split == "patient" and (bare := next((row.id for row in images if not row.patient), None)):
+    if choices.split == "patient" and (image := next((row.id for row in images if not row.patient), None)):
         hint = f"put ADCIS' {PAIRS} beside the table, or use --split image"
-        raise FedcliError(f"{raw} does not say whose eye {bare} shows", hint)
+        raise FedcliError(f"{raw} does not say whose eye {image} shows", hint)
     return split_rows(images, choices, by_patient=choices.split == "patient")
 
 

@@ -102,8 +102,8 @@ def _unusable(record: dict[str, str], eye: str, files: dict[str, str]) -> str:
     """Why the image of an eye cannot be used, "" if it can."""
     if record[f"{eye}-Fundus"] not in files:
         return "listed in the table, in none of the image folders"
-    said = record.get(f"{eye}-Diagnostic Keywords", "").strip().lower()
-    return f"no fundus: {said}" if said in NO_FUNDUS else ""
+    keywords = record.get(f"{eye}-Diagnostic Keywords", "").strip().lower()
+    return f"no fundus: {keywords}" if keywords in NO_FUNDUS else ""
 
 
 def _years(text: str) -> float:

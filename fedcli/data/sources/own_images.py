@@ -82,9 +82,9 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
         raise FedcliError(f"{raw / files[0]} has no column {missing[0]!r}, only {known}", hint)
     if choices.split == "folder":
         raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
-    bare = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
-    skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][bare]]
-    listed, values, classes = rows_of(table[~bare], raw / files[0], attributes, own)
+    unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
+    skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][unlabelled]]
+    listed, values, classes = rows_of(table[~unlabelled], raw / files[0], attributes, own)
     if listed and len(classes) < 2:
         raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", "is --label-column the right one?")
     patient = own["patient"] if any(row.patient for row in listed) else None
@@ -209,9 +209,9 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     parts = {Path(file).parts[0].lower() for file in files}
     split = parts <= set(PARTS) and len(parts) > 1
     level = 1 if split else 0
-    if bare := [file for file in files if len(Path(file).parts) < level + 2]:
+    if outside := [file for file in files if len(Path(file).parts) < level + 2]:
         hint = "put a CSV with a row per image beside them, or each image into a folder named after its class"
-        raise FedcliError(f"{raw} has no CSV, and {bare[0]} is in no folder of a class", hint)
+        raise FedcliError(f"{raw} has no CSV, and {outside[0]} is in no folder of a class", hint)
     labels = [Path(file).parts[level] for file in files]
     classes = classes_of(labels, raw)
     if len(classes) > 1:

@@ -43,9 +43,9 @@ def columns(own: Mapping[str, str]) -> list[str]:
 
 def of_lists(cells: Sequence[str], path: Path) -> Labels:
     """Of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
-    if (held := {cell.removesuffix(".0") for cell in cells} - {""}) and held <= {*CELLS, "-1"}:
+    if (values := {cell.removesuffix(".0") for cell in cells} - {""}) and values <= {*CELLS, "-1"}:
         hint = "give --label-column for each of several columns, or names with | between them in one"
-        raise FedcliError(f"{path}: the one column of labels holds only {', '.join(sorted(held))}", hint)
+        raise FedcliError(f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint)
     each = [[part.strip() for part in cell.replace(";", "|").split("|")] for cell in cells]
     each = [[] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts for parts in each]
     names = sorted({name for parts in each for name in parts})
@@ -76,11 +76,11 @@ def of_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncerta
 def of_own_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
     """The same of a person's own table; labels that no image has are warned of. Raises FedcliError where all are."""
     labels, known = of_columns(table, names, uncertain, path)
-    bare = [name for name, column in zip(known, zip(*labels, strict=True), strict=True) if YES not in column]
-    if len(bare) == len(known):
+    absent = [name for name, column in zip(known, zip(*labels, strict=True), strict=True) if YES not in column]
+    if len(absent) == len(known):
         raise FedcliError(f"{path}: no image has any of the {len(known)} labels", "are these the columns of labels?")
-    if bare:
-        shown = ", ".join(bare[:5]) + (f" and {len(bare) - 5} more" if len(bare) > 5 else "")
+    if absent:
+        shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
         console.warn(f"{path.name}: no image has {shown}")
     return labels, known
 

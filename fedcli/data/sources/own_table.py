@@ -50,11 +50,11 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     table = _read(raw / name, wanted, about)
     images = table[own["image-column"]]
     table = table[list(dict.fromkeys(wanted[1:]))].assign(**{AT: _located(raw, name, images.tolist(), files)})
-    absent, bare = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
+    absent, unlabelled = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     places = _places(others)
     skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
-    skipped += [(file, f"has no {named[0]} in {name}") for file in table[AT][bare & ~absent]]
-    table = table[~absent & ~bare].drop_duplicates()
+    skipped += [(file, f"has no {named[0]} in {name}") for file in table[AT][unlabelled & ~absent]]
+    table = table[~absent & ~unlabelled].drop_duplicates()
     _check_once(raw / name, table, named[0])
     if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
@@ -176,8 +176,8 @@ def _places(files: list[str]) -> dict[str, set[str]]:
     for file in files:
         path = Path(file)
         whole = path.with_suffix("") if file.lower().endswith(".nii.gz") else path
-        bare = path if path.suffix[1:].isdigit() else whole.with_suffix("")  # the number ends the name, as in 1.2.840.1
-        for key in {file, bare.as_posix(), path.name, bare.name}:
+        stem = path if path.suffix[1:].isdigit() else whole.with_suffix("")  # the number ends the name, as in 1.2.840.1
+        for key in {file, stem.as_posix(), path.name, stem.name}:
             places.setdefault(unicodedata.normalize("NFC", key), set()).add(file)
     return places
 
@@ -214,8 +214,8 @@ def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list
 def _check_length(names: Iterable[str], what: str, path: Path) -> None:
     """Raises FedcliError for a name that no sentence, table or figure could hold."""
     if long := next((name for name in names if len(name) > LONGEST), ""):
-        said = f"{path}: {what} {long[:30] + '…'!r} has {len(long)} characters, more than {LONGEST}"
-        raise FedcliError(said, "shorten it")
+        sentence = f"{path}: {what} {long[:30] + '…'!r} has {len(long)} characters, more than {LONGEST}"
+        raise FedcliError(sentence, "shorten it")
 
 
 def whole_number(text: str) -> str:

@@ -206,11 +206,11 @@ class Worker:
         return made
 
 
-def _next(places: deque[int], limit: int, held: int) -> Iterator[list[int]]:
+def _next(places: deque[int], limit: int, calls: int) -> Iterator[list[int]]:
     """What a worker that holds so many calls is given next, taken from the places of its tasks."""
-    while places and held < AHEAD and places[0] < limit:
+    while places and calls < AHEAD and places[0] < limit:
         yield [places.popleft() for _ in range(min(TOGETHER, len(places)))]
-        held += 1
+        calls += 1
 
 
 def _sent(task: Task, alike: bool) -> Sent:

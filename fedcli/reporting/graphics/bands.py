@@ -72,7 +72,7 @@ def _counts(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[
     """Weight of the class's images and of all others at or above each score that occurs, falling from none: [T, b]."""
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    held = weights[order].astype(np.int64)
-    own = held * label[order][:, None]
-    hits, both = (np.pad(np.cumsum(table, axis=0)[last], ((1, 0), (0, 0))) for table in (own, held))
+    counts = weights[order].astype(np.int64)
+    own = counts * label[order][:, None]
+    hits, both = (np.pad(np.cumsum(table, axis=0)[last], ((1, 0), (0, 0))) for table in (own, counts))
     return hits, both - hits

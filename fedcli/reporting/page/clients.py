@@ -62,9 +62,9 @@ def _rosters(compared: list[System]) -> Iterator[Tables]:
         title = "Who holds what" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
         whole = of_text(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
         yield _folded(whole, [client["train"] for client in body["roster"]], "with the fewest training images")
-        for name, held in holdings.of_manifest(path).items():
+        for name, counts in holdings.of_manifest(path).items():
             if name != holdings.CLASS:
-                table = of_text(f"{title}: {name}", *holdings.lines(held), OF_ATTRIBUTE)
+                table = of_text(f"{title}: {name}", *holdings.lines(counts), OF_ATTRIBUTE)
                 yield ([table], []) if len(table.rows) <= LONG else ([], [table])
 
 

@@ -35,8 +35,8 @@ def tests(
         console.say(f"testing {version} {metric} against {base.name}")
         score, tested = f"{version} {metric}", order(systems, base.name, metric, version)
         tables.append(against.table(tested, score, base.name))
-        said = against.sentence(tested, base.name)
-        sentences += [f"{score[0].upper()}{score[1:]}: {said}."] if said else []
+        sentence = against.sentence(tested, base.name)
+        sentences += [f"{score[0].upper()}{score[1:]}: {sentence}."] if sentence else []
         inconclusive |= any(row.verdict == verdicts.INCONCLUSIVE for row in tested)
         warnings += [f"{row.name}: {row.warning}" for row in tested if row.warning]
     sentences += [verdicts.NOT_EQUAL] if inconclusive else []
