@@ -233,4 +233,4 @@ def test_what_aggregate_and_loss_return_is_checked(tmp_path):
 
     for made, what in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
         with pytest.raises(FedcliError, match=rf"test_extensions\.py: loss of Mine returned {what}"):
-            Mine().gradient(made, None, None)
+            Mine().gradient(made, None, SimpleNamespace(private=None))
