@@ -10,8 +10,8 @@ class, and for two classes also of class 1.
 
 Of several labels per image each label is scored by its own logit, and decided for where its probability is at least
 1/2. A macro score is the mean over the labels for which it has a meaning: an AUC and a balanced accuracy need an image
-with the label and one without, an average precision one with it, an F1 one that has the label or is predicted to. Entries
-that are not known take no part.
+with the label and one without, an average precision one with it, an F1 one that has the label or is predicted to.
+Entries that are not known take no part.
 """
 
 from typing import Any

@@ -1,6 +1,7 @@
 """Files and packages of other people: how they are loaded, and what their mistakes end in."""
 
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest

@@ -131,11 +131,11 @@ def beside(results: Results) -> Table:
 
 
 def _beside_legend(scale: str) -> str:
-    meaning = "Difference: ours minus published."
+    what = "Difference: ours minus published."
     if scale != "paper":
-        return f"{meaning} At --scale {scale} it says nothing about the paper."
+        return f"{what} At --scale {scale} it says nothing about the paper."
     return (
-        f"{meaning} {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. An "
+        f"{what} {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. An "
         "unknown spread counts as none."
     )
 
