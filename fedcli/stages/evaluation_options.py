@@ -90,7 +90,7 @@ class PredictOptions(Options):
     """A run's model on image files, prepared as the run's own images were."""
 
     stage: ClassVar[str] = "predict"
-    run: Annotated[Source | None, "run manifest, or - for the newest under --work", INPUT]
+    run: Annotated[Source | None, "run manifest; - reads its path from stdin", INPUT]
     files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILES...", True, local=True)]
     _: KW_ONLY
     client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None

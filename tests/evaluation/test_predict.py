@@ -3,10 +3,14 @@
 import csv
 import io
 import json
+import os
+import shutil
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import onnxruntime
+import pydicom
 import pytest
 import torch
 from hospitals import HOSPITALS, prepared, write_hospitals
@@ -73,6 +77,30 @@ def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(r
     assert "1 file is no image, such as note.txt" in ended.stderr
     rows = list(csv.reader(io.StringIO(typed("predict", run, folder / "good.png").stdout)))
     assert rows[0][-1] == "class" and len(rows) == 2
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+def test_real_slices_are_scored_and_broken_copies_are_listed(run, tmp_path):
+    real = Path(os.environ["FEDCLI_REAL_DATA"]) / "ct_head"
+    slices = sorted(path for path in real.rglob("I*") if path.is_file())
+    whole, other = slices[0].read_bytes(), pydicom.dcmread(slices[1])
+    good = {"I30": whole, "UPPER.DCM": slices[1].read_bytes(), "sub/deep.dcm": whole}
+    bad = {"half.dcm": whole[: len(whole) // 2], "head.dcm": whole[:2000], "empty.dcm": b"", "text.dcm": b"hello"}
+    bad |= {"no-preamble.dcm": whole[132:], "syntax.dcm": whole.replace(b"1.2.840.10008.1.2", b"1.2.840.10008.9.9", 1)}
+    for name, content in (good | bad).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for keyword, value in {"Rows": 4000, "NumberOfFrames": 5, "PhotometricInterpretation": "MONOCHROME1"}.items():
+        changed = pydicom.dcmread(slices[2])
+        setattr(changed, keyword, value)
+        changed.save_as(tmp_path / f"{keyword}.dcm")
+    del other.PixelData
+    other.save_as(tmp_path / "no-pixels.dcm")
+    shutil.copy(next(real.rglob("DIRFILE")), tmp_path / "DICOMDIR")
+    made = fedcli.predict(run, [tmp_path]).predicted
+    assert {str(Path(file).relative_to(tmp_path)) for file in made.files} == {*good, "PhotometricInterpretation.dcm"}
+    unreadable = {Path(file).name for file, _ in made.unreadable}
+    assert unreadable == {*bad, "Rows.dcm", "NumberOfFrames.dcm", "no-pixels.dcm"}
 
 
 def test_what_cannot_be_predicted_is_refused(run, alone, tmp_path):
