@@ -17,11 +17,15 @@ def bench(
     ] = None,
     model: Annotated[str, typer.Option(help="network of the training part")] = "cnn",
     size: o.Size = 32,
-    clients: o.Clients = 8,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="number of clients; default: 8, and 20 with --peers")
+    ] = None,
     images: Annotated[int, typer.Option(min=8, help="images per client")] = 256,
     repeats: Annotated[int, typer.Option(min=1, help="times each side runs; the median ratio counts")] = 7,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
-    peers: Annotated[bool, typer.Option("--peers", help="also pfl-research and Flower, 20 clients on the CPU")] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="beside pfl-research, Flower and plain loops, on all cores")
+    ] = False,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -29,40 +33,25 @@ def bench(
     """Time the engine against a bare PyTorch loop, a small job against importing torch, and prepare against decoding.
 
     With --method only the engine is timed, for these methods. With --device cuda and no --method, every method is
-    checked on the GPU instead, and training of four networks is timed there.
+    checked on the GPU instead, and training of four networks is timed there. With --peers and no --method, whole
+    trainings by other frameworks and loops are the other side.
 
     Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model resnet10 --images 64
     """
-    from ..bench import engine as timing
-    from ..bench.formulas import formula, measurable
-    from ..methods import resolve
     from ..runs.resources import check_device
 
     if device.startswith("cuda") and not method:
         check_device(device)
         _show_device(device, json)
         return
-    names = measurable() if method == ["all"] else method or ["fedavg"]
     check_device(device)
-    for name in names:
-        formula(resolve(name))  # refuses a name before the first of them is timed
     timings = []
-    for name in names:
-        for optimizer in ("sgd", "adam"):
-            console.say(f"{name} against a bare loop, {optimizer}: {repeats} runs each")
-            timings.append(
-                timing.engine(
-                    name, model=model, size=size, clients=clients, images=images, optimizer=optimizer, repeats=repeats,
-                    device=device,
-                )
-            )  # fmt: skip
-    if not method:
-        console.say(f"a whole small job from the shell: {repeats} runs")
-        timings.append(timing.job(repeats))
-        console.say(f"prepare against bare decoding, on the same cores: {repeats} runs each")
-        timings += [timing.prepare(images=400, repeats=repeats), timing.prepare_ct(images=400, repeats=repeats)]
+    if method or not peers:
+        timings += _beside_bare(
+            method, repeats, model=model, size=size, clients=clients or 8, images=images, device=device
+        )
     if peers:
-        timings += _beside_peers(model, size, images, repeats)
+        timings += _beside_peers(model, size, clients or 20, images, repeats)
     if json:
         o.show_json(
             [
@@ -79,6 +68,28 @@ def bench(
         )
         return
     terminal.table(COLUMNS, [t.row() for t in timings])
+
+
+def _beside_bare(method: list[str] | None, repeats: int, **problem: Any) -> list:
+    """Rows of methods, and where none is named of a small job and of prepare."""
+    from ..bench import engine as timing
+    from ..bench.formulas import formula, measurable
+    from ..methods import resolve
+
+    names = measurable() if method == ["all"] else method or ["fedavg"]
+    for name in names:
+        formula(resolve(name))  # refuses a name before the first of them is timed
+    timings = []
+    for name in names:
+        for optimizer in ("sgd", "adam"):
+            console.say(f"{name} against a bare loop, {optimizer}: {repeats} runs each")
+            timings.append(timing.engine(name, optimizer=optimizer, repeats=repeats, **problem))
+    if not method:
+        console.say(f"a whole small job from the shell: {repeats} runs")
+        timings.append(timing.job(repeats))
+        console.say(f"prepare against bare decoding, on the same cores: {repeats} runs each")
+        timings += [timing.prepare(images=400, repeats=repeats), timing.prepare_ct(images=400, repeats=repeats)]
+    return timings
 
 
 def _show_device(device: str, as_json: bool) -> None:
@@ -106,7 +117,7 @@ def _measured(speed: dict[str, Any]) -> list[str]:
     return [f"{speed['images_per_second']:,.0f}", f"{100 * speed['share']:.0f} %", f"{speed['peak_bytes'] / 1e9:.2f}"]
 
 
-def _beside_peers(model: str, size: int, images: int, repeats: int) -> list:
+def _beside_peers(model: str, size: int, clients: int, images: int, repeats: int) -> list:
     """A row for every peer that is installed, in which the peer is the bare side."""
     from ..bench import peers
 
@@ -116,7 +127,8 @@ def _beside_peers(model: str, size: int, images: int, repeats: int) -> list:
             console.say(f"no row for {name}: it is not installed, {peers.INSTALL}")
             continue
         console.say(f"fedcli beside {name}: {repeats} runs each")
-        compared = peers.compare(name, peers.Problem(model, size, images=images), repeats)
-        console.say(f"{name} took {compared.start_seconds:.1f} s to start and train once, which does not count")
+        compared = peers.compare(name, peers.Problem(model, size, clients, images), repeats)
+        own, other = compared.start_seconds
+        console.say(f"to start and train once fedcli took {own:.1f} s and {name} {other:.1f} s, which do not count")
         rows.append(compared.timing)
     return rows

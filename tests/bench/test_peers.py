@@ -7,10 +7,12 @@ import sys
 import pytest
 import torch
 
-from fedcli.bench import peers
+from fedcli.bench import frameworks, loops, peers
 from fedcli.bench.measuring import threads
-from fedcli.bench.peers import Peer, Problem, check_same_model, compare, fedcli_training, weights
+from fedcli.bench.peers import Peer, check_same_model, compare, fedcli_side, fedcli_training
+from fedcli.bench.problem import Problem, train_epoch, weights
 from fedcli.commands import bench as command
+from fedcli.data import transforms
 from fedcli.errors import FedcliError
 
 SMALL = Problem(size=16, clients=3, images=40, rounds=2)  # a last batch of 8 images
@@ -24,7 +26,7 @@ def by_hand(problem: Problem) -> torch.Tensor:
         ends = []
         for client in problem.names:
             net.load_state_dict(theta)
-            peers._train_epoch(net, shards[client], problem.order(client, round))
+            train_epoch(net, shards[client], problem.order(client, round))
             ends.append({name: tensor.clone().double() for name, tensor in net.state_dict().items()})
         theta = {name: sum(end[name] for end in ends).div(len(ends)).to(theta[name].dtype) for name in theta}
     net.load_state_dict(theta)
@@ -81,6 +83,19 @@ def test_equal_norms_are_not_enough():
         check_same_model("peer", torch.zeros(2), torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0]))
 
 
+def test_what_fedcli_itself_is_apart_on_other_threads_is_allowed_and_no_more(monkeypatch):
+    def nearly(problem, measure):
+        theta = by_hand(problem)
+        measure(lambda: theta + 0.02 * (theta - weights(problem.net())))
+
+    monkeypatch.setitem(peers.PEERS, "near", Peer("in this process", "torch", ("torch",), nearly))
+    monkeypatch.setattr(peers, "_rounding", lambda problem, start: 0.011)
+    assert compare("near", SMALL, repeats=1).timing.ours
+    monkeypatch.setattr(peers, "_rounding", lambda problem, start: 0.009)
+    with pytest.raises(FedcliError, match="their distance is 0.02 of that from the start"):
+        compare("near", SMALL, repeats=1)
+
+
 def test_nothing_trained_is_refused():
     start = torch.tensor([3.0, 4.0])
     with pytest.raises(FedcliError):
@@ -100,7 +115,7 @@ def test_a_peer_that_trains_the_same_gets_a_row(monkeypatch):
     assert len(compared.timing.ours) == len(compared.timing.bare) == 2
     assert compared.timing.images == 3 * 40 * 2
     assert compared.timing.what.startswith("fedavg beside same ") and "(in this process)" in compared.timing.what
-    assert compared.start_seconds > 0
+    assert min(compared.start_seconds) > 0
     assert torch.get_num_threads() == before
 
 
@@ -114,13 +129,13 @@ def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):
 
 
 def test_a_peer_that_is_not_installed_gets_a_sentence(monkeypatch, capsys):
-    absent = Peer("nowhere", "nothing", ("torch", "no_such_module_anywhere"), peers.run_pfl)
+    absent = Peer("nowhere", "nothing", ("torch", "no_such_module_anywhere"), peers.run_flower)
     monkeypatch.setattr(peers, "PEERS", {"absent": absent})
-    assert command._beside_peers("cnn", 16, 8, 1) == []
+    assert command._beside_peers("cnn", 16, 3, 8, 1) == []
     assert "no row for absent: it is not installed, pip install 'fedcli[peers]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", list(peers.PEERS))
+@pytest.mark.parametrize("name", [name for name, peer in peers.PEERS.items() if peer.package])
 def test_a_real_peer_ends_at_the_same_model(name):
     if not peers.PEERS[name].installed:
         pytest.skip("fedcli[peers] is not installed")
@@ -132,7 +147,40 @@ def test_a_real_peer_ends_at_the_same_model(name):
     assert ran.stdout.startswith(f"fedavg beside {name} ")
 
 
-def test_a_worker_of_flower_trains_on_as_many_threads_as_the_other_side():
-    assert Problem(model="resnet18").threads == torch.get_num_threads()
-    net, shards = peers._in_worker(SMALL)
-    assert net.training and list(shards) == SMALL.names and torch.get_num_threads() == SMALL.threads
+def test_a_worker_of_flower_has_one_thread_as_there_is_one_for_each_core():
+    with threads(2):
+        net, shards = frameworks._in_worker(SMALL)
+        assert net.training and list(shards) == SMALL.names and torch.get_num_threads() == 1
+
+
+def test_fedclis_side_on_processes_trains_as_in_this_one():
+    with threads(1), fedcli_side(SMALL) as train:
+        assert torch.equal(train(), fedcli_training(SMALL)())
+
+
+def test_the_sums_of_a_plain_loops_processes_are_those_of_a_loop_by_hand():
+    problem = dataclasses.replace(SMALL, rounds=1)
+    theta = {name: tensor.numpy().copy() for name, tensor in problem.net().state_dict().items()}
+    with threads(1):
+        sums = [loops._sum_of_models(problem, names, theta, 1) for names in (problem.names[:1], problem.names[1:])]
+        net = problem.net()
+        net.load_state_dict({name: torch.as_tensor((sums[0][name] + sums[1][name]) / 3) for name in theta})
+        check_same_model("the loop", weights(problem.net()), weights(net), by_hand(problem))
+
+
+def test_a_loop_as_papers_release_it_reads_the_same_pixels_and_ends_at_the_same_model(tmp_path):
+    problem = dataclasses.replace(SMALL, rounds=1, cores=0)  # no worker process of a DataLoader
+    shards = problem.shards()
+    files = {client: loops._files(tmp_path / client, shard) for client, shard in shards.items()}
+    shard = shards["client-01"]
+    x, y = files["client-01"][7]
+    expected = transforms.to_input(shard.images[shard.rows[7:8]], channels=3)[0]
+    assert y == shard.y[7] and torch.allclose(x, expected, atol=1e-5) and len(files["client-01"]) == 40
+    with threads(1):
+        check_same_model("it", weights(problem.net()), weights(loops._released(problem, files)), by_hand(problem))
+
+
+def test_a_framework_whose_processes_end_at_once_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(frameworks.sys, "executable", "false")
+    with pytest.raises(FedcliError, match="pfl-research did not start"), frameworks._torchrun("no_such", SMALL, 1):
+        pass
