@@ -203,8 +203,8 @@ def above(path: Path, kind: str) -> Path:
 
 
 def newest(work: Path, *kinds: str) -> Path:
-    """The manifest of these kinds that was made or used last under the work folder."""
-    paths = [p for kind in kinds for p in work.glob(f"**/{kind}.json") if ".tmp" not in str(p.relative_to(work))]
+    """The manifest of these kinds that was made or used last under the work folder; a link counts wherever it leads."""
+    paths = [p for p in work.glob("**/*.json") if p.stem in kinds and ".tmp" not in str(p.relative_to(work))]
     if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
         raise FedcliError(
             f"no run under {work} is finished", f"go on with: fedcli train --resume --out {begun[-1].parent}"

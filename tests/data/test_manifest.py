@@ -131,11 +131,12 @@ def test_a_time_in_the_future_makes_no_manifest_the_newest(tmp_path):
     assert manifest.newest(tmp_path, "dataset") == second
 
 
-def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_path):
+@pytest.mark.parametrize("target", ["/etc/hostname", "nowhere", "dataset.json"])
+def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_path, target):
     made(tmp_path, "one")
     two = made(tmp_path, "two", {"seed": 1})
     two.unlink()
-    two.symlink_to("/etc/hostname")
+    two.symlink_to(target)
     assert manifest.newest(tmp_path, "dataset") == two
 
 
