@@ -1,0 +1,45 @@
+"""FedGAMMA: sharpness-aware local steps, each corrected as in SCAFFOLD.
+
+Source: Dai, Yang, Sun, Liu, Li and Tao, "FedGAMMA: federated learning with global sharpness-aware minimization", IEEE
+TNNLS 2023, doi 10.1109/TNNLS.2023.3304453: the perturbed gradient of FedSAM in the place of SCAFFOLD's gradient.
+
+    w~ = w + rho g / ||g||,    w <- w - lr (g~ + c - c_i)          g~: gradient at w~, on the same batch
+
+c_i is the mean of the client's g~ over the round, c that of all; how they are kept, and the options control, rule and
+weights, are scaffold's. rho = 0 is SCAFFOLD. The second pass moves no batch-norm statistics. The paper's text and its
+authors' code were not at hand; the combination is how later papers describe it, such as FedLESAM's (arXiv 2405.18890).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from torch import Tensor
+
+from .contract import ClientRound
+from .fedavg import WeightedMean
+from .fedism import Sharp
+from .registry import register
+from .scaffold import Controlled
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+
+@dataclass(frozen=True)
+class ControlledSharp(Controlled):
+    """Steps along g~ + c - c_i."""
+
+    rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is SCAFFOLD"] = 0.05
+
+    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+        loss = Sharp(self.rho, 0.0, 0.0).gradient(net, batch, client)  # g~ is left in the layout
+        client.scratch["total"] += client.layout.grad
+        client.layout.grad.add_(client.scratch["correction"])
+        return loss
+
+
+register(
+    "fedgamma", ControlledSharp(), WeightedMean(), label="FedGAMMA",
+    about="sharpness-aware local steps with SCAFFOLD's correction",
+)  # fmt: skip

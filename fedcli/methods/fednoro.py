@@ -1,0 +1,145 @@
+"""FedNoRo: clients whose labels look noisy are found by their losses, learn from the global model, and count for less.
+
+Source: Wu, Yu, Jiang, Cheng and Yan, "FedNoRo: towards noise-robust federated learning by addressing class imbalance
+and label noise heterogeneity", IJCAI 2023, arXiv 2305.05230, as its authors' code (wnn2000/FedNoRo) computes it; the
+paper's text was not at hand, so no equation is numbered here.
+
+    stage 1   logit adjustment by the client's class shares, averaged by image count, for the first rounds
+    between   each client's mean loss of each class, scaled over clients to [0, 1] per class, a class it lacks counting
+              as the lowest; two Gaussians over clients, fitted nine times; the set that most fits agree on of the
+              Gaussian with the larger mean are the noisy clients
+    stage 2   clean clients as before; noisy ones (1 - v) NLL + v KL(q || p), with p the adjusted softmax and q that of
+              the received model at temperature 0.8; v rises to `strength` as exp(-5 (1 - progress)^2)
+              weights n_k exp(-D_k): D_k the smallest distance of a noisy client's model to a clean one's, over the
+              largest such distance, and 0 for clean clients
+
+Distances are sums over tensors of the norm of the difference, buffers included. The code's 10 rounds of stage 1 and 49
+until v is full, of 100, are shares of the rounds here.
+How we differ, and why:
+- the losses are those of the model one round before stage 1 ends, since a client sends them with its model.
+- of a class that nobody has, or that all find equally hard, every client has 0. With all clients or none found noisy,
+  or of one client, there is one stage.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from . import probes
+from .contract import Aggregator, ClientRound, ClientUpdates, Local, Tensors, cross_entropy
+from .helpers import average
+from .moon import frozen_features
+from .priors import offset
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..data.shard import Batch
+    from ..models.network import Network
+
+FITS = 9  # of two Gaussians, whose majority counts
+TEMPERATURE = 0.8  # of the received model's softmax
+
+
+@dataclass(frozen=True)
+class LearnsFromGlobal(Local):
+    """Logit adjustment; at a noisy client also distillation from the received model."""
+
+    own_prior = True
+    own_loss = True
+    works_without_server = False
+    needs_one_label = "it adjusts one softmax over all classes"
+
+    strength: Annotated[float, "largest share v of the distillation at noisy clients, in [0, 1]"] = 0.8
+    ramp: Annotated[float, "share of the rounds at whose end v is full, in (0, 1]"] = 0.49
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        client.offset = offset("logit-adjust", client.shard.class_counts)  # [C]
+        client.report["class_images"] = client.shard.class_counts.double()  # [C]
+        client.report["class_losses"] = probes.group_losses(net, client, client.shard.y, client.shard.classes)  # [C]
+        noisy = client.shared.get("noisy")  # [N] of the roster, and where stage 2 began
+        if noisy is not None and noisy[client.row]:
+            begun, end = float(client.shared["begun"]), self.ramp * client.rounds
+            progress = min(max((client.round - 1 - begun) / (end - begun), 0.0), 1.0) if end > begun else 1.0
+            share = self.strength * float(np.exp(-5 * (1 - progress) ** 2))
+            client.scratch.update(share=client.theta.new_tensor(share), teacher=client.layout.read())
+
+    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+        if "share" not in client.scratch:
+            return cross_entropy(net(batch.x), batch.y, client)
+        teacher, spans = client.scratch["teacher"], client.layout.spans
+        (features,) = frozen_features(net, batch.x, client, teacher)
+        weight, bias = teacher[spans["head.weight"]].view_as(net.head.weight), teacher[spans["head.bias"]]
+        soft = (F.linear(features, weight, bias) / TEMPERATURE).softmax(1)  # [B, C] q
+        return distilled(net(batch.x) + client.offset, batch.y, soft, client.scratch["share"])
+
+
+def distilled(adjusted: Tensor, y: Tensor, soft: Tensor, share: Tensor) -> Tensor:
+    """(1 - v) NLL + v KL of logits [B, C], labels [B] and soft labels [B, C], a scalar; classes taken out count 0."""
+    log_p = adjusted.log_softmax(1)
+    log_p = log_p.masked_fill(log_p.isinf(), 0.0)
+    return share * F.kl_div(log_p, soft, reduction="batchmean") + (1 - share) * F.nll_loss(log_p, y)
+
+
+@dataclass(frozen=True)
+class DistanceAware(Aggregator):
+    """By image count; in stage 2 a noisy client counts the less, the farther its model is from every clean one."""
+
+    full_participation = True
+
+    warm_up: Annotated[float, "share of the rounds that stage 1 takes, in [0, 1]; 1: all of them"] = 0.1
+
+    def broadcast(self, memory: Tensors) -> Tensors:
+        return {name: memory[name] for name in ("noisy", "begun") if name in memory}
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        weights = updates.base
+        if "noisy" in memory:
+            noisy = memory["noisy"][updates.rows]  # [K]
+            if noisy.any() and not noisy.all():
+                weights = weights * torch.exp(-distances(updates, noisy))
+                weights = weights / weights.sum()
+        elif self.warm_up < 1 and updates.round >= max(1, round(self.warm_up * updates.rounds)):
+            found = torch.zeros(updates.roster, dtype=torch.bool, device=theta.device)
+            found[updates.rows] = noisy_clients(updates["class_losses"], updates["class_images"]).to(theta.device)
+            memory.update(noisy=found, begun=torch.tensor(updates.round, device=theta.device))
+        return average(updates.theta, weights), weights
+
+
+def noisy_clients(losses: Tensor, images: Tensor) -> Tensor:
+    """bool [K] from the summed losses and images of each client's classes [K, C]."""
+    means = np.where(images.cpu() > 0, losses.cpu() / images.cpu().clamp_min(1), np.nan)  # [K, C]
+    lowest = np.array([np.nanmin(column) if np.isfinite(column).any() else 0.0 for column in means.T])  # [C]
+    means = np.where(np.isnan(means), lowest, means)
+    span = means.max(0) - means.min(0)
+    scaled = (means - means.min(0)) / np.where(span > 0, span, 1.0)
+    if len(scaled) < 2 or not span.any():
+        return torch.zeros(len(scaled), dtype=torch.bool)
+    from sklearn.mixture import GaussianMixture  # importing it takes a second, which every command would pay
+
+    votes: Counter[tuple[bool, ...]] = Counter()
+    for fit in range(FITS):
+        mixture = GaussianMixture(n_components=2, random_state=fit).fit(scaled)
+        votes[tuple((mixture.predict(scaled) == mixture.means_.sum(1).argmax()).tolist())] += 1
+    return torch.tensor(votes.most_common(1)[0][0])
+
+
+def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
+    """D [K], float64: of noisy clients to the nearest clean one, over the largest; 0 for clean ones."""
+    out = torch.zeros(len(noisy), dtype=torch.float64, device=noisy.device)
+    clean = updates.theta[~noisy]  # [K', P]
+    for k in noisy.nonzero().flatten().tolist():
+        apart = clean - updates.theta[k]  # [K', P]
+        each = torch.stack([apart[:, span].norm(dim=1) for span in updates.layout.spans.values()])  # [tensors, K']
+        out[k] = each.double().sum(0).min()
+    return out / out.max().clamp_min(1e-12)
+
+
+register(
+    "fednoro", LearnsFromGlobal(), DistanceAware(), label="FedNoRo",
+    about="clients with noisy labels are found by their losses, learn from the global model and count for less",
+)  # fmt: skip

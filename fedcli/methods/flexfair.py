@@ -1,0 +1,100 @@
+"""FlexFair: a penalty on how far the losses of groups are from their mean, over all images or within each class.
+
+Source: Xing, Sun, Ren, Wei, Feng, Ding, Guo, Wang, Hu, Wei, Ban, Xie, Tan, Liu, Cui, Duan and Li, "Achieving flexible
+fairness metrics in federated medical imaging", Nature Communications 2025, doi 10.1038/s41467-025-58549-0, as its
+authors' code (MaksimXing/FlexFair) computes it:
+
+    F + strength sum_c (1 / G_c) sum_g (L_cg - L_c)^2      L_cg: mean loss of group g's images of class c, L_c of all
+
+    within=all      one sum over all images: equal accuracy
+    within=class    a sum for each class, as the code has for demographic parity ("dp", two classes); the sum over the
+                    positive class alone ("eo", equal opportunity) is only=1
+
+Its descent weighs an image of class c and group g, with d the differences above and n images of a kind, by
+
+    w = 1 + 2 strength n / G_c (d_cg / n_cg - sum_h d_ch / n_c)
+
+which is 1 in the mean. How we differ, and why:
+- the code takes a step on batches of all sites at once, for which a server would see single batches' losses. Here d is
+  that of all training images under the model a round starts from, summed over clients as in groups.py, and stays for
+  the next round: only then do the clients' sums exist.
+- weights below 0, which would unlearn the groups that fare best, are cut off, and the others scaled to a mean of 1.
+- sites are groups where the dataset has them as an attribute, such as --set attribute=center.
+The default strength is that of the code's classification. strength = 0 is FedAvg.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import UsageError
+from . import probes
+from .contract import ClientRound, ClientUpdates, Tensors
+from .fedavg import Mean
+from .groups import WithGroups
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..models.network import Network
+
+
+@dataclass(frozen=True)
+class NearTheMean(WithGroups):
+    """Images weighed by how far their group's loss is from the mean."""
+
+    works_without_server = False
+    needs_one_label = "it compares groups within a class"
+
+    strength: Annotated[float, "of the penalty, >= 0; 0 is FedAvg"] = 2.0
+    within: Annotated[Literal["all", "class"], "groups are compared over all images, or within each class"] = "class"
+    only: Annotated[
+        int, "the one class within which they are compared, by its place from 0, >= -1; -1: every class"
+    ] = -1
+
+    def extend(self, net: "Network") -> None:
+        super().extend(net)
+        if self.only >= 0 and self.within == "all":
+            raise UsageError(f"only={self.only} compares groups within a class", "add --set within=class")
+        if self.only >= net.head.out_features:
+            places = ", ".join(f"{place} {name}" for place, name in enumerate(net.class_names))
+            raise UsageError(f"only={self.only} is no class", f"the classes are {places}")
+
+    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+        groups, count = self.groups_of(net, client)
+        classes = client.shard.classes if self.within == "class" else 1
+        cells = groups * classes + (client.shard.y if classes > 1 else 0)  # [N]
+        cells = cells.where(groups >= 0, -1)
+        shape = count, classes
+        client.report["cell_counts"] = cells[cells >= 0].bincount(minlength=count * classes).double().view(shape)
+        client.report["cell_losses"] = probes.group_losses(net, client, cells, count * classes).view(shape)  # [G, C]
+        w = client.shared.get("cell_weights", torch.ones(shape, dtype=torch.float64, device=cells.device)).flatten()
+        client.scratch["image_weights"] = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0).float()  # [N]
+        counted = torch.ones(classes, dtype=torch.float64, device=cells.device)  # [C]
+        if self.only >= 0:
+            counted = counted * 0
+            counted[self.only] = 1
+        client.report["counted"] = counted
+
+    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+        n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, C] each
+        shared["cell_weights"] = cell_weights(n, losses, self.strength * updates["counted"][0])
+        return theta
+
+
+def cell_weights(n: Tensor, losses: Tensor, strength: Tensor) -> Tensor:
+    """w [G, C] from the images and summed losses of each group and class; strength: of each class, [C]."""
+    here, of_class = n > 0, n.sum(0)  # [G, C], [C]
+    mean = losses.sum(0) / of_class.clamp_min(1)  # [C] L_c
+    d = (losses / n.clamp_min(1) - mean).where(here, 0.0)  # [G, C]
+    each = d / n.clamp_min(1) - d.sum(0) / of_class.clamp_min(1)
+    w = 1 + 2 * strength * n.sum() / here.sum(0).clamp_min(1) * each
+    w = w.clamp_min(0).where(here, 1.0)
+    return w * (n.sum() / (n * w).sum()) if (n * w).sum() > 0 else torch.ones_like(w)
+
+
+register(
+    "flexfair", NearTheMean(), Mean(), label="FlexFair",
+    about="images weighed by group, against differences of group losses over all images or within a class",
+)  # fmt: skip

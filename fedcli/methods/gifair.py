@@ -1,0 +1,88 @@
+"""GIFAIR-FL: a penalty on the spread of losses, between groups of patients or between clients.
+
+Source: Yue, Nouiehed and Al Kontar, "GIFAIR-FL: a framework for group and individual fairness in federated learning",
+INFORMS Journal on Data Science 2023, arXiv 2108.02741. The objective is F + lambda sum_(i<j) |L_i - L_j|, whose descent
+weighs the loss of group i by its share plus lambda times a rank:
+
+    r_i = sum_(j /= i) sign(L_i - L_j)                       from 1 - G for the lowest loss to G - 1 for the highest
+    mu_i = share_i + lambda r_i,    lambda = strength min_j share_j / (G - 1)
+
+so that mu sums to 1 and, as the paper asks, stays above 0: strength is ours, the share of the largest lambda allowed;
+0 is FedAvg. Losses are those under the model that a round starts from.
+
+    gifair           groups are the values of an attribute of patients: images are weighed by mu / share, see groups.py
+    gifair-clients   every client is a group of its own, the paper's individual fairness: models are averaged by mu
+
+How we differ, and why:
+- the paper's groups are sets of clients, of which each client is in one; patients of both sexes are in every hospital,
+  so `gifair` weighs images by what its groups' losses are over all clients.
+- `gifair-clients` weighs models where the paper multiplies a client's local gradient by mu_k / share_k: the same to
+  first order under plain SGD, and under Adam, which undoes such a factor, alone of use.
+- of one group mu is 1; equal losses have rank 0.
+The paper's text was not at hand. The formula is the one others cite, and the ranks are those of the GIFAIR baseline in
+the code of FedFB's authors (yzeng58/Improving-Fairness-via-Federated-Learning).
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from torch import Tensor
+
+from . import probes
+from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
+from .fedavg import Mean, Plain
+from .groups import Minimax
+from .helpers import average
+from .registry import register
+
+if TYPE_CHECKING:
+    from ..models.network import Network
+
+
+def spread_weights(share: Tensor, loss: Tensor, strength: float) -> Tensor:
+    """mu [G], in sum 1, from shares [G] above 0 and losses [G]."""
+    if len(share) < 2:
+        return share / share.sum()
+    rank = torch.sign(loss[:, None] - loss).sum(1)  # [G]
+    largest = float(share.min()) / (len(share) - 1)
+    return share + strength * largest * rank
+
+
+@dataclass(frozen=True)
+class SpreadOfGroups(Minimax):
+    """Weights of groups that follow the rank of their losses."""
+
+    strength: Annotated[float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"] = 0.5
+
+    def start(self, rho: Tensor) -> Tensor:
+        return rho
+
+    def move(self, mu: Tensor, risk: Tensor, n: Tensor) -> Tensor:
+        return spread_weights(n / n.sum(), risk, self.strength)
+
+
+@dataclass(frozen=True)
+class SpreadOfClients(Aggregator):
+    """Models weighed by image share and by the rank of the client's loss."""
+
+    needs = "scalars"
+
+    strength: Annotated[float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"] = 0.5
+
+    def measure_global(self, net: "Network", client: ClientRound) -> None:
+        client.report["loss_before"] = probes.mean_loss(net, client)
+
+    def aggregate(self, theta: Tensor, updates: ClientUpdates, memory: Tensors) -> tuple[Tensor, Tensor]:
+        weights = spread_weights(updates.base, updates["loss_before"].double(), self.strength)  # [K]
+        return average(updates.theta, weights), weights
+
+
+register(
+    "gifair", SpreadOfGroups(), Mean(), label="GIFAIR", aliases=("gifair-fl",),
+    about="images weighed by group, by the rank of its loss: a penalty on the spread between groups",
+)  # fmt: skip
+register(
+    "gifair-clients", Plain(), SpreadOfClients(), label="GIFAIR (clients)",
+    about="weights by image count and the rank of a client's loss: a penalty on the spread between clients",
+)  # fmt: skip

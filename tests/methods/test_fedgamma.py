@@ -1,0 +1,39 @@
+"""FedGAMMA: SCAFFOLD's correction of FedSAM's gradient."""
+
+import torch
+from conftest import play, toy_net, toy_shard
+
+from fedcli.federation.client import Task, Training, run_client
+from fedcli.methods import resolve
+from fedcli.models.layout import Layout
+
+SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
+
+
+def test_without_a_radius_it_is_scaffold():
+    ours, scaffold = play("fedgamma", {"rho": 0.0}, rounds=3, dropout=0.0), play("scaffold", rounds=3, dropout=0.0)
+    torch.testing.assert_close(ours.theta, scaffold.theta, atol=1e-5, rtol=1e-4)
+
+
+def one_round(spec, settings, shared=None, memory=None):
+    net = toy_net(dropout=0.0)
+    layout = Layout(net)
+    task = Task("north", 0, 1, 3, 1, layout.read(), shared or {}, memory or {})
+    return run_client(resolve(spec, settings), net, layout, toy_shard("north"), task, SGD), layout
+
+
+def test_a_step_is_fedsams_plus_the_correction():
+    """One step over all images: w - lr (g~ + c - c_i), and the new variate is g~."""
+    t = one_round("fedsam", {})[1].trainable
+    c, mine = torch.full((t,), 0.3), torch.linspace(-1, 1, t)
+    report, layout = one_round("fedgamma", {"rho": 0.05}, {"control": c}, {"control": mine})
+    sharp, _ = one_round("fedsam", {"rho": 0.05})
+    torch.testing.assert_close(report.theta[:t], sharp.theta[:t] - 0.1 * (c - mine))
+    start = Layout(toy_net(dropout=0.0)).read()[:t]
+    torch.testing.assert_close(report.memory["control"], (start - sharp.theta[:t]) / 0.1, atol=1e-5, rtol=1e-4)
+
+
+def test_with_one_step_a_round_and_everyone_in_it_the_mean_step_is_fedsams():
+    """Variates sum to nothing over clients: only where clients take several steps does the correction tell."""
+    ours, sharp = (play(spec, rounds=2, training=SGD, dropout=0.0) for spec in ("fedgamma", "fedsam"))
+    torch.testing.assert_close(ours.theta, sharp.theta, atol=1e-5, rtol=1e-4)

@@ -1,0 +1,69 @@
+"""FedNoRo: who is noisy, what such a client learns from, and how much it counts."""
+
+import math
+
+import pytest
+import torch
+from conftest import client_updates, flat_layout, play
+
+from fedcli.methods import resolve
+from fedcli.methods.fednoro import distances, distilled, noisy_clients
+
+
+def test_the_loss_of_a_noisy_client_by_hand():
+    """p = (1/4, 3/4), q = (1/2, 1/2), label 0 and v = 1/2: halves of log 4 and of KL(q || p)."""
+    logits, soft = torch.tensor([[0.0, math.log(3)]]), torch.tensor([[0.5, 0.5]])
+    kl = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
+    made = distilled(logits, torch.tensor([0]), soft, torch.tensor(0.5))
+    assert made.item() == pytest.approx(0.5 * math.log(4) + 0.5 * kl)
+    cut = distilled(torch.tensor([[0.0, -math.inf]]), torch.tensor([0]), soft, torch.tensor(0.5))
+    assert cut.isfinite()  # a class that the client lacks
+
+
+def test_clients_with_high_losses_in_their_classes_are_noisy():
+    images = torch.full((6, 3), 10.0)
+    images[0, 2] = 0  # a class that a clean client lacks counts as the lowest
+    means = torch.tensor(
+        [[0.2, 0.3, 9.0], [0.3, 0.2, 0.2], [0.2, 0.2, 0.3], [1.9, 2.1, 1.8], [0.3, 0.3, 0.2], [2.0, 1.8, 2.1]]
+    )
+    assert noisy_clients(means * images, images).tolist() == [False, False, False, True, False, True]
+
+
+def test_nobody_is_noisy_where_nothing_tells_clients_apart():
+    assert not noisy_clients(torch.ones(4, 2), torch.ones(4, 2)).any()
+    assert not noisy_clients(torch.ones(1, 2), torch.ones(1, 2)).any()
+
+
+def table(**changed):
+    """Clients 0 and 1 clean, 2 and 3 noisy: 2 is at distance 5 + 2 of the nearest clean one, 3 at 10 + 4."""
+    models = [[0.0, 0.0, 0.0], [90.0, 0.0, 0.0], [3.0, 4.0, 2.0], [6.0, 8.0, 4.0]]
+    return client_updates(models, layout=flat_layout(2, 1), n=[4, 4, 4, 4], **changed)
+
+
+def test_distances_are_sums_over_tensors_to_the_nearest_clean_client():
+    assert distances(table(), torch.tensor([False, False, True, True])).tolist() == pytest.approx([0, 0, 0.5, 1])
+
+
+def test_weights_in_the_second_stage_by_hand():
+    memory = {"noisy": torch.tensor([False, False, True, True]), "begun": torch.tensor(1)}
+    _, weights = resolve("fednoro").aggregator.aggregate(torch.zeros(3), table(t=5), memory)
+    raw = [1, 1, math.exp(-0.5), math.exp(-1)]
+    assert weights.tolist() == pytest.approx([w / sum(raw) for w in raw])
+    memory["noisy"] = torch.ones(4, dtype=torch.bool)
+    _, weights = resolve("fednoro").aggregator.aggregate(torch.zeros(3), table(t=5), memory)
+    assert weights.tolist() == [0.25] * 4
+
+
+def test_noisy_clients_are_looked_for_when_the_first_stage_ends():
+    losses, images = torch.tensor([[0.1, 0.2], [0.2, 0.1], [5.0, 5.0], [5.1, 4.9]]), torch.ones(4, 2)
+    for t, found in ((1, False), (2, True)):
+        memory = {}
+        updates = table(t=t, rounds=20, class_losses=losses, class_images=images)
+        resolve("fednoro").aggregator.aggregate(torch.zeros(3), updates, memory)
+        assert ("noisy" in memory) == found
+    assert memory["noisy"].tolist() == [False, False, True, True] and memory["begun"] == 2
+
+
+def test_a_first_stage_that_never_ends_is_logit_adjustment():
+    ours, adjusted = play("fednoro", {"warm_up": 1.0}, rounds=3), play("logit-adjust", rounds=3)
+    torch.testing.assert_close(ours.theta, adjusted.theta)
