@@ -9,15 +9,16 @@ from . import defaults
 
 PANELS = {
     "Training": """rounds epochs batch_size optimizer lr momentum weight_decay schedule warmup nesterov clip_norm
-        keep_optimizer label_smoothing class_weights loss augment participation seed eval_every patience resume
-        force""",
-    "Method": "set prior model weights teacher freeze_backbone then personal single_site bn",
+        keep_optimizer label_smoothing class_weights loss sampling augment participation seed eval_every patience
+        resume force dp_noise dp_sgd dp_clip dp_delta""",
+    "Method": "set prior model weights teacher freeze_backbone server_optimizer then personal single_site bn",
     "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold
         folds strict table image_column label_column multi_label group site patient unknown clients val dirichlet
         minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
-        severity ratio on by shots""",
+        severity ratio on by shots code noise rate flip client""",
     "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
-    "Output": """work out name export format metric minutes bytes materialize dry_run json quiet debug""",
+    "Output": """work out name at choose interval spread separate against export format metric minutes bytes figures card
+        evidence materialize dry_run json quiet debug help""",
 }
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
 MANY = 15  # options, from which on a list needs headings

@@ -63,12 +63,13 @@ class EvaluateOptions(Options):
     ] = None
     interval: Annotated[
         Literal["percentile", "bca"],
-        "how 95 % intervals are made of bootstrap resamples; bca is corrected for bias and skewness, and takes longer",
+        "95 % intervals of bootstrap resamples: their percentiles, or bca, corrected for bias and skewness, which takes "
+        "longer",
     ] = "percentile"
     choose: Annotated[
         str | None,
-        "which kept model is best_on_validation, by the clients' validation images: overall, worst-group (min-max) or "
-        "dto, nearest to the best score of every group; default: the best overall of all rounds",
+        "what best_on_validation is chosen by, on the clients' validation images: the overall score, that of the "
+        "worst-group (min-max) or dto, the distance to the best score of every group; default: overall, of all rounds",
         Flag("RULE"),
     ] = None
     export: Annotated[
@@ -132,16 +133,16 @@ class ReportOptions(Options):
     ] = "last5"
     choose: Annotated[
         str | None,
-        "which kept model of each run is shown, and which run is taken, by the clients' validation images: overall, "
-        "worst-group (min-max) or dto, nearest to the best score of every group",
+        "which kept model of each run is shown, and which run of several, by a score on the clients' validation images: "
+        "overall, worst-group (min-max) or dto, the distance to the best score of every group",
         Flag("RULE"),
     ] = None
     interval: Annotated[
-        Literal["percentile", "bca"], "how 95 % intervals are made of bootstrap resamples of the test patients"
+        Literal["percentile", "bca"], "95 % intervals of bootstrap resamples of the test patients: percentiles, or bca"
     ] = "percentile"
     spread: Annotated[
         Literal["pooled", "runs"],
-        "± of runs that differ in the seed alone: pooled, over all their rounds, or runs",
+        "what ± is over where runs differ in the seed alone: pooled, the rounds of all runs, or the runs' means",
     ] = "pooled"
     separate: Annotated[bool, "a row for every run, also where only the seed differs"] = False
     against: Annotated[str, "html: test all others against this one; default: the first", Flag("METHOD")] = ""

@@ -62,7 +62,7 @@ class PrepareOptions(Options):
         Source | None, "CSV of image ids and parts, or a train.csv beside a test.csv, instead of --split"
     ] = None
     fold: Annotated[
-        int | None, "the fold that tests, >= 0: 1 to --folds; beside --split-file one of the file's own numbers"
+        int | None, "the fold that is the test part, >= 0: 1 to --folds; with --split-file, a number of that file"
     ] = None
     folds: Annotated[int | None, "number of folds, >= 2"] = None
     sample_images: Annotated[int | None, "use so many of the images, drawn by --seed before the split, >= 1"] = None
@@ -105,8 +105,8 @@ class PartitionOptions(Options):
     by: Annotated[Sequence[str], "an attribute; may be repeated", ATTRIBUTE] = ()
     shares: Annotated[
         Sequence[str],
-        "with --by: which part of each value's images the row's clients get, such as 0.9,0.1; one row stands for its "
-        "rotations",
+        "with --by: what share of each value's images a client, or an equal number of clients together, gets, such as "
+        "0.9,0.1; given once for each such row, or one row for all its rotations",
         Flag("SHARE,..."),
     ] = ()
     portion: Annotated[
@@ -138,7 +138,9 @@ class PartitionOptions(Options):
         "or that of --by: ATTRIBUTE=VALUE",
         Flag("SITE"),
     ] = None
-    minimum: Annotated[int, "images each client must have, >= 0; --balanced sees to it, others are refused"] = 0
+    minimum: Annotated[
+        int, "images each client must have, >= 0; a partition that gives fewer is refused, --balanced gives as many"
+    ] = 0
     val: Val = 0.0
     seed: Seed = 0
     materialize: Annotated[bool, "write one file per client, to send to a site"] = False
@@ -178,7 +180,7 @@ class CorruptOptions(Options):
     on: On = ()
     client: Annotated[
         Sequence[str],
-        "corrupt this client so, whatever the others are; may be repeated; default severity: 3; of labels KIND:RATE",
+        "corrupt this client in a kind and severity of its own; may be repeated; default severity: 3; of labels KIND:RATE",
         Flag("NAME=KIND:SEVERITY"),
     ] = ()
     seed: Seed = 0
@@ -214,7 +216,7 @@ class TrainOptions(Options):
     lr: Annotated[float | None, "local learning rate; default: the optimizer's"] = None
     momentum: Annotated[float | None, "of sgd; default 0.9"] = None
     weight_decay: Annotated[float | None, "default: the optimizer's"] = None
-    nesterov: Annotated[bool, "momentum of sgd that looks ahead"] = False
+    nesterov: Annotated[bool, "Nesterov momentum, for sgd"] = False
     clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
     dp_noise: Annotated[
         float,
@@ -248,7 +250,7 @@ class TrainOptions(Options):
     ] = "none"
     sampling: Annotated[
         str,
-        "how images are drawn: shuffle, each once, or with replacement and equally often from class, group or "
+        "how a client draws images to train on: shuffle, each once, or with replacement, balanced over class, group or "
         "group-class; group:NAME and group-class:NAME say which attribute",
     ] = "shuffle"
     label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
@@ -280,7 +282,7 @@ class TrainOptions(Options):
     ] = None
     freeze_backbone: Annotated[bool, "train the classifier alone, on features computed once"] = False
     then: Annotated[str | None, "a second stage from the finished model: crt", Flag("METHOD")] = None
-    personal: Annotated[bool, "also keep and score each client's model as its own training leaves it"] = False
+    personal: Annotated[bool, "also keep and score each client's model as it is after local training"] = False
     single_site: Annotated[bool, "every client trains alone for all rounds, from the same start; nothing is sent"] = (
         False
     )
@@ -292,9 +294,9 @@ class TrainOptions(Options):
         Flag("KIND|FILE"),
     ] = None
     eval_every: Annotated[
-        int, "score the test set every so many rounds, >= 0, for curves; chooses nothing; 0 never"
+        int, "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: never"
     ] = 0
-    patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0 plays all"] = 0
+    patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0: never"] = 0
     seed: Seed = 0
     device: Device = "cpu"
     precision: Annotated[str, "fp32, bf16 for the forward and backward pass, or auto: the faster one, measured"] = (
@@ -303,7 +305,7 @@ class TrainOptions(Options):
     threads: Annotated[
         int,
         "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
-        "choice. Part of what equal bits are promised for",
+        "choice. Runs are equal to the bit where this is equal",
     ] = 0
     engine: Annotated[
         str | None,
@@ -321,7 +323,9 @@ class TrainOptions(Options):
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", LOCAL] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", LOCAL] = None
     min_clients: Annotated[int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", LOCAL] = 0
-    checkpoint_every: Annotated[int, "rounds between states, >= 0; 0 keeps writing them under 2 % of the time"] = 0
+    checkpoint_every: Annotated[
+        int, "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time"
+    ] = 0
     work: Work = WORK
     out: Out = None
     name: Annotated[str | None, "name of the run's folder, in place of one made from its options", LOCAL] = None

@@ -304,6 +304,8 @@ def test_help_of_a_large_command_has_headings():
     out = run("prepare", "--help")[1]  # trains nothing: its seed and --set are about the data
     assert "\nTraining:" not in out and "\nMethod:" not in out
     assert out.index("\nData:") < out.index("\n  --set") < out.index("\nMachine:")
+    for name in ("train", "evaluate", "report", "corrupt"):
+        assert "\nOptions:" not in run(name, "--help")[1]  # no option was forgotten
     assert "--log-file" in run("ls", "--help")[1] and "\nTraining:" not in run("ls", "--help")[1]
 
 
