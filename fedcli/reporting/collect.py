@@ -92,6 +92,6 @@ def _collected(paths: list[Path], scored: Callable[[Path], Evaluated], skip: boo
             console.warn(f"left out {path.parent}: {error.sentence}")
     before = [path for path, made_before in results if made_before]
     if before:
-        several = f"the scores of {len(before)} runs were already made"
+        several = f"{len(before)} runs have been evaluated already"
         console.say(f"already made: {before[0].parent}" if len(before) == 1 else several)
     return [path for path, _ in results]

@@ -79,7 +79,7 @@ def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
         train(make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed))
     assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
     again = session.run(f"fedcli report --work {tmp_path}")
-    assert again.count("already made") == 1 and "the scores of 2 runs were already made\n" in again
+    assert again.count("already") == 1 and "2 runs have been evaluated already\n" in again
     scores = next(tmp_path.glob("runs/0/scores/*/scores.json")).parent
     left = scores.with_name(f".{scores.name}.0123abcd.lock")  # of a process that was killed when it had made them
     left.touch()
