@@ -63,8 +63,8 @@ class EvaluateOptions(Options):
     ] = None
     interval: Annotated[
         Literal["percentile", "bca"],
-        "95 % intervals of bootstrap resamples: their percentiles, or bca, corrected for bias and skewness, which takes "
-        "longer",
+        "95 % intervals of bootstrap resamples: their percentiles, or bca, corrected for bias and skewness, which "
+        "takes longer",
     ] = "percentile"
     choose: Annotated[
         str | None,
@@ -133,8 +133,8 @@ class ReportOptions(Options):
     ] = "last5"
     choose: Annotated[
         str | None,
-        "which kept model of each run is shown, and which run of several, by a score on the clients' validation images: "
-        "overall, worst-group (min-max) or dto, the distance to the best score of every group",
+        "which kept model of each run is shown, and which run of several, by a score on the clients' validation "
+        "images: overall, worst-group (min-max) or dto, the distance to the best score of every group",
         Flag("RULE"),
     ] = None
     interval: Annotated[

@@ -180,7 +180,8 @@ class CorruptOptions(Options):
     on: On = ()
     client: Annotated[
         Sequence[str],
-        "corrupt this client in a kind and severity of its own; may be repeated; default severity: 3; of labels KIND:RATE",
+        "corrupt this client in a kind and severity of its own; may be repeated; default severity: 3; of labels "
+        "KIND:RATE",
         Flag("NAME=KIND:SEVERITY"),
     ] = ()
     seed: Seed = 0
