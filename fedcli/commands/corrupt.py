@@ -21,9 +21,13 @@ def corrupt(options: CorruptOptions, json: o.Json = False, quiet: o.Quiet = Fals
     to any other class, pair to the next one, asymmetric as --flip says. Validation and test images keep their labels.
     What it makes is a partition.
 
+    attributes, in place of a kind, hides --hide of a --share of patients in training, at every client or those that
+    --on names. What it makes is a partition too.
+
     Examples: fedcli corrupt gaussian --ratio 0.2; fedcli corrupt motion-blur --on vidir_modern;
     fedcli corrupt --client vienna_dias=gaussian:1 --client vidir_modern=motion-blur:4;
-    fedcli corrupt labels --kind symmetric --rate 0.3 --on rosendahl
+    fedcli corrupt labels --kind symmetric --rate 0.3 --on rosendahl;
+    fedcli corrupt attributes --hide sex --share 0.3
     """
     from ..stages import corrupt as stage
 

@@ -88,6 +88,8 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
     }
     if noise := own.pop("label_noise", None):
         own["noisy labels"] = list(noise["each"])
+    if lost := own.pop("hidden_attributes", None):
+        own["hidden"] = [f"{name} {lost['share']:g}" for name in lost["hide"]]
     words = [
         text.dumps(value)
         if isinstance(value, dict)

@@ -13,7 +13,8 @@ SKEW = {
     "units_in_several": (int, None),
 }  # fmt: skip
 NOISE = {str: {"kind": str, "rate": NUMBER, "changed": int}}  # client -> what became of its training labels
-DATA = {**POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE}
+HIDDEN = {"hide": [str], "share": NUMBER, "seed": int, "images": {str: {str: int}}}  # client -> attribute -> images
+DATA = {**POOLED, "task?": str, "dataset": str, "roster": [CLIENT], "label_noise?": NOISE, "hidden_attributes?": HIDDEN}
 CORRUPTION = {
     "kind": str, "severity": int, "ratio": NUMBER, "clients": [str],
     "each?": [{"kind": str, "severity": int, "clients": [str]}],

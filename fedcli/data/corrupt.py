@@ -66,6 +66,7 @@ COPIED = (
     "augment",
     "roster",
     "label_noise",
+    "hidden_attributes",
 )  # of the partition's body
 
 

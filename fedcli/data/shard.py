@@ -14,6 +14,7 @@ from ..errors import FedcliError
 from ..hdf5 import WHOLE, Column, open_hdf5
 from ..labels import YES
 from . import manifest, pipelines, transforms
+from .hidden_attributes import groups_without
 from .pool import TEST, Pool, pool_of, read_rows
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
@@ -211,6 +212,10 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         return shard(rows, place[rows] if client in corrupted else rows, kind)
 
     train, val = {c: part_of(c, 0, kind) for c in roster}, {c: part_of(c, 1) for c in roster}
+    for c in roster:
+        if known := groups_without(pool, own_rows[c][0], body, c):
+            seen = {name: torch.from_numpy(values).to(device) for name, values in known.items()}
+            train[c] = replace(train[c], groups={**train[c].groups, **seen})
     for c, y in read_labels(partition, body, {c: len(own_rows[c][0]) for c in roster}).items():
         train[c] = replace(train[c], y=torch.from_numpy(y).to(device))
     if empty := [c for c in roster if not len(train[c])]:

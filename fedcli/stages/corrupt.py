@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ..data import label_noise
+from ..data import hidden_attributes, label_noise
 from ..data.corrupt import Who, full_kind, make_corruption
 from ..data.manifest import Destination
 from ..errors import UsageError
@@ -14,17 +14,20 @@ from .results import Corruption, Partition
 
 def run(options: CorruptOptions) -> Corruption | Partition:
     """Corrupt the images of some clients and a copy of the whole test set; with "labels", change training labels of
-    some clients, which makes a partition.
+    some clients, with "attributes" hide groups of patients: both make a partition.
 
     Raises FedcliError, UsageError.
     """
     if options.client and options.partition is None and options.kind and Path(options.kind).exists():
         options = replace(options, kind=None, partition=options.kind)  # typed first, as there is no kind before it
     if options.kind == label_noise.WORD:
+        _only_for(options, "attributes", "fedcli corrupt attributes --hide sex --share 0.3")
         return Partition(_labels(options))
-    for flag, value in (("--kind", options.noise), ("--rate", options.rate), ("--flip", options.flip)):
-        if value:
-            raise UsageError(f"{flag} is for labels", "fedcli corrupt labels --kind symmetric --rate 0.2")
+    if options.kind == hidden_attributes.WORD:
+        _only_for(options, "labels", "fedcli corrupt labels --kind symmetric --rate 0.2")
+        return Partition(_attributes(options))
+    _only_for(options, "labels", "fedcli corrupt labels --kind symmetric --rate 0.2")
+    _only_for(options, "attributes", "fedcli corrupt attributes --hide sex --share 0.3")
     if options.kind is not None:
         full_kind(options.kind)  # a word that is no kind is refused before a partition is looked for
     kinds = ("partition",) if options.partition is None else ("partition", "corruption")
@@ -34,6 +37,32 @@ def run(options: CorruptOptions) -> Corruption | Partition:
     who = Who(options.ratio, options.on, options.client)
     how = {name: getattr(options, name) for name in ("severity", "seed", "jobs")}
     return Corruption(make_corruption(partition, options.kind, to, who, **how))
+
+
+def _only_for(options: CorruptOptions, what: str, example: str) -> None:
+    """Raise UsageError for an option of labels, or of attributes, where something else is corrupted."""
+    own: dict[str, dict[str, object]] = {
+        "labels": {"--kind": options.noise, "--rate": options.rate, "--flip": options.flip},
+        "attributes": {"--hide": options.hide, "--share": options.share},
+    }
+    for flag, value in own[what].items():
+        if value:
+            raise UsageError(f"{flag} is for {what}", example)
+
+
+def _attributes(options: CorruptOptions) -> Path:
+    """Hidden attributes, at all clients or those that --on names."""
+    for flag, value in (("--severity", options.severity != 3), ("--client", options.client)):
+        if value:
+            raise UsageError(f"{flag} is for images", "--share says of how many patients an attribute is hidden")
+    if options.ratio != 0.2:
+        raise UsageError(
+            "--ratio is for images and labels", "attributes are hidden at every client, or those --on names"
+        )
+    to = Destination(Path(options.work), path_of(options.out), options.made_by(()))
+    partition = source(options.partition, options.work, "partition")
+    share = 0.3 if options.share is None else options.share
+    return hidden_attributes.make_hidden(partition, options.hide, share, to, options.on, seed=options.seed)
 
 
 def _labels(options: CorruptOptions) -> Path:

@@ -160,7 +160,7 @@ class CorruptOptions(Options):
         INPUT,
     ] = None
     kind: Annotated[
-        str | None, "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels", NAME
+        str | None, "gaussian, motion-blur, ...: a kind of the imagecorruptions package; or labels, or attributes", NAME
     ] = None
     _: KW_ONLY
     noise: Annotated[
@@ -175,6 +175,8 @@ class CorruptOptions(Options):
         "of asymmetric labels: the class that is changed, and to which; may be repeated",
         Flag("FROM=TO"),
     ] = field(default_factory=dict, hash=False)
+    hide: Annotated[Sequence[str], "of attributes: this one is hidden; may be repeated", Flag("ATTRIBUTE")] = ()
+    share: Annotated[float | None, "of attributes: chance that a patient's is hidden, in [0, 1]; default 0.3"] = None
     severity: Annotated[int, "strength of the corruption, in [1, 5]"] = 3
     ratio: Annotated[float, "share of clients that are corrupted, in [0, 1]"] = 0.2
     on: On = ()
