@@ -20,7 +20,10 @@ import typer
 import fedcli
 from fedcli.commands.app import app, main
 
-LATE = ("pandas", "torchvision", "scipy.stats", "sklearn.metrics", "skimage.filters", "matplotlib.pyplot", "PIL.Image")
+LATE = (  # what commands import late; a process of another user may not reach it later
+    "pandas", "torchvision", "scipy.stats", "sklearn.metrics", "skimage.filters", "matplotlib.pyplot", "PIL.Image",
+    "encodings.utf_8_sig",
+)  # fmt: skip
 SECONDS = 60  # a command on these data takes less than one; one that takes so long hangs
 
 
