@@ -1,6 +1,7 @@
 """The rooms keep their shape: imports lead one way, files and functions stay short, every method has its tests."""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 
@@ -152,3 +153,14 @@ def test_lines_are_not_wide():
 @pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "methods").glob("[!_]*.py")))
 def test_every_module_of_methods_has_a_test_file(module):
     assert (Path(__file__).parent / "methods" / f"test_{module}.py").is_file()
+
+
+def test_the_page_on_architecture_names_rooms_and_files_that_are_there():
+    page = (Path(__file__).parent.parent / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", page, re.M))
+    assert rows.keys() == LEVEL.keys()
+    for room, text in rows.items():
+        for file in re.findall(r"`([\w/]+(?:\.py|/))`", text):
+            assert (ROOT / room / file).exists(), f"{room}/{file}"
+    for path in re.findall(r"`(\w+/\w+\.py)`", page.partition("## The life of a round")[2]):
+        assert (ROOT / path).exists() or (ROOT.parent / path).exists(), path
