@@ -31,6 +31,7 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--figures ": "draws for half a minute; tests/reporting/test_graphics.py draws",
     "--card ": "needs one run; tests/reporting/test_cards.py writes cards",
     "--download": "needs the internet",
+    "--track mlflow": "needs a server; tests/reporting/test_tracking.py writes files",
     "--socket ": "answers until it is stopped; tests/sites runs it",
     "--engine socket:": "needs sites that run",
     "--nvflare ": "answers until it is stopped; tests/consortium runs it",
@@ -81,6 +82,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
     "plot": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "compare": [*TWO_CLIENTS, "fedcli train fedavg", "fedcli train fedheal"],
     "Reproduce a published table": TWO_CLIENTS,
+    "TensorBoard and MLflow": TWO_CLIENTS,
     "Which model: by validation images": [*SKIN, "fedcli partition --by center --val 0.3", "fedcli train fedavg"],
     "Reports and statistics": [
         *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",

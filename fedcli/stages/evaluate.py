@@ -1,5 +1,7 @@
 """The evaluate stage."""
 
+from pathlib import Path
+
 from .. import console, extensions
 from ..errors import UsageError
 from ..evaluation import own_metrics
@@ -7,6 +9,7 @@ from ..evaluation.choice import check_rule
 from ..evaluation.evaluate import Extra
 from ..evaluation.evaluate import evaluate as score_run
 from ..evaluation.export import to_csv
+from ..reporting import tracking
 from . import at_sites
 from .call import called_with, path_of, source
 from .evaluation_options import EvaluateOptions
@@ -17,7 +20,7 @@ def run(options: EvaluateOptions) -> Scores:
     """Score a run on the clean and the corrupted test set, per client and per group. Raises FedcliError, UsageError."""
     if options.export not in (None, "csv"):
         raise UsageError(f"--export {options.export!r} is unknown", "there is one: --export csv")
-    here = [flag for flag in ("on", "cross_site", "clinical", "choose", "metric") if getattr(options, flag)]
+    here = [flag for flag in ("on", "cross_site", "clinical", "choose", "metric", "track") if getattr(options, flag)]
     if options.engine and here:
         flag = here[0].replace("_", "-")
         raise UsageError(
@@ -26,6 +29,7 @@ def run(options: EvaluateOptions) -> Scores:
     if (options.positive or options.rule or options.cost is not None) and not options.clinical:
         raise UsageError("--positive, --rule and --cost are about operating points", "add --clinical")
     check_rule(options.choose)
+    tracking.check(options.track)
     if options.cross_site and options.on:
         raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
     if options.engine:
@@ -40,6 +44,8 @@ def run(options: EvaluateOptions) -> Scores:
             source(options.run, options.work, "run"), by=list(options.by), shots=options.shots,
             out=path_of(options.out), device=options.device, made_by=options.made_by(), extra=extra,
         )  # fmt: skip
+    if place := tracking.evaluation(options.track, path, Path(options.work)):
+        console.say(f"tracked in {place}")
     for table in to_csv(path) if options.export else []:
         console.say(f"wrote {table}")
     return Scores(path)

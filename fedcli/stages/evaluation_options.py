@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
 from .base import Flag, Options, Source
-from .flags import CODE, INPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Work
+from .flags import CODE, INPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Track, Work
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,7 @@ class EvaluateOptions(Options):
     metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
     engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
     timeout: Timeout = 0.0
+    track: Track = None
     device: Device = "cpu"
     work: Work = WORK
     out: Out = None

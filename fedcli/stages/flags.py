@@ -21,6 +21,12 @@ Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per cla
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
 On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
 CODE = Flag("FILE", local=True)
+Track = Annotated[
+    str | None,
+    "also give curves, scores and the page to tensorboard or mlflow, as files under --work or with :DIR or :URI behind "
+    "it; no byte of the run changes",
+    Flag("NAME[:WHERE]", local=True),
+]
 Groups = Annotated[
     Sequence[str], "an attribute, or several crossed: 'race*sex'; may be repeated; default: each attribute", ATTRIBUTE
 ]

@@ -24,6 +24,7 @@ from .flags import (
     Out,
     Seed,
     Timeout,
+    Track,
     Val,
     Work,
 )  # isort: skip
@@ -336,6 +337,7 @@ class TrainOptions(Options):
         bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
     ] = False
     force: Annotated[bool, "resume even with other values, and record it", LOCAL] = False
+    track: Track = None
 
 
 STAGES: dict[str, type[Options]] = {

@@ -21,7 +21,7 @@ from ..federation.training import OPTIMIZERS, Training, idle
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
-from ..reporting import timing
+from ..reporting import timing, tracking
 from ..runs import train as runs
 from ..runs.configuration import Execution, Plan
 from ..runs.folder import unfinished
@@ -37,7 +37,7 @@ DATA = "corruption", "partition", "sites", "dataset"
 PRECISIONS = "fp32", "bf16", "auto"
 SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
 WITH_RESUME = {  # may be given anew
-    "engine", "at_once", "jobs", "timeout", "min_clients", "resume", "force", "work", "out", "checkpoint_every",
+    "engine", "at_once", "jobs", "timeout", "min_clients", "resume", "force", "work", "out", "checkpoint_every", "track",
 }  # fmt: skip
 
 
@@ -48,6 +48,7 @@ def run(options: TrainOptions) -> Run:
     """
     if options.method is None:
         return _go_on(options)
+    tracking.check(options.track)
     options = settled(_placed(options))
     plan(options)  # what cannot be is refused before a dataset is partitioned
     data = for_training(_data(options), Path(options.work))
@@ -146,6 +147,8 @@ def _train(data: Path, configuration: Plan, options: TrainOptions, *, then: str 
     )  # fmt: skip
     if sentence := timing.speed(made.parent):
         console.say(sentence)
+    if place := tracking.training(options.track, made, Path(options.work)):
+        console.say(f"tracked in {place}")
     return Run(made)
 
 

@@ -1,0 +1,160 @@
+"""Curves, client weights, scores and the report of a run for TensorBoard or MLflow.
+
+All of it is read from what train and evaluate have written, so tracking changes no byte of a run. Without a place the
+files are local, under the work folder. The packages come with fedcli[track].
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..data import manifest
+from ..errors import FedcliError, UsageError, nearest
+from . import curves
+from .columns import LAST, all_values
+from .systems import read
+
+TENSORBOARD, MLFLOW = KINDS = "tensorboard", "mlflow"
+EXPERIMENT, TAG = "fedcli", "fedcli.run"  # in MLflow: where runs are, and by which tag one is found again
+
+
+class Tracker(Protocol):
+    """One run in a tracker."""
+
+    def number(self, name: str, value: float, step: int) -> None: ...
+
+    def about(self, known: Mapping[str, Any]) -> None:
+        """What the run was asked for."""
+
+    def page(self, text: str) -> None:
+        """The report."""
+
+    def close(self) -> None: ...
+
+
+class TensorBoard:
+    """A folder of event files under DIR, named after the run's folder; the page lies beside them."""
+
+    def __init__(self, place: str, run: Path):
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.folder = Path(place) / run.parent.name
+        self.writer: Any = SummaryWriter(str(self.folder))
+
+    def number(self, name: str, value: float, step: int) -> None:
+        self.writer.add_scalar(name, value, step)
+
+    def about(self, known: Mapping[str, Any]) -> None:
+        lines = [f"| {key} | {value} |" for key, value in known.items()]
+        self.writer.add_text("options", "\n".join(["| option | value |", "|---|---|", *lines]))
+
+    def page(self, text: str) -> None:
+        (self.folder / "report.html").write_text(text, encoding="utf-8")
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class MLflow:
+    """A run of the experiment `fedcli`, found again by the hash of its run.json; of a folder in its mlflow.db."""
+
+    def __init__(self, place: str, run: Path):
+        from mlflow import MlflowClient
+
+        remote, folder = re.match(r"[a-z+]+:", place), Path(place).resolve()
+        if not remote:  # MLflow no longer writes plain files: a database and a folder for the page
+            folder.mkdir(parents=True, exist_ok=True)
+        self.client: Any = MlflowClient(place if remote else f"sqlite:///{folder / 'mlflow.db'}")
+        sha = manifest.sha256(run)
+        known = self.client.get_experiment_by_name(EXPERIMENT)
+        pages = None if remote else (folder / "artifacts").as_uri()
+        experiment = known.experiment_id if known else self.client.create_experiment(EXPERIMENT, pages)
+        same = self.client.search_runs([experiment], f"tags.`{TAG}` = '{sha}'")
+        made = same[0] if same else self.client.create_run(experiment, tags={TAG: sha}, run_name=run.parent.name)
+        self.id = made.info.run_id
+
+    def number(self, name: str, value: float, step: int) -> None:
+        self.client.log_metric(self.id, re.sub(r"[^\w\-./ ]", "_", name), value, step=step)
+
+    def about(self, known: Mapping[str, Any]) -> None:
+        for key, value in known.items():
+            self.client.log_param(self.id, re.sub(r"[^\w\-./ ]", "_", key), str(value)[:500])
+
+    def page(self, text: str) -> None:
+        self.client.log_text(self.id, text, "report.html")
+
+    def close(self) -> None:
+        self.client.set_terminated(self.id)
+
+
+TRACKERS = {TENSORBOARD: TensorBoard, MLFLOW: MLflow}
+
+
+def check(asked: str | None) -> None:
+    """Refuse a tracker that there is not, or whose package is missing, before anything is trained.
+
+    Raises FedcliError, UsageError.
+    """
+    if asked is None:
+        return
+    kind = asked.partition(":")[0]
+    if kind not in KINDS:
+        raise UsageError(f"--track {asked!r} is no tracker", nearest(kind, KINDS))
+    try:
+        __import__(kind)
+    except ModuleNotFoundError as error:
+        raise FedcliError(
+            f"--track {kind} needs the Python module {error.name}", 'pip install "fedcli[track]"'
+        ) from None
+
+
+def training(asked: str | None, run: Path, work: Path) -> str:
+    """Give a finished run's curves to a tracker; where they are, "" where nothing was asked.
+
+    asked: "tensorboard" or "mlflow", with :DIR or :URI behind it. run: run.json. Raises FedcliError.
+    """
+    if asked is None:
+        return ""
+    tracker, place = _open(asked, run, work)
+    record = curves.read(run)
+    tracker.about(record.asked)
+    for name, series in record.series.items():
+        for client, points in series.curves.items():
+            for step, value in points.tolist():
+                if np.isfinite(value):
+                    tracker.number("/".join(filter(None, [name, client])), value, int(step))
+    tracker.close()
+    return place
+
+
+def evaluation(asked: str | None, scores: Path, work: Path) -> str:
+    """Give the last round's scores and the page of a scores.json to a tracker; where they are."""
+    if asked is None:
+        return ""
+    run = manifest.parent(scores, "run")
+    if run is None:
+        raise FedcliError(f"{scores} names no run", "evaluate the run again")
+    from .page import PageOptions, render  # draws, which nothing else here does
+
+    tracker, place = _open(asked, run, work)
+    (scored,) = read([scores])
+    step = scored.scores.kept_rounds[-1]
+    for name, value in all_values(scored.scores, LAST).items():
+        if value.mean is not None and np.isfinite(value.mean):
+            tracker.number(f"scores/{name}", value.mean, step)
+    tracker.page(render([scores], PageOptions()))
+    tracker.close()
+    return place
+
+
+def _open(asked: str, run: Path, work: Path) -> tuple[Tracker, str]:
+    kind, _, place = asked.partition(":")
+    place = place or str(work / kind)
+    try:
+        return TRACKERS[kind](place, run), place
+    except Exception as error:  # what a server or a package says is not ours to list
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FedcliError(f"{place} cannot be written by {kind}: {reason}"[:300], "give another place") from error
