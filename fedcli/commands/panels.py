@@ -17,8 +17,8 @@ PANELS = {
         minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
         severity ratio on by shots code noise rate flip client""",
     "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
-    "Output": """work out name at choose interval spread separate against export format metric minutes bytes track figures
-        card evidence materialize dry_run json quiet debug help""",
+    "Output": """work out name at choose interval spread separate against export format metric minutes bytes track
+        figures card evidence materialize dry_run json quiet debug help""",
 }
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
 MANY = 15  # options, from which on a list needs headings
