@@ -39,6 +39,19 @@ def small_groups(quality: Quality, attribute: str) -> set[str]:
     return {value for value, part in groups.items() if part.small}
 
 
+def small_groups_note(scores: Scores) -> str:
+    """Which groups are small, and why; "" without any."""
+    small = [
+        (f"{attribute} {value}", group.reason)
+        for attribute, versions in scores.groups.items()
+        for value, group in versions["clean"].last_round.groups.items()
+        if group.small
+    ]
+    if len(small) == 1:
+        return f"{small[0][0]} of {scores.dataset} is a small group: {small[0][1]}"
+    return f"small groups of {scores.dataset}: " + ", ".join(f"{name} ({why})" for name, why in small) if small else ""
+
+
 def doubtful_decisions(quality: Quality, attribute: str, names: Sequence[str]) -> set[str]:
     """Which of these differences in decisions a small group may decide: all, where there is one.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import FedcliError
 from .answers import answers
-from .systems import Pairs, Scored
+from .systems import NOT_THE_METHOD, Pairs, Scored
 
 COUNTED = (
     "both were scored by counts at their sites, which do not pair images: the two systems are taken as independent,"
@@ -69,9 +69,7 @@ def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
         notes.append(COUNTED)
     differ = [kind for kind in ("partition", "corruption") if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)]
     if differ:
-        notes.append(
-            f"the systems were not trained on the same {' and '.join(differ)}: the scores compare more than methods"
-        )
+        notes.append(f"the systems were not trained on the same {' and '.join(differ)}: {NOT_THE_METHOD}")
     return pairs, notes
 
 

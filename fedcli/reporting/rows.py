@@ -20,8 +20,8 @@ from ..evaluation.scores import Quality, Scores
 from . import timing
 from .chance import at_chance
 from .columns import BEST, LAST5, POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns
-from .doubts import doubtful, small_groups
-from .systems import DRAWN, Scored, brief, grouped, last, read, refuse_mixed
+from .doubts import doubtful, small_groups, small_groups_note
+from .systems import DRAWN, NOT_THE_METHOD, Scored, brief, grouped, last, read, refuse_mixed
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
@@ -122,7 +122,7 @@ class Row:
 
     @cached_property
     def small_groups(self) -> list[str]:
-        return list(dict.fromkeys(note for run in self.qualities for note in _small(run)))
+        return list(filter(None, dict.fromkeys(map(small_groups_note, self.qualities))))
 
     @property
     def shot_groups(self) -> list[str]:
@@ -215,9 +215,7 @@ def notes(lines: Sequence[Row]) -> list[str]:
     lost = dict.fromkeys(name for row in lines for name in row.left_out)
     texts = [
         SYNTHETIC if any(row.scores.sample for row in lines) else "",
-        f"these runs do not share the same {', '.join(unlike)}; their numbers compare more than methods"
-        if unlike
-        else "",
+        f"these runs do not share the same {', '.join(unlike)}: {NOT_THE_METHOD}" if unlike else "",
         _unlike_seeds(lines),
         f"not known of the best round, so left out: {', '.join(lost)}" if lost else "",
         *(f"{row.mark} {row.differs}" for row in lines if row.mark),
@@ -298,13 +296,6 @@ def _unlike_seeds(lines: Sequence[Row]) -> str:
         return ""
     each = "; ".join(f"{row.scores.label} {', '.join(map(str, row.seeds))}" for row in means)
     return f"the rows are means over different seeds: {each}"
-
-
-def _small(scores: Scores) -> Iterator[str]:
-    for attribute, versions in scores.groups.items():
-        for value, group in versions["clean"].last_round.groups.items():
-            if group.small:
-                yield f"{attribute} {value} of {scores.dataset} is a small group: {group.reason}"
 
 
 def _on_whole_test_set(scores: Scores) -> str:

@@ -19,6 +19,8 @@ from ..evaluation.scores import Scores
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
 
+NOT_THE_METHOD = "a difference may be due to that and not to the method"
+
 T = TypeVar("T")
 
 
@@ -128,7 +130,9 @@ def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
 
 
 def brief(value: Any) -> str:
-    """A hash by its first digits, a number without idle zeros, all else as it is."""
+    """A hash by its first digits, a number without idle zeros, own code by file and hash, all else as it is."""
+    if isinstance(value, dict):
+        return " ".join(map(brief, value.values()))
     text = str(value).removesuffix(".0") if isinstance(value, float) else str(value)
     return text[:8] if len(text) == 64 and set(text) <= set("0123456789abcdef") else text
 

@@ -48,7 +48,7 @@ def test_single_runs_of_unlike_seeds_or_data_are_compared_with_a_warning(tmp_pat
     )
     assert comparison.notes()[:2] == [
         "the two runs do not have the same seeds: they differ in their draw as well",
-        "the systems were not trained on the same partition: the scores compare more than methods",
+        "the systems were not trained on the same partition: a difference may be due to that and not to the method",
     ]
     assert {"what": "seed", "a": "0", "b": "1"} in comparison.settings
     assert {"what": "partition alpha", "a": "-", "b": "1"} in comparison.settings

@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ from report_tables import as_text, table_cells
 from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.reporting.columns import SHOWN
+from fedcli.reporting.doubts import small_groups_note
 from fedcli.reporting.rows import notes, rows
+from fedcli.reporting.systems import brief
 from fedcli.reporting.tables import render, report
 
 
@@ -104,6 +107,19 @@ def test_a_group_too_small_to_tell_is_noted_once(tmp_path, capsys):
     ]
     rows(paths)
     assert capsys.readouterr().err == "warning: sex male of skin is a small group: 12 images, fewer than 30\n"
+
+
+def test_a_file_of_ones_own_is_named_by_its_file_and_first_digits():
+    assert brief({"mine": {"file": "mine.py", "sha256": "d5" * 32}}) == "mine.py d5d5d5d5"
+    assert [brief("0" * 64), brief(0.5), brief(2.0), brief("cnn")] == ["00000000", "0.5", "2", "cnn"]
+
+
+def test_several_small_groups_are_one_note():
+    parts = {k: SimpleNamespace(small=small, reason=f"{k} images") for k, small in ((9, True), (90, False), (7, True))}
+    sex = {"clean": SimpleNamespace(last_round=SimpleNamespace(groups=parts))}
+    made = SimpleNamespace(dataset="skin", groups={"sex": sex})
+    assert small_groups_note(made) == "small groups of skin: sex 9 (9 images), sex 7 (7 images)"
+    assert small_groups_note(SimpleNamespace(dataset="skin", groups={})) == ""
 
 
 def test_markdown_is_one_table_with_its_legend_and_escapes_bars(tmp_path):
@@ -249,7 +265,7 @@ def test_the_best_is_marked_among_rows_of_the_same_data_and_rounds_alone(tmp_pat
     assert "among rows of the same data and rounds" in render(rows(paths), "markdown")
     text = render(rows(paths[1:]), "markdown")
     assert " *" not in text.split("In percent")[0] and "No best is marked, as no two rows share" in text
-    assert "their numbers compare more than methods" in text
+    assert "a difference may be due to that and not to the method" in text
 
 
 def test_what_lies_between_groups_stands_in_a_table_per_attribute(tmp_path):

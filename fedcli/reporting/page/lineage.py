@@ -65,8 +65,9 @@ def _times(compared: list[System]) -> list[Table]:
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
         "time spent on test curves and validation. Peak memory: of the process, or on the GPU (10^9 bytes). Of "
-        "matrix and memory speed: while clients trained, their products and convolutions by a large matrix product, "
-        "and the bytes that operations read and wrote beside a large copy, measured after runs of 5 seconds or more. "
+        "matrix speed: the rate of products and convolutions while clients trained, as a share of that of one large "
+        "matrix product. Of memory speed: the rate at which operations read and wrote bytes, as a share of that of a "
+        "large copy. Both are measured after runs of 5 seconds or more. "
         "Times vary from run to run."
     )
     return [of_text("Time and memory", heads, lines, legend)] if any(clocks.values()) else []
