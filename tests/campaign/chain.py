@@ -28,6 +28,7 @@ METHODS = {  # of every kind: with a state at the server, at the clients, with a
     "feddyn+fedadam": [], "fedproto": [], "bsm": ["--then", "crt"], "fed-mas": ["--participation", "0.67"],
     "fedfv": ["--keep-optimizer"], "afl": ["--eval-every", "1"], "fedavg": ["--personal"],
     "fedlc": ["--single-site"], "fedce": ["--bn", "local"], "fednova": ["--augment", "flip", "--schedule", "cosine"],
+    "apfl": ["--set", "adaptive=true"], "fedala": [], "fedbabu": [], "fedprox": ["--dp-sgd", "1", "--model", "cnn-gn"],
 }  # fmt: skip
 EXPERIMENT = """
 title = "Two methods"
