@@ -82,14 +82,16 @@ def _chosen(run: Run, client: str | None, wanted: Iterable[tuple[str, clinical.R
             f"{whose} no validation images, so no threshold can be chosen",
             "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out",
         )
-    made = []
+    made, without = [], dict[str, None]()
     for name, rule in wanted:
         of_class = images.of(run.data.classes.index(name))
         threshold = binary.threshold_of(*rule, of_class.logits, of_class.y)
         if threshold is None:
-            console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
+            without[name] = None
         else:
             made.append(OperatingPoint(name, clinical.titled(rule), threshold, len(images.y)))
+    for name in without:
+        console.warn(f"no threshold for {name}: the validation images are all of it, or none is")
     return made
 
 

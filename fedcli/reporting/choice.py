@@ -15,7 +15,10 @@ LEGEND = (
     "point, which has the best score of every group that a line of this table reaches. A group with few validation "
     "images decides by chance: the smallest is named."
 )
-SEVERAL = " A line of several seeds is the mean over them, each with the round that was taken of it."
+SEVERAL = (
+    " A line of several seeds is the mean over them, each with the round that was taken of it, and of the groups that all "
+    "of them have."
+)
 
 
 def tables(rows: Sequence[Row]) -> Iterator[Table]:
@@ -39,12 +42,13 @@ def _taken(row: Row) -> Candidate:
         for run in row.scored
         if run.scores.best_on_validation
     ]
-    first = each[0]
-    groups = {
-        name: {value: _mean([c.groups[name][value] for c in each]) for value in values}
-        for name, values in first.groups.items()
-    }
-    return Candidate(first.round, _mean([c.score for c in each]), groups, first.images)
+    groups: dict[str, dict[str, float | None]] = {}
+    images: dict[str, dict[str, int]] = {}
+    for name in each[0].groups:  # of seeds that have other validation images, the groups that all of them have
+        shared = [value for value in each[0].groups[name] if all(value in c.groups.get(name, {}) for c in each)]
+        groups[name] = {value: _mean([c.groups[name][value] for c in each]) for value in shared}
+        images[name] = {value: min(c.images[name][value] for c in each) for value in shared}
+    return Candidate(each[0].round, _mean([c.score for c in each]), groups, images)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -144,6 +144,7 @@ def assemble(
         if still and method.local.trains_backbone
         else "",
         new_head,
+        _beyond_account(plan, parent_run),
         small_groups(method.local, plan.training.sampling, net, shards),
     ]
     if still and not elsewhere:
@@ -157,6 +158,17 @@ def assemble(
         plan=plan, device=device, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
         warning="; ".join(filter(None, warnings)),
     )  # fmt: skip
+
+
+def _beyond_account(plan: Plan, parent_run: initial.ParentRun | None) -> str:
+    """A warning where a run starts from another one, whose training the account of its epsilon does not see."""
+    if parent_run is None:
+        return ""
+    if plan.training.dp_noise or plan.training.dp_sgd:
+        return "epsilon is of this run alone, and the run that it starts from was trained on images too"
+    if "privacy" in parent_run.body:
+        return "the epsilon of the run that it starts from does not hold for this one, which adds no noise"
+    return ""
 
 
 def small_groups(local: Local, drawn: str, net: models.Network, shards: load.Shards) -> str:

@@ -267,6 +267,10 @@ def _check_second(options: TrainOptions, first: Plan, method: Method) -> None:
     then = options.then or ""
     if options.single_site:
         raise UsageError(f"--then {then} needs one model of all clients", "leave --then or --single-site out")
+    if flag := options.dp_noise and "--dp-noise" or options.dp_sgd and "--dp-sgd":
+        raise UsageError(
+            f"--then {then} adds no noise, so the epsilon of {flag} would not hold", "leave one of them out"
+        )
     _second(first, then, "RUN").check()
     if options.freeze_backbone or isinstance(method.aggregator, ContinuesRun) or method.local.freezes:
         what = "--freeze-backbone" if options.freeze_backbone else method.name

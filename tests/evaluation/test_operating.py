@@ -11,6 +11,7 @@ from sklearn.metrics import roc_curve
 from typer.testing import CliRunner
 
 import fedcli
+from fedcli import console
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
 from fedcli.evaluation import clinical
@@ -101,3 +102,15 @@ def test_without_validation_images_a_rule_is_refused(dataset, work):
         fedcli.predict(plain, [work / "raw" / "000.png"], rule=["youden"])
     with pytest.raises(UsageError, match="'sick' is no class"):
         fedcli.predict(plain, [work / "raw" / "000.png"], positive=["sick"])
+
+
+def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
+    opened, none = (
+        open_run(run.path),
+        clinical.Images(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64)),
+    )
+    monkeypatch.setattr(clinical, "validation", lambda *_: none)
+    warned: list[str] = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    assert points(opened, None, Asked(["ill"], ["youden", "specificity=0.8"])) == []
+    assert warned == ["no threshold for ill: the validation images are all of it, or none is"]

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from conftest import ROSTER, make_chain, play, toy_shard, toy_shards
 from torch import nn
 
+import fedcli
 from fedcli import models
 from fedcli.bench.toy import CLASSES
 from fedcli.data import manifest
@@ -198,6 +199,23 @@ def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
     }  # fmt: skip
     assert run.body["label"] == f"FedAvg, epsilon {max(each.values()):.3g} and delta 1e-05 per image"
     assert run.options["dp_sgd"] == 1.0
+
+
+def test_a_run_that_starts_from_another_says_what_its_epsilon_leaves_out(tmp_path):
+    chain = make_chain(tmp_path)
+    plan = Plan("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=1, model="cnn-gn")
+    first = train(chain, plan, work=tmp_path, out=None)
+    again = manifest.read(train(chain, replace(plan, weights=str(first)), work=tmp_path, out=None))
+    assert "epsilon is of this run alone" in again.body["warning"]
+    plain = manifest.read(train(chain, replace(plan, weights=str(first), training=SGD), work=tmp_path, out=None))
+    assert "does not hold for this one" in plain.body["warning"] and "privacy" not in plain.body
+    assert manifest.read(first).body["warning"] == ""
+
+
+@pytest.mark.parametrize("noise", [{"dp_sgd": 1.0}, {"dp_noise": 1.0}])
+def test_a_second_stage_without_noise_is_refused(noise):
+    with pytest.raises(UsageError, match="--then crt adds no noise"):
+        fedcli.train("fedavg", then="crt", model="cnn-gn", **noise)
 
 
 def test_batch_is_what_a_loss_of_one_image_sees():

@@ -1,5 +1,7 @@
 """`--choose`: which round, and which run, validation images take by a rule."""
 
+from types import SimpleNamespace
+
 import pytest
 import session
 from hospitals import prepared, write_hospitals
@@ -8,6 +10,7 @@ import fedcli
 from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation.choice import Candidate, chosen, distances, values
 from fedcli.evaluation.scores import Scores
+from fedcli.reporting.choice import _taken
 from fedcli.reporting.rows import rows
 
 
@@ -76,6 +79,15 @@ def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
     (alone,) = fedcli.report(runs[:1], choose="dto").choices
     assert [row[0].text for row in alone.rows] == ["round 1", "round 2", "round 3"]
     assert rows(list(report.scores), at="best")[0].chosen[0].metric.startswith("distance")
+
+
+def test_seeds_whose_validation_images_have_other_groups_share_those_that_all_have():
+    """A rare group is drawn into the validation images of one partition and not into those of another."""
+    both, one = candidate(1, 0.8, f=0.9, m=0.5), candidate(2, 0.6, f=0.7)
+    runs = [SimpleNamespace(scores=SimpleNamespace(candidates=[each], best_on_validation=each)) for each in (both, one)]
+    taken = _taken(SimpleNamespace(scored=runs))
+    assert taken.score == pytest.approx(0.7) and taken.groups == {"sex": {"f": pytest.approx(0.8)}}
+    assert taken.images == {"sex": {"f": 9}} and taken.smallest == 9
 
 
 def test_what_cannot_be_chosen_is_refused(runs, clients, work):
