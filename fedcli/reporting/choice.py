@@ -16,8 +16,8 @@ LEGEND = (
     "images decides by chance: the smallest is named."
 )
 SEVERAL = (
-    " A line of several seeds is the mean over them, each with the round that was taken of it, and of the groups that all "
-    "of them have."
+    " A line of several seeds is the mean over them, each with the round that was taken of it, and of the groups that "
+    "all of them have."
 )
 
 

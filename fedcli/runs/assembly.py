@@ -104,9 +104,8 @@ def assemble(
     """Build the network, load the data to where it lives, and see what each part means for the other.
 
     data: a verified partition or corruption manifest, or one of sites, whose images are elsewhere.
-    only: the one client whose images are loaded; all by default.
-    start: every tensor of the network, where it does not begin with those of the plan.
-    Raises FedcliError, UsageError.
+    only: the one client whose images are loaded; all by default. start: every tensor of the network, where it does not
+    begin with those of the plan. Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
     plan.check_labels(source.body, method)
