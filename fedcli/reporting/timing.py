@@ -29,6 +29,7 @@ class Clocks:
         compute: while clients trained, their products and convolutions by what one large matrix product does in that
             time; of runs of a few seconds not measured.
         traffic: likewise, bytes that operations read and wrote by those of a large copy.
+        watt_hours: of the machine's processors and their memory in all rounds, where the system tells.
     """
 
     minutes: float
@@ -37,6 +38,7 @@ class Clocks:
     peak_bytes: int | None
     compute: float | None
     traffic: float | None
+    watt_hours: float | None = None
 
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
@@ -52,6 +54,7 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
         None if None in peaks else max(peaks),
         _mean([clock.compute for clock in clocks]),
         _mean([clock.traffic for clock in clocks]),
+        _mean([clock.watt_hours for clock in clocks]),
     )
 
 
@@ -74,7 +77,19 @@ def speed(run: Path) -> str:
         f"{100 * products[1]:.0f} % of this machine's matrix speed ({products[1] * products[0] / 1e9:,.0f} of "
         f"{products[0] / 1e9:,.0f} GFLOP/s) and "
         f"{100 * moved[1]:.0f} % of its memory speed ({moved[0] / 1e9:,.0f} GB/s); time: {time}"
+        + _energy(lines.values())
     )
+
+
+def _energy(lines: Iterable[dict[str, Any]]) -> str:
+    """The end of that sentence; "" where the system does not tell."""
+    taken = _watt_hours(list(lines))
+    return "" if taken is None else f"; energy: {taken:.2f} Wh of the processors, with all that ran on them"
+
+
+def _watt_hours(lines: list[dict[str, Any]]) -> float | None:
+    joules = [_known(line, "joules") for line in lines]
+    return None if None in joules else sum(joules) / 3600
 
 
 def _shares(lines: list[dict[str, Any]], limits: dict[str, Any]) -> dict[str, float]:
@@ -118,6 +133,7 @@ def _of_run(scores: Path) -> Clocks | None:
         sum(scored) / seconds if seconds and None not in scored else None,
         max(peaks) if peaks and None not in peaks else None,
         *(shares.get(kind) for kind in KINDS),
+        _watt_hours(lines),
     )
 
 

@@ -33,7 +33,7 @@ from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
 from ..methods.registry import Method
-from . import checkpoint, chosen_engine, own_code, precision, record, resources
+from . import checkpoint, chosen_engine, energy, own_code, precision, record, resources
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
 from .background import Background
@@ -168,11 +168,10 @@ class _Training:
         self.plan, self.method, self.data = federation.plan, federation.method, federation.data
         self.scoring, self.shelf = Scoring(federation), Shelf(folder)
         self.state = federation.first()
-        self.beside = ""  # what stands beside the bar of progress
-        self.reported = time.monotonic()
+        self.beside, self.reported = "", time.monotonic()  # what stands beside the bar of progress, and its time
         self.written = self.spent = 0.0
         self.seconds = self.in_clients = 0.0  # of the rounds that this process played, and of the one at hand
-        self.background = Background()
+        self.background, self.energy = Background(), energy.Meter()
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)
@@ -246,6 +245,7 @@ class _Training:
             "writing_seconds": round(written, 4),
             "images_per_second": round(self._images(played) / (seconds - scored), 1),
             "peak_bytes": resources.peak(self.federation.device),
+            **self.energy.line(),
         }
 
     def _watched(self, tasks: list[Task]) -> Iterator[Report | Absent]:
@@ -253,6 +253,7 @@ class _Training:
         begin = time.perf_counter()
         for done, report in enumerate(self.engine(tasks), 1):
             self.in_clients += time.perf_counter() - begin
+            self.energy.update()  # before a counter can have begun again twice
             yield report
             begin = time.perf_counter()
             if time.monotonic() - self.reported > WORD_EVERY and done < len(tasks):

@@ -72,6 +72,8 @@ def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
         "speed: 225 images/s while clients train, 50 % of this machine's matrix speed (22 of 45 GFLOP/s) and 25 % of "
         "its memory speed (9 GB/s); time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %"
     )
+    file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND | {"joules": 900.0}, LIMITS)))
+    assert timing.speed(tmp_path).endswith("server 5 %; energy: 0.25 Wh of the processors, with all that ran on them")
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,7 @@ def test_what_training_took_is_told_where_clocks_lie_beside_the_runs(text, score
     timed = systems(rows(scores[:1]))
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None)
     assert lineage._taken(took) == ["1.50", "1,234", "25.0", "-", "46", "-"] and lineage._taken(None) == ["-"] * 6
+    assert "energy" not in text and lineage._energy(replace(took, watt_hours=0.123)) == "0.12"
     (lineage.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
     try:
         assert lineage._times(timed) == []

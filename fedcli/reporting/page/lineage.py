@@ -61,6 +61,11 @@ def _times(compared: list[System]) -> list[Table]:
         "of matrix speed (%)",
         "of memory speed (%)",
     ]
+    told = ""
+    if any(measured and measured.watt_hours is not None for measured in clocks.values()):
+        told = " Energy: of the machine's processors and their memory, with all that ran on them."
+        heads.append("energy (Wh)")
+        lines = [[*line, _energy(measured)] for line, measured in zip(lines, clocks.values(), strict=True)]
     several = ", mean over seeds" if any(system.row.runs > 1 for system in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
@@ -68,7 +73,7 @@ def _times(compared: list[System]) -> list[Table]:
         "matrix speed: the rate of products and convolutions while clients trained, as a share of that of one large "
         "matrix product. Of memory speed: the rate at which operations read and wrote bytes, as a share of that of a "
         "large copy. Both are measured after runs of 5 seconds or more. "
-        "Times vary from run to run."
+        f"Times vary from run to run.{told}"
     )
     return [of_text("Time and memory", heads, lines, legend)] if any(clocks.values()) else []
 
@@ -85,6 +90,10 @@ def _taken(measured: timing.Clocks | None) -> list[str]:
         *(("{:.0f}", None if value is None else 100 * value) for value in (measured.compute, measured.traffic)),
     ]
     return ["-" if value is None else form.format(value) for form, value in known]
+
+
+def _energy(measured: timing.Clocks | None) -> str:
+    return "-" if measured is None or measured.watt_hours is None else f"{measured.watt_hours:.2f}"
 
 
 def _rule(rule: str) -> str:
