@@ -2,12 +2,13 @@
 
 resamples.h5 beside the scores, where there are many test images:
 
-    <version>/<metric>   float64 [B], the mean over kept rounds and over the models that answer
+    <version>/<metric>        float64 [B], the mean over kept rounds and over the models that answer
+    last/<version>/<metric>   those of the last round, of which intervals over runs are made
 
 It holds what anyone gets who draws again with the same seed: a report of a hundred runs is then a matter of reading.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,12 +16,15 @@ import numpy as np
 from ..errors import FedcliError
 from ..hdf5 import Column, create_hdf5, open_hdf5
 from ..seeds import derive
+from . import intervals
 from .bootstrap import METRICS, OF_LABELS, bootstrap_all
+from .rounds import Logits
 
 FILE = "resamples.h5"
 RESAMPLES, SEED = 2000, 0  # of those that are kept
 MANY = 2000  # test images, from which on drawing takes longer than reading
 
+LAST = "last"
 HINT = "evaluate the run again"
 
 Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
@@ -36,38 +40,37 @@ def mean(columns: Sequence[Columns]) -> Columns:
     return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
 
 
-def write(
-    folder: Path, tables: Mapping[str, Sequence[np.ndarray]], y: np.ndarray, ids: np.ndarray, units: np.ndarray | None
-) -> None:
-    """Keep the scores of these models, where there are many images.
-
-    tables: version -> logits [N, C] of each model in each kept round. units: [N], patients; None draws images.
-    """
+def write(folder: Path, logits: Logits, y: np.ndarray, ids: np.ndarray, units: np.ndarray | None) -> None:
+    """Keep the scores of these models, where there are many images. units: [N], patients; None draws images."""
     if len(y) < MANY:
         return
     at = np.argsort(ids)
     owner = np.unique((ids if units is None else units)[at], return_inverse=True)[1]
     seed = seed_of(ids[at], SEED)
     with create_hdf5(folder / FILE) as file:
-        for version, models in tables.items():
-            stored = [table[at].astype(np.float32) for table in models]  # as predictions.h5 has them
+        for version, rounds in logits.items():
+            stored = [table[at].astype(np.float32) for models in rounds for table in models]  # as predictions.h5 has it
             made = mean(bootstrap_all(stored, y[at], owner, resamples=RESAMPLES, seed=seed))
+            last = intervals.resampled(stored[-len(rounds[-1]) :], y[at], owner)
             for metric, column in made.items():
                 file[f"{version}/{metric}"] = column
+                file[f"{LAST}/{version}/{metric}"] = last[metric]
 
 
-def read(folder: Path) -> dict[str, Columns]:
-    """version -> metric -> [B]; {} where none are kept. Raises FedcliError."""
+def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
+    """version -> metric -> [B], over the kept rounds or of the last; {} where none are kept. Raises FedcliError."""
     path = folder / FILE
     if not path.exists():
         return {}
     kept: dict[str, Columns] = {}
+    count = intervals.RESAMPLES if last else RESAMPLES
     with open_hdf5(path, {"*/*": Column("f", size=8)}, hint=HINT) as file:
         for name, column in file.items():
-            version, _, metric = name.partition("/")
-            kept.setdefault(version, {})[metric] = column[()]
+            *first, version, metric = name.split("/")
+            if first == [LAST] * last:
+                kept.setdefault(version, {})[metric] = column[()]
     for version, columns in kept.items():
         whole = columns.keys() >= set(METRICS) or columns.keys() >= set(OF_LABELS)
-        if not whole or any(len(column) != RESAMPLES for column in columns.values()):
-            raise FedcliError(f"{path} does not hold {RESAMPLES} resamples of all {version} scores", HINT)
+        if not whole or any(len(column) != count for column in columns.values()):
+            raise FedcliError(f"{path} does not hold {count} resamples of all {version} scores", HINT)
     return kept

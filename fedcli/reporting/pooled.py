@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..evaluation import intervals
+from ..evaluation import intervals, resampled
 from ..evaluation.bca import BCA
 from ..evaluation.parts import Interval
 from .answers import answers
@@ -44,7 +44,7 @@ def _bounds(runs, metric, each, draws_of) -> Bounds | None:  # type: ignore[no-u
         return None
     left = all(estimate.method == BCA for estimate in known)
     draws = [draws_of(run, left) for run in runs] if len(runs) > 1 and can(runs) else []
-    if not all(metric in resampled for resampled, _ in draws) or not draws:  # counts, and metrics of one's own
+    if not all(metric in drawn for drawn, _ in draws) or not draws:  # counts, and metrics of one's own
         return _mean([estimate.low for estimate in known]), _mean([estimate.high for estimate in known])
     value = _mean([estimate.value for estimate in known])
     columns = [np.mean([part[metric] for part in parts], axis=0) for parts in zip(*draws, strict=True) if parts[0]]
@@ -58,6 +58,9 @@ def _mean(values: Sequence[float | None]) -> float:
 
 @lru_cache(maxsize=1024)
 def _overall(path: Path, version: str, left: bool) -> Draws:
+    kept = {} if left else resampled.read(path.parent, last=True)
+    if kept:
+        return _averaged([each for name, each in kept.items() if version in (name, "average")]), {}
     answered = answers(path)
     versions = list(answered.last) if version == "average" else [version]
     parts = [_draws(answered.last[v], answered.y, answered.units, left) for v in versions]

@@ -1,7 +1,7 @@
 """Energy that the processors took, where the system tells: the counters that Linux keeps under /sys/class/powercap.
 
-They are those of whole processor packages and of their memory (Intel RAPL, which AMD's processors have too), so all that runs
-on the machine is in them. Many systems let only root read them, and most virtual machines have none.
+They are those of whole processor packages and of their memory (Intel RAPL, which AMD's processors have too), so all
+that runs on the machine is in them. Many systems let only root read them, and most virtual machines have none.
 """
 
 from pathlib import Path

@@ -7,6 +7,7 @@ from evaluated_runs import a_run, scorer
 
 from fedcli.errors import FedcliError
 from fedcli.evaluation import resampled
+from fedcli.reporting import pooled
 from fedcli.reporting.sampler import Sampler
 from fedcli.reporting.systems import read
 
@@ -32,6 +33,17 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
         assert {m: c.tolist() for m, c in columns.items()} == {m: c.tolist() for m, c in with_file[version].items()}
 
 
+def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    path = scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))
+    read_ones = [pooled._overall(path, version, False)[0] for version in ("clean", "average")]
+    monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
+    pooled._overall.cache_clear()
+    for version, columns in zip(("clean", "average"), read_ones, strict=True):
+        drawn = pooled._overall(path, version, False)[0]
+        assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
+
+
 def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
@@ -48,9 +60,12 @@ def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
     with h5py.File(tmp_path / resampled.FILE, "w") as file:
         for metric in resampled.METRICS:
             file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
+            file[f"last/clean/{metric}"] = np.zeros(7)
     assert resampled.read(tmp_path)["clean"].keys() == set(resampled.METRICS)
     with h5py.File(tmp_path / resampled.FILE, "a") as file:
         del file["clean/accuracy"]
     with pytest.raises(FedcliError, match=f"{resampled.FILE} does not hold 2000 resamples of all clean scores"):
         resampled.read(tmp_path)
+    with pytest.raises(FedcliError, match="does not hold 1000 resamples of all clean scores"):
+        resampled.read(tmp_path, last=True)
     assert resampled.read(tmp_path / "none") == {}
