@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,8 @@ from ..evaluation.parts import VERSIONS
 from ..labels import UNKNOWN, YES
 from ..metrics import chances
 from .systems import Pairs, Scored
+
+ROOM = 2**28  # bytes of the answers that are remembered
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,12 @@ class Answers:
     last: dict[str, list[np.ndarray]]
     counted: bool = False
     by_attribute: Mapping[str, "Answers"] = field(default_factory=dict)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Of its tables, and about that of its texts."""
+        tables = [table for kept in self.tables.values() for table in kept]
+        return sum(array.nbytes for array in (self.id, self.y, self.units, *self.groups.values(), *tables))
 
     def of(self, attribute: str) -> "Answers":
         """Where the groups of an attribute are."""
@@ -103,9 +111,24 @@ def _is_stuck(answered: Answers, version: str) -> bool:
     return len(np.unique(answered.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
 
 
-@lru_cache(maxsize=16)  # a pair is looked at by several tests in turn
+_known: dict[Path, Answers] = {}  # those that were asked for last come last
+
+
 def answers(scores: Path) -> Answers:
-    """The predictions beside a scores.json, as the method's first view shows the images."""
+    """The predictions beside a scores.json, as the method's first view shows the images.
+
+    Runs are looked at by several tests in turn, so as many are remembered as ROOM holds.
+    """
+    found = _known.pop(scores, None)
+    if found is None:
+        found = _read(scores)
+        while _known and found.nbytes + sum(each.nbytes for each in _known.values()) > ROOM:
+            del _known[next(iter(_known))]
+    _known[scores] = found
+    return found
+
+
+def _read(scores: Path) -> Answers:
     if manifest.read(scores, "scores").options.get("federated"):
         return _of_counts(scores)
     kept_predictions = predictions.read(scores.parent / "predictions.h5")
