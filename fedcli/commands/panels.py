@@ -15,7 +15,7 @@ PANELS = {
     "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold
         folds strict table image_column label_column multi_label group site patient unknown clients val dirichlet
         minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
-        severity ratio on by shots code noise rate flip client""",
+        severity ratio on by shots code noise rate flip hide share client""",
     "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
     "Output": """work out name at choose interval spread separate against export format metric minutes bytes track
         figures card evidence materialize dry_run json quiet debug help""",
