@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy.special import bdtr, ndtr, stdtr
 
 from ..errors import FedcliError
 
@@ -81,6 +80,8 @@ def _midranks(values: np.ndarray) -> np.ndarray:
 
 
 def _normal_p(z: float | None) -> float | None:
+    from scipy.special import ndtr  # here and below: it takes a sixth of a second, for which few commands need it
+
     return None if z is None else min(1.0, float(2 * ndtr(-abs(z))))
 
 
@@ -100,6 +101,8 @@ def mcnemar(right_a: np.ndarray, right_b: np.ndarray) -> McNemar:
     """
     right_a, right_b = np.asarray(right_a, bool), np.asarray(right_b, bool)
     a, b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    from scipy.special import bdtr
+
     return McNemar(a, b, min(1.0, 2 * float(bdtr(min(a, b), a + b, 0.5))))
 
 
@@ -132,6 +135,8 @@ def paired_t(a: list[float], b: list[float], *, overlap: float = 0.0) -> Paired:
     se = float(d.std(ddof=1)) * sqrt(1 / len(d) + overlap)
     if se <= 1e-12 * max(abs(mean), 1e-300):  # rounding of equal differences
         return Paired(len(d), mean, 0.0 if mean == 0 else None, 1.0 if mean == 0 else None)
+    from scipy.special import stdtr
+
     return Paired(len(d), mean, mean / se, float(2 * stdtr(len(d) - 1, -abs(mean / se))))
 
 

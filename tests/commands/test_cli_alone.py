@@ -71,6 +71,16 @@ print("HEAVY", sorted({"torch", "pandas", "albumentations", "rich", "h5py", "num
     assert "HEAVY []" in done.stdout
 
 
+def test_a_report_loads_neither_torch_nor_pictures_nor_tests_before_it_needs_them():
+    code = """
+import sys
+import fedcli.stages.report
+print("HEAVY", sorted({"torch", "pandas", "matplotlib", "scipy", "sklearn", "cv2"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "HEAVY []" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize("name", [c.name or c.callback.__name__ for c in app.registered_commands])
 def test_every_command_explains_itself(name):
     code, out, _ = fedcli(name, "--help")
