@@ -95,7 +95,7 @@ def _averaged(compared: Sequence[System]) -> str:
         return ""
     if not all(map(pooled.can, several)):
         return ", mean over seeds of the score and, where their answers to images are not there, of the bounds"
-    return ", mean over seeds in each resample, which holds the same patients for all of them"
+    return ", mean over seeds in each resample (of the same patients where the seeds share a test set)"
 
 
 def _text(bounds: tuple[float, float, float] | None) -> str:
