@@ -117,6 +117,8 @@ class Plan:
             raise UsageError("--dp-noise is on what clients send, and --single-site sends nothing", "leave one out")
         if self.training.dp_sgd:
             check_private(method)
+            if self.precision != "fp32":
+                raise UsageError(f"--dp-sgd computes in fp32, not in {self.precision}", "leave --precision out")
         if isinstance(method.local, BalancedSampling) and self.training.sampling != "shuffle":
             raise UsageError(f"{method.name} draws its classes equally often itself", "leave --sampling out")
         if self.teacher and not isinstance(method.local, LearnsFromTeacher):

@@ -168,6 +168,11 @@ def test_what_cannot_be_private_is_refused(changed, message):
         replace(SGD, **changed).check()
 
 
+def test_gradients_of_single_images_are_of_whole_precision():
+    with pytest.raises(UsageError, match="--dp-sgd computes in fp32"):
+        Plan("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, precision="bf16").check()
+
+
 @pytest.mark.parametrize("name", ["cnn", "resnet10"])
 def test_batch_norm_is_refused_with_the_network_that_has_none(name):
     inputs = models.Inputs(3, 2, 8)
