@@ -1,8 +1,8 @@
 """Scores of a run in resamples of the test patients, as reports test runs against each other.
 
-resamples.h5 beside the scores, where there are many test images:
+resamples.h5 beside the scores, where there are many test images and one model answers:
 
-    <version>/<metric>        float64 [B], the mean over kept rounds and over the models that answer
+    <version>/<metric>        float64 [B], the mean over kept rounds
     last/<version>/<metric>   those of the last round, of which intervals over runs are made
 
 It holds what anyone gets who draws again with the same seed: a report of a hundred runs is then a matter of reading.
@@ -41,17 +41,21 @@ def mean(columns: Sequence[Columns]) -> Columns:
 
 
 def write(folder: Path, logits: Logits, y: np.ndarray, ids: np.ndarray, units: np.ndarray | None) -> None:
-    """Keep the scores of these models, where there are many images. units: [N], patients; None draws images."""
-    if len(y) < MANY:
+    """Keep the scores of these models, where there are many images. units: [N], patients; None draws images.
+
+    Not where many models answer, as those of clients that trained alone: most runs are never tested against another.
+    """
+    alone = all(len(models) == 1 for rounds in logits.values() for models in rounds)
+    if len(y) < MANY or not alone:
         return
     at = np.argsort(ids)
     owner = np.unique((ids if units is None else units)[at], return_inverse=True)[1]
     seed = seed_of(ids[at], SEED)
     with create_hdf5(folder / FILE) as file:
         for version, rounds in logits.items():
-            stored = [table[at].astype(np.float32) for models in rounds for table in models]  # as predictions.h5 has it
+            stored = [table[at].astype(np.float32) for (table,) in rounds]  # as predictions.h5 has them
             made = mean(bootstrap_all(stored, y[at], owner, resamples=RESAMPLES, seed=seed))
-            last = intervals.resampled(stored[-len(rounds[-1]) :], y[at], owner)
+            last = intervals.resampled(stored[-1:], y[at], owner)
             for metric, column in made.items():
                 file[f"{version}/{metric}"] = column
                 file[f"{LAST}/{version}/{metric}"] = last[metric]

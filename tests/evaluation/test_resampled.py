@@ -56,6 +56,13 @@ def test_scores_of_few_images_keep_none(tmp_path, scores_of):
     assert not (scores_of(a_run(tmp_path)).parent / resampled.FILE).exists()
 
 
+def test_scores_of_many_models_keep_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(resampled, "MANY", 1)
+    two = [np.zeros((3, 2)), np.zeros((3, 2))]
+    resampled.write(tmp_path, {"clean": [two]}, np.array([0, 1, 0]), np.array(["a", "b", "c"]), None)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
     with h5py.File(tmp_path / resampled.FILE, "w") as file:
         for metric in resampled.METRICS:
