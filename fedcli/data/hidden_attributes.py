@@ -42,7 +42,8 @@ def make_hidden(
 
     def build(target: Path) -> dict[str, Any]:
         for name in partition.files:
-            (target / name).write_bytes((source.parent / name).read_bytes())
+            if "/" not in name:  # files of single sites hold the groups
+                (target / name).write_bytes((source.parent / name).read_bytes())
         return {**body, KEY: {**how, "images": _counted(source, body, how, clients)}}
 
     return manifest.stage(

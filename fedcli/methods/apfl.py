@@ -25,9 +25,10 @@ import torch
 from torch import nn
 
 from .contract import ClientRound, Local
-from .ditto import SOLVERS, BesideTheGlobal
+from .ditto import BesideTheGlobal
 from .fedavg import Mean
 from .registry import register
+from .solvers import Solver
 
 if TYPE_CHECKING:
     from ..data.shard import Batch
@@ -49,7 +50,7 @@ class Mixed(BesideTheGlobal):
         moving = nn.Parameter(own)
         client.scratch.update(
             moving=moving, alpha=alpha, buffers=buffers.clone(), first=True,
-            solver=SOLVERS[self.solver]([moving], lr=client.lr, fused=True),
+            solver=Solver(self.solver, [moving], client.lr),
         )  # fmt: skip
 
     def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:

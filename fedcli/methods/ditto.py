@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from .contract import ClientRound, Local
 from .fedavg import Mean
 from .registry import register
+from .solvers import Solver
 
 if TYPE_CHECKING:
     from ..data.shard import Batch
     from ..models.network import Network
-
-SOLVERS = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class TwoTracks(BesideTheGlobal):
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         model = client.memory["model"].clone() if "model" in client.memory else client.layout.read()  # [P] v_i
         moving = nn.Parameter(model[: client.layout.trainable])  # a view of it
-        solver = SOLVERS[self.solver]([moving], lr=client.lr, fused=True)
+        solver = Solver(self.solver, [moving], client.lr)
         client.scratch.update(model=model, moving=moving, solver=solver)
 
     def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:

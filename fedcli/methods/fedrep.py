@@ -26,9 +26,9 @@ from torch import Tensor
 from ..errors import UsageError
 from ..seeds import derive
 from .contract import ClientRound, Local
-from .ditto import SOLVERS
 from .fedavg import Mean
 from .registry import register
+from .solvers import Solver
 
 if TYPE_CHECKING:
     from ..data.shard import Batch
@@ -62,7 +62,7 @@ class HeadFirst(OwnHead):
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         net.eval()
-        solver = SOLVERS[self.solver](net.head.parameters(), lr=client.lr, fused=True)
+        solver = Solver(self.solver, net.head.parameters(), client.lr)
         for epoch in range(self.head_epochs):
             event = client.seed, client.round, client.name, epoch
             for batch in client.shard.epoch(

@@ -25,11 +25,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .contract import ClientRound, Local, cross_entropy
-from .ditto import SOLVERS
 from .fedavg import Mean
 from .losses import weighted_cross_entropy
 from .priors import offset
 from .registry import register
+from .solvers import Solver
 
 if TYPE_CHECKING:
     from ..data.shard import Batch
@@ -53,7 +53,7 @@ class TwoPredictors(Local):
             "own_head", torch.zeros(head.out_features, head.in_features + 1, device=head.weight.device)
         )
         own = nn.Parameter(kept.clone())  # [C, D + 1] P_k, its bias last
-        client.scratch.update(own=own, solver=SOLVERS[self.solver]([own], lr=client.lr, fused=True))
+        client.scratch.update(own=own, solver=Solver(self.solver, [own], client.lr))
 
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, D]

@@ -27,9 +27,9 @@ from torch import Tensor
 from ..errors import UsageError
 from ..seeds import derive
 from .contract import ClientRound, Local
-from .ditto import SOLVERS
 from .fedavg import Mean
 from .registry import register
+from .solvers import Solver
 
 if TYPE_CHECKING:
     from ..data.shard import Batch
@@ -53,7 +53,7 @@ class Tuned(Local):
         received = client.layout.read()  # [P] with the client's own statistics, where it has such
         net.eval()
         part = net if self.tune == "all" else net.head
-        solver = SOLVERS[self.solver]([p for p in part.parameters() if p.requires_grad], lr=client.lr, fused=True)
+        solver = Solver(self.solver, [p for p in part.parameters() if p.requires_grad], client.lr)
         for epoch in range(self.tune_epochs):
             event = client.seed, client.round, client.name, epoch
             for batch in client.shard.epoch(

@@ -60,7 +60,8 @@ def _attributes(options: CorruptOptions) -> Path:
             "--ratio is for images and labels", "attributes are hidden at every client, or those --on names"
         )
     to = Destination(Path(options.work), path_of(options.out), options.made_by(()))
-    partition = source(options.partition, options.work, "partition")
+    kinds = ("partition",) if options.partition is None else ("partition", "corruption")  # which is refused in words
+    partition = source(options.partition, options.work, *kinds)
     share = 0.3 if options.share is None else options.share
     return hidden_attributes.make_hidden(partition, options.hide, share, to, options.on, seed=options.seed)
 
@@ -79,7 +80,8 @@ def _labels(options: CorruptOptions) -> Path:
         Path(options.work), path_of(options.out), options.made_by(() if alone or options.on else ("ratio",))
     )
     who = Who(options.ratio, options.on, options.client)
-    partition = source(options.partition, options.work, "partition")
+    kinds = ("partition",) if options.partition is None else ("partition", "corruption")  # which is refused in words
+    partition = source(options.partition, options.work, *kinds)
     return label_noise.make_label_noise(partition, flips, to, who, given=not alone, seed=options.seed)
 
 

@@ -98,6 +98,14 @@ def test_labels_that_were_changed_before_stay_changed(source, work):
     assert first == second
 
 
+def test_files_of_single_sites_are_left_out_since_they_hold_the_groups(source, work):
+    dataset = manifest.above(source, "dataset")
+    divided = fedcli.partition(dataset, clients=2, materialize=True, work=work)
+    assert any(name.startswith("sites/") for name in manifest.read(divided.path).files)
+    made = fedcli.corrupt(divided, "attributes", hide=["sex"], share=1.0, work=work)
+    assert set(manifest.verify(made.path).files) == {"rows.h5"}
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
@@ -121,5 +129,7 @@ def test_what_it_is_not_for_is_refused(partly, source, work):
     images = fedcli.corrupt(source, "gaussian", ratio=0.25, work=work, jobs=1)
     with pytest.raises(FedcliError, match="attributes are hidden before images are"):
         fedcli.corrupt(images, "attributes", hide=["sex"], work=work)
+    with pytest.raises(FedcliError, match="attributes are hidden before images are"):
+        fedcli.corrupt(images.path.parent, "attributes", hide=["sex"], work=work)
     with pytest.raises(UsageError, match="--hide is for attributes"):
         fedcli.corrupt(source, "labels", hide=["sex"], work=work)
