@@ -71,13 +71,13 @@ def cards(row: Row) -> list[Document]:
 def _model(system: System) -> Document:
     scores, path = system.scores, system.row.paths[0]
     named = [(system.name, scores)]
-    points = list(clinical.tables(named))
+    points, made = list(clinical.tables(named)), report([system.row])
     falls = [*severities.tables(named), *severities.by_group(named)]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
         Section("data", "Training and test data", tables=[*_data(system), *flow.table(system.name, path, scores)]),
         Section("training", "Training", **what_ran([system], False)),
-        Section("performance", "Performance", tables=list(report([system.row]).tables)),
+        Section("performance", "Performance", tables=made.tables, text=[made.legend()]),
         Section("groups", "Performance by group", tables=list(_by_group(scores))),
         Section("points", "Operating points and calibration", tables=points, text=[] if points else [NO_POINTS]),
         Section("robustness", "Robustness", tables=falls, text=[] if falls else [NO_SEVERITIES]),

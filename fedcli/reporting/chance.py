@@ -1,4 +1,4 @@
-"""Models whose decisions are no better than chance: their other scores must not be read without that."""
+"""Models whose decisions are not shown to be better than chance: no other score may be read without that."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ ADVICE = "train for more rounds or with another --lr"
 
 
 def at_chance(runs: Sequence[Scored]) -> str:
-    """On which images the decisions of these runs are no better than chance, in words; "" where they are better.
+    """On which images the decisions of these runs may be no better than chance, in words; "" where they are better.
 
     A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
     test images have, or 1/2 of several labels per image.
@@ -27,12 +27,13 @@ def _of_version(runs: Sequence[Scored], version: str) -> str:
     if not stuck:
         return ""
     metric = _metric(stuck[0].scores)
-    scores = [100 * (run.scores.intervals[version][metric].value or 0) for run in stuck]
-    numbers = f"{metric} {', '.join(f'{score:.2f}' for score in scores)} %"
+    intervals = [run.scores.intervals[version][metric] for run in stuck]
+    texts = [", ".join(f"{100 * (of or 0):.2f}" for of in each) for each in zip(*((i.value, i.low) for i in intervals))]
+    numbers = f"{metric} {texts[0]} %, lower end of the 95 % interval {texts[1]} %"
     chance = f"chance {100 / _classes_seen(stuck[0].scores, version):.2f} %"
     which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
     inside = "; ".join(filter(None, [f"{numbers}, {chance}", _one_class(stuck, version)]))
-    return f"decisions{which} on {version} images are no better than chance ({inside})"
+    return f"decisions{which} on {version} images are not shown to be better than chance ({inside})"
 
 
 def _is_stuck(scores: Scores, version: str) -> bool:

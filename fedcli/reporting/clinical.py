@@ -2,19 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 
-from ..evaluation.clinical_parts import CLIENT, POOLED, Clinical, Described, OfClass, Operating, Point, Rate
+from ..evaluation.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
 from ..evaluation.parts import PARITY
 from ..evaluation.scores import Scores
-from .table import Cell, Column, Table, number, percent
+from .table import DAGGER, Cell, Column, Table, number, percent
 from .verdicts import p_text
 
 RATES = "sensitivity", "specificity", "ppv", "npv"
 BENEFITS = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
 POINTS = (
-    "In percent, [95 % Wilson interval], of the last round's model. A threshold is chosen on the clients' validation "
-    "images alone and carried to the test images; PPV and NPV depend on the share of the class, which stands beside it."
+    "In percent, [95 % Wilson interval, with a patient's images taken as independent], of the last round's model. A "
+    "threshold is chosen on the clients' validation images alone and carried to the test images; PPV and NPV depend on "
+    "the share of the class, which stands beside them."
 )
-BY_GROUP = "In percent, [95 % Wilson interval], at the pooled threshold."
+BY_GROUP = "In percent, [95 % Wilson interval, with a patient's images taken as independent], at the pooled threshold."
 TRANSFER = (
     "Differences between groups at the carried thresholds, in percentage points, better when low: of sensitivity (TPR) "
     "and of false positive rate (FPR), largest minus smallest; demographic parity (DPD), equalized odds (EOD) and "
@@ -30,14 +31,17 @@ BENEFIT = (
     "use where it is above both treating all and treating none (0)."
 )
 SETS = (
-    "Sets of classes that hold the true one with a chance of at least the level, quantiles from validation images: "
-    "coverage in percent, [95 % Wilson interval], and mean number of classes in a set."
+    "Sets of classes that hold the true one with a chance of at least the level if test and validation images come from "
+    "the same distribution, quantiles from validation images: coverage in percent, [95 % Wilson interval, with a "
+    "patient's images taken as independent], and mean number of classes in a set."
 )
 
 GAPS = (
-    "Between best and worst group, of the last round's model. p: share of 1,000 deals of the groups among the "
-    "patients, the observed one among them, whose gap is at least as large; not adjusted for the number of lines."
+    "Between best and worst group, of the last round's model. p: permutation test over 1,000 assignments of the "
+    "groups to the patients, the observed one among them: the share whose gap is at least as large; not adjusted for "
+    "the number of lines."
 )
+UNSURE = f" {DAGGER} marks a gap that a group which is too small or lacks a class decides, whatever its p."
 SEARCHED = (
     "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
     "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested."
@@ -50,6 +54,7 @@ def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     for name, scores in named:
         if scores.clinical:
             yield from _of_run(name or scores.label, scores.clinical)
+            yield from _tested(name or scores.label, scores.clinical, scores)
 
 
 def headline(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
@@ -86,7 +91,6 @@ def _of_run(name: str, clinical: Clinical) -> Iterator[Table]:
             yield _honesty(title, known)
             yield _benefit(title, known)
     yield from _overall(name, clinical)
-    yield from _tested(name, clinical)
 
 
 def _points(title: str, known: OfClass) -> Table:
@@ -205,10 +209,16 @@ def _overall(name: str, clinical: Clinical) -> Iterator[Table]:
         yield Table(f"Conformal sets at {100 * level:g} %: {name}", heads, lines, SETS)
 
 
-def _tested(name: str, clinical: Clinical) -> Iterator[Table]:
+def _tested(name: str, clinical: Clinical, scores: Scores) -> Iterator[Table]:
     """Permutation tests of the gaps, and the subgroups of lowest accuracy."""
     rows = [
-        [Cell(attribute), Cell(version), Cell(metric), percent(test.gap), Cell(p_text(test.p))]
+        [
+            Cell(attribute),
+            Cell(version),
+            Cell(metric),
+            _gap(test, scores, attribute, version, metric),
+            Cell(p_text(test.p)),
+        ]
         for attribute, versions in clinical.gaps.items()
         for version, known in versions.items()
         for metric, test in known.items()
@@ -221,7 +231,7 @@ def _tested(name: str, clinical: Clinical) -> Iterator[Table]:
             Column("gap", "points", lower=True),
             Column("p"),
         ]
-        yield Table(f"Gaps between groups: {name}", heads, rows, GAPS)
+        yield Table(f"Gaps between groups: {name}", heads, rows, GAPS + UNSURE * any(row[3].doubtful for row in rows))
     lines = [
         [Cell(version), Cell(each.attribute), Cell(each.group), Cell(str(each.images)), percent(each.accuracy),
          percent(each.difference), Cell(p_text(each.p)), Cell(p_text(each.p_holm))]
@@ -232,6 +242,14 @@ def _tested(name: str, clinical: Clinical) -> Iterator[Table]:
         heads = [Column(each) for each in ("test images", "attributes", "subgroup", "images")]
         heads += [Column("accuracy", "%"), Column("difference", "points"), Column("p"), Column("p (Holm)")]
         yield Table(f"Subgroups of lowest accuracy: {name}", heads, lines, SEARCHED)
+
+
+def _gap(test: GapTest, scores: Scores, attribute: str, version: str, metric: str) -> Cell:
+    """The gap, in doubt where its best or its worst group is too small or lacks a class."""
+    part = scores.groups[attribute][version].last_round if version in scores.groups.get(attribute, {}) else None
+    between = part.between.get(metric) if part else None
+    ends = [end.group for end in (between.best, between.worst) if end] if between else []
+    return percent(test.gap, doubtful=any(part.groups[name].small for name in ends) if part else False)
 
 
 def _rates(point: Point) -> list[Cell]:

@@ -6,7 +6,7 @@ made; the legend says which. What a group too small to be reliable decides is ne
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -46,7 +46,7 @@ TESTED = (
 )
 MODELS_ALONE = "With {samples} this holds for these trained models, not for training again."
 UNTESTED = "{mark} marks the best of a column{among}; no test stands behind it."
-OTHERS = "Columns of other quantities are marked without a test."
+OTHERS = "Columns of other quantities have no test here, and so no mark."
 DOUBTS = "† marks a number decided by a group that is too small or lacks a class; it is never marked as the best."
 CALIBRATION = "calibration_error is better when low (15 bins of equal width)."
 OWN = (
@@ -96,6 +96,11 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     columns = _columns(rows)
     leads = Leads([row.scored for row in rows], list(dict.fromkeys(column.name for column in columns)))
     marked = [_marked(rows, column, leads) for column in columns]
+    if leads.samples is not None:  # a mark means one thing in a table: significantly better
+        marked = [
+            cells if _has_test(column) else [replace(cell, best=False) for cell in cells]
+            for column, cells in zip(columns, marked, strict=True)
+        ]
     names = [Cell(row.long_name if long_names else row.name) for row in rows]
     heads, texts = [Column("method"), Column("rule")], [names, [Cell(row.scores.rule) for row in rows]]
     more, costs = _costs(rows)
@@ -142,6 +147,11 @@ def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: in
     """Whether a row is significantly better than another, or no test can say: predictions are of one view alone."""
     untested = rows[first].at != LAST5 or rows[first].is_view or rows[second].is_view or not column.over
     return untested or leads.test((column.over, column.name), first, second, others) is not False
+
+
+def _has_test(column: Column) -> bool:
+    """Whether the paired tests are of this quantity: a score on a version of the test images."""
+    return bool(column.over) and column.name in (*METRICS, *OF_LABELS)
 
 
 def _cell(row: Row, name: str) -> Cell:
@@ -220,7 +230,7 @@ def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
     parts = [TESTED.replace("{mark}", "{{mark}}").format(among=AMONG[shared], over=over, level=SIGNIFICANT)]
     if not enough:
         parts.append(MODELS_ALONE.format(samples=console.counted(leads.samples, leads.over[:-1], leads.over)))
-    if any(not column.over or column.name not in (*METRICS, *OF_LABELS) for column in whole.columns[2:]):
+    if not all(map(_has_test, whole.columns[2:])):
         parts.append(OTHERS)
     return " ".join(parts)
 

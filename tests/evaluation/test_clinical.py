@@ -49,6 +49,15 @@ def test_gaps_have_a_p_and_stand_in_a_table(made):
     assert "Gaps between groups: x" in [table.title for table in shown.tables([("x", scores)])]
 
 
+def test_a_gap_that_a_small_group_decides_is_in_doubt(made):
+    scores = Scores.read(made.path)
+    group = next(iter(scores.groups["hospital"]["clean"].last_round.groups.values()))
+    assert group.small  # of 24 test images
+    (table,) = [each for each in shown.tables([("x", scores)]) if each.title == "Gaps between groups: x"]
+    doubtful = [row[3].doubtful for row in table.rows if row[0].text == "hospital"]
+    assert doubtful and all(doubtful) and "whatever its p" in table.legend
+
+
 def test_inspect_says_what_the_test_images_can_show(made):
     partition = manifest.parent(made.path, "partition")
     printed = session.run(f"fedcli inspect {partition} --power ill")

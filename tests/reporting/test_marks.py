@@ -43,6 +43,13 @@ def test_the_best_is_marked_where_its_lead_is_significant_and_nowhere_else(tmp_p
     assert "With 1 seed this holds for these trained models" in report(rows(close)).legend()
 
 
+def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_path):
+    paths = runs(tmp_path, (0.5, 3))
+    best = marked(paths)
+    assert best[AUC] == ["FedHEAL"] and best["sex worst group auc_ovo_macro"] == []
+    assert "Columns of other quantities have no test here, and so no mark." in report(rows(paths)).legend()
+
+
 def test_three_seeds_or_more_have_to_agree(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]

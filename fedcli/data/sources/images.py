@@ -137,6 +137,14 @@ def _white(mode: str, values: np.ndarray) -> float:
     return WHITE
 
 
+def _is_dicom(path: Path, data: bytes | None) -> bool:
+    """By the letters behind the preamble of 128 bytes."""
+    if data is not None:
+        return data[128:132] == b"DICM"
+    with path.open("rb") as file:
+        return file.read(132)[128:] == b"DICM"
+
+
 def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -> Any:
     from PIL import Image, UnidentifiedImageError
 
@@ -153,6 +161,8 @@ def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -
     except Unreadable:
         raise
     except UnidentifiedImageError:
+        if _is_dicom(path, data):
+            raise Unreadable("a DICOM file, but images of this dataset are read as photographs, PNG or JPEG") from None
         raise Unreadable(f"UnidentifiedImageError: cannot identify image file {path.name!r}") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
