@@ -31,8 +31,8 @@ BENEFIT = (
     "use where it is above both treating all and treating none (0)."
 )
 SETS = (
-    "Sets of classes that hold the true one with a chance of at least the level if test and validation images come from "
-    "the same distribution, quantiles from validation images: coverage in percent, [95 % Wilson interval, with a "
+    "Sets of classes that hold the true one with a chance of at least the level if test and validation images come "
+    "from the same distribution, quantiles from validation images: coverage in percent, [95 % Wilson interval, with a "
     "patient's images taken as independent], and mean number of classes in a set."
 )
 

@@ -20,8 +20,8 @@ def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(t
     said = noted(scored(tmp_path / "a", stuck, intervals=intervals(1 / 3, 1 / 3)))
     assert "FedAvg: decisions on clean images are not shown to be better than chance" in said
     assert (
-        "balanced_accuracy 33.33 %, lower end of the 95 % interval 33.33 %, chance 33.33 %; answers one class for every clean image"
-        in said
+        "balanced_accuracy 33.33 %, lower end of the 95 % interval 33.33 %, chance 33.33 %; "
+        "answers one class for every clean image" in said
     )
 
 
