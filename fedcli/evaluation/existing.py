@@ -1,9 +1,10 @@
 """Which scores a run has already, by what evaluate is asked for; all that is possible without its models."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+from .. import console
 from ..data import manifest, sources
 from ..errors import FedcliError, UsageError, nearest
 from ..labels import is_multi_label
@@ -55,6 +56,17 @@ def existing(
     return target
 
 
+def evaluations(folder: Path) -> Iterator[tuple[Path, manifest.Manifest]]:
+    """Every scores.json that lies in a folder of evaluations; one that cannot be read is named and left out."""
+    for path in sorted(folder.glob("*/scores.json")):
+        try:
+            known = manifest.read(path, "scores")
+        except FedcliError as error:
+            console.warn(f"left out: {error}; remove {path.parent}")
+            continue
+        yield path, known
+
+
 def with_operating_points(scores: Path) -> Path | None:
     """The scores of the same run on the same test images that `evaluate --clinical` made: these, or others beside them.
 
@@ -63,8 +75,7 @@ def with_operating_points(scores: Path) -> Path | None:
     own = manifest.read(scores, "scores")
     tests = {key: value for key, value in own.options.items() if key not in QUESTIONS}
     made: dict[tuple, Path] = {}
-    for path in [scores, *sorted(scores.parent.parent.glob("*/scores.json"))]:
-        known = manifest.read(path, "scores")
+    for path, known in [(scores, own), *evaluations(scores.parent.parent)]:
         same = tests == {key: value for key, value in known.options.items() if key not in QUESTIONS}
         if "clinical" in known.options and same and known.parents == own.parents:
             points = sum(

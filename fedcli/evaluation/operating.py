@@ -15,6 +15,7 @@ from ..data import manifest
 from ..errors import UsageError
 from ..runs.finished import Run
 from . import binary, clinical
+from .existing import evaluations
 
 
 @dataclass(frozen=True)
@@ -98,8 +99,7 @@ def _chosen(run: Run, client: str | None, wanted: Iterable[tuple[str, clinical.R
 def _evaluated(run: Run) -> list[OperatingPoint]:
     """The pooled thresholds of every finished `evaluate --clinical` of this run, each once."""
     own, made = manifest.sha256(run.path), dict[tuple[str, str], OperatingPoint]()
-    for path in sorted((run.path.parent / "scores").glob("*/scores.json")):
-        known = manifest.read(path, "scores")
+    for path, known in evaluations(run.path.parent / "scores"):
         if "clinical" not in known.options or own not in known.parents.values():
             continue
         described = manifest.verify(path, "scores").body["clinical"]

@@ -5,10 +5,13 @@ import session
 from hospitals import prepared, write_hospitals
 
 import fedcli
+from fedcli import console
 from fedcli.data import manifest
 from fedcli.evaluation.existing import with_operating_points
+from fedcli.evaluation.operating import Asked, points
 from fedcli.reporting import evidence
 from fedcli.reporting.systems import read
+from fedcli.runs.finished import open_run
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +55,16 @@ def test_operating_points_of_other_images_are_not_those_of_a_run(runs):
     plain = fedcli.evaluate(run, by=["hospital"]).path
     on = fedcli.evaluate(run, on=manifest.parent(other.path, "partition"), by=["hospital"], clinical=True).path
     assert with_operating_points(on) == on and with_operating_points(plain) != on
+
+
+def test_a_broken_evaluation_beside_it_is_named_and_left_out(runs, monkeypatch):
+    run = runs[0]
+    made = fedcli.evaluate(run, clinical=True, rule=["youden"]).path
+    broken = made.parent.parent / "broken" / "scores.json"
+    broken.parent.mkdir()
+    broken.write_text('{"format": 1, "kind"', encoding="utf-8")
+    warned: list[str] = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    assert with_operating_points(made) == made
+    assert [point.rule for point in points(open_run(run.path), None, Asked())]
+    assert len(warned) == 2 and all(str(broken) in text for text in warned)
