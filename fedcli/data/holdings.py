@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import labels
+from ..errors import FedcliError
 from . import manifest, skew
 from .pool import TEST, TRAIN, Pool, pool_of, read_rows
 
@@ -29,13 +30,23 @@ def of_manifest(path: Path) -> Counts:
     if source.kind == "dataset":
         pool = pool_of(path)
         rows = {ALL: {"train": np.flatnonzero(pool.split == TRAIN), "test": np.flatnonzero(pool.split == TEST)}}
+        _check(path, pool, source.body)
         return counted(pool, rows, source.body)
     partition = path if source.kind == "partition" else manifest.above(path, "partition")
     pool = pool_of(manifest.above(partition, "dataset"))
     roster = [client["client"] for client in source.body["roster"]]
     stored = read_rows(partition, len(roster), len(pool.y))
+    _check(path, pool, source.body)
     rows = {client: {part: stored[f"{part}/{k}"] for part in PARTS} for k, client in enumerate(roster)}
     return counted(pool, {**rows, ALL: {"test": stored["test/all"]}}, source.body)
+
+
+def _check(path: Path, pool: Pool, body: Mapping[str, Any]) -> None:
+    """Raises FedcliError where images of the pool have a value that the manifest does not name."""
+    for name, values in body["attributes"].items():
+        column = pool.groups.get(name)
+        if column is None or column.max(initial=-1) >= len(values):
+            raise FedcliError(f"{path}: its values of {name!r} are not those of the pool's images", "make it again")
 
 
 def counted(pool: Pool, rows: Mapping[str, Mapping[str, np.ndarray]], body: Mapping[str, Any]) -> Counts:

@@ -11,6 +11,7 @@ from session import run
 import fedcli
 from fedcli.data import holdings
 from fedcli.data.pool import Pool, read_pool
+from fedcli.errors import FedcliError
 from fedcli.reporting import page
 
 
@@ -32,6 +33,12 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(tmp_path):
         assert list(held["train"].values()) == client["class_counts"]
         assert sum(counts["sex"][client["client"]]["val"].values()) == client["val"] > 0
     assert counts["sex"]["all"]["test"]["female"] == women.sum()
+
+    body = json.loads(made.path.read_text())
+    for changed in ({"sex": []}, {"site": ["north"]}):
+        made.path.write_text(json.dumps(body | {"body": body["body"] | {"attributes": changed}}))
+        with pytest.raises(FedcliError, match="partition.json: its values of"):
+            holdings.of_manifest(made.path)
 
 
 def test_unknown_values_are_counted_as_such(tmp_path):
