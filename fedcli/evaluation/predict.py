@@ -20,6 +20,7 @@ from ..data.shard import Shard
 from ..data.sources import own_images
 from ..data.sources.images import fit_image, match_channels
 from ..data.sources.source import Choices, Source, Unreadable
+from ..data.synthetic import of_sample
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import chances
 from ..runs import finished as runs
@@ -138,6 +139,8 @@ def predict(run: Run, files: list[Path], client: str | None = None, asked: Asked
     Raises FedcliError where no file can be read, UsageError.
     """
     check_client(run, client)
+    if of_sample([run.path]):
+        console.warn("this run was trained on SYNTHETIC data: its probabilities say nothing about patients")
     operating = points(run, client, asked)
     preprocessing = Preprocessing.of(run.path)
     runs.load_model(run, run.rounds[-1], client)

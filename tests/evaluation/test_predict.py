@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli.commands.app import app
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation import model_file
+from fedcli.evaluation import model_file, predict
 from fedcli.metrics import probabilities
 
 
@@ -58,6 +58,13 @@ def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(ru
     frame = made.to_frame()
     assert list(frame.columns) == ["file", "prob_healthy", "prob_ill", "class"] and len(frame) == len(known)
     assert set(frame["class"]) <= {"healthy", "ill"}
+
+
+def test_a_run_on_a_made_up_sample_says_so_on_stderr(run, work, monkeypatch):
+    image = next((work / "raw").glob("*.png"))
+    assert "SYNTHETIC" not in typed("predict", run, image).stderr
+    monkeypatch.setattr(predict, "of_sample", lambda paths: paths == [run.path])
+    assert "SYNTHETIC data: its probabilities say nothing about patients" in typed("predict", run, image).stderr
 
 
 def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(run, tmp_path):

@@ -104,6 +104,8 @@ def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
     legend = LEGEND.format(rounds=ROUNDS if averaged else "", some=" in some round" if averaged else "")
     if averaged and spread == POOLED and any(system.row.runs > 1 for system in by):
         legend += SPREADS
+    if len(by) > 1:
+        legend += " Bold marks the best, without a test."
     scores = by[0].scores
     unknown, images = scores.groups[attribute]["clean"].last_round.unknown, scores.versions["clean"].count
     missing = unknown_note(attribute, unknown, images)
