@@ -248,7 +248,8 @@ def _tensors(path: Path, draw: Draw) -> str:
     name = list(tensors)[int(draw.integers(len(tensors)))]
     value = tensors[name]
     kinds: dict[str, Callable[[], Any]] = {
-        "meta": lambda: value.to("meta"), "sparse": lambda: torch.sparse_coo_tensor(value.shape, check_invariants=False),
+        "meta": lambda: value.to("meta"),
+        "sparse": lambda: torch.sparse_coo_tensor(value.shape, check_invariants=False),
         "nan": lambda: value * torch.nan,
         "complex": lambda: value.to(torch.complex64), "rank": lambda: value[None],
         "int": lambda: value.to(torch.int8),
