@@ -5,7 +5,8 @@ files are local, under the work folder. The packages come with fedcli[track].
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -118,15 +119,14 @@ def training(asked: str | None, run: Path, work: Path) -> str:
     """
     if asked is None:
         return ""
-    tracker, place = _open(asked, run, work)
     record = curves.read(run)
-    tracker.about(record.asked)
-    for name, series in record.series.items():
-        for client, points in series.curves.items():
-            for step, value in points.tolist():
-                if np.isfinite(value):
-                    tracker.number("/".join(filter(None, [name, client])), value, int(step))
-    tracker.close()
+    with _opened(asked, run, work) as (tracker, place):
+        tracker.about(record.asked)
+        for name, series in record.series.items():
+            for client, points in series.curves.items():
+                for step, value in points.tolist():
+                    if np.isfinite(value):
+                        tracker.number("/".join(filter(None, [name, client])), value, int(step))
     return place
 
 
@@ -139,22 +139,25 @@ def evaluation(asked: str | None, scores: Path, work: Path) -> str:
         raise FedcliError(f"{scores} names no run", "evaluate the run again")
     from .page import PageOptions, render  # draws, which nothing else here does
 
-    tracker, place = _open(asked, run, work)
     (scored,) = read([scores])
-    step = scored.scores.kept_rounds[-1]
-    for name, value in all_values(scored.scores, LAST).items():
-        if value.mean is not None and np.isfinite(value.mean):
-            tracker.number(f"scores/{name}", value.mean, step)
-    tracker.page(render([scores], PageOptions()))
-    tracker.close()
+    step, text = scored.scores.kept_rounds[-1], render([scores], PageOptions())
+    with _opened(asked, run, work) as (tracker, place):
+        for name, value in all_values(scored.scores, LAST).items():
+            if value.mean is not None and np.isfinite(value.mean):
+                tracker.number(f"scores/{name}", value.mean, step)
+        tracker.page(text)
     return place
 
 
-def _open(asked: str, run: Path, work: Path) -> tuple[Tracker, str]:
+@contextmanager
+def _opened(asked: str, run: Path, work: Path) -> Iterator[tuple[Tracker, str]]:
+    """A tracker, closed at the end, and where it is. Raises FedcliError where it cannot be written, or no longer."""
     kind, _, place = asked.partition(":")
     place = place or str(work / kind)
     try:
-        return TRACKERS[kind](place, run), place
+        tracker = TRACKERS[kind](place, run)
+        yield tracker, place
+        tracker.close()
     except Exception as error:  # what a server or a package says is not ours to list
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FedcliError(f"{place} cannot be written by {kind}: {reason}"[:300], "give another place") from error

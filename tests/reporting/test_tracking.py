@@ -8,6 +8,7 @@ from hospitals import prepared, write_hospitals
 import fedcli
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
+from fedcli.reporting import tracking
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,18 @@ def test_what_cannot_be_tracked_is_said_before_training(clients, tmp_path, monke
         (tmp_path / "file").write_text("")
         with pytest.raises(FedcliError, match="cannot be written by tensorboard"):
             fedcli.train("fedavg", clients, rounds=1, work=tmp_path, track=f"tensorboard:{tmp_path / 'file'}")
+
+
+def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(clients, tmp_path, monkeypatch):
+    class Gone:
+        def __init__(self, *_):
+            pass
+
+        def about(self, known):
+            raise ConnectionError("no answer")
+
+    monkeypatch.setitem(tracking.TRACKERS, "tensorboard", Gone)
+    monkeypatch.setattr(tracking, "check", lambda asked: None)
+    with pytest.raises(FedcliError, match="cannot be written by tensorboard: no answer"):
+        fedcli.train("fedavg", clients, rounds=1, work=tmp_path, track="tensorboard")
+    assert list(tmp_path.glob("runs/*/run.json"))
