@@ -21,7 +21,8 @@ from . import timing
 from .chance import at_chance
 from .columns import BEST, LAST5, POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns
 from .doubts import doubtful, small_groups, small_groups_note
-from .systems import DRAWN, NOT_THE_METHOD, Scored, brief, grouped, last, read, refuse_mixed
+from .named_options import differ, is_named, unlike
+from .systems import NOT_THE_METHOD, Scored, grouped, read, refuse_mixed
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer
@@ -209,13 +210,13 @@ def _system(runs: list[Scored], at: str, spread: str | None, minutes: bool, traf
 
 def notes(lines: Sequence[Row]) -> list[str]:
     """What a reader must know before comparing: runs that differ in more than the method, small groups."""
-    unlike = [stage for stage in STAGES if _differ([row.data.get(stage) for row in lines])]
-    unlike += ["rounds"] if _differ([row.scores.rounds for row in lines]) else []
-    unlike += ["shot groups"] if _differ([row.shot_groups for row in lines if row.shot_groups]) else []
+    unshared = [stage for stage in STAGES if differ([row.data.get(stage) for row in lines])]
+    unshared += ["rounds"] if differ([row.scores.rounds for row in lines]) else []
+    unshared += ["shot groups"] if differ([row.shot_groups for row in lines if row.shot_groups]) else []
     lost = dict.fromkeys(name for row in lines for name in row.left_out)
     texts = [
         SYNTHETIC if any(row.scores.sample for row in lines) else "",
-        f"these runs do not share the same {', '.join(unlike)}: {NOT_THE_METHOD}" if unlike else "",
+        f"these runs do not share the same {', '.join(unshared)}: {NOT_THE_METHOD}" if unshared else "",
         _unlike_seeds(lines),
         f"not known of the best round, so left out: {', '.join(lost)}" if lost else "",
         *(f"{row.mark} {row.differs}" for row in lines if row.mark),
@@ -292,7 +293,7 @@ def _chosen_rounds(chosen: Sequence[Chosen]) -> str:
 def _unlike_seeds(lines: Sequence[Row]) -> str:
     """Which seeds the rows are means over, where they are not the same."""
     means = [row for row in lines if not row.is_view]
-    if not any(row.runs > 1 for row in means) or not _differ([sorted(map(str, row.seeds)) for row in means]):
+    if not any(row.runs > 1 for row in means) or not differ([sorted(map(str, row.seeds)) for row in means]):
         return ""
     each = "; ".join(f"{row.scores.label} {', '.join(map(str, row.seeds))}" for row in means)
     return f"the rows are means over different seeds: {each}"
@@ -310,31 +311,13 @@ def _differences(systems: list[Row]) -> list[str]:
     for row in systems:
         alike = [other for other in systems if other.scores.method == row.scores.method]
         rounds = [[other.scores.rounds for other in others] for others in (alike, systems)]
-        own = [f"rounds={row.scores.rounds}"] if _is_named(row.scores.rounds, *rounds) else []
+        own = [f"rounds={row.scores.rounds}"] if is_named(row.scores.rounds, *rounds) else []
         noise = any(other.data.get("corruption") for other in alike)
         own += ["no corruption"] if noise and not row.data.get("corruption") else []
         settings = [other.scores.settings for other in alike]
         options = [[other.options for other in others] for others in (alike, systems)]
-        unlike = _unlike(row, row.scores.settings, settings, settings), _unlike(row, row.options, *options)
-        out.append(", ".join([*unlike[0], *own, *unlike[1]]))
+        label = row.scores.label
+        draws = [other.options for other in systems if other.scores.label == label] if row.runs == 1 else None
+        by_method = unlike(label, row.scores.settings, settings, settings)
+        out.append(", ".join([*by_method, *own, *unlike(label, row.options, *options, draws)]))
     return out
-
-
-def _unlike(row: Row, own: dict[str, Any], alike: list[dict[str, Any]], every: list[dict[str, Any]]) -> list[str]:
-    """key=value of what a row's name must hold; the rule has a column of its own, several seeds their number."""
-    elsewhere = ("rule", *DRAWN) if row.runs > 1 else ("rule",)
-    return [
-        f"{key}={brief(value)}"
-        for key, value in own.items()
-        if last(key) not in elsewhere
-        and _is_named(value, [other.get(key) for other in alike], [other.get(key) for other in every])
-    ]
-
-
-def _is_named(value: Any, alike: list[Any], every: list[Any]) -> bool:
-    """Whether a value is named: runs of the same method have others, or it is not what most of all rows have."""
-    return _differ(alike) or _differ(every) and 2 * sum(value == other for other in every) <= len(every)
-
-
-def _differ(values: list[Any]) -> bool:
-    return any(value != values[0] for value in values)
