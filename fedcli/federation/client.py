@@ -17,10 +17,10 @@ from ..models.layout import Layout
 from ..models.network import Network
 from ..seeds import derive, seed_torch
 from . import checks
+from .client_state import ClientState
 from .dp_sgd import PrivateGradient, rate
 from .optimizer import Optimizer, own_state
 from .privacy import noised_model
-from .shelf import Kept
 from .steps import LocalStep, Steps
 from .training import Training
 
@@ -38,7 +38,7 @@ class Task:
     seed: int
     theta: Tensor  # [P]
     shared: Tensors
-    memory: Kept
+    memory: ClientState
     part: str = "whole"  # "measure" ends before training, "train" begins after it, "alone": without a server
 
 

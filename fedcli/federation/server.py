@@ -15,8 +15,8 @@ from ..models.layout import Layout
 from ..seeds import derive
 from . import checks
 from .client import Absent, Report, Task, Training
+from .client_state import ClientState
 from .engines import Engine, InProcess
-from .shelf import Kept
 from .state import RunState
 
 
@@ -217,7 +217,7 @@ def cohort_size(roster: int, participation: float) -> int:
     return min(roster, max(1, int(participation * roster + 0.5 + 1e-9)))
 
 
-def _memories(state: RunState, roster: list[str], made: Mapping[str, Kept]) -> dict[str, Kept]:
+def _memories(state: RunState, roster: list[str], made: Mapping[str, ClientState]) -> dict[str, ClientState]:
     """What every client keeps after a round, in roster order, which a resume has too."""
     kept = {**state.clients, **made}
     return {client: kept[client] for client in roster if client in kept}

@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import FedcliError
 from ..hdf5 import TENSORS, open_hdf5, replace_hdf5
 from ..methods.contract import Tensors
-from .shelf import Kept, Shelf, size
+from .client_state import ClientState, ClientStateStore, size
 
 HINT = "--resume uses the state before it, where there is one"
 
@@ -57,7 +57,7 @@ class RunState:
     theta: Tensor
     shared: Tensors = field(default_factory=dict)
     server: Tensors = field(default_factory=dict)
-    clients: dict[str, Kept] = field(default_factory=dict)
+    clients: dict[str, ClientState] = field(default_factory=dict)
     best: Best | None = None
 
 
@@ -73,7 +73,7 @@ def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) 
 def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Path:
     """Write state as folder/<round>.h5, drop all but the newest `keep`, and return its path."""
     rows = {client: str(row) for row, client in enumerate(roster)}
-    parts: dict[str, Kept] = {
+    parts: dict[str, ClientState] = {
         "shared": state.shared,
         "server": state.server,
         **{f"clients/{rows[c]}": m for c, m in state.clients.items()},
@@ -102,20 +102,20 @@ def saved(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.h5") if path.stem.isdecimal())
 
 
-def restore(path: Path, roster: list[str], device: str, shelf: Shelf | None = None) -> RunState:
-    """Read a state file; what clients keep goes on the shelf where it is much. Raises FedcliError if it is damaged."""
+def restore(path: Path, roster: list[str], device: str, store: ClientStateStore | None = None) -> RunState:
+    """Read a state file; clients' states stay on disk where they are large. Raises FedcliError if it is damaged."""
     try:
-        return _read(path, roster, device, shelf if shelf and path.stat().st_size > shelf.room else None)
+        return _read(path, roster, device, store if store and path.stat().st_size > store.in_memory else None)
     except (KeyError, ValueError, IndexError) as error:
         raise FedcliError(f"{path} is damaged: {error}", "remove it; --resume then uses the state before it") from None
 
 
-def _read(path: Path, roster: list[str], device: str, shelf: Shelf | None) -> RunState:
-    parts: dict[str, Kept] = {}
+def _read(path: Path, roster: list[str], device: str, store: ClientStateStore | None) -> RunState:
+    parts: dict[str, ClientState] = {}
     with open_hdf5(path, TENSORS, hint=HINT) as file:
         for part, names in groupby(sorted(file), key=_part):
             kept = {name.removeprefix(f"{part}/"): _tensor(file[name], device) for name in names}
-            parts[part] = shelf.put(kept) if shelf and part.startswith("clients/") else kept
+            parts[part] = store.write(kept) if store and part.startswith("clients/") else kept
     best = {name: tensor.cpu() for name, tensor in parts.pop("best", {}).items()}
     state = RunState(int(path.stem), parts.pop("theta")["theta"], best=_best(best, roster) if best else None)
     for part, tensors in parts.items():

@@ -15,10 +15,10 @@ from ..data import manifest
 from ..data import shard as load
 from ..errors import FedcliError, HashError, UsageError
 from ..federation import sampling
+from ..federation.client_state import ClientState
 from ..federation.dp_sgd import check_norms
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
-from ..federation.shelf import Kept
 from ..federation.state import RunState, Tensors
 from ..methods.contract import Local
 from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
@@ -72,7 +72,7 @@ class PlannedFederation(Federation):
         own = {"own": self.layout.own_start} if self.layout.own_shapes else {}
         return {c: {"model": state.theta, **own, **state.clients.get(c, {})} for c in self.data.roster}
 
-    def kept(self, state: RunState) -> tuple[torch.Tensor, Mapping[str, Kept]]:
+    def kept(self, state: RunState) -> tuple[torch.Tensor, Mapping[str, ClientState]]:
         """The global model [P] as it is scored, and what clients have beside it."""
         if self.plan.single_site:
             return state.theta, self.sites(state)

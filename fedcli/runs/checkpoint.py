@@ -16,7 +16,7 @@ from .. import console, shapes
 from ..data import manifest
 from ..errors import FedcliError, HashError
 from ..federation import state as states
-from ..federation.shelf import Shelf
+from ..federation.client_state import ClientStateStore
 from ..federation.state import RunState
 from ..files import read_text, sha256, write_text
 
@@ -39,7 +39,9 @@ def _models(folder: Path, round: int) -> list[Path]:
     return [path for path in known if path.stem.isdecimal() and int(path.stem) <= round]
 
 
-def newest(folder: Path, first: RunState, roster: list[str], device: str, shelf: Shelf | None = None) -> RunState:
+def newest(
+    folder: Path, first: RunState, roster: list[str], device: str, store: ClientStateStore | None = None
+) -> RunState:
     """The newest whole state of a run folder, or the first; says why a newer one is not used.
 
     Raises HashError where a line or a model that goes with it was changed.
@@ -47,7 +49,7 @@ def newest(folder: Path, first: RunState, roster: list[str], device: str, shelf:
     for path in reversed(states.saved(folder / "state")):
         try:
             sealed = _sealed(path)
-            state = states.restore(path, roster, device, shelf)
+            state = states.restore(path, roster, device, store)
             if len(state.theta) != len(first.theta):
                 raise FedcliError(f"{path} is of another network ({len(state.theta)} numbers, not {len(first.theta)})")
         except FedcliError as error:

@@ -12,7 +12,7 @@ from ..data import manifest
 from ..data import shard as load
 from ..data.shard import Shard, Shards
 from ..errors import FedcliError
-from ..federation.shelf import Kept
+from ..federation.client_state import ClientState
 from ..federation.state import Tensors, read_tensors, write_tensors
 from ..methods import METHODS, Method
 from ..methods.contract import Local
@@ -71,7 +71,7 @@ def open_run(path: Path, device: str = "cpu") -> Run:
 
 
 def save_model(
-    path: Path, layout: Layout, theta: torch.Tensor, clients: Mapping[str, Kept], counts: dict[str, int]
+    path: Path, layout: Layout, theta: torch.Tensor, clients: Mapping[str, ClientState], counts: dict[str, int]
 ) -> None:
     """Write the global model by tensor name, and what each client keeps of its own.
 
@@ -86,7 +86,7 @@ def save_model(
     write_tensors(path, {**{f"model/{k}": v for k, v in named.items()}, **own})
 
 
-def mean_own(clients: Mapping[str, Kept], counts: dict[str, int]) -> torch.Tensor | None:
+def mean_own(clients: Mapping[str, ClientState], counts: dict[str, int]) -> torch.Tensor | None:
     """What the clients keep to themselves [Q], in the mean by image count; None where nobody keeps anything."""
     having = [c for c in counts if "own" in clients.get(c, {})]
     return _mean({c: clients[c]["own"] for c in having}, counts) if having else None

@@ -15,7 +15,7 @@ import torch
 from .. import metrics
 from ..data.shard import Shard
 from ..errors import UsageError
-from ..federation.shelf import Kept
+from ..federation.client_state import ClientState
 from ..federation.state import Best, RunState, Tensors
 from ..labels import is_multi_label
 from ..methods.mixins import scored_model
@@ -142,7 +142,7 @@ def _mean(values: list[float | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(values) else None
 
 
-def _of_its_own(memory: Kept) -> Tensors:
+def _of_its_own(memory: ClientState) -> Tensors:
     return {name: memory[name].cpu() for name in PERSONAL if name in memory}
 
 

@@ -26,9 +26,9 @@ from .. import console
 from ..data import manifest, synthetic
 from ..errors import FedcliError
 from ..federation.client import Absent, Report, Task, Training
+from ..federation.client_state import ClientState, ClientStateStore
 from ..federation.engines import Engine
 from ..federation.server import Played
-from ..federation.shelf import Kept, Shelf
 from ..federation.state import RunState
 from ..files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
@@ -166,7 +166,7 @@ class _Training:
         self.folder, self.federation, self.engine = folder, federation, engine
         self.checkpoint_every = checkpoint_every
         self.plan, self.method, self.data = federation.plan, federation.method, federation.data
-        self.scoring, self.shelf = Scoring(federation), Shelf(folder)
+        self.scoring, self.store = Scoring(federation), ClientStateStore(folder)
         self.state = federation.first()
         self.beside, self.reported = "", time.monotonic()  # what stands beside the bar of progress, and its time
         self.written = self.spent = 0.0
@@ -231,7 +231,7 @@ class _Training:
             self._save(model_file(self.folder, played.state.round), *self.federation.kept(played.state))
             model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
         best = self.scoring.best(self.state.best, played.state, line)
-        clients = self.shelf.settle(played.state.clients, played.clients)
+        clients = self.store.offload(played.state.clients, played.clients)
         # only now, and in one step: an interrupted round is played again
         self.state = replace(played.state, best=best, clients=clients)
         seconds, written = time.perf_counter() - start, time.perf_counter() - before
@@ -268,12 +268,12 @@ class _Training:
             if int(path.stem) not in kept:
                 path.unlink()
 
-    def _save(self, path: Path, theta: Tensor, clients: Mapping[str, Kept]) -> None:
+    def _save(self, path: Path, theta: Tensor, clients: Mapping[str, ClientState]) -> None:
         save_model(path, self.federation.layout, theta, clients, self.federation.counts)
 
     def _start(self) -> RunState:
         """The newest whole state, or the first; later lines of the record are cut."""
-        state = checkpoint.newest(self.folder, self.state, self.data.roster, self.federation.device, self.shelf)
+        state = checkpoint.newest(self.folder, self.state, self.data.roster, self.federation.device, self.store)
         if state.round > self.plan.rounds:
             raise FedcliError(
                 f"{self.folder} has played {state.round} rounds already", f"give --rounds {state.round} or more"

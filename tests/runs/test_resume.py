@@ -16,8 +16,8 @@ from made_plans import TRAINING, plan, results
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.federation import state as states
+from fedcli.federation.client_state import ClientStateStore
 from fedcli.federation.server import Federation
-from fedcli.federation.shelf import Shelf
 from fedcli.runs.configuration import Execution
 from fedcli.runs.folder import unfinished
 from fedcli.runs.train import Interrupted, Plan, plan_of, train
@@ -167,15 +167,15 @@ def test_absent_clients_keep_an_order_that_a_resume_has_too(tmp_path, monkeypatc
 def test_what_clients_keep_on_disk_changes_no_byte_of_a_run_or_of_its_resume(tmp_path, monkeypatch, engine):
     data, asked = make_chain(tmp_path), plan("scaffold", participation=0.5, seed=4)
     whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
-    monkeypatch.setattr("fedcli.runs.train.Shelf", partial(Shelf, room=0))
+    monkeypatch.setattr("fedcli.runs.train.ClientStateStore", partial(ClientStateStore, in_memory=0))
     execution = Execution(checkpoint_every=1, engine=engine) if engine else EACH_ROUND
-    shelved = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "shelved", execution=execution)
+    stored = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "stored", execution=execution)
     with monkeypatch.context() as patched:
         patched.setattr(Federation, "play", interrupt_in_round(5))
         with pytest.raises(Interrupted):
             train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", execution=execution)
     cut = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "cut", execution=execution, resume=True)
-    assert results(cut.parent) == results(shelved.parent) == results(whole.parent)
+    assert results(cut.parent) == results(stored.parent) == results(whole.parent)
 
 
 def test_a_forced_resume_with_other_rounds_keeps_the_last_five_models_only(tmp_path, monkeypatch):

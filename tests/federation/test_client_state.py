@@ -1,0 +1,87 @@
+"""State that clients keep between rounds, on disk."""
+
+import gc
+
+import pytest
+import torch
+
+from fedcli.federation import state as states
+from fedcli.federation.client_state import ClientStateStore, StoredState, size
+
+STATE = {
+    "control": torch.tensor([1.5, -2.0]),
+    "steps": torch.tensor(3),
+    "seen": torch.tensor([[True], [False]]),
+    "none": torch.zeros(0, 4),
+}
+
+
+def test_what_is_stored_comes_back_bit_for_bit(tmp_path):
+    store = ClientStateStore(tmp_path)
+    state, half = store.write(STATE), store.write({"control": torch.tensor([0.1], dtype=torch.bfloat16)})
+    assert list(state) == list(STATE) and len(state) == 4 and "steps" in state and "model" not in state
+    assert states.equal(state, STATE) and size(state) == 8 + 8 + 2
+    assert half["control"].item() == torch.tensor(0.1, dtype=torch.bfloat16).item()
+
+
+def test_what_is_changed_after_it_was_read_stays_as_it_was(tmp_path):
+    state = ClientStateStore(tmp_path).write(STATE)
+    state["control"].zero_()
+    assert state["control"].tolist() == [1.5, -2]
+
+
+def test_a_place_is_written_again_only_when_no_state_refers_to_it(tmp_path):
+    store = ClientStateStore(tmp_path)
+    first = store.write({"a": torch.zeros(4)})
+    second = store.write({"a": torch.ones(4)})
+    state = {"x": first}
+    del first
+    third = store.write({"a": torch.full((4,), 2.0)})
+    assert state["x"]["a"].tolist() == [0] * 4 and second["a"].tolist() == [1] * 4 and third["a"].tolist() == [2] * 4
+    assert store._end == 48
+    state.clear()
+    gc.collect()
+    store.write({"a": torch.full((4,), 3.0)})
+    assert store._end == 48 and second["a"].tolist() == [1] * 4
+
+
+def test_few_stay_in_memory_and_all_go_to_the_disk_once_they_are_many(tmp_path):
+    store = ClientStateStore(tmp_path, in_memory=40)
+    few = {"a": {"x": torch.ones(5)}, "b": {"x": torch.ones(5)}}
+    assert store.offload(few) == few
+    more = {**few, "c": {"x": torch.ones(1)}}
+    assert store.offload(more, ["c"]) == more  # it is in the round, so it is in memory anyway
+    many = store.offload(more)
+    assert list(many) == ["a", "b", "c"] and all(isinstance(each, StoredState) for each in many.values())
+    again = store.offload({**many, "a": {"x": torch.zeros(5)}, "d": {}})
+    assert isinstance(again["a"], StoredState) and again["a"]["x"].sum() == 0 and again["b"] is many["b"]
+    assert again["d"] == {}
+    assert not list(tmp_path.iterdir())  # the file has no name, so a kill leaves none
+
+
+def test_a_disk_that_is_full_is_named(tmp_path, monkeypatch):
+    def full(*asked):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedcli.federation.client_state.os.pwrite", full)
+    with pytest.raises(OSError) as error:
+        ClientStateStore(tmp_path).write(STATE)
+    assert error.value.filename == str(tmp_path)
+
+
+@pytest.mark.parametrize("in_memory", [0, 10**6])
+def test_a_state_is_saved_and_restored_with_client_states_on_disk(tmp_path, in_memory):
+    roster = ["a", "b", "c"]
+    for folder in ("usual", "stored"):
+        (tmp_path / folder).mkdir()
+    plain = {"a": {"x": torch.ones(5)}, "c": {"x": torch.zeros(5), "own": torch.ones(2)}}
+    wanted = states.RunState(2, torch.ones(3), {"s": torch.zeros(1)}, {"t": torch.ones(1)}, plain)
+    usual = states.save(tmp_path / "usual", wanted, roster)
+    offloaded = states.RunState(
+        2, torch.ones(3), wanted.shared, wanted.server, ClientStateStore(tmp_path, 0).offload(plain)
+    )
+    path = states.save(tmp_path / "stored", offloaded, roster)
+    assert path.read_bytes() == usual.read_bytes()
+    again = states.restore(path, roster, "cpu", ClientStateStore(tmp_path, in_memory))
+    assert states.equal(again.clients, plain) and isinstance(again.clients["a"], StoredState) == (in_memory == 0)
+    assert states.equal(again.shared, wanted.shared) and states.equal(again.server, wanted.server)
