@@ -1,9 +1,10 @@
-"""The raw folder of a dataset, for the test file about it, which names it as DATASET."""
+"""The raw folder of a dataset, for the test file about it, which names it as DATASET, and a partition on disk."""
 
 import shutil
 from pathlib import Path
 
 import pytest
+from site_federation import chain_with_tests
 
 from fedcli.data import sources
 
@@ -18,3 +19,14 @@ def made(request, tmp_path_factory) -> Path:
 def raw(made, tmp_path) -> Path:
     """A copy, which a test may change."""
     return Path(shutil.copytree(made, tmp_path / "raw"))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def source(work) -> Path:
+    """A partition of four clients with validation and test images, which tests only read."""
+    return chain_with_tests(work)

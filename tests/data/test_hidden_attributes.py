@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from conftest import ROSTER
-from site_federation import chain_with_tests
 
 import fedcli
 from fedcli.data import manifest, shard
@@ -46,16 +45,6 @@ def test_nothing_and_everything():
     assert (
         groups_without(pool(), rows, {"hidden_attributes": HOW}, "south") == {} == groups_without(pool(), rows, {}, "x")
     )
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return tmp_path_factory.mktemp("work")
-
-
-@pytest.fixture(scope="module")
-def source(work):
-    return chain_with_tests(work)
 
 
 @pytest.fixture(scope="module")

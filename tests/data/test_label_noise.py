@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from conftest import ROSTER
-from site_federation import chain_with_tests
 
 import fedcli
 from fedcli.data import manifest, shard
@@ -46,16 +45,6 @@ def test_an_image_has_its_own_draw_by_seed_and_client():
     assert (again == noisy[order]).all()
     assert (flips("symmetric", 0.3, seed=1)[1] != noisy).any()
     assert (flips("symmetric", 0.3, client="south")[1] != noisy).any()
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory):
-    return tmp_path_factory.mktemp("work")
-
-
-@pytest.fixture(scope="module")
-def source(work):
-    return chain_with_tests(work)
 
 
 @pytest.fixture(scope="module")
