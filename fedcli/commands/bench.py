@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import console, terminal
+from ..errors import UsageError
 from . import options as o
 
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
@@ -18,13 +19,27 @@ def bench(
     model: Annotated[str, typer.Option(help="network of the training part")] = "cnn",
     size: o.Size = 32,
     clients: Annotated[
-        int | None, typer.Option(min=1, help="number of clients; default: 8, and 20 with --peers")
+        int | None, typer.Option(min=1, help="number of clients; default: 8, 20 with --peers, 10,000 with --memory")
     ] = None,
-    images: Annotated[int, typer.Option(min=8, help="images per client")] = 256,
-    repeats: Annotated[int, typer.Option(min=1, help="times each side runs; the median ratio counts")] = 7,
+    images: Annotated[
+        int | None,
+        typer.Option(min=2, help="images per client; default: 256, 2 with --memory; with --report test images: 10,000"),
+    ] = None,
+    runs: Annotated[int, typer.Option(min=2, help="with --report: runs, five of each system")] = 100,
+    rounds: Annotated[int, typer.Option(min=6, help="with --memory: rounds of a training")] = 60,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="times each side runs; the median counts; default: 7, 3 with --memory and --report"),
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     peers: Annotated[
         bool, typer.Option("--peers", help="beside pfl-research, Flower and plain loops, on all cores")
+    ] = False,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="memory of trainings with many clients, 50 of which take part in a round")
+    ] = False,
+    report: Annotated[
+        bool, typer.Option("--report", help="time of `fedcli report` and of its page over many runs, which takes long")
     ] = False,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -34,12 +49,24 @@ def bench(
 
     With --method only the engine is timed, for these methods. With --device cuda and no --method, every method is
     checked on the GPU instead, and training of four networks is timed there. With --peers and no --method, whole
-    trainings by other frameworks and loops are the other side.
+    trainings by other frameworks and loops are the other side. With --memory (of these methods, or of five) or
+    --report only that is measured, in processes of their own.
 
-    Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model resnet10 --images 64
+    Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model resnet10 --images 64;
+    fedcli bench --memory --method scaffold; fedcli bench --report --runs 20
     """
     from ..runs.resources import check_device
 
+    o.refuse_together(memory=memory, report=report, peers=peers)
+    if (memory or report) and device != "cpu":
+        raise UsageError("--memory and --report are measured on the CPU", "leave --device out")
+    if memory:
+        _show_memory(method, repeats or 3, json, clients=clients, images=images, rounds=rounds, model=model, side=size)
+        return
+    if report:
+        _show_report(runs, images or 10_000, repeats or 3, json)
+        return
+    images, repeats = images or 256, repeats or 7
     if device.startswith("cuda") and not method:
         check_device(device)
         _show_device(device, json)
@@ -68,6 +95,32 @@ def bench(
         )
         return
     terminal.table(COLUMNS, [t.row() for t in timings])
+
+
+def _show_memory(methods: list[str] | None, repeats: int, as_json: bool, **asked: Any) -> None:
+    """What trainings with many clients held, a row for each method."""
+    from ..bench import many_clients as many
+    from ..methods import resolve
+
+    for name in methods or ():
+        resolve(name)  # refuses a name before anything is trained
+    size = many.Size(**{name: value for name, value in asked.items() if value is not None})
+    made = many.memory(methods or many.METHODS, size, repeats)
+    if as_json:
+        o.show_json([each.body() for each in made])
+        return
+    terminal.table(many.columns(size.rounds), [each.row() for each in made])
+
+
+def _show_report(runs: int, images: int, repeats: int, as_json: bool) -> None:
+    """What a report over many runs takes, a row for the table and one for the page."""
+    from ..bench import many_runs as many
+
+    made = many.report(runs, images, repeats)
+    if as_json:
+        o.show_json([each.body() for each in made])
+        return
+    terminal.table(many.COLUMNS, [each.row() for each in made])
 
 
 def _beside_bare(method: list[str] | None, repeats: int, **problem: Any) -> list:
