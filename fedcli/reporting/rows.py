@@ -32,9 +32,10 @@ WITH_GROUP, BLIND = "true group at test", "group-blind"
 
 @dataclass(frozen=True)
 class Chosen:
-    """The round of a run that was best on its clients' validation images."""
+    """The round of a run that was best on its clients' validation images; which: the run, in words."""
 
     seed: Any
+    which: str
     round: int
     metric: str
     validation: float
@@ -133,10 +134,9 @@ class Row:
     @cached_property
     def chosen(self) -> list[Chosen]:
         """The round that validation chose of each run that kept one, where rows are of these rounds."""
-        best = [
-            (run.seed, run.scores.best_on_validation) for run in self.scored if self.at == BEST and not self.is_view
-        ]
-        return [Chosen(seed, kept.round, kept.metric, kept.validation) for seed, kept in best if kept]
+        runs = self.scored if self.at == BEST and not self.is_view else []
+        best = [(run, run.scores.best_on_validation) for run in runs]
+        return [Chosen(run.seed, run.which, kept.round, kept.metric, kept.validation) for run, kept in best if kept]
 
     @property
     def name(self) -> str:
@@ -284,7 +284,7 @@ def _chosen_rounds(chosen: Sequence[Chosen]) -> str:
     if not chosen:
         return ""
     each = [
-        f"round {run.round}{f' of seed {run.seed}' if len(chosen) > 1 else ''} ({percent(run.validation)})"
+        f"round {run.round}{f' of {run.which}' if len(chosen) > 1 else ''} ({percent(run.validation)})"
         for run in chosen
     ]
     return f"chosen by validation {chosen[0].metric} (%): {', '.join(each)}"

@@ -58,8 +58,10 @@ class Scored:
 
     @property
     def which(self) -> str:
-        """Its fold, where it has one, and its seed, in words."""
-        return f"seed {self.seed}" if self.fold is None else f"fold {self.fold}, seed {self.seed}"
+        """Its fold, where it has one, its seed, and those seeds of its data that are not 0, in words."""
+        seeds = {"seed": self.seed} | {k: v for k, v in _of_data(self.scores).items() if last(k) == "seed" and v}
+        fold = {} if self.fold is None else {"fold": self.fold}
+        return ", ".join(f"{name} {value}" for name, value in (fold | seeds).items())
 
     def sha256(self, kind: str) -> str | None:
         """The hash of a stage of its data; None where there is no such stage."""

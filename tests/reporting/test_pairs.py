@@ -136,3 +136,14 @@ def test_runs_that_differ_in_the_seed_alone_are_one_system(tmp_path):
 def test_folds_of_a_system_are_one_row_of_a_report(tmp_path):
     paths = [scored(tmp_path / f"a{k}", model(1, k), seed=0, by=(), **fold(k)) for k in (1, 2, 3)]
     assert [row.name for row in rows(paths, spread="pooled")] == ["FedAvg (3 folds)"]
+
+
+def test_runs_that_differ_in_the_seed_of_their_partition_alone_are_named_by_it(tmp_path):
+    def data(seed):
+        return {"dataset": stage("d"), "partition": stage(f"p{seed}", seed=seed), "corruption": stage("c", seed=0)}
+
+    a = [scored(tmp_path / f"a{k}", model(1, 0), data=data(k)) for k in (0, 1)]
+    assert [run.which for run in read(a)] == ["seed 0", "seed 0, partition seed 1"]
+    b = [heal(tmp_path / f"b{k}", model(1, 0), data=data(k)) for k in (1, 2)]
+    said = "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 0, partition seed 2"
+    assert said in compare(a, b, resamples=50).notes()
