@@ -8,6 +8,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     creff,
     crt,
     ditto,
+    fairfb,
     fairfed,
     fairlora,
     fedala,

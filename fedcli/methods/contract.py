@@ -120,6 +120,7 @@ class Local:
         freezes: True: extend() freezes the network and adds the little that trains.
         works_without_server: False: the method means nothing where each client trains by itself (--single-site).
         needs_one_label: why it has no meaning where an image may have several labels; "" where it has.
+        needs_two_classes: why it has no meaning for a task of more than two classes; "" where it has.
         needs: what the server must see of each client for this half, one of NEEDS.
         images_in_loss_alone: True: loss() is the mean over a batch of a loss of each image alone, and nothing else that
             leaves a client is made of images or class counts: --dp-sgd makes all of it private.
@@ -134,6 +135,7 @@ class Local:
     freezes: bool = False
     works_without_server: bool = True
     needs_one_label: str = ""
+    needs_two_classes: str = ""
     images_in_loss_alone: bool = False
 
     def extend(self, net: "Network") -> None:

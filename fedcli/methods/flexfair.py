@@ -30,7 +30,6 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from . import probes
 from .contract import ClientRound, ClientUpdates, Tensors
 from .fedavg import Mean
 from .groups import WithGroups
@@ -62,16 +61,10 @@ class NearTheMean(WithGroups):
             raise UsageError(f"only={self.only} is no class", f"the classes are {places}")
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
-        groups, count = self.groups_of(net, client)
-        classes = client.shard.classes if self.within == "class" else 1
-        cells = groups * classes + (client.shard.y if classes > 1 else 0)  # [N]
-        cells = cells.where(groups >= 0, -1)
-        shape = count, classes
-        client.report["cell_counts"] = cells[cells >= 0].bincount(minlength=count * classes).double().view(shape)
-        client.report["cell_losses"] = probes.group_losses(net, client, cells, count * classes).view(shape)  # [G, C]
-        w = client.shared.get("cell_weights", torch.ones(shape, dtype=torch.float64, device=cells.device)).flatten()
-        client.scratch["image_weights"] = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0).float()  # [N]
-        counted = torch.ones(classes, dtype=torch.float64, device=cells.device)  # [C]
+        by_class = self.within == "class"
+        y, classes = client.shard.y, client.shard.classes if by_class else 1
+        self.weigh_cells(net, client, y if by_class else torch.zeros_like(y), classes)
+        counted = torch.ones(classes, dtype=torch.float64, device=y.device)  # [C]
         if self.only >= 0:
             counted = counted * 0
             counted[self.only] = 1

@@ -86,6 +86,19 @@ class WithGroups(WeighsGroups, Local):
         name = self.group_attribute(net)
         return client.shard.groups[name], len(net.attributes[name])
 
+    def weigh_cells(self, net: "Network", client: ClientRound, classes: Tensor, count: int) -> None:
+        """Weigh images by group and class [N] of `count`, with shared["cell_weights"] [G, C], which are 1 at first.
+
+        Reports how many images of each there are, and their summed losses under the global model.
+        """
+        groups, of_groups = self.groups_of(net, client)
+        cells = (groups * count + classes).where(groups >= 0, -1)  # [N]
+        shape = of_groups, count
+        client.report["cell_counts"] = cells[cells >= 0].bincount(minlength=of_groups * count).double().view(shape)
+        client.report["cell_losses"] = probes.group_losses(net, client, cells, of_groups * count).view(shape)  # [G, C]
+        w = client.shared.get("cell_weights", torch.ones(shape, dtype=torch.float64, device=cells.device)).flatten()
+        client.scratch["image_weights"] = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0).float()  # [N]
+
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         return cross_entropy(net(batch.x), batch.y, client, client.scratch["image_weights"][batch.at])
 

@@ -135,8 +135,12 @@ class Plan:
         return method
 
     def check_labels(self, body: Mapping[str, Any], method: Method) -> None:
-        """Refuse what is defined for one label per image alone. body: of the data's manifest. Raises UsageError."""
+        """Refuse a method that is defined for one label per image, or for two classes, alone.
+
+        body: of the data's manifest. Raises UsageError.
+        """
         if not is_multi_label(body):
+            check_two_classes(body, method)
             return
         texts = method.local.head == "prompts" and models.describe(self.model).kind == "clip"
         why = method.local.needs_one_label or method.aggregator.needs_one_label
@@ -154,6 +158,13 @@ class Plan:
     def acting(self, method: Method) -> dict[str, Any]:
         """The method's options that can change a number: where clients train alone, those of its local half."""
         return settings_of.values(method.local) if self.single_site else method.settings
+
+
+def check_two_classes(body: Mapping[str, Any], method: Method) -> None:
+    """Refuse what has a meaning for two classes alone. body: of the data's manifest. Raises UsageError."""
+    if (why := method.local.needs_two_classes) and len(body["classes"]) != 2:
+        what = f"{method.name} is for two classes ({why}), and {body['dataset']} has {len(body['classes'])}"
+        raise UsageError(what, "flexfair with --set within=class compares groups in any number of classes")
 
 
 def check_private(method: Method) -> None:

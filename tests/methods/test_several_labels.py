@@ -55,7 +55,7 @@ def test_a_method_trains_on_several_labels_and_resumes_or_says_why_not(name):
 def test_a_pair_is_refused_for_either_half_and_one_label_is_never_refused():
     for spec in ("ldam+fedheal", "fedavg+creff"):
         plan, method = Plan(spec, {}, Training(), 2), resolve(spec)
-        plan.check_labels({"dataset": "skin"}, method)
+        plan.check_labels({"dataset": "skin", "classes": ["a", "b", "c"]}, method)
         with pytest.raises(UsageError, match="needs one label per image"):
             plan.check_labels(SEVERAL, method)
 

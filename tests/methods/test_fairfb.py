@@ -1,0 +1,125 @@
+"""FedFB: weights of groups within classes that move toward parity."""
+
+import math
+
+import pytest
+import torch
+from conftest import client_updates, play, toy_net, toy_shard
+from group_clients import client_of, of_group
+
+from fedcli.errors import UsageError
+from fedcli.federation.training import Training
+from fedcli.methods import resolve
+from fedcli.runs.configuration import Plan
+
+
+def after(n, losses, shared=None, t=1, **settings):
+    """The weights [G, 2] after a round with these images and summed losses, by client, group and class."""
+    shared = {} if shared is None else dict(shared)
+    n, losses = torch.tensor(n).double(), torch.tensor(losses).double()
+    table = client_updates(torch.zeros(len(n), 1), t=t, cell_counts=n, cell_losses=losses)
+    resolve("fairfb", settings).local.post_aggregate(torch.zeros(1), table, table.base, shared)
+    return shared["cell_weights"]
+
+
+# two clients; in all 8 images of group 0, 6 of class 0, and 2 of group 1, one of each class
+N = [[[4.0, 2.0], [0.0, 1.0]], [[2.0, 0.0], [1.0, 0.0]]]
+LOSSES = [[[2.0, 1.0], [0.0, 0.4]], [[1.0, 0.0], [1.0, 0.0]]]
+
+
+def test_demographic_parity_by_hand():
+    """g_0 = (3 - 1 - 6) / 8 = -0.5, g_1 = (1 - 0.4 - 1) / 2 = -0.2: mu = (-0.3, 0.3), of norm 0.3 sqrt 2.
+
+    lambda moves by 0.1 / sqrt 2 and n / n_a = 1.25 and 5.
+    """
+    step = 0.1 / math.sqrt(2)
+    expected = [[1 - 1.25 * step, 1 + 1.25 * step], [1 + 5 * step, 1 - 5 * step]]
+    assert after(N, LOSSES, alpha=0.1).tolist() == [pytest.approx(row) for row in expected]
+
+
+def test_the_released_step_by_hand():
+    """alpha / sqrt(4) mu = 0.05 * 0.3."""
+    made = after(N, LOSSES, alpha=0.1, t=4, rule="released")
+    assert made.flatten().tolist() == pytest.approx([1 - 0.01875, 1 + 0.01875, 1.075, 0.925])
+
+
+def test_opportunity_by_hand():
+    """Of the positive ones group 0 has a mean loss of 0.5, group 1 one of 0.4: lambda_1 falls from 0.1 to 0.05."""
+    made = after(N, LOSSES, alpha=0.05, parity="opportunity")
+    assert made.flatten().tolist() == pytest.approx([1, (0.3 - 0.05) / 0.2, 1, 0.5])
+
+
+def test_odds_by_hand():
+    """mu is (1 - 0.5, 0.4 - 0.5) of the negative and the positive ones; its norm is sqrt(0.26)."""
+    made = after(N, LOSSES, alpha=0.01, parity="odds")
+    low, high = 0.1 + 0.01 * 0.5 / math.sqrt(0.26), 0.1 - 0.01 * 0.1 / math.sqrt(0.26)
+    assert made[1].tolist() == pytest.approx([low * 10, high * 10])
+    assert made[0].tolist() == pytest.approx([(0.7 - low) / 0.6, (0.3 - high) / 0.2])
+
+
+def test_of_errors_the_way_of_demographic_parity_is_the_gap_in_positive_decisions():
+    """Wrong decisions in place of losses: group 1 says yes to 5 of 10, group 0 to 6 of 20, and the others follow."""
+    n = [[[14.0, 6.0], [7.0, 3.0], [8.0, 2.0]]]
+    errors = [[[2.0, 2.0], [3.0, 1.0], [1.0, 1.0]]]  # yes: 2 + 4 of 20, 3 + 2 of 10, 1 + 1 of 10
+    made = after(n, errors, alpha=0.1, t=1, rule="released")
+    gaps = torch.tensor([-(0.5 - 0.3) - (0.2 - 0.3), 0.5 - 0.3, 0.2 - 0.3]).double()
+    torch.testing.assert_close(made[:, 0], 1 + 0.1 * gaps * 40 / torch.tensor([20.0, 10.0, 10.0]))
+
+
+@pytest.mark.parametrize("parity", ["demographic", "opportunity", "odds"])
+def test_weights_stay_within_their_bounds_and_keep_the_weight_of_a_class(parity):
+    shared = None
+    n = torch.tensor(N).sum(0)
+    for t in range(1, 30):
+        w = after(N, LOSSES, shared, t=t, alpha=0.3, parity=parity)
+        shared = {"cell_weights": w}
+        assert w.min() >= 0 and w.isfinite().all()
+        if parity == "demographic":
+            torch.testing.assert_close(w.sum(1), torch.full((2,), 2.0).double())
+        else:
+            torch.testing.assert_close((n * w).sum(0), n.sum(0).double())
+    assert (w == 0).any()  # losses that never change drive a group to its bound
+
+
+@pytest.mark.parametrize("parity", ["demographic", "opportunity", "odds"])
+def test_equal_groups_a_lone_group_and_none_leave_the_weights_alone(parity):
+    for n, losses in (
+        ([[[4.0, 2.0], [2.0, 1.0]]], [[[2.0, 1.0], [1.0, 0.5]]]),
+        ([[[4.0, 2.0], [0.0, 0.0]]], [[[2.0, 1.0], [0.0, 0.0]]]),
+        ([[[0.0, 0.0], [0.0, 0.0]]], [[[0.0, 0.0], [0.0, 0.0]]]),
+    ):
+        torch.testing.assert_close(after(n, losses, alpha=0.5, parity=parity), torch.ones(2, 2).double())
+
+
+def test_a_group_without_images_keeps_its_weights_and_the_next_takes_the_first_ones_place():
+    old = torch.tensor([[0.5, 1.5], [1.0, 1.0], [1.0, 1.0]]).double()
+    n, losses = [[[0.0, 0.0], [2.0, 2.0], [2.0, 2.0]]], [[[0.0, 0.0], [1.0, 1.0], [1.0, 2.0]]]
+    for parity in ("demographic", "opportunity"):
+        made = after(n, losses, {"cell_weights": old}, alpha=0.01, parity=parity)
+        assert (
+            torch.equal(made[0], old[0]) and made[1, 1] != 1 and made[1, 1] - 1 == pytest.approx(1 - made[2, 1].item())
+        )
+
+
+@pytest.mark.parametrize("parity", ["demographic", "odds"])
+def test_without_a_step_it_is_fedavg(parity):
+    theta = play("fairfb", {"alpha": 0.0, "parity": parity}, rounds=2).theta
+    torch.testing.assert_close(theta, play("fedavg", rounds=2).theta, atol=1e-5, rtol=1e-4)
+
+
+def test_a_client_weighs_its_images_by_group_and_class_and_counts_them():
+    net, shard = toy_net(), of_group(toy_shard("north", 5), [0, 1, -1, 1, 0])
+    shard.y[:] = torch.tensor([0, 1, 1, 0, 1])
+    client = client_of(net, shard, {"cell_weights": torch.tensor([[0.5, 1.5], [0.25, 1.75]]).double()})
+    resolve("fairfb").local.on_round_start(net, client)
+    assert client.scratch["image_weights"].tolist() == [0.5, 1.75, 1.0, 0.25, 1.5]
+    assert client.report["cell_counts"].tolist() == [[1, 1], [1, 1]]
+
+
+def test_more_than_two_classes_and_a_step_that_no_code_has_are_refused():
+    method, plan = resolve("fairfb"), Plan("fairfb", {}, Training(), 2)
+    plan.check_labels({"dataset": "eyes", "classes": ["no", "yes"]}, method)
+    with pytest.raises(UsageError, match="fairfb is for two classes .*, and skin has 7"):
+        plan.check_labels({"dataset": "skin", "classes": list("abcdefg")}, method)
+    with pytest.raises(UsageError, match="no parity=odds"):
+        resolve("fairfb", {"rule": "released", "parity": "odds"}).local.extend(toy_net())
