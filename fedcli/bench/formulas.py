@@ -42,6 +42,7 @@ LOCAL: dict[type[Local], dict[str, int]] = {
     methods.fedrep.OwnHead: {"step": 1},
     methods.fedsam.Momentous: {"step": 2},
     methods.fedsam.Perturbed: {"step": 2},
+    methods.fedsmoo.SmoothAndConsistent: {"step": 2},
     methods.fairfb.TowardParity: {"step": 1, "forward": 1},
     methods.flexfair.NearTheMean: {"step": 1, "forward": 1},
     methods.gifair.SpreadOfGroups: {"step": 1, "forward": 1},

@@ -42,6 +42,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedrod,
     fedrs,
     fedsam,
+    fedsmoo,
     flexfair,
     gifair,
     group_dro,

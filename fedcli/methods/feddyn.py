@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Dynamic(Local):
+class Drifting(Local):
     """Cross-entropy - <h_i, w> + alpha/2 ||w - w_t||^2."""
 
     alpha: Annotated[float, "strength of the penalty, >= 0"] = 0.01
@@ -43,12 +43,8 @@ class Dynamic(Local):
     control: Annotated[Literal["weighted", "uniform"], "how clients count in h: as in the model, or all the same"] = (
         "weighted"
     )
-    rule: Annotated[Literal["original", "released"], "the paper, or a benchmark's code in which it is FedAvg"] = (
-        "original"
-    )
 
     works_without_server = False
-    images_in_loss_alone = True
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]  # [T]
@@ -56,10 +52,13 @@ class Dynamic(Local):
 
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         loss = super().gradient(net, batch, client)
-        if self.rule == "original":
-            grad = client.layout.grad.add_(client.layout.params - client.scratch["anchor"], alpha=self.alpha)
-            cut_to_norm(grad, self.clip)
+        self.penalise(client)
         return loss
+
+    def penalise(self, client: ClientRound) -> None:
+        """Add the penalty's gradient to that of the loss, and cut their sum at `clip`."""
+        grad = client.layout.grad.add_(client.layout.params - client.scratch["anchor"], alpha=self.alpha)
+        cut_to_norm(grad, self.clip)
 
     def on_round_end(self, net: "Network", client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]
@@ -67,12 +66,31 @@ class Dynamic(Local):
         client.memory["moved"] = client.layout.params - client.scratch["anchor"]  # l_i + this move
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
-        if self.rule == "released":
-            return theta
-        p = torch.full_like(weights, 1 / len(weights)) if self.control == "uniform" else weights  # [K]
-        moved = average(updates["moved"], p) * (len(weights) / updates.roster)  # [T]
+        moved = average(updates["moved"], self.counted(weights)) * (len(weights) / updates.roster)  # [T]
         shared["moved"] = shared["moved"] + moved if "moved" in shared else moved  # l, which is -h / alpha
         return torch.cat([theta[: len(moved)] + shared["moved"], theta[len(moved) :]])
+
+    def counted(self, weights: Tensor) -> Tensor:
+        """[K] how clients count in what the server keeps, from their weights in the model [K]."""
+        return torch.full_like(weights, 1 / len(weights)) if self.control == "uniform" else weights
+
+
+@dataclass(frozen=True)
+class Dynamic(Drifting):
+    """FedDyn, or a benchmark's reading of it."""
+
+    rule: Annotated[Literal["original", "released"], "the paper, or a benchmark's code in which it is FedAvg"] = (
+        "original"
+    )
+
+    images_in_loss_alone = True
+
+    def penalise(self, client: ClientRound) -> None:
+        if self.rule == "original":
+            super().penalise(client)
+
+    def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+        return theta if self.rule == "released" else super().post_aggregate(theta, updates, weights, shared)
 
 
 register(

@@ -36,7 +36,7 @@ from .description import SMALLEST
 COLUMNS = {  # that fedcli's own methods report
     "accuracy", "cell_counts", "cell_losses", "class_images", "class_losses", "control_change", "counted",
     "creff_gradient", "creff_has", "direction",
-    "discrepancy", "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses",
+    "discrepancy", "dual", "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses",
     "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness",
     "squared_length", "validation_accuracy", "validation_images", "without_me",
 }  # fmt: skip
