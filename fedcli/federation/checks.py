@@ -8,7 +8,9 @@ from torch import Tensor
 from ..errors import FedcliError
 from ..methods.contract import Aggregator, Local
 from ..methods.registry import Method
+from ..methods.row_table import RowTable
 
+KEPT = Tensor, RowTable  # by the server
 ROUNDING = 1e-3  # by which weights may miss a sum of 1
 
 
@@ -17,11 +19,11 @@ class ContractError(FedcliError):
 
 
 def tensors(method: Method, half: Local | Aggregator, hook: str, values: Any, what: str) -> None:
-    """values: name -> tensor. what: for the sentence, such as "the server's memory"."""
+    """values: name -> tensor. what: for the sentence, such as "the server's memory", which may hold a RowTable too."""
     if not isinstance(values, dict):
         _refuse(method, half, hook, f"left {_described(values)} as {what}", "it must be a dict of names and tensors")
     for name, value in values.items():
-        if not isinstance(name, str) or not isinstance(value, Tensor):
+        if not isinstance(name, str) or not isinstance(value, KEPT if hook == "aggregate" else Tensor):
             _refuse(method, half, hook, f"put {_described(value)} into {what} as {name!r}", "keep it as a torch tensor")
 
 

@@ -1,28 +1,35 @@
-"""State that clients keep between rounds, on disk: memory then grows with the clients of a round and not with all.
+"""State of clients between rounds, on disk: memory then grows with the clients of a round and not with all.
 
-A client's tensors lie together at one place of a file without a name, which ends with the process that made it: a run
-goes on from its state files (state.py), which hold the same tensors. Nothing is written over while a state refers to
-it, so a round that fails can be played again from the state before it.
+It is what clients keep, and tables in which the server keeps a row for each of them. The tensors of one lie together at
+one place of a file without a name, which ends with the process that made it: a run goes on from its state files
+(state.py), which hold the same. Nothing is written over while a state refers to it, so a round that fails can be played
+again from the state before it.
 """
 
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from ..methods.contract import Tensors
+from ..methods.row_table import RowTable
+
 IN_MEMORY = 2**26  # bytes of state that clients may have in memory while they wait for their next round, all together
 
 ClientState = Mapping[str, Tensor]  # of one client, by name
+Key = TypeVar("Key", str, int)
 
 
 def size(state: ClientState) -> int:
     """Bytes of one client's state."""
     if isinstance(state, StoredState):
         return state.size
-    return sum(tensor.numel() * tensor.element_size() for tensor in state.values())
+    return sum(tensor.nbytes for tensor in state.values())
 
 
 class ClientStateStore:
@@ -39,7 +46,7 @@ class ClientStateStore:
         self._end = 0
         self._free: dict[int, list[int]] = {}  # size -> offsets
 
-    def offload(self, clients: Mapping[str, ClientState], taking_part: Collection[str] = ()) -> dict[str, ClientState]:
+    def offload(self, clients: Mapping[Key, ClientState], taking_part: Collection[Key] = ()) -> dict[Key, ClientState]:
         """The same states, in the file once they are too much for memory; what is on a GPU stays there.
 
         taking_part: clients of the round, whose state is in memory anyway.
@@ -50,6 +57,13 @@ class ClientStateStore:
         if fits or not hasattr(os, "preadv"):  # which Windows lacks
             return dict(clients)
         return {client: self.write(state) if client in loaded else state for client, state in clients.items()}
+
+    def offload_rows(self, server: Tensors) -> Tensors:
+        """The server's state with the rows of its tables in the file, each table once it is too much for memory."""
+        return {name: self._rows(value) if isinstance(value, RowTable) else value for name, value in server.items()}
+
+    def _rows(self, table: RowTable) -> RowTable:
+        return replace(table, rows=self.offload(table.rows))
 
     def write(self, state: ClientState) -> ClientState:
         """Write one client's state. Raises OSError, which names the folder."""

@@ -5,7 +5,7 @@ so the newest one is always complete; the one before it is kept as well.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,11 @@ from torch import Tensor
 from ..errors import FedcliError
 from ..hdf5 import TENSORS, open_hdf5, replace_hdf5
 from ..methods.contract import Tensors
+from ..methods.row_table import ROW, RowTable
 from .client_state import ClientState, ClientStateStore, size
 
+TABLES = "tables"  # of the server, with a row for each client
+BLOCK = 2**24  # bytes of a table that are written at once
 HINT = "--resume uses the state before it, where there is one"
 
 
@@ -75,7 +78,8 @@ def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Pat
     rows = {client: str(row) for row, client in enumerate(roster)}
     parts: dict[str, ClientState] = {
         "shared": state.shared,
-        "server": state.server,
+        "server": {name: value for name, value in state.server.items() if not isinstance(value, RowTable)},
+        TABLES: {name: value for name, value in state.server.items() if isinstance(value, RowTable)},
         **{f"clients/{rows[c]}": m for c, m in state.clients.items()},
     }
     if best := state.best:
@@ -112,12 +116,17 @@ def restore(path: Path, roster: list[str], device: str, store: ClientStateStore 
 
 def _read(path: Path, roster: list[str], device: str, store: ClientStateStore | None) -> RunState:
     parts: dict[str, ClientState] = {}
+    tables: Tensors = {}
     with open_hdf5(path, TENSORS, hint=HINT) as file:
         for part, names in groupby(sorted(file), key=_part):
+            if part == TABLES:
+                tables = {name.removeprefix(f"{TABLES}/"): _table(file[name], device, store) for name in names}
+                continue
             kept = {name.removeprefix(f"{part}/"): _tensor(file[name], device) for name in names}
             parts[part] = store.write(kept) if store and part.startswith("clients/") else kept
     best = {name: tensor.cpu() for name, tensor in parts.pop("best", {}).items()}
     state = RunState(int(path.stem), parts.pop("theta")["theta"], best=_best(best, roster) if best else None)
+    state.server.update(tables)
     for part, tensors in parts.items():
         if part.startswith("clients/"):
             state.clients[roster[int(part.removeprefix("clients/"))]] = tensors
@@ -150,7 +159,27 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
 def _write(path: Path, size: int, tensors: Iterable[tuple[str, Tensor]]) -> None:
     with replace_hdf5(path, size) as file:
         for name, tensor in tensors:
-            file[name] = tensor.detach().cpu().numpy()
+            if isinstance(tensor, RowTable):
+                _write_table(file, name, tensor)
+            else:
+                file[name] = tensor.detach().cpu().numpy()
+
+
+def _write_table(file: Any, name: str, table: RowTable) -> None:
+    """As a whole table would be, without having it whole in memory."""
+    data = file.create_dataset(name, table.shape, torch.zeros(0, dtype=table.dtype).numpy().dtype)
+    step = max(1, BLOCK * table.shape[0] // max(table.nbytes, 1))
+    for first in range(0, table.shape[0], step):
+        data[first : first + step] = table.whole(first, first + step).cpu().numpy()
+
+
+def _table(data: Any, device: str, store: ClientStateStore | None) -> Any:
+    """A table by rows, which stay on disk where it is large."""
+    dtype = torch.from_numpy(np.zeros(0, data.dtype)).dtype
+    table = RowTable(data.shape, dtype, torch.device(device))
+    rows = ((row, torch.from_numpy(data[row]).to(device)) for row in range(len(data)))
+    put = store.write if store else dict
+    return replace(table, rows={row: put({ROW: values}) for row, values in rows if values.any()})
 
 
 def read_tensors(path: Path, device: str = "cpu") -> Tensors:

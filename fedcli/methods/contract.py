@@ -181,7 +181,8 @@ class Aggregator:
     """The server half: K local models in, one global model out.
 
     State is kept in `memory` by roster row. Entries are replaced, never written into, so that a
-    round that fails leaves the old state whole.
+    round that fails leaves the old state whole. A table with a long row for each client is a RowTable (row_table.py),
+    which is on disk where there are many.
 
     Attributes:
         full_participation: True: the rule has no meaning when clients are absent.

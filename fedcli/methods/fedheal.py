@@ -35,6 +35,7 @@ from .fedavg import Plain
 from .helpers import average, by_row
 from .mixins import Histograms
 from .registry import register
+from .row_table import RowTable
 
 BINS = 10  # of a histogram, so that after ten rounds each bin holds one share
 
@@ -66,23 +67,25 @@ class Harmonized(Histograms, Aggregator):
         """Eqs. 5-7: which coordinates of each update go the way most of its client's rounds went, bool [K, T]."""
         t, released = updates.layout.trainable, self.rule == "released"
         small = torch.uint8 if updates.rounds <= 255 else torch.int16 if updates.rounds <= 32767 else torch.int32
-        rises = memory.get("rises", torch.zeros(updates.roster, t, dtype=small, device=theta.device)).clone()  # [N, T]
+        rises = RowTable.of(memory.get("rises", RowTable((updates.roster, t), small, theta.device)))  # [N, T]
         seen = memory.get("seen", torch.zeros(updates.roster, dtype=torch.int64)).clone()  # [N]
         keep = torch.empty(len(updates.rows), t, dtype=torch.bool, device=theta.device)
+        changed = {}
         for k, row in enumerate(updates.rows.tolist()):
             up = updates.theta[k, :t] > theta[:t] if released else updates.theta[k, :t] >= theta[:t]
-            agree = torch.where(up, rises[row], int(seen[row]) - rises[row])  # past rounds with this sign
+            before = rises[row]
+            agree = torch.where(up, before, int(seen[row]) - before)  # past rounds with this sign
             keep[k] = agree >= self.needed(int(seen[row]))
-            rises[row] += up  # Eq. 6
+            changed[row] = before + up  # Eq. 6
         seen[updates.rows.cpu()] += 1
-        memory["rises"], memory["seen"] = rises, seen
+        memory["rises"], memory["seen"] = rises.replaced(changed), seen  # type: ignore[assignment]
         return keep
 
     def histograms(self, memory: Tensors) -> Tensors:
         """Figure 2: in what share of its rounds a client moved each coordinate the way it moved it most often."""
         if "rises" not in memory:
             return {}
-        counts = torch.zeros(len(memory["rises"]), BINS, dtype=torch.int64)  # [N, bins]
+        counts = torch.zeros(len(memory["seen"]), BINS, dtype=torch.int64)  # [N, bins]
         for row, seen in enumerate(memory["seen"].tolist()):
             if seen:
                 rises = torch.bincount(memory["rises"][row].cpu(), minlength=seen + 1)  # coordinates by number of rises

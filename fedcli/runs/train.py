@@ -178,17 +178,13 @@ class _Training:
         if self.federation.frozen:
             save_frozen(self.folder / "models" / "frozen.h5", self.federation.frozen)
         plan, self.state = self.plan, self._start()
+        label = record.titled(self.federation, self.method.label)
         if self.federation.warning:
             console.warn(self.federation.warning)
         try:
             record_file, clock_file = self.folder / "rounds.jsonl", self.folder / "timing.jsonl"
             with appending(record_file) as lines, appending(clock_file) as timing, self.background:
-                for _ in console.progress(
-                    self._left(),
-                    label=record.titled(self.federation, self.method.label),
-                    total=plan.rounds,
-                    done=self.state.round,
-                ):
+                for _ in console.progress(self._left(), label=label, total=plan.rounds, done=self.state.round):
                     folders.append(timing, self._play_one(lines))
                     console.beside(self.beside)
         except KeyboardInterrupt:
@@ -232,8 +228,9 @@ class _Training:
             model_file(self.folder, played.state.round - KEPT).unlink(missing_ok=True)
         best = self.scoring.best(self.state.best, played.state, line)
         clients = self.store.offload(played.state.clients, played.clients)
+        server = self.store.offload_rows(played.state.server)
         # only now, and in one step: an interrupted round is played again
-        self.state = replace(played.state, best=best, clients=clients)
+        self.state = replace(played.state, best=best, clients=clients, server=server)
         seconds, written = time.perf_counter() - start, time.perf_counter() - before
         self._checkpoint(self.state, seconds)
         self.seconds += seconds

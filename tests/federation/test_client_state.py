@@ -7,6 +7,7 @@ import torch
 
 from fedcli.federation import state as states
 from fedcli.federation.client_state import ClientStateStore, StoredState, size
+from fedcli.methods.row_table import RowTable
 
 STATE = {
     "control": torch.tensor([1.5, -2.0]),
@@ -85,3 +86,30 @@ def test_a_state_is_saved_and_restored_with_client_states_on_disk(tmp_path, in_m
     again = states.restore(path, roster, "cpu", ClientStateStore(tmp_path, in_memory))
     assert states.equal(again.clients, plain) and isinstance(again.clients["a"], StoredState) == (in_memory == 0)
     assert states.equal(again.shared, wanted.shared) and states.equal(again.server, wanted.server)
+
+
+def test_rows_of_the_servers_tables_go_to_the_disk_once_they_are_many(tmp_path):
+    store = ClientStateStore(tmp_path, in_memory=8)
+    row = torch.ones(4, dtype=torch.uint8)
+    server = {"t": RowTable((9, 4), torch.uint8).replaced({0: row, 5: 2 * row}), "seen": torch.ones(9)}
+    assert store.offload_rows(server)["t"].rows == server["t"].rows
+    server["t"] = server["t"].replaced({7: row})
+    stored = store.offload_rows(server)
+    assert stored["seen"] is server["seen"] and all(isinstance(row, StoredState) for row in stored["t"].rows.values())
+    assert states.equal(stored, server) and list(stored["t"]) == [0, 5, 7]
+
+
+@pytest.mark.parametrize("in_memory", [0, 10**6])
+def test_a_table_by_rows_is_saved_and_restored_wherever_its_rows_are(tmp_path, monkeypatch, in_memory):
+    table = RowTable((3, 4), torch.int16).replaced({1: torch.tensor([1, 0, 3, 4], dtype=torch.int16)})
+    state = states.RunState(2, torch.ones(3), server={"t": table, "seen": torch.ones(3)})
+    (tmp_path / "usual").mkdir()
+    usual = states.save(tmp_path / "usual", state, ["a", "b", "c"])
+    monkeypatch.setattr(states, "BLOCK", 5)  # less than a row
+    store = ClientStateStore(tmp_path, in_memory)
+    stored = states.RunState(2, torch.ones(3), server=store.offload_rows(state.server))
+    path = states.save(tmp_path, stored, ["a", "b", "c"])
+    assert path.read_bytes() == usual.read_bytes()
+    again = states.restore(path, ["a", "b", "c"], "cpu", store)
+    assert states.equal(again.server, state.server) and again.server["t"].shape == (3, 4)
+    assert isinstance(again.server["t"].rows[1], StoredState) == (in_memory == 0)

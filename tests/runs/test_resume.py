@@ -163,9 +163,9 @@ def test_absent_clients_keep_an_order_that_a_resume_has_too(tmp_path, monkeypatc
     assert results(cut.parent) == results(whole.parent)
 
 
-@pytest.mark.parametrize("engine", [None, "pool:2"])
-def test_what_clients_keep_on_disk_changes_no_byte_of_a_run_or_of_its_resume(tmp_path, monkeypatch, engine):
-    data, asked = make_chain(tmp_path), plan("scaffold", participation=0.5, seed=4)
+@pytest.mark.parametrize(("method", "engine"), [("scaffold", None), ("scaffold", "pool:2"), ("fedheal", None)])
+def test_states_of_clients_on_disk_change_no_byte_of_a_run_or_of_its_resume(tmp_path, monkeypatch, method, engine):
+    data, asked = make_chain(tmp_path), plan(method, participation=0.5, seed=4)
     whole = train(data, asked, work=tmp_path, out=tmp_path / "runs" / "whole")
     monkeypatch.setattr("fedcli.runs.train.ClientStateStore", partial(ClientStateStore, in_memory=0))
     execution = Execution(checkpoint_every=1, engine=engine) if engine else EACH_ROUND
