@@ -13,7 +13,8 @@ from fedcli.commands.new import TEMPLATES
 from fedcli.data import raw
 from fedcli.data.partition import scheme
 from fedcli.data.pool import Row
-from fedcli.data.prepare import Reader, check_inside, check_labels
+from fedcli.data.prepare import check_inside, check_labels
+from fedcli.data.reader import Reader
 from fedcli.data.sources.source import Choices, Listing, Source
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation import checks

@@ -10,7 +10,8 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,17 @@ from ..provenance import OwnCodeError
 from . import attributes, manifest, sources, splits
 from . import pool as shard
 from .pool import Row
+from .reader import Reader
 from .request import Request, command, recorded, resolved
-from .sources.images import fit_image, match_channels, pipeline, within
-from .sources.source import Choices, Listing, Source, Unreadable
+from .sources.images import pipeline, within
+from .sources.source import Choices, Listing, Source
 from .sources.tables import leaking, sample_rows
 
 WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
 ABSENT = "-1"  # stands for the contents of a file that cannot be read
 FILLED = "another --split, --test or --split-file may fill it"
-PIECE, READERS = 2**16, 8  # bytes read of a large raw file at each of three places; threads that read
+PIECE, READERS, TURN = 2**16, 8, 16  # bytes read of a large raw file at each of three places; threads, files of a turn
 RUN, RUN_BYTES = 32, 2**22  # images and bytes that a worker holds before it writes them
 
 
@@ -161,8 +163,10 @@ def contents_of(raw: Path, listing: Listing) -> dict[str, str]:
     """Size and digest of every image used (of large ones three pieces); "-1" of one that cannot be read."""
     root = str(raw)  # a Path per image would take longer than looking it up
     names = sorted({str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped})
+    parts = [names[at : at + TURN] for at in range(0, len(names), TURN)]  # handing a thread one file costs as much
     with ThreadPoolExecutor(READERS) as readers:
-        return dict(zip(names, readers.map(_seen, (f"{root}/{name}" for name in names)), strict=True))
+        seen = readers.map(lambda part: [_seen(f"{root}/{name}") for name in part], parts)
+        return dict(zip(names, chain.from_iterable(seen), strict=True))
 
 
 def fingerprint(raw: Path, listing: Listing, contents: Mapping[str, str]) -> str:
@@ -192,7 +196,7 @@ def _seen(path: str) -> str:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             return ABSENT
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
             size, digest = os.fstat(file.fileno()).st_size, hashlib.sha256()
             for start in (0, size // 2, size - PIECE) if size > 3 * PIECE else (0,):
                 file.seek(start)
@@ -209,48 +213,6 @@ def refuse(skipped: list[tuple[str, str]], strict: bool) -> None:
     if strict and skipped:
         file, why = skipped[0]
         raise FedcliError(f"{file}: {why}", "mend or remove it, or leave --strict out to skip such files")
-
-
-@dataclass(frozen=True)
-class Reader:
-    """What worker processes run: decode some rows that follow one another, fit them, write them to their places."""
-
-    source: Source
-    raw: Path | None
-    choices: Choices
-    pool: shard.BlankPool
-
-    def __call__(self, placed: list[tuple[int, Row]]) -> list[str]:
-        """Why each row cannot be read, "" where all went well."""
-        images = np.empty((len(placed), *self.pool.shape[1:]), np.uint8)
-        reasons = [self._read(row, image) for (_, row), image in zip(placed, images, strict=True)]
-        self.pool.put(placed[0][0], images)
-        return reasons
-
-    def _read(self, row: Row, out: np.ndarray) -> str:
-        try:
-            image = self.source.decode(self.raw, row, self.choices)
-        except Unreadable as error:
-            out[...] = 0
-            return str(error)
-        image = match_channels(self._checked(image, row, out.shape[2]), out.shape[2])
-        out[...] = fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
-        return ""
-
-    def _checked(self, image: Any, row: Row, channels: int) -> np.ndarray:
-        """An image that decode() returned. Raises OwnCodeError where it is none that can be written."""
-        known = isinstance(image, np.ndarray) and image.dtype == np.uint8 and image.ndim == 3 and image.size > 0
-        if known and image.shape[2] in ({1, 3, channels} if channels in (1, 3) else {channels}):
-            return image
-        array = isinstance(image, np.ndarray)
-        what = f"{image.dtype} {list(image.shape)}" if array else f"a {type(image).__name__}"
-        decode = getattr(self.source.decode, "__code__", None)
-        file, name = (Path(decode.co_filename).name, decode.co_name) if decode else ("the reader", "decode")
-        wanted = "1 or 3" if channels in (1, 3) else str(channels)
-        raise OwnCodeError(
-            f"{file}: {name} returned {what} for the image {row.id[:80]!r}",
-            f"return uint8 [H, W, {wanted}], from 0 to 255, with at least one pixel",
-        )
 
 
 def fill(

@@ -16,6 +16,7 @@ from .source import Unreadable, unreadable
 
 WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
 ORIENTATION = 0x0112  # of EXIF
+BLOCKS = 4  # of memory that Pillow keeps
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
 
 
@@ -61,7 +62,11 @@ def _leads_out(raw: Path, path: Path) -> bool:
 
 def read_rgb(path: Path) -> np.ndarray:
     """uint8 [H, W, 3]. Raises Unreadable."""
-    return _opened(path, lambda image: np.asarray(_upright(image).convert("RGB")))
+    return _opened(path, lambda image: _rgb(_upright(image)))
+
+
+def _rgb(image: Any) -> np.ndarray:
+    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))  # which copies even one that is RGB
 
 
 def is_coloured(path: Path) -> bool:
@@ -117,7 +122,7 @@ def _pixels(image: Any, white: float | None) -> np.ndarray:
 
 def _colours(image: Any, deep: bool) -> np.ndarray:
     """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits. Raises Unreadable where these hold nothing."""
-    colours = np.asarray(image.convert("RGB"))
+    colours = _rgb(image)
     if deep and colours.max() < DARK >> 8:
         raise Unreadable(f"its 16-bit colours stay below {DARK} of {WHITE}: store them in 8 bits")
     return colours
@@ -145,9 +150,18 @@ def _is_dicom(path: Path, data: bytes | None) -> bool:
         return file.read(132)[128:] == b"DICM"
 
 
+@cache
+def _keep_blocks() -> None:
+    """Have Pillow keep an image's memory for the next one; once per process. Its blocks have 16 MB at most."""
+    from PIL import Image
+
+    Image.core.set_blocks_max(BLOCKS)
+
+
 def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -> Any:
     from PIL import Image, UnidentifiedImageError
 
+    _keep_blocks()
     name = str(path)
     if data is None and not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be
         raise Unreadable("no such file" if not path.exists() else "not a regular file")
