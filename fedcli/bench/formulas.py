@@ -27,6 +27,7 @@ LOCAL: dict[type[Local], dict[str, int]] = {
     methods.feddyn.Dynamic: {"step": 1},
     methods.fediic.TwoContrasts: {"step": 2, "forward": 1},
     methods.fedgamma.ControlledSharp: {"step": 2},
+    methods.fedgela.FixedSimplex: {"step": 1},
     methods.fedism.Sharp: {"step": 2},
     methods.fedlc.Calibrated: {"step": 1},
     methods.fedlesam.AwayFromTheGlobalPath: {"step": 1},

@@ -22,6 +22,7 @@ from . import (  # noqa: F401 - importing registers; the order is that of `fedcl
     fedfv,
     fedga,
     fedgamma,
+    fedgela,
     fedheal,
     fediic,
     fedism,

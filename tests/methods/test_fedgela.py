@@ -1,0 +1,90 @@
+"""FedGELA: the simplex, its scaling by class shares, and that it never moves."""
+
+import math
+
+import pytest
+import torch
+from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
+from group_clients import client_of
+
+from fedcli.errors import UsageError
+from fedcli.federation.client import Training
+from fedcli.methods import resolve
+from fedcli.methods.fedgela import SimplexHead, simplex
+from fedcli.models.layout import Layout
+from fedcli.models.network import Network
+
+
+def test_corners_are_unit_vectors_as_far_from_each_other_as_they_can_be():
+    corners = simplex(7, 4).double()
+    expected = torch.full((4, 4), -1 / 3).double().fill_diagonal_(1)
+    torch.testing.assert_close(corners @ corners.T, expected, atol=1e-6, rtol=0)
+    torch.testing.assert_close(corners.sum(0), torch.zeros(7).double(), atol=1e-6, rtol=0)
+
+
+def test_two_classes_are_opposite_ways():
+    corners = simplex(5, 2)
+    torch.testing.assert_close(corners[0], -corners[1])
+
+
+def test_logits_by_hand():
+    """Features (1, 2) under a norm that is still the identity, corners along the axes, T = 0.5."""
+    head = SimplexHead(2, 2, 0.5).eval()
+    head.norm.eps = 0.0
+    head.corners.data = torch.eye(2)
+    assert head(torch.tensor([[1.0, 2.0]])).tolist() == [[2.0, 4.0]]
+
+
+def of_classes(y):
+    shard = toy_shard("north", len(y))
+    shard.y[:] = torch.tensor(y)
+    return shard
+
+
+def test_a_clients_loss_by_hand():
+    """Of 4 images 3 are of class 0 and 1 of class 1: e = (9/4, 3/4, 0), and class 2 keeps the logit 0."""
+    local, net = resolve("fedgela").local, toy_net(dropout=0.0)
+    client = client_of(net, of_classes([0, 0, 1, 0]))
+    local.on_round_start(net, client)
+    assert client.scratch["shares"].tolist() == [2.25, 0.75, 0.0]
+    batch = next(client.shard.in_order())
+    net.forward = lambda x: torch.tensor([[1.0, 2.0, 3.0]]).expand(len(x), 3)
+    total = math.exp(2.25) + math.exp(1.5) + 1
+    expected = math.log(total) - (3 * 2.25 + 1.5) / 4
+    assert local.loss(net, batch, client).item() == pytest.approx(expected)
+
+
+def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves():
+    training = Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.1, batch_size=8)
+    state = play("fedgela", training=training)
+    net = toy_net(extend=resolve("fedgela").local.extend)
+    layout = Layout(net)
+    span = layout.spans["head.corners"]
+    torch.testing.assert_close(state.theta[span], layout.read()[span], atol=1e-6, rtol=0)
+    assert (state.theta - layout.read()).abs().max() > 0.01
+
+
+def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_classes_by_them():
+    state = play("fedgela", rounds=1)
+    net = toy_net(extend=resolve("fedgela").local.extend)
+    layout = Layout(net)
+    span = layout.spans["head.corners"]
+    for client in ROSTER:
+        counts = toy_shard(client).class_counts
+        own = state.clients[client]["model"][span].view(3, -1)
+        assert own.norm(dim=1).tolist() == pytest.approx((3 * counts / counts.sum()).tolist(), rel=1e-4)
+
+
+def test_of_even_classes_it_is_fedavg_under_the_same_fixed_classifier(monkeypatch):
+    """Six images of each class at every client: no scale makes a difference."""
+    shards = toy_shards(**{client: of_classes([0, 1, 2] * 6) for client in ROSTER})
+    ours = play("fedgela", shards=shards, rounds=2)
+    kind = type(resolve("fedgela").local)
+    monkeypatch.setattr(kind, "loss", kind.__bases__[0].loss)  # plain cross-entropy
+    torch.testing.assert_close(ours.theta, play("fedgela", shards=shards, rounds=2).theta)
+
+
+def test_more_classes_than_features_are_refused():
+    net = Network(torch.nn.Flatten(), 2, 3)
+    with pytest.raises(UsageError, match="2 for 3 classes"):
+        resolve("fedgela").local.extend(net)
