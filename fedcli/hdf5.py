@@ -162,7 +162,7 @@ def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Da
 @contextmanager
 def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
     """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
-    with path.open("xb") as out, _written(out, path, size) as file:
+    with path.open("x+b") as out, _written(out, path, size) as file:  # of thousands of datasets HDF5 reads some again
         yield file
 
 

@@ -255,3 +255,9 @@ def test_a_damaged_byte_anywhere_is_an_error_of_ours_or_changes_numbers_only(tmp
         except FedcliError:
             refused += 1
     assert refused
+
+
+def test_a_new_file_can_be_read_while_it_is_written_as_hdf5_does_with_those_of_many_clients(tmp_path):
+    with create_hdf5(tmp_path / "new.h5") as file:
+        file["large"] = np.arange(100_000)  # more than HDF5 keeps in memory
+        assert file["large"][-1] == 99_999

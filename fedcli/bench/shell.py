@@ -29,7 +29,9 @@ class Spent:
 
 def fedcli(*words: object) -> str:
     """What a command prints. Raises FedcliError where it fails."""
-    ran = subprocess.run([sys.executable, "-m", "fedcli", *map(str, words)], capture_output=True, text=True)
+    ran = subprocess.run(
+        [sys.executable, "-m", "fedcli", *map(str, words)], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     if ran.returncode:
         raise FedcliError(f"fedcli {' '.join(map(str, words))[:200]} failed: {ran.stderr.strip()[-300:]}")
     return ran.stdout.strip()
