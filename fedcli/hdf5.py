@@ -6,7 +6,7 @@ numbers than it holds. Nothing that fedcli writes does, so whatever does is refu
 
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -45,6 +45,27 @@ class Column:
     needed: bool = True
 
 
+class Datasets(Mapping[str, h5py.Dataset]):
+    """Of an open file by name, each opened when it is asked for: an open one takes 20 KB, and there may be many."""
+
+    def __init__(self, file: h5py.File, names: list[str]):
+        self._file, self._names = file, dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> h5py.Dataset:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._file[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
 ANYTHING = {"*": Column("bS" + NUMBERS, None)}
 TENSORS = {"*": Column(rank=None)}
 
@@ -52,7 +73,7 @@ TENSORS = {"*": Column(rank=None)}
 @contextmanager
 def open_hdf5(
     path: Path, expected: Mapping[str, Column] = ANYTHING, *, packed: bool = False, hint: str = AGAIN
-) -> Iterator[dict[str, h5py.Dataset]]:
+) -> Iterator[Datasets]:
     """The datasets of an HDF5 file by name, to be read in the block.
 
     expected: a dataset's name, or a pattern such as train/*, -> what it must be; others are not looked at.
@@ -64,11 +85,11 @@ def open_hdf5(
         try:
             # finished files do not change, so no locks, which NFS may not have
             file = stack.enter_context(h5py.File(path, "r", locking=False))
-            datasets = _checked(path, dict(_datasets(path, file, hint)), expected, PACKED if packed else 1, hint)
+            names = _checked(path, _datasets(path, file, hint), expected, PACKED if packed else 1, hint)
         except VARIED as error:
             raise _unreadable(path, error, hint) from None
         try:
-            yield datasets
+            yield Datasets(file, names)
         except (OSError, RuntimeError) as error:
             raise _unreadable(path, error, hint) from None
 
@@ -106,15 +127,13 @@ def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5p
 
 
 def _checked(
-    path: Path, datasets: dict[str, h5py.Dataset], expected: Mapping[str, Column], packed: int, hint: str
-) -> dict[str, h5py.Dataset]:
-    """The expected ones among the datasets, each as it must be."""
-    if absent := [
-        name for name, column in expected.items() if column.needed and "*" not in name and name not in datasets
-    ]:
-        raise FedcliError(f"{path} has no dataset {absent[0]!r}", hint)
-    checked, patterns = {}, [name for name in expected if "*" in name]
-    for name, data in datasets.items():
+    path: Path, datasets: Iterable[tuple[str, h5py.Dataset]], expected: Mapping[str, Column], packed: int, hint: str
+) -> list[str]:
+    """Names of the expected ones among the datasets, each as it must be."""
+    names, patterns = set(), [name for name in expected if "*" in name]
+    checked = []
+    for name, data in datasets:
+        names.add(name)
         if data.external or data.is_virtual:
             raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
         column = expected.get(name) or next((expected[some] for some in patterns if fnmatchcase(name, some)), None)
@@ -127,7 +146,10 @@ def _checked(
             raise FedcliError(f"{path}: the bytes of {name}'s numbers stand in another order than this machine's", hint)
         if data.nbytes > packed * data.id.get_storage_size() or _chunk(data) > packed * data.id.get_storage_size():
             raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
-        checked[name] = data
+        checked.append(name)
+    for name, column in expected.items():
+        if column.needed and "*" not in name and name not in names:
+            raise FedcliError(f"{path} has no dataset {name!r}", hint)
     return checked
 
 
