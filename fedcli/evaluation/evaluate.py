@@ -133,8 +133,8 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     others = {view: predictions(run, view) for view in views_of(run.method.local)[1:]}
     write(folder / "predictions.h5", run, {"": logits, **others})
     y = run.data.test["clean"].y.cpu().numpy()  # [N]
-    resampled.write(folder, logits, y, run.data.test["clean"].ids, run.data.test_patients)
     groupings = {name: _grouping(run, name) for name in asked_for.by}
+    resampled.write(folder, logits, y, run.data.test["clean"].ids, run.data.test_patients, groupings)
     clients = _clients(run, logits, y, groupings)
     general = has_personal_models(run) and not trains_alone(run)  # beside the clients' own models
     how = asked_for.extra.interval

@@ -4,11 +4,13 @@ resamples.h5 beside the scores, where there are many test images and one model a
 
     <version>/<metric>        float64 [B], the mean over kept rounds
     last/<version>/<metric>   those of the last round, of which intervals over runs are made
+    groups/<attribute>/<group>/<version>/<metric>   the same of one group's images; attributes by their place in the
+                              order of the alphabet, groups by theirs among the attribute's values
 
 It holds what anyone gets who draws again with the same seed: a report of a hundred runs is then a matter of reading.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +20,14 @@ from ..hdf5 import Column, create_hdf5, open_hdf5
 from ..seeds import derive
 from . import intervals
 from .bootstrap import METRICS, OF_LABELS, bootstrap_all
+from .groups import Groupings
 from .rounds import Logits
 
 FILE = "resamples.h5"
 RESAMPLES, SEED = 2000, 0  # of those that are kept
 MANY = 2000  # test images, from which on drawing takes longer than reading
 
-LAST = "last"
+LAST, GROUPS = "last", "groups"
 HINT = "evaluate the run again"
 
 Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
@@ -40,7 +43,10 @@ def mean(columns: Sequence[Columns]) -> Columns:
     return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
 
 
-def write(folder: Path, logits: Logits, y: np.ndarray, ids: np.ndarray, units: np.ndarray | None) -> None:
+def write(
+    folder: Path, logits: Logits, y: np.ndarray, ids: np.ndarray, units: np.ndarray | None,
+    groupings: Groupings | None = None,
+) -> None:  # fmt: skip
     """Keep the scores of these models, where there are many images. units: [N], patients; None draws images.
 
     Not where many models answer, as those of clients that trained alone: most runs are never tested against another.
@@ -59,6 +65,18 @@ def write(folder: Path, logits: Logits, y: np.ndarray, ids: np.ndarray, units: n
             for metric, column in made.items():
                 file[f"{version}/{metric}"] = column
                 file[f"{LAST}/{version}/{metric}"] = last[metric]
+            for name, images in _members(groupings or {}, at):
+                for metric, column in intervals.resampled([stored[-1][images]], y[at][images], owner[images]).items():
+                    file[f"{name}/{version}/{metric}"] = column
+
+
+def _members(groupings: Groupings, at: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """The name of each group that has images, and where they are among the images in order: bool [N]."""
+    for place, attribute in enumerate(sorted(groupings)):
+        codes, values = groupings[attribute]
+        for g in range(len(values)):
+            if (images := codes[at] == g).any():
+                yield f"{GROUPS}/{place}/{g}", images
 
 
 def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
@@ -77,4 +95,22 @@ def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
         whole = columns.keys() >= set(METRICS) or columns.keys() >= set(OF_LABELS)
         if not whole or any(len(column) != count for column in columns.values()):
             raise FedcliError(f"{path} does not hold {count} resamples of all {version} scores", HINT)
+    return kept
+
+
+def read_groups(folder: Path) -> dict[tuple[int, int], dict[str, Columns]]:
+    """(place of the attribute, group) -> version -> metric -> [B] of the last round; {} where none are kept.
+
+    Raises FedcliError.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    kept: dict[tuple[int, int], dict[str, Columns]] = {}
+    with open_hdf5(path, {f"{GROUPS}/*": Column("f", size=8)}, hint=HINT) as file:
+        for name, column in file.items():
+            _, attribute, group, version, metric = name.split("/")
+            kept.setdefault((int(attribute), int(group)), {}).setdefault(version, {})[metric] = column[()]
+            if len(column) != intervals.RESAMPLES:
+                raise FedcliError(f"{path} does not hold {intervals.RESAMPLES} resamples of {name}", HINT)
     return kept

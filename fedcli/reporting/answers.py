@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,7 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
         if first.counted:
             counted[first.id.tobytes()] = len(first.y) if images is None else int(images(a).sum())
             continue
-        difference = _marks(b, metric, version) - _marks(a, metric, version)  # [N, K]
+        difference = _marks(b.path, metric, version) - _marks(a.path, metric, version)  # [N, K]
         key = first.id.tobytes()
         sets.setdefault(key, []).append(difference if images is None else difference * images(a)[:, None])
         units[key] = first.units
@@ -70,9 +70,10 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
     return sum(len(np.unique(units[key][at])) for key, at in moved.items()) + sum(counted.values())
 
 
-def _marks(run: Scored, metric: str, version: str) -> np.ndarray:
+@lru_cache(maxsize=64)  # a reference is set beside many systems, in some seeds, versions and metrics
+def _marks(scores: Path, metric: str, version: str) -> np.ndarray:
     """What a metric sees of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
-    answered = answers(run.path)
+    answered = answers(scores)
     versions = list(answered.tables) if version == "average" else [version]
     return np.mean([_mark(table, answered.y, metric) for v in versions for table in answered.tables[v]], axis=0)
 

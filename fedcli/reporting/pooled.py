@@ -69,11 +69,19 @@ def _overall(path: Path, version: str, left: bool) -> Draws:
 
 def _of_group(run: Scored, attribute: str, value: str, version: str, left: bool) -> Draws:
     """Of the images of one group."""
-    answered = answers(run.path).of(attribute)
     places, values = grouping(run, attribute)
-    at = places == values.index(value)
+    group = values.index(value)
+    kept = {} if left else _kept_groups(run.path).get((sorted(run.scores.groups).index(attribute), group), {})
+    if version in kept:
+        return kept[version], {}
+    answered, at = answers(run.path).of(attribute), places == group
     tables = [table[at] for table in answered.last[version]]
     return _draws(tables, answered.y[at], answered.units[at], left)
+
+
+@lru_cache(maxsize=1024)
+def _kept_groups(path: Path) -> dict[tuple[int, int], dict[str, dict[str, np.ndarray]]]:
+    return resampled.read_groups(path.parent)
 
 
 def _draws(tables: list[np.ndarray], y: np.ndarray, units: np.ndarray, left: bool) -> Draws:

@@ -44,6 +44,25 @@ def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monk
         assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
 
 
+@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
+    groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
+    asked = [(*group, version) for group in groups for version in ("clean", "corrupted")]
+    read_ones = [pooled._of_group(scored, *each, False)[0] for each in asked]
+    monkeypatch.setattr(pooled, "_kept_groups", lambda path: {})
+    for each, columns in zip(asked, read_ones, strict=True):
+        drawn = pooled._of_group(scored, *each, False)[0]
+        assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
+    with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
+        del file["groups/0/1/clean/accuracy"]
+        file["groups/0/1/clean/accuracy"] = np.zeros(7)
+    with pytest.raises(FedcliError, match="does not hold 1000 resamples of groups/0/1/clean/accuracy"):
+        resampled.read_groups(scored.path.parent)
+    assert resampled.read_groups(tmp_path / "none") == {}
+
+
 def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
