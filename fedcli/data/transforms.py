@@ -42,8 +42,19 @@ def to_input(x: Tensor, *, channels: int) -> Tensor:
     x = to_unit(x)
     if x.shape[1] != channels:
         x = x.expand(-1, channels, -1, -1)
-    scale, offset = _normal(channels == 3, x.device)
-    return torch.addcmul(offset, x, scale).contiguous(memory_format=torch.channels_last)  # what convolutions like best
+    return normalised(x).contiguous(memory_format=torch.channels_last)  # what convolutions like best
+
+
+def normalised(x: Tensor) -> Tensor:
+    """Pixels in [0, 1], [B, C, H, W], as a network takes them."""
+    scale, offset = _normal(x.shape[1] == 3, x.device)
+    return torch.addcmul(offset, x, scale)
+
+
+def to_pixels(x: Tensor) -> Tensor:
+    """What a network takes, back in [0, 1]."""
+    scale, offset = _normal(x.shape[1] == 3, x.device)
+    return (x - offset) / scale
 
 
 @cache

@@ -34,7 +34,7 @@ from ..runs.configuration import Plan
 from .description import SMALLEST
 
 COLUMNS = {  # that fedcli's own methods report
-    "accuracy", "cell_counts", "cell_losses", "class_images", "class_losses", "control_change", "counted",
+    "accuracy", "amplitudes", "cell_counts", "cell_losses", "class_images", "class_losses", "control_change", "counted",
     "creff_gradient", "creff_has", "direction",
     "discrepancy", "dual", "feature_n", "feature_sum", "gap", "group_class_counts", "group_counts", "group_losses",
     "group_predictions", "local_steps_effective", "loss", "loss_before", "moved", "mu", "rescue_factor", "sharpness",

@@ -1,0 +1,69 @@
+"""Amplitude spectra of images: what HarmoFL and FedDG share between clients, since it tells style more than content.
+
+Source: the exchange of low-frequency amplitudes is that of Yang and Soatto, "FDA: Fourier domain adaptation for
+semantic segmentation", CVPR 2020, arXiv 2004.05498. Part of other methods, and none by itself. Of an image x with the
+Fourier transform A exp(i P), amplitudes A and phases P, only A within a square of frequencies around 0 is touched:
+
+    b = floor(low * side); a frequency is within where both its numbers are at most b      low=0: the mean alone
+    x' = inverse transform of (A + mix (A' - A)) exp(i P)
+
+Images are taken as they are before they are normalised, in [0, 1], and transforms are divided by the number of pixels,
+so that the amplitude at 0 is the mean.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import torch
+from torch import Tensor
+
+from ..data.transforms import normalised, to_pixels
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from ..models.network import Network
+
+Low = Annotated[
+    float, "half side of the square of frequencies that are shared, in image sides, in [0, 0.5]; 0 is the mean alone"
+]
+SIDES = (-2, -1)
+
+
+def window(side: int, low: float) -> slice:
+    """Where the square's frequencies stand on each side of a shifted transform."""
+    centre, half = side // 2, int(side * low)
+    return slice(max(centre - half, 0), min(centre + half + 1, side))
+
+
+def amplitudes(x: Tensor, low: float) -> Tensor:
+    """Of normalised images [B, C, H, H]: float32 [B, C, n, n]."""
+    return _low(_transformed(to_pixels(x)), low).abs()
+
+
+def exchanged(x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, cut: bool = False) -> Tensor:
+    """Normalised images [B, C, H, H] with their amplitudes moved to `other` [B or 1, C, n, n] by the share `mix`.
+
+    cut: to [0, 1], before they are normalised again.
+    """
+    spectrum = _transformed(to_pixels(x))  # [B, C, H, H]
+    part = _low(spectrum, low)
+    own = part.abs()
+    phase = torch.where(own > 0, part / own.clamp_min(1e-30), 1)
+    at = window(x.shape[-1], low)
+    spectrum[..., at, at] = (own + mix * (other - own)) * phase
+    made = torch.fft.ifft2(torch.fft.ifftshift(spectrum, dim=SIDES), norm="forward").real
+    return normalised(made.clamp(0, 1) if cut else made)
+
+
+def refuse_features(net: "Network", method: str) -> None:
+    """Raises UsageError where the network would not see images as they are."""
+    if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
+        raise UsageError(f"{method} changes images, of which a frozen backbone sees one view", "train the backbone too")
+
+
+def _transformed(pixels: Tensor) -> Tensor:
+    return torch.fft.fftshift(torch.fft.fft2(pixels, norm="forward"), dim=SIDES)
+
+
+def _low(spectrum: Tensor, low: float) -> Tensor:
+    at = window(spectrum.shape[-1], low)
+    return spectrum[..., at, at]
