@@ -1,4 +1,4 @@
-"""A pipe between two processes whose arrays go through memory that both share.
+"""Memory that forked processes share, and a pipe between two of them whose arrays go through it.
 
 The memory is anonymous and comes with the fork: it has no name that a killed process could leave behind, and no part in
 /dev/shm, which containers keep small. A page of it is taken when it is first written. What does not fit goes
@@ -9,11 +9,61 @@ import contextlib
 import mmap
 import pickle
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 ALIGNED = 64  # bytes; where an array may begin
 SMALL = 2**12  # bytes, below which a copy through the pipe costs nothing
-KEPT = 2**28  # bytes of written pages that a block keeps between messages
+KEPT = 2**28  # bytes of written pages that a channel's block keeps between messages
+
+
+def anonymous(size: int) -> mmap.mmap | None:
+    """Memory that later forks share; None for size 0, and where the system refuses so much."""
+    with contextlib.suppress(OSError, OverflowError):
+        return mmap.mmap(-1, size) if size else None
+    return None
+
+
+class Stored(NamedTuple):
+    """A message of which some arrays are in a block.
+
+    Attributes:
+        places: of each such array: where it begins, and its bytes.
+        pickled: the rest.
+    """
+
+    places: list[tuple[int, int]]
+    pickled: bytes
+
+
+class Block:
+    """One message at a time in shared memory; without memory, all of it is pickled."""
+
+    def __init__(self, memory: mmap.mmap | None):
+        self.memory = memory
+
+    def put(self, message: Any) -> Stored:
+        """Write over the message before. Raises what pickle raises."""
+        places: list[tuple[int, int]] = []
+
+        def in_pickle(buffer: pickle.PickleBuffer) -> bool:
+            """Whether an array has to be pickled; else it is put into the block."""
+            with buffer.raw() as raw:
+                begin = -(-sum(places[-1]) // ALIGNED) * ALIGNED if places else 0
+                if self.memory is None or raw.nbytes < SMALL or begin + raw.nbytes > len(self.memory):
+                    return True
+                self.memory[begin : begin + raw.nbytes] = raw
+                places.append((begin, raw.nbytes))
+                return False
+
+        return Stored(places, pickle.dumps(message, protocol=5, buffer_callback=in_pickle))
+
+    def get(self, stored: Stored, *, in_place: bool = False) -> Any:
+        """The message; in_place: its arrays are those in the block, as long as no other message is put there."""
+        if self.memory is None or not stored.places:
+            return pickle.loads(stored.pickled)
+        whole = memoryview(self.memory)
+        parts = [whole[begin : begin + size] for begin, size in stored.places]
+        return pickle.loads(stored.pickled, buffers=parts if in_place else list(map(bytearray, parts)))
 
 
 class Channel:
@@ -22,36 +72,21 @@ class Channel:
     So one block serves both directions, as whoever receives a message copies its arrays out before answering.
     """
 
-    def __init__(self, pipe: Connection, block: mmap.mmap | None):
-        self._pipe, self._block = pipe, block
+    def __init__(self, pipe: Connection, memory: mmap.mmap | None):
+        self._pipe, self._block = pipe, Block(memory)
 
     def send(self, message: Any) -> None:
         """Raises OSError where the other end is gone, and what pickle raises."""
-        places: list[tuple[int, int]] = []  # of each array in the block: where it begins, and its bytes
-
-        def in_pipe(buffer: pickle.PickleBuffer) -> bool:
-            """Whether an array has to go through the pipe; else it is put into the block."""
-            with buffer.raw() as raw:
-                begin = -(-sum(places[-1]) // ALIGNED) * ALIGNED if places else 0
-                if self._block is None or raw.nbytes < SMALL or begin + raw.nbytes > len(self._block):
-                    return True
-                self._block[begin : begin + raw.nbytes] = raw
-                places.append((begin, raw.nbytes))
-                return False
-
-        pickled = pickle.dumps(message, protocol=5, buffer_callback=in_pipe)
-        self._pipe.send((places, pickled))
+        self._pipe.send(self._block.put(message))
 
     def receive(self) -> Any:
         """The next message, with arrays of its own. Raises EOFError or OSError where the other end is gone."""
-        places, pickled = self._pipe.recv()
-        if self._block is None or not places:
-            return pickle.loads(pickled)
-        with memoryview(self._block) as block:
-            message = pickle.loads(pickled, buffers=[bytearray(block[begin : begin + size]) for begin, size in places])
-        if sum(places[-1]) > KEPT and hasattr(mmap, "MADV_REMOVE"):
+        stored = self._pipe.recv()
+        message = self._block.get(stored)
+        memory = self._block.memory
+        if memory is not None and stored.places and sum(stored.places[-1]) > KEPT and hasattr(mmap, "MADV_REMOVE"):
             with contextlib.suppress(OSError):  # a system that cannot keeps the pages
-                self._block.madvise(mmap.MADV_REMOVE)
+                memory.madvise(mmap.MADV_REMOVE)
         return message
 
     def close(self) -> None:
@@ -64,8 +99,5 @@ def channels(context: Any, size: int) -> tuple[Channel, Channel]:
     context: of multiprocessing. Where the system refuses so large a block, all goes through the pipe.
     """
     end, far_end = context.Pipe()
-    block = None
-    if size:
-        with contextlib.suppress(OSError, OverflowError):
-            block = mmap.mmap(-1, size)
-    return Channel(end, block), Channel(far_end, block)
+    memory = anonymous(size)
+    return Channel(end, memory), Channel(far_end, memory)

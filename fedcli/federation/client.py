@@ -54,6 +54,7 @@ class Report:
     theta: Tensor  # [P]
     columns: Tensors
     memory: Tensors
+    table: Tensor | None = None  # [K, P] of the engine's: theta is its row of this task, until the engine's next call
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,11 @@ class Absent:
 
 def run_client(
     method: Method, net: Network, layout: Layout, shard: Shard, task: Task, training: Training,
-    val: Shard | None = None, steps: Steps | None = None,
+    val: Shard | None = None, steps: Steps | None = None, out: Tensor | None = None,
 ) -> Report:  # fmt: skip
     """Train one client for one round. The result depends on the arguments and nothing else.
 
+    out: [P], where the model of the report is put.
     steps: of this method and network, kept from client to client so that a recorded step is used again.
     """
     steps = steps or Steps(LocalStep(method.local, net, layout, Optimizer(layout, training.optimizer)))
@@ -113,7 +115,7 @@ def run_client(
         client.memory |= steps.step.optimizer.kept()
     if training.personal and client.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
         client.memory["model"] = layout.read()
-    theta = _with_noise(method, layout, client, training) if training.dp_noise else layout.read()
+    theta = layout.read(out) if not training.dp_noise else _with_noise(method, layout, client, training)
     return Report(task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory)
 
 

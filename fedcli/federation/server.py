@@ -126,7 +126,9 @@ def _play_round(federation: Federation, state: RunState, roster: list[str], engi
     theta = local.post_aggregate(theta, updates, weights, shared)
     checks.model(method, local, "post_aggregate", theta, state.theta)
     checks.tensors(method, local, "post_aggregate", shared, "what all clients share")
-    if not theta.isfinite().all():
+    theta = _outside(thetas, {"": theta})[""]
+    shared, server = _outside(thetas, shared), _outside(thetas, server)
+    if not all_finite(theta[None])[0]:
         raise FedcliError(
             f"the global model is not finite after round {t}", "lower --lr, or a strength of the method with --set"
         )
@@ -178,7 +180,8 @@ def _train_subset(engine: Engine, tasks: list[Task], method: Method, rule: Subse
     for report, trains in zip(measured, chosen, strict=True):
         if trains:
             model = next(trained)
-            report = replace(model, columns={**report.columns, **model.columns})
+            theta = model.theta if model.table is None else model.theta.clone()  # its place is not that of the measured
+            report = replace(model, theta=theta, table=None, columns={**report.columns, **model.columns})
         yield report
 
 
@@ -195,8 +198,9 @@ def _play_single_sites(federation: Federation, state: RunState, roster: list[str
     memories: dict[str, Tensors] = {}
     losses = []
     for report in _present(engine(tasks), {}):
-        _check_finite(report, bool(report.theta.isfinite().all()))
-        memories[report.client] = {**report.memory, "model": report.theta}
+        _check_finite(report, all_finite(report.theta[None])[0])
+        own_model = report.theta if report.table is None else report.theta.clone()
+        memories[report.client] = {**report.memory, "model": own_model}
         losses.append(report.loss)
     weights = torch.full((len(tasks),), torch.nan, dtype=torch.float64)  # [K]
     after = replace(state, round=state.round + 1, clients=_memories(state, roster, memories))
@@ -235,31 +239,52 @@ def _check_finite(report: Report, finite: bool) -> None:
         )
 
 
+def all_finite(table: Tensor) -> list[bool]:
+    """Of each row of a table [K, P]: whether all its numbers are finite. Waits for the device once.
+
+    A sum is finite only where all its terms are, and takes a tenth of the time of asking each; large finite terms may
+    overflow, so that the other rows are asked.
+    """
+    sums = table.sum(1).isfinite().tolist()
+    return [known or bool(row.isfinite().all()) for known, row in zip(sums, table, strict=True)]
+
+
+def _outside(table: Tensor, tensors: Tensors) -> Tensors:
+    """These tensors, but copies of those that are parts of the table [K, P], which an engine may use again."""
+    inside = table.untyped_storage().data_ptr()
+    return {k: t.clone() if t.untyped_storage().data_ptr() == inside else t for k, t in tensors.items()}
+
+
 def _collect(
     method: Method, arriving: Iterable[Report], count: int, theta: Tensor
 ) -> tuple[list[Report], Tensor, dict[str, Tensor]]:
     """Reports without their tensors, and these as tables: models [K, P] and a column [K, ...] per name.
 
     count: K at most.
-    Each is copied into its table as it arrives, so that no client's model or column exists twice.
+    Each is copied into its table as it arrives, so that no client's model or column exists twice; not where an engine
+    has put it into the table of the first report.
     """
-    table = torch.empty(count, len(theta), device=theta.device)
+    table: Tensor | None = None
     reports: list[Report] = []
     columns: dict[str, Tensor] = {}
     for k, report in enumerate(arriving):
-        table[k] = report.theta
+        if table is None:
+            table = report.table
+            if table is None or len(table) < count:
+                table = torch.empty(count, len(theta), device=theta.device)
+        if report.theta.data_ptr() != table[k].data_ptr():
+            table[k] = report.theta
         if k:
             known = {name: column[0] for name, column in columns.items()}
             checks.columns(method, (reports[0].client, known), (report.client, report.columns))
         for name, value in report.columns.items():
             columns.setdefault(name, value.new_empty(count, *value.shape))[k] = value
-        reports.append(replace(report, theta=theta[:0], columns={}))
-    if not reports:
-        return [], table, columns
+        reports.append(replace(report, theta=theta[:0], table=None, columns={}))
+    if table is None:
+        return [], theta[None][:0], columns
     table, columns = table[: len(reports)], {name: column[: len(reports)] for name, column in columns.items()}
-    finite = torch.stack([row.isfinite().all() for row in table]).tolist()  # once a round: it waits for the device
-    for report, whole in zip(reports, finite, strict=True):
-        _check_finite(report, whole)
+    for report, finite in zip(reports, all_finite(table), strict=True):
+        _check_finite(report, finite)
     return reports, table, columns
 
 

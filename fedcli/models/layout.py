@@ -73,9 +73,9 @@ class Layout:
             if tensor.requires_grad:
                 tensor.grad = self._all_grad[span].view_as(tensor)
 
-    def read(self) -> Tensor:
-        """Copy the network into a fresh vector [P]."""
-        return self.flat.clone()
+    def read(self, out: Tensor | None = None) -> Tensor:
+        """Copy the network into a vector [P], a fresh one unless it is given."""
+        return self.flat.clone() if out is None else out.copy_(self.flat)
 
     def load(self, theta: Tensor) -> None:
         """Copy theta [P] into the network."""

@@ -20,6 +20,7 @@ from ..federation.dp_sgd import check_norms
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
+from ..memory import keep_freed
 from ..methods.contract import Local
 from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
 from ..methods.registry import Method
@@ -272,5 +273,6 @@ def be_deterministic(device: str, threads: int) -> None:
     # nothing here reads what nothing has written; torch's stubs do not know the attribute
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
+    keep_freed()
     if device.startswith("cuda"):
         torch.cuda.set_device(device)  # for streams and graphs, which are made on the current one

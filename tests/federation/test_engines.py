@@ -63,7 +63,7 @@ def test_an_engine_of_ones_own_is_one_entry(monkeypatch):
     class Backwards:
         """Plays the last client first."""
 
-        def __init__(self, clients, count):
+        def __init__(self, clients, count, at_most):
             self.clients = clients
 
         def __call__(self, tasks):

@@ -30,7 +30,7 @@ def pool(spec, jobs=2):
     method = resolve(spec)
     net = toy_net(extend=method.local.extend)
     clients = InProcess(method, net, Layout(net, method.local.personal_tensors(net)), toy_shards(), TRAINING)
-    return Federation(clients, rounds=3, seed=1), Pool(clients, jobs)
+    return Federation(clients, rounds=3, seed=1), Pool(clients, jobs, len(ROSTER))
 
 
 @pytest.mark.parametrize("spec", ["scaffold", "fedbn", "ditto", "fed-mas", "fedism-plus"])

@@ -232,7 +232,9 @@ def test_where_optimizers_are_kept_every_client_trains_also_under_a_rule_that_ke
     assert set(state.clients) == set(ROSTER)
 
 
-@pytest.mark.parametrize("open_engine", [lambda clients: Pool(clients, 2), lambda clients: Streams.of(clients, 3)])
+@pytest.mark.parametrize(
+    "open_engine", [lambda clients: Pool(clients, 2, len(ROSTER)), lambda clients: Streams.of(clients, 3)]
+)
 def test_every_engine_comes_to_the_same_bits(open_engine):
     method, shards = resolve("scaffold"), federation("flip")
     usual, net = play("scaffold", training=EVERYTHING, shards=shards), toy_net(extend=method.local.extend)

@@ -27,14 +27,15 @@ class Kind:
     """An engine that runs several clients at once.
 
     Attributes:
-        open: (all clients, how many at once) -> the engine, as a context. Raises UsageError where it cannot run.
+        open: (all clients, how many at once, tasks of a round at most) -> the engine, as a context. Raises UsageError
+            where it cannot run.
         device: "cpu" or "cuda" if it runs only there.
         hint: for the error where it is given on the other one.
         anywhere: it may run on other machines, so that one client at once is worth it. COUNT is then the largest number
             of clients at once, and may be left out.
     """
 
-    open: Callable[[InProcess, int], AbstractContextManager[Engine]]
+    open: Callable[[InProcess, int, int], AbstractContextManager[Engine]]
     device: str = ""
     hint: str = ""
     anywhere: bool = False
@@ -43,11 +44,11 @@ class Kind:
 ENGINES = {
     "pool": Kind(Pool, "cpu", "on a GPU, give --engine streams:N (--at-once N)"),
     "streams": Kind(
-        lambda clients, count: nullcontext(Streams.of(clients, count)),
+        lambda clients, count, at_most: nullcontext(Streams.of(clients, count)),
         "cuda",
         "add --device cuda; on CPUs, give --engine pool:N (--jobs N)",
     ),
-    "ray": Kind(Ray, anywhere=True),
+    "ray": Kind(lambda clients, count, at_most: Ray(clients, count), anywhere=True),
 }
 
 
@@ -139,4 +140,4 @@ def open_engine(engine: str | None, clients: InProcess, at_most: int) -> Abstrac
     clients: all of them; at_most: of these take part in a round. Raises UsageError where it cannot run here.
     """
     name, count = chosen(engine, at_most, str(clients.layout.flat.device))
-    return nullcontext(clients) if name == IN_PROCESS else ENGINES[name].open(clients, count)
+    return nullcontext(clients) if name == IN_PROCESS else ENGINES[name].open(clients, count, at_most)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from torch import Tensor
+
 from ...data.shard import Shard
 from ...errors import FedcliError
 from ...methods.registry import Method
@@ -47,10 +49,11 @@ class InProcess:
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
         return map(self.run_one, tasks)
 
-    def run_one(self, task: Task) -> Report:
+    def run_one(self, task: Task, out: Tensor | None = None) -> Report:
+        """out: [P], where the model of the report is put."""
         try:
             shard, val = self.shards[task.client], self.val.get(task.client)
-            return run_client(self.method, self.net, self.layout, shard, task, self.training, val=val, steps=self.steps)
+            return run_client(self.method, self.net, self.layout, shard, task, self.training, val, self.steps, out)
         except FedcliError:
             raise
         except Exception as error:

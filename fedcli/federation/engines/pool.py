@@ -4,26 +4,38 @@ A small network gains nothing from a second thread, but a second client can trai
 once, so that they share the images. A client always comes to the same worker, which keeps what it has computed of the
 client's images; the workers get about as many images each. A client's numbers depend on its task alone, so the
 bits are those of the default engine with as many threads.
+
+What all clients of a round receive is written to shared memory once, where every worker reads it, and a worker writes
+a trained model straight into the server's table. Only what a client keeps, or reports beside its model, is copied more.
 """
 
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ...errors import FedcliError, UsageError
+from ...memory import keep_freed
 from ...processes import CAN_FORK, WorkerKilled, Workers, cores
+from ...shared_blocks import Block, Stored, anonymous
 from ..client import Report, Task
 from .in_process import InProcess
-from .wire import Arrays, Message, pack, to_arrays, to_tensors, unpack
+from .wire import Arrays, Message, Scalars, pack, to_arrays, to_tensors, unpack
 
 MODELS_AT_ONCE = 6  # of model size: theta, what the method sends beside it, and what a client keeps
 ROOM = 2**20  # bytes for all that is smaller
+OF_TASK, OF_TABLE, OF_REPORT = "task", "table", "report"  # where a report's model is
 
 _clients: InProcess | None = None  # of a worker process, which is forked with it
+_received = Block(None)  # what all clients of a round receive
+_table: Tensor | None = None  # [K, P] the models of a round
+_call: tuple[int, Arrays] = 0, {}  # whose arrays are in that block, and they themselves
 
 
 class Pool:
@@ -31,9 +43,11 @@ class Pool:
 
     Attributes:
         worker_of: the worker of each client.
+        table: [K, P] in shared memory, the models of the last call; None where the system refuses so much.
     """
 
-    def __init__(self, clients: InProcess, jobs: int):
+    def __init__(self, clients: InProcess, jobs: int, at_most: int):
+        """at_most: tasks of a call; those beyond send their models as arrays."""
         if not CAN_FORK:
             raise UsageError("this system cannot fork processes that train clients", "leave --jobs out")
         if torch.get_num_threads() > 1:  # a forked process cannot take over the threads of another
@@ -41,23 +55,43 @@ class Pool:
                 f"--jobs {jobs} needs networks that train on one thread", "leave --threads out, or give --threads 1"
             )
         self.worker_of = shared_out({client: len(shard) for client, shard in clients.shards.items()}, jobs)
-        model = clients.layout.flat.numel() * clients.layout.flat.element_size()
-        self.workers = Workers(jobs, _begin, clients, block=MODELS_AT_ONCE * model + ROOM)
+        size = clients.layout.flat.numel()
+        block = MODELS_AT_ONCE * 4 * size + ROOM
+        self.received, table = Block(anonymous(block)), anonymous(at_most * 4 * size)
+        self.table = None if table is None else torch.frombuffer(table, dtype=torch.float32).view(at_most, size)
+        self.workers = Workers(jobs, _begin, clients, self.received, self.table, block=block)
+        self._calls, self._waiting = 0, deque[Future[Any]]()
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
+        wait(self._waiting)  # a call that was left early: its tasks read what the next one would overwrite
+        self._calls += 1
+        self._waiting = waiting = deque(self._submitted(tasks))
         try:
-            waiting = deque(
-                self.workers.submit(self.worker_of[task.client], _work_on, (pack(task), to_arrays(task.memory)))
-                for task in tasks
-            )
-            while waiting:  # keeps no report that was read
-                message, memory = waiting.popleft().result()
-                yield unpack(Report, message, to_tensors(memory))
+            for place, task in enumerate(tasks):  # keeps no report that was read
+                yield self._report(place, task, *waiting.popleft().result())
         except WorkerKilled:
             raise FedcliError(
                 "a process that trains clients was killed",
                 "it may have run out of memory; try fewer --jobs, and --resume",
             ) from None
+
+    def _submitted(self, tasks: list[Task]) -> Iterator[Future[Any]]:
+        """The future report of each task."""
+        theta, shared = tasks[0].theta, tasks[0].shared
+        alike = all(task.theta is theta and task.shared is shared for task in tasks)
+        stored = self.received.put(pack(tasks[0])[1]) if alike else None
+        for place, task in enumerate(tasks):
+            scalars, arrays = pack(task)
+            sent = (self._calls, stored) if stored else arrays
+            worker = self.worker_of[task.client]
+            yield self.workers.submit(worker, _work_on, place, scalars, sent, to_arrays(task.memory))
+
+    def _report(self, place: int, task: Task, where: str, message: Message, memory: Arrays) -> Report:
+        scalars, arrays = message
+        table = self.table if where == OF_TABLE else None
+        if where != OF_REPORT:
+            arrays["theta"] = (task.theta if table is None else table[place]).numpy()
+        return replace(unpack(Report, (scalars, arrays), to_tensors(memory)), table=table)
 
     def ask(self, question: Callable[[], Any]) -> list[Any]:
         """The answer of every worker."""
@@ -96,15 +130,37 @@ def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:
     return workers
 
 
-def _begin(clients: InProcess) -> None:
-    global _clients
-    _clients = clients
+def _begin(clients: InProcess, received: Block, table: Tensor | None) -> None:
+    global _clients, _received, _table
+    _clients, _received, _table = clients, received, table
     torch.set_num_threads(1)
+    keep_freed()
 
 
-def _work_on(sent: tuple[Message, Arrays]) -> tuple[Message, Arrays]:
-    """Arrays and no tensors, in place of whose numbers torch would send a file handle for each."""
+def _work_on(
+    place: int, scalars: Scalars, sent: tuple[int, Stored] | Arrays, memory: Arrays
+) -> tuple[str, Message, Arrays]:
+    """Train the client of a task, the place-th of its call. Returns where the model is, the report, and the memory.
+
+    sent: the task's arrays, or the call that has them in the block that all workers read. Arrays and no tensors, in
+    place of whose numbers torch would send a file handle for each.
+    """
+    global _call
     assert _clients is not None
-    message, memory = sent
-    report = _clients.run_one(unpack(Task, message, to_tensors(memory)))
-    return pack(report), to_arrays(report.memory)
+    if not isinstance(sent, dict):
+        call, stored = sent
+        if call != _call[0]:
+            _call = call, _received.get(stored, in_place=True)
+        sent = _call[1]
+    task = unpack(Task, (scalars, sent), to_tensors(memory))
+    row = _table[place] if _table is not None and place < len(_table) else None
+    report = _clients.run_one(task, row)
+    message, kept = pack(report), to_arrays(report.memory)
+    if report.theta is task.theta:
+        where = OF_TASK
+    elif row is not None and report.theta is row:
+        where = OF_TABLE
+    else:
+        return OF_REPORT, message, kept
+    del message[1]["theta"]
+    return where, message, kept

@@ -22,7 +22,7 @@ from ..client import Report, Task
 
 Content = TypeVar("Content", Task, Report)
 
-AT_CLIENT = "memory"  # the field that is never packed
+STAY = ("memory", "table")  # fields that are never packed
 KINDS = {str: "a text", int: "a whole number"}  # of scalars
 
 
@@ -36,7 +36,7 @@ def pack(content: Task | Report) -> Message:
     arrays: Arrays = {}
     for field in fields(content):
         value = getattr(content, field.name)
-        if field.name == AT_CLIENT:
+        if field.name in STAY:
             continue
         if isinstance(value, Tensor):
             arrays[field.name] = _array(value)
@@ -53,7 +53,7 @@ def unpack(kind: type[Content], message: Message, memory: Tensors | None = None,
     Raises MessageError where a field is missing, or is no number, text or tensor as it should be.
     """
     scalars, arrays = message
-    values: dict[str, Any] = {AT_CLIENT: memory or {}}
+    values: dict[str, Any] = {"memory": memory or {}}
     for field in fields(kind):
         if field.type in KINDS:
             values[field.name] = _scalar(kind, field.name, field.type, scalars)
@@ -61,7 +61,7 @@ def unpack(kind: type[Content], message: Message, memory: Tensors | None = None,
             if field.name not in arrays:
                 raise MessageError(f"a {kind.__name__.lower()} arrived without its array {field.name!r}")
             values[field.name] = _tensor(arrays[field.name], device)
-        elif field.name != AT_CLIENT:
+        elif field.name not in STAY:
             prefix = f"{field.name}/"
             inside = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
             values[field.name] = to_tensors(inside, device)

@@ -1,0 +1,24 @@
+"""How a process that trains takes memory from the system."""
+
+import contextlib
+import ctypes
+import sys
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
+NEVER = -1
+
+
+def keep_freed() -> None:
+    """Keep large blocks that are freed for the next ones, where the C library is glibc; elsewhere nothing changes.
+
+    It gives a block of megabytes back to the system as soon as it is freed and takes the next one page by page, each
+    filled with zeros by the system: a fifth of the time of a training step of ResNet-18. The process then holds what
+    it needed at most until it ends.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(AttributeError, OSError):  # another C library
+        library = ctypes.CDLL(None)
+        library.gnu_get_libc_version  # noqa: B018
+        library.mallopt(M_MMAP_MAX, 0)
+        library.mallopt(M_TRIM_THRESHOLD, NEVER)
