@@ -1,6 +1,9 @@
 import multiprocessing
 import os
+import platform
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -92,3 +95,30 @@ def test_what_fits_into_the_block_does_not_pass_the_pipe():
     np.testing.assert_array_equal(far_end.receive(), np.arange(2**16))
     end.close()
     far_end.close()
+
+
+def test_arrays_in_place_are_those_of_the_block():
+    block = shared_blocks.Block(shared_blocks.anonymous(2**20))
+    stored = block.put({"large": np.arange(10_000), "small": np.arange(3)})
+    seen, own = block.get(stored, in_place=True), block.get(stored)
+    assert len(stored.places) == 1 and len(stored.pickled) < 1000
+    block.put({"large": np.zeros(10_000, dtype=int)})
+    assert not seen["large"].any() and own["large"][-1] == 9999 and seen["small"][-1] == 2
+
+
+def page_faults(keep):
+    """Of thirty blocks of 40 MB, one after another, in a process of its own."""
+    code = (
+        "import numpy, resource; from fedcli.memory import keep_freed\n"
+        f"if {keep}: keep_freed()\n"
+        "usage = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "numpy.ones(5_000_000); before = usage()\n"
+        "for _ in range(30): numpy.ones(5_000_000)\n"
+        "print(usage() - before)"
+    )
+    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
+def test_freed_memory_is_kept_for_what_comes_next():
+    assert page_faults(keep=True) < 100  # the same pages again

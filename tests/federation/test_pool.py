@@ -2,7 +2,7 @@
 
 import os
 import signal
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -15,7 +15,9 @@ from fedcli.federation.engines import pool as pool_engine
 from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.pool import Pool, shared_out, usual_jobs
 from fedcli.federation.server import Federation
+from fedcli.federation.state import equal
 from fedcli.methods import METHODS, resolve
+from fedcli.methods.fedavg import Mean
 from fedcli.models.layout import Layout
 from fedcli.processes import WorkerError
 from fedcli.runs import chosen_engine, resources
@@ -26,10 +28,14 @@ from fedcli.runs.train import Plan, train
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 
 
-def pool(spec, jobs=2):
-    method = resolve(spec)
+def engine_clients(method=None):
+    method = method or resolve("fedavg")
     net = toy_net(extend=method.local.extend)
-    clients = InProcess(method, net, Layout(net, method.local.personal_tensors(net)), toy_shards(), TRAINING)
+    return InProcess(method, net, Layout(net, method.local.personal_tensors(net)), toy_shards(), TRAINING)
+
+
+def pool(spec, jobs=2):
+    clients = engine_clients(resolve(spec))
     return Federation(clients, rounds=3, seed=1), Pool(clients, jobs, len(ROSTER))
 
 
@@ -44,6 +50,64 @@ def test_bits_are_those_of_one_process(spec):
     for client in ROSTER:
         mine, other = state.clients.get(client, {}), usual.clients.get(client, {})
         assert mine.keys() == other.keys() and all(torch.equal(mine[k], other[k]) for k in mine)
+
+
+@dataclass(frozen=True)
+class KeepsUpdates(Mean):
+    """Returns and keeps parts of the table of the round."""
+
+    def aggregate(self, theta, updates, memory):
+        previous = memory.get("last", updates.theta[1])
+        memory["last"] = updates.theta[1]
+        return (updates.theta[0] if updates.round == 2 else (updates.theta[0] + previous) / 2), updates.base
+
+
+@pytest.mark.parametrize("memory", [True, False], ids=["shared memory", "refused"])
+def test_what_a_rule_keeps_of_the_models_is_its_own(monkeypatch, memory):
+    if not memory:
+        monkeypatch.setattr(pool_engine, "anonymous", lambda size: None)
+    _, engine = pool("fedavg")
+    method = replace(resolve("fedavg"), aggregator=KeepsUpdates())
+    usual = Federation(replace(engine_clients(), method=method), rounds=3, seed=1)
+    pooled, expected = usual.first(), usual.first()
+    with engine:
+        for _ in range(3):
+            pooled, expected = usual.play(pooled, engine=engine).state, usual.play(expected).state
+    assert (engine.table is not None) == memory
+    assert torch.equal(pooled.theta, expected.theta) and torch.equal(pooled.server["last"], expected.server["last"])
+
+
+@pytest.mark.parametrize(("spec", "settings"), [("afl", {"rule": "released"}), ("fedavg", {})])
+def test_clients_that_only_measure_or_train_alone_leave_the_same_bits(spec, settings):
+    method, single = resolve(spec, settings), spec == "fedavg"
+    clients = engine_clients(method)
+    together = Federation(clients, rounds=3, seed=1, single_site=single)
+    pooled, expected = together.first(), together.first()
+    with Pool(engine_clients(method), 2, len(ROSTER)) as engine:
+        for _ in range(3):
+            pooled, expected = together.play(pooled, engine=engine).state, together.play(expected).state
+    assert torch.equal(pooled.theta, expected.theta)
+    assert all(equal(pooled.clients[client], kept) for client, kept in expected.clients.items())
+
+
+def test_more_tasks_than_the_table_has_rows_are_answered():
+    federation = Federation(engine_clients(), rounds=3, seed=1)
+    tasks = federation.tasks(federation.first(), ROSTER, {})
+    with Pool(federation.clients, 2, 1) as engine:
+        reports = [(report.theta.clone(), report.table is None) for report in engine(tasks)]
+    assert [alone for _, alone in reports] == [False, True, True, True]
+    assert all(torch.equal(theta, federation.clients.run_one(task).theta) for (theta, _), task in zip(reports, tasks))
+
+
+def test_a_call_that_is_left_early_does_not_reach_into_the_next():
+    federation, engine = pool("fedavg")
+    first = federation.tasks(federation.first(), ROSTER, {})
+    second = [replace(task, theta=theta) for theta in [first[0].theta + 1] for task in first]
+    with engine:
+        next(iter(engine(first)))
+        made = [report.theta.clone() for report in engine(second)]
+    alone = engine_clients()
+    assert all(torch.equal(theta, alone.run_one(task).theta) for theta, task in zip(made, second, strict=True))
 
 
 @pytest.mark.parametrize("place", [0, 1])

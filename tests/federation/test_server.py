@@ -4,7 +4,7 @@ from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Task, Training, run_client
-from fedcli.federation.server import cohort
+from fedcli.federation.server import all_finite, cohort
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 
@@ -96,3 +96,10 @@ def test_augmentation_depends_on_the_image_not_on_its_batch():
             for at, x in zip(batch.at.tolist(), batch.x, strict=True):
                 assert torch.equal(by_place.setdefault(at, x), x)
     assert len(by_place) == len(shard)
+
+
+def test_rows_that_are_not_finite_are_those_with_nan_or_infinity():
+    """A sum of finite numbers may overflow, and infinities of both signs cancel into NaN."""
+    inf, nan, large = torch.inf, torch.nan, 3e38
+    table = torch.tensor([[1.0, 2, 3], [nan, 0, 0], [0, inf, 0], [inf, -inf, 0], [large, large, 0], [large, 0, -large]])
+    assert all_finite(table) == [True, False, False, False, True, True]

@@ -12,6 +12,7 @@ from fedcli import models
 from fedcli.errors import FedcliError, UsageError
 from fedcli.models import load_teacher
 from fedcli.models.layout import Layout
+from fedcli.models.small import small_cnn
 from fedcli.models.weights import read
 
 SIZES = {"cnn": 24_346, "resnet10": 4_903_242, "resnet18": 11_181_642, "resnet50": 23_528_522, "densenet121": 6_964_106}
@@ -39,6 +40,23 @@ def test_resnet10_has_the_buffers_of_fedheal():
 
 def test_resnet18_for_eight_classes_has_the_size_the_paper_trains():
     assert sum(p.numel() for p in build("resnet18", classes=8).parameters()) == 11_180_616
+
+
+def test_the_small_network_pools_before_the_relu_to_the_same_bits():
+    """Of four numbers, the largest is the largest after the ReLU too, and only its gradient differs from 0."""
+    quick, _ = small_cnn(3)
+    layers = [*quick]
+    usual = torch.nn.Sequential(
+        *(layers[k + {2: 1, 3: -1}.get(k % 4, 0)] if k < 12 else layers[k] for k in range(len(layers)))
+    )
+    assert [type(layer).__name__ for layer in usual[:4]] == ["Conv2d", "BatchNorm2d", "ReLU", "MaxPool2d"]
+    x = torch.randn(8, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    gradients = []
+    for net in (quick, usual):
+        net.zero_grad()
+        (net(x) ** 2).sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in net.parameters()])
+    assert len(gradients[0]) == 9 and all(map(torch.equal, *gradients))
 
 
 def test_the_seed_decides_the_weights_and_nothing_else_does():
