@@ -1,19 +1,21 @@
-"""How a process that trains takes memory from the system."""
+"""How a process takes memory from the system."""
 
 import contextlib
 import ctypes
 import sys
+from functools import cache
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
-NEVER = -1
+ALL = -1
 
 
-def keep_freed() -> None:
+@cache
+def keep_freed(most: int = ALL) -> None:
     """Keep large blocks that are freed for the next ones, where the C library is glibc; elsewhere nothing changes.
 
     It gives a block of megabytes back to the system as soon as it is freed and takes the next one page by page, each
-    filled with zeros by the system: a fifth of the time of a training step of ResNet-18. The process then holds what
-    it needed at most until it ends.
+    filled with zeros by the system: a fifth of the time of a training step of ResNet-18, and as long as to decode an
+    image. The process then holds what it needed at most until it ends; `most` limits the bytes that wait for use.
     """
     if sys.platform != "linux":
         return
@@ -21,4 +23,4 @@ def keep_freed() -> None:
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018
         library.mallopt(M_MMAP_MAX, 0)
-        library.mallopt(M_TRIM_THRESHOLD, NEVER)
+        library.mallopt(M_TRIM_THRESHOLD, most)

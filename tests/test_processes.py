@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from in_a_process import half_or_die
 
-from fedcli import shared_blocks
+from fedcli import memory, shared_blocks
 from fedcli.errors import FedcliError
 from fedcli.processes import CAN_FORK, Ended, Workers, in_order, one_each
 
@@ -122,3 +122,12 @@ def page_faults(keep):
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc")
 def test_freed_memory_is_kept_for_what_comes_next():
     assert page_faults(keep=True) < 100  # the same pages again
+
+
+@pytest.mark.parametrize("failure", [OSError, AttributeError])
+def test_a_c_library_that_cannot_keep_memory_is_left_alone(monkeypatch, failure):
+    def absent(name):
+        raise failure
+
+    monkeypatch.setattr(memory.ctypes, "CDLL", absent)
+    memory.keep_freed.__wrapped__()

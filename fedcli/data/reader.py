@@ -1,20 +1,18 @@
 """What worker processes of prepare run: decode images, fit them to the pool's size, write them to their places."""
 
-import ctypes
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..memory import keep_freed
 from ..provenance import OwnCodeError
 from .pool import BlankPool, Row
 from .sources.images import fit_image, match_channels
 from .sources.source import Choices, Source, Unreadable
 
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # mallopt's names for them, in malloc.h
-LARGEST_KEPT, MOST_KEPT = 2**25, 2**27  # bytes of one array and of all that a process has let go of
+MOST_KEPT = 2**27  # bytes of images that a process has let go of
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Reader:
 
     def __call__(self, placed: list[tuple[int, Row]]) -> list[str]:
         """Why each row cannot be read, "" where all went well."""
-        keep_memory()
+        keep_freed(MOST_KEPT)
         images = np.empty((len(placed), *self.pool.shape[1:]), np.uint8)
         reasons = [self._read(row, image) for (_, row), image in zip(placed, images, strict=True)]
         self.pool.put(placed[0][0], images)
@@ -58,18 +56,3 @@ class Reader:
             f"{file}: {name} returned {what} for the image {row.id[:80]!r}",
             f"return uint8 [H, W, {wanted}], from 0 to 255, with at least one pixel",
         )
-
-
-@cache
-def keep_memory() -> None:
-    """Have glibc keep what arrays leave for the next ones, which are as large; once per process.
-
-    Else it gives memory back after nearly every image, and the system clears each page that is taken anew, which may
-    take as long as decoding. Nothing is done where the C library is another.
-    """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):  # TypeError: on Windows
-        return
-    mallopt(MMAP_THRESHOLD, LARGEST_KEPT)
-    mallopt(TRIM_THRESHOLD, MOST_KEPT)

@@ -40,6 +40,7 @@ class Task:
     shared: Tensors
     memory: ClientState
     part: str = "whole"  # "measure" ends before training, "train" begins after it, "alone": without a server
+    out: Tensor | None = None  # [P] of the engine's, where the report's model may be put; does not travel
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,9 @@ class Report:
     theta: Tensor  # [P]
     columns: Tensors
     memory: Tensors
-    table: Tensor | None = None  # [K, P] of the engine's: theta is its row of this task, until the engine's next call
+    table: Tensor | None = (
+        None  # [K, P] of the engine's: theta is its row of this task, until its next call; does not travel
+    )
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,10 @@ class Absent:
 
 def run_client(
     method: Method, net: Network, layout: Layout, shard: Shard, task: Task, training: Training,
-    val: Shard | None = None, steps: Steps | None = None, out: Tensor | None = None,
+    val: Shard | None = None, steps: Steps | None = None,
 ) -> Report:  # fmt: skip
     """Train one client for one round. The result depends on the arguments and nothing else.
 
-    out: [P], where the model of the report is put.
     steps: of this method and network, kept from client to client so that a recorded step is used again.
     """
     steps = steps or Steps(LocalStep(method.local, net, layout, Optimizer(layout, training.optimizer)))
@@ -115,7 +117,7 @@ def run_client(
         client.memory |= steps.step.optimizer.kept()
     if training.personal and client.memory.get("model") is task.memory.get("model"):  # unless the method keeps its own
         client.memory["model"] = layout.read()
-    theta = layout.read(out) if not training.dp_noise else _with_noise(method, layout, client, training)
+    theta = layout.read(task.out) if not training.dp_noise else _with_noise(method, layout, client, training)
     return Report(task.client, task.row, len(shard), client.steps, loss, theta, client.report, client.memory)
 
 

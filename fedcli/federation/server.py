@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -251,8 +252,12 @@ def all_finite(table: Tensor) -> list[bool]:
 
 def _outside(table: Tensor, tensors: Tensors) -> Tensors:
     """These tensors, but copies of those that are parts of the table [K, P], which an engine may use again."""
-    inside = table.untyped_storage().data_ptr()
-    return {k: t.clone() if t.untyped_storage().data_ptr() == inside else t for k, t in tensors.items()}
+    whole = table.untyped_storage().data_ptr()
+
+    def inside(value: Any) -> bool:
+        return isinstance(value, Tensor) and value.untyped_storage().data_ptr() == whole
+
+    return {name: value.clone() if inside(value) else value for name, value in tensors.items()}
 
 
 def _collect(

@@ -1,10 +1,9 @@
 """What workers of prepare do beside decoding: memory that is kept from one image to the next."""
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from fedcli.data import prepare, reader
+from fedcli.data import prepare
 from fedcli.data.pool import Row
 from fedcli.data.sources.images import read_rgb
 from fedcli.data.sources.source import Listing
@@ -16,15 +15,6 @@ def test_the_memory_of_an_image_is_that_of_the_one_before(tmp_path):
     before = Image.core.get_stats()["reused_blocks"]
     assert (read_rgb(tmp_path / "a.png") == (1, 2, 3)).all()
     assert Image.core.get_stats()["reused_blocks"] > before
-
-
-@pytest.mark.parametrize("failure", [OSError, AttributeError, TypeError])
-def test_a_c_library_that_cannot_keep_memory_is_left_alone(monkeypatch, failure):
-    def absent(name):
-        raise failure
-
-    monkeypatch.setattr(reader.ctypes, "CDLL", absent)
-    reader.keep_memory.__wrapped__()
 
 
 def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_path):

@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from torch import Tensor
-
 from ...data.shard import Shard
 from ...errors import FedcliError
 from ...methods.registry import Method
@@ -49,11 +47,10 @@ class InProcess:
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
         return map(self.run_one, tasks)
 
-    def run_one(self, task: Task, out: Tensor | None = None) -> Report:
-        """out: [P], where the model of the report is put."""
+    def run_one(self, task: Task) -> Report:
         try:
             shard, val = self.shards[task.client], self.val.get(task.client)
-            return run_client(self.method, self.net, self.layout, shard, task, self.training, val, self.steps, out)
+            return run_client(self.method, self.net, self.layout, shard, task, self.training, val, self.steps)
         except FedcliError:
             raise
         except Exception as error:

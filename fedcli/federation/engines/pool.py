@@ -152,9 +152,9 @@ def _work_on(
         if call != _call[0]:
             _call = call, _received.get(stored, in_place=True)
         sent = _call[1]
-    task = unpack(Task, (scalars, sent), to_tensors(memory))
     row = _table[place] if _table is not None and place < len(_table) else None
-    report = _clients.run_one(task, row)
+    task = replace(unpack(Task, (scalars, sent), to_tensors(memory)), out=row)
+    report = _clients.run_one(task)
     message, kept = pack(report), to_arrays(report.memory)
     if report.theta is task.theta:
         where = OF_TASK

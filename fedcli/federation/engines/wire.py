@@ -22,7 +22,7 @@ from ..client import Report, Task
 
 Content = TypeVar("Content", Task, Report)
 
-STAY = ("memory", "table")  # fields that are never packed
+STAY = ("memory", "out", "table")  # fields that are never packed
 KINDS = {str: "a text", int: "a whole number"}  # of scalars
 
 
