@@ -71,9 +71,8 @@ class Harmonised(Perturbed):
         span = client.layout.spans[STANDS]
         client.layout.flat[span] = client.theta[span]  # what a client keeps under --bn local is no amplitude
         if not client.theta[span].any():
-            batches = client.shard.in_order()
-            total = sum(amplitudes(batch.x, self.low).sum(0) for batch in batches)  # [C, n, n]
-            client.layout.flat[span] = (total / len(client.shard)).flatten()  # A_k
+            sums = [amplitudes(batch.x, self.low).sum(0) for batch in client.shard.in_order()]  # [C, n, n] each
+            client.layout.flat[span] = (torch.stack(sums).sum(0) / len(client.shard)).flatten()  # A_k
 
 
 register(
