@@ -18,7 +18,7 @@ from .process import run
 from .test_sites import POLICY
 
 LAYOUTS = [
-    "digits", "fairfedmed-oct", "fairfedmed-slo", "fed-isic", "fedchexmimic", "hyper-kvasir", "images",
+    "bcn20000", "digits", "fairfedmed-oct", "fairfedmed-slo", "fed-isic", "fedchexmimic", "hyper-kvasir", "images",
     "isic-skin-tone",
     "isic2018", "isic2019", "medmnist", "messidor2", "office-caltech", "rsna-ich",
 ]  # fmt: skip

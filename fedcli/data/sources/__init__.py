@@ -9,6 +9,7 @@ import fedcli
 from ...errors import FedcliError, UsageError, nearest
 from ...provenance import Code
 from . import (
+    bcn20000,
     chestmnist,
     chexpert,
     cifar100,
@@ -35,6 +36,7 @@ from .source import Source
 __all__ = ["SOURCES", "Source", "names", "plain", "register"]
 
 SOURCES: dict[str, Source] = {
+    "bcn20000": bcn20000.SOURCE,
     "chestmnist": chestmnist.SOURCE,
     "chexpert": chexpert.SOURCE,
     "cifar100": cifar100.SOURCE,

@@ -1,0 +1,90 @@
+"""BCN20000 and HAM10000 in the ISIC archive's layout."""
+
+import os
+from collections import Counter
+
+import pytest
+from raw_folders import write_csv
+
+import fedcli
+from fedcli.data import sources
+from fedcli.data.sources import bcn20000
+from fedcli.data.sources.source import Choices
+from fedcli.errors import FedcliError
+
+DATASET = "bcn20000"
+LESION, IMAGE = Choices(16, "lesion"), Choices(16, "image")
+HEAD = ["isic_id", "attribution", "age_approx", "sex", "benign_malignant"]
+OWNERS = "ViDIR Group, Medical University of Vienna", "Department of Dermatology, Hospital Clínic de Barcelona"
+
+
+def test_the_card_agrees_with_the_code():
+    card = sources.card("bcn20000")
+    assert card["classes"] == bcn20000.CLASSES and card["task"] == "binary"
+    assert card["attributes"] == {"sex": bcn20000.SEXES, "age": bcn20000.AGES, "site": list(bcn20000.SITES)}
+
+
+def test_both_collections_are_read_with_the_columns_of_either_time(made):
+    listing = bcn20000.rows(made, LESION)
+    assert listing.tables == ["BCN20000/metadata.csv", "HAM10000/metadata.csv"]
+    assert Counter((row.groups["site"], row.label) for row in listing.rows) == {
+        (0, 0): 25, (0, 1): 14, (1, 0): 25, (1, 1): 14,
+    }  # fmt: skip
+    why = "its table calls it indeterminate, not benign or malignant"
+    assert listing.skipped == [("ISIC_0000039.jpg", why), ("ISIC_0000079.jpg", why)]
+    assert listing.patient == "lesion_id" and listing.rows[0].source == "HAM10000/images/ISIC_0000000.jpg"
+
+
+def test_a_lesion_stays_on_one_side(made):
+    sides = {}
+    for row in bcn20000.rows(made, LESION).rows:
+        if row.patient:
+            sides.setdefault(row.patient, set()).add(row.test)
+    assert max(map(len, sides.values())) == 1 and len(sides) < 70
+
+
+def listed(raw, *lines, head=HEAD):
+    write_csv(raw / "metadata.csv", head, lines)
+    for line in lines:
+        (raw / f"{line[0]}.jpg").write_bytes(b"picture")
+    return {row.id: row for row in bcn20000.rows(raw, IMAGE).rows}
+
+
+def test_sex_age_and_hospital_of_a_collection_without_a_folder_of_its_own(tmp_path):
+    rows = listed(
+        tmp_path,
+        ["ISIC_1", OWNERS[0], "60.0", "female", "benign"],
+        ["ISIC_2", OWNERS[1], "65", "Male", "malignant"],
+        ["ISIC_3", "Anonymous", "", "", "benign"],
+    )
+    assert rows["ISIC_1"].groups == {"sex": 0, "age": 0, "site": 0} and rows["ISIC_1"].label == 0
+    assert rows["ISIC_2"].groups == {"sex": 1, "age": 1, "site": 1} and rows["ISIC_2"].label == 1
+    assert rows["ISIC_3"].groups == {"sex": -1, "age": -1, "site": -1} and rows["ISIC_3"].patient == ""
+
+
+def test_an_image_that_is_not_there_is_left_out_with_the_reason(made, tmp_path, raw):
+    (raw / "HAM10000" / "images" / "ISIC_0000003.jpg").unlink()
+    assert ("ISIC_0000003.jpg", "listed, and in none of the image folders") in bcn20000.rows(raw, LESION).skipped
+
+
+def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
+    with pytest.raises(FedcliError, match="no table with the column isic_id"):
+        bcn20000.rows(tmp_path, LESION)
+    os.mkfifo(tmp_path / "pipe.csv")
+    write_csv(tmp_path / "other.csv", ["image", "label"], [["a", "b"]])
+    with pytest.raises(FedcliError, match="no table with the column isic_id"):
+        bcn20000.rows(tmp_path, LESION)
+    line = ["ISIC_1", OWNERS[0], "60", "female", "benign"]
+    with pytest.raises(FedcliError, match="neither benign_malignant nor diagnosis_1"):
+        listed(tmp_path, line, head=[*HEAD[:4], "diagnosis"])
+    with pytest.raises(FedcliError, match="no column 'sex'"):
+        listed(tmp_path, line, head=[*HEAD[:3], "gender", HEAD[4]])
+    with pytest.raises(FedcliError, match="ISIC_1 is listed twice"):
+        listed(tmp_path, line, [*line[:4], "malignant"])
+
+
+def test_the_hospitals_are_the_clients_and_fairfb_trains_on_them(made, tmp_path):
+    data = fedcli.partition(fedcli.prepare("bcn20000", raw=made, size=16, work=tmp_path), work=tmp_path)
+    assert [client["client"] for client in data.body["roster"]] == ["vienna", "barcelona"]
+    run = fedcli.train("fairfb", data, rounds=2, set={"attribute": "sex"}, model="cnn", work=tmp_path)
+    assert run.body["rounds"] == 2
