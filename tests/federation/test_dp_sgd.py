@@ -62,7 +62,9 @@ def private(net, shard, gradient, places):
     return gradient(net, Local().loss, batch, client), layout.grad.clone()
 
 
-def test_each_images_gradient_is_cut_and_their_sum_divided_by_the_expected_number():
+@pytest.mark.parametrize("few", [0, 2**18], ids=["shared parameters", "parameters for each image"])
+def test_each_images_gradient_is_cut_and_their_sum_divided_by_the_expected_number(monkeypatch, few):
+    monkeypatch.setattr("fedcli.federation.dp_sgd.FEW", few)
     net, shard = small_net(), toy_shard("north", 6)
     expected = torch.zeros(sum(p.numel() for p in net.parameters()))
     for i in range(3):
@@ -74,6 +76,15 @@ def test_each_images_gradient_is_cut_and_their_sum_divided_by_the_expected_numbe
     torch.testing.assert_close(made, expected, atol=1e-6, rtol=1e-4)
     batch = shard.batch(torch.tensor([0, 1, 2]))
     torch.testing.assert_close(loss, F.cross_entropy(net(batch.x), batch.y).detach())
+
+
+@pytest.mark.parametrize("few", [0, 2**18])
+def test_a_parameter_that_the_loss_does_not_read_has_no_gradient(monkeypatch, few):
+    monkeypatch.setattr("fedcli.federation.dp_sgd.FEW", few)
+    net = small_net()
+    net.idle = nn.Parameter(torch.ones(3))
+    made = private(net, toy_shard("north", 6), PrivateGradient(0.5, 0.0, 4.0), [0, 1])[1]
+    assert (made == 0).sum() >= 3 and made.abs().sum() > 0
 
 
 def test_a_step_without_images_is_noise_of_the_stated_size():

@@ -13,7 +13,9 @@ def test_training_imports_no_compiler_and_nothing_for_pictures(tmp_path):
     program = f"""
 import sys
 from fedcli.commands.app import app
-app(["train", "fedavg", {str(data)!r}, "--rounds", "1", "--work", {str(tmp_path)!r}, "--quiet"], standalone_mode=False)
+train = ["train", "fedavg", {str(data)!r}, "--rounds", "1", "--work", {str(tmp_path)!r}, "--quiet"]
+for more in ([], ["--dp-sgd", "1", "--model", "cnn-gn"]):
+    app([*train, *more], standalone_mode=False)
 print([name for name in {SLOW!r} if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
