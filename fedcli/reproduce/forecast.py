@@ -1,11 +1,12 @@
 """Time and memory of the cells that are still to be trained, from a few measured steps of each row."""
 
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .. import console
-from ..bench.estimate import Estimate, estimate, span
+from ..bench.estimate import SECONDS, Estimate, estimate, span
 from ..data import manifest
 from ..errors import FedcliError
 from ..runs import record
@@ -14,15 +15,26 @@ from ..stages.train import plan
 from .expand import Cell
 from .jobs import Outcome, Place, own_threads
 
+MOST_SECONDS = 60.0  # for measuring, after which kinds of training that are left count as the mean of the others
+LEAST_SECONDS = 1.0  # for one kind
+
 
 @dataclass(frozen=True)
 class Forecast:
-    """seconds: of all processes together. bytes: of the largest cell; free: bytes that are free, 0 where unknown."""
+    """What the cells that are left will need.
+
+    Attributes:
+        seconds: of all processes together.
+        bytes: of the largest cell.
+        free: bytes that are free, 0 where unknown.
+        kinds: of training among them, and how many were measured.
+    """
 
     cells: int
     seconds: float
     bytes: int
     free: int
+    kinds: tuple[int, int] = (1, 1)
 
     def sentence(self, processes: int) -> str:
         """One sentence for a person."""
@@ -30,6 +42,7 @@ class Forecast:
         return (
             f"{console.counted(self.cells, 'cell', 'cells')} to train: about {span(self.seconds / processes)}, {each}, "
             f"with up to {self.bytes / 2**30:.1f} GiB of memory for each"
+            + (f" ({self.kinds[1]} of {self.kinds[0]} kinds of training measured)" if len({*self.kinds}) > 1 else "")
         )
 
 
@@ -52,23 +65,28 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
     """
     runs = begun(place.work)
     distinct = {cell.work: cell for cell in cells if isinstance(sources[cell.chain], Path)}.values()
-    costs: dict[str, tuple[Estimate | None, int]] = {}
+    left = [(cell, asked) for cell in distinct if not is_done(asked := plan(cell.train), sources[cell.chain], runs)]
+    kinds = {_cost(asked): (cell, asked) for cell, asked in reversed(left)}  # the first cell of each
+    limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(kinds), 1))), time.perf_counter()
+    measured: dict[str, tuple[Estimate, int] | None] = {}
+    for cost, (cell, asked) in reversed(kinds.items()):
+        if measured and time.perf_counter() - begin > MOST_SECONDS:
+            break
+        console.status(f"measuring a few steps of {cell.row}")
+        estimated, source = _measured(sources[cell.chain], asked, cell, place, limit), sources[cell.chain]
+        measured[cost] = (estimated, _images(source)) if estimated else None
+    known = [one for one in measured.values() if one]
+    if not known:
+        return Forecast(0, 0.0, 0, 0)
+    mean = sum(one.total_seconds / images for one, images in known) / len(known)  # of an image of the data
     count, seconds = 0, 0.0
-    for cell in distinct:
-        asked, source = plan(cell.train), sources[cell.chain]
-        if is_done(asked, source, runs):
-            continue
-        if (cost := _cost(asked)) not in costs:
-            console.status(f"measuring a few steps of {cell.row}")
-            costs[cost] = _measured(source, asked, cell, place), _images(source)
-        estimated, images = costs[cost]
-        if estimated:
-            count, seconds = count + 1, seconds + estimated.total_seconds * _images(source) / images
-    known = [measured for measured, _ in costs.values() if measured]
-    return Forecast(
-        count, seconds, max((cost.peak_bytes for cost in known), default=0),
-        min((cost.free_bytes for cost in known), default=0),
-    )  # fmt: skip
+    for cell, asked in left:
+        if one := measured.get(cost := _cost(asked)):
+            count, seconds = count + 1, seconds + one[0].total_seconds * _images(sources[cell.chain]) / one[1]
+        elif cost not in measured:
+            count, seconds = count + 1, seconds + mean * _images(sources[cell.chain])
+    largest, free = max(one.peak_bytes for one, _ in known), min(one.free_bytes for one, _ in known)
+    return Forecast(count, seconds, largest, free, (len(kinds), len(measured)))
 
 
 def _cost(plan: Plan) -> str:
@@ -77,12 +95,12 @@ def _cost(plan: Plan) -> str:
     return repr(replace(plan, seed=0, settings=words, training=replace(plan.training, lr=1.0)))
 
 
-def _measured(source: Path, plan: Plan, cell: Cell, place: Place) -> Estimate | None:
+def _measured(source: Path, plan: Plan, cell: Cell, place: Place, limit: float) -> Estimate | None:
     engine = "in-process" if len(place.devices) > 1 else None  # as train() chooses for a process that is one of several
     execution = Execution(place.devices[0], cell.train.threads, engine)
     try:
         with own_threads():
-            return estimate(source, replace(plan, seed=cell.seed), execution)
+            return estimate(source, replace(plan, seed=cell.seed), execution, limit=limit)
     except FedcliError:
         return None
 
