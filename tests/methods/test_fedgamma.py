@@ -1,7 +1,9 @@
 """FedGAMMA: SCAFFOLD's correction of FedSAM's gradient."""
 
+import pytest
 import torch
 from conftest import play, toy_net, toy_shard
+from quadratic import gradient_at
 
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -13,6 +15,15 @@ SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=10_000)
 def test_without_a_radius_it_is_scaffold():
     ours, scaffold = play("fedgamma", {"rho": 0.0}, rounds=3, dropout=0.0), play("scaffold", rounds=3, dropout=0.0)
     torch.testing.assert_close(ours.theta, scaffold.theta, atol=1e-5, rtol=1e-4)
+
+
+def test_a_step_by_hand():
+    """g = (3, 4), so g~ = (3, 4) + 2 (0.6, 0.8); c - c_i = (1, -2). The new variate is g~ without the correction."""
+    shared, memory = {"control": torch.tensor([2.0, 0.0])}, {"control": torch.tensor([1.0, 2.0])}
+    grad, loss, client = gradient_at("fedgamma", {"rho": 2.0}, [3.0, 4.0], shared=shared, memory=memory)
+    assert grad == pytest.approx([4.2 + 1, 5.6 - 2]) and loss == 12.5
+    assert client.memory["control"].tolist() == pytest.approx([4.2, 5.6])
+    assert client.report["control_change"].tolist() == pytest.approx([2.2, 5.6])
 
 
 def one_round(spec, settings, shared=None, memory=None):

@@ -38,6 +38,40 @@ def test_one_step_of_tuning_by_hand():
     torch.testing.assert_close(report.memory["model"], expected)
 
 
+def descended(steps, lr, *, decay=0.0, still=(), train=False):
+    """The model after so many steps over all images: theta - lr (dL/dtheta + decay theta); `still` has no gradient."""
+    net, shard = toy_net(dropout=0.0), toy_shard("north", 20)
+    layout, batch = Layout(net), next(shard.in_order())
+    start = layout.read()
+    for _ in range(steps):
+        net.train(train)
+        layout.zero_grad()
+        torch.nn.functional.cross_entropy(net(batch.x), batch.y).backward()
+        layout.params.sub_(lr * (layout.grad + decay * layout.params))
+        for name in still:
+            layout.flat[layout.spans[name]] = start[layout.spans[name]]
+    return layout.read()
+
+
+def test_two_passes_are_two_steps_each_along_its_own_gradient():
+    report, _, layout = trained("local-finetune", {"solver": "sgd", "tune_batch": 20, "tune_epochs": 2})
+    expected = descended(2, 0.1)[: layout.trainable]
+    torch.testing.assert_close(report.memory["model"][: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_features_train_under_the_classifier_that_was_received_whatever_weight_decay_does_to_it():
+    training = Training(optimizer="sgd", lr=0.1, weight_decay=0.5, batch_size=20, epochs=3)
+    report, _, layout = trained("fedbabu", training=training)
+    expected = descended(3, 0.1, decay=0.5, still=["head.weight", "head.bias"], train=True)[: layout.trainable]
+    torch.testing.assert_close(report.theta[: layout.trainable], expected, atol=1e-6, rtol=1e-5)
+
+
+def test_the_classifier_has_no_gradient_so_that_it_takes_no_part_in_a_cut_of_the_norm():
+    cut = Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01)
+    report, start, layout = trained("fedbabu", training=cut)
+    assert (report.theta - start)[: layout.trainable].norm().item() == pytest.approx(0.1 * 0.01, rel=1e-3)
+
+
 @pytest.mark.parametrize("spec", ["local-finetune", "fedbabu"])
 def test_without_passes_a_client_keeps_what_it_received(spec):
     report, start, _ = trained(spec, {"tune_epochs": 0})
