@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from .. import console, terminal
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..stages.evaluation_options import EvaluateOptions
 from . import complete
 from . import options as o
+
+INTERVALS = "percentile", "bca"
 
 
 def compare(
@@ -32,6 +34,14 @@ def compare(
     ] = None,
     by: o.By = None,
     resamples: Annotated[int, typer.Option(min=100, help="bootstrap resamples of the test patients")] = 2000,
+    interval: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="95 % intervals of bootstrap resamples of the test patients: percentile, or bca, which takes longer",
+            autocompletion=complete.one_of(*INTERVALS),
+        ),
+    ] = INTERVALS[0],
     seed: o.Seed = 0,
     json: o.Json = False,
     quiet: o.Quiet = False,
@@ -50,10 +60,14 @@ def compare(
     from ..reporting.compare import check_names
     from ..reporting.compare import compare as stage
 
+    if interval not in INTERVALS:
+        raise UsageError(f"--interval {interval!r} is unknown", nearest(interval, INTERVALS))
     check_names(metric or [])
     paths = [path for run in runs for path in runs_in(Path(run))]
-    a, b = _two(scores_of_all(paths, Asked(by or [], None, EvaluateOptions(by=by or ()).made_by())))
-    comparison = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed)
+    made_by = EvaluateOptions(by=by or (), interval=interval).made_by()
+    asked = Asked(by or [], None, made_by, interval=interval)
+    a, b = _two(scores_of_all(paths, asked))
+    comparison = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed, interval=interval)
     if json:
         o.show_json(comparison.body())
         return

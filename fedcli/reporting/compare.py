@@ -20,13 +20,15 @@ from pathlib import Path
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
+from ..evaluation.bca import BCA, PERCENTILE
 from ..evaluation.bootstrap import LEVEL, METRICS, OF_LABELS
 from ..evaluation.own_metrics import is_own
 from ..evaluation.parts import VERSIONS
 from ..evaluation.statistics import OverSeeds, holm, over_seeds
-from .answers import one_class
+from .answers import answers, one_class
 from .columns import SHOWN, shown
 from .comparison import Comparison, Side
+from .jackknife import Jackknife
 from .pairs import paired, sample_of
 from .sampler import Sampler
 from .systems import Scored, read, refuse_mixed, settings
@@ -35,16 +37,19 @@ from .verdicts import RESAMPLES, Against, Difference, adjusted
 
 
 def compare(
-    a: list[Path], b: list[Path], *, metrics: Sequence[str] = SHOWN, resamples: int = RESAMPLES, seed: int = 0
-) -> Comparison:
+    a: list[Path], b: list[Path], *, metrics: Sequence[str] = SHOWN, resamples: int = RESAMPLES, seed: int = 0,
+    interval: str = PERCENTILE,
+) -> Comparison:  # fmt: skip
     """All that can be said of b against a, from their scores.json and the predictions beside them.
 
+    interval: "percentile" or "bca", how intervals are made of resamples.
     Raises FedcliError where the runs share no seed or no test set, UsageError for an unknown metric.
     """
     first_system, second_system = read(a), read(b)
     refuse_mixed([*first_system, *second_system])
     pairs, notes = paired(first_system, second_system)
-    sampler = Sampler(_checked(metrics, pairs[0][0]), resamples, seed)
+    made = Jackknife() if interval == BCA else None
+    sampler = Sampler(_checked(metrics, pairs[0][0]), resamples, seed, jackknife=made)
     for run in console.progress([run for pair in pairs for run in pair], label="compare", total=2 * len(pairs)):
         sampler.take(run)
     first, second = (run.scores for run in pairs[0])
@@ -57,6 +62,7 @@ def compare(
         settings=settings(first, second),
         level=LEVEL,
         resamples=resamples,
+        interval=interval if not answers(pairs[0][0].path).counted else PERCENTILE,
         pairs=len(pairs),
         over=sample.over,
         samples=sample.count,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import console
+from ..evaluation.bca import BCA
 from ..evaluation.groups import SMALL, unknown_note
 from ..evaluation.schema import encode
 from ..evaluation.statistics import OverSeeds
@@ -32,6 +33,7 @@ SCORES = (
     "A score is the mean over the last five rounds (all of a shorter run), then over {over}, ± population standard "
     "deviation over rounds and {over}; the difference is B - A; the test set has {drawn}."
 )
+OF_BCA = "Intervals are bias-corrected and accelerated (BCa)."
 OF_GAPS = "Chance alone produces a gap, so the interval of a gap's difference need not contain the difference."
 Named = tuple[str, Compared]  # a score by its name in the table
 
@@ -64,6 +66,7 @@ class Comparison:
 
     Attributes:
         settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
+        interval: how intervals are made of resamples, "percentile" or "bca".
         over, samples, overlap, test_images, unit, units: see pairs.Sample.
         images: tests of the last round's models, image by image, of each pair of runs.
         remarks: what pairing has to say.
@@ -73,6 +76,7 @@ class Comparison:
     settings: list[dict[str, str]]
     level: float
     resamples: int
+    interval: str
     pairs: int
     over: str
     samples: int
@@ -141,7 +145,8 @@ class Comparison:
     def legend(self) -> str:
         drawn = console.counted(self.units, self.unit, UNITS[self.unit])
         scores = SCORES.format(over=self.over, drawn=drawn)
-        return " ".join([scores, verdicts.legend(self.rows, self.resamples), *([OF_GAPS] if self._gaps() else [])])
+        more = [OF_BCA] * (self.interval == BCA) + [OF_GAPS] * bool(self._gaps())
+        return " ".join([scores, verdicts.legend(self.rows, self.resamples), *more])
 
     def notes(self) -> list[str]:
         """What a reader must know: models of another kind or that learned nothing, few seeds, patients or images of a

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +16,15 @@ from .systems import Scored
 
 
 class Sampler:
-    """Resampled scores of runs, each run's made once. Equal test sets get equal draws of patients."""
+    """Resampled scores of runs, each run's made once. Equal test sets get equal draws of patients.
 
-    def __init__(self, metrics: Sequence[str], resamples: int, seed: int, version: str | None = None):
+    jackknife: a jackknife.Jackknife where intervals are to be BCa, else None.
+    """
+
+    def __init__(
+        self, metrics: Sequence[str], resamples: int, seed: int, version: str | None = None, jackknife: Any = None
+    ):
+        self.jackknife = jackknife
         self.metrics, self.resamples, self.seed = metrics, resamples, seed
         self.versions = (version,) if version else VERSIONS
         self.made: dict[Path, dict[str, Columns]] = {}
@@ -64,7 +71,7 @@ class Sampler:
             made = {}
             for version, tables in answered.tables.items():
                 drawn = self._draws(run, answered, tables, group_of)
-                made[version] = mean(drawn), mean([{m: _gap(c) for m, c in columns.items()} for columns in drawn])
+                made[version] = mean(drawn), mean([{m: gap(c) for m, c in columns.items()} for columns in drawn])
             self.by_group[run.path, name] = made
         return self.by_group[run.path, name]
 
@@ -82,7 +89,7 @@ class Sampler:
         return [self._asked(each) for each in bootstrap_all(tables, answered.y, answered.units, **known)]
 
 
-def _gap(column: np.ndarray) -> np.ndarray:
+def gap(column: np.ndarray) -> np.ndarray:
     """Best minus worst group [B, G] -> [B]; NaN where fewer than two groups have the score."""
     known = ~np.isnan(column)
     gap = np.where(known, column, -np.inf).max(1) - np.where(known, column, np.inf).min(1)

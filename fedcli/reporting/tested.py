@@ -1,16 +1,19 @@
 """Scores of two systems as rows: both means, their difference, its interval and tests, and the verdict."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 
+from ..evaluation.bca import bca_interval
 from ..evaluation.bootstrap import bootstrap_p, interval
 from ..evaluation.parts import Group, OverRounds
 from ..evaluation.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from ..metrics import probabilities
 from .answers import answers, differing, resampled, right_labels
 from .comparison import GroupTests
+from .jackknife import Jackknife, of_difference
 from .pairs import Sample
 from .sampler import Sampler, grouping
 from .systems import Pairs, Scored
@@ -27,8 +30,9 @@ def headline(pairs: Pairs, sampler: Sampler, sample: Sample) -> list[Compared]:
             numbers = [[over_rounds(run, metric, version) for run in side] for side in sides]
             if all(all(side) for side in numbers) and resampled(pairs, metric, version):
                 drawn = [[sampler.scores(run)[version][metric] for run in side] for side in sides]
+                left = _left(pairs, sampler, lambda made, run: made.scores(run)[version][metric])  # noqa: B023
                 about = {"version": version, "metric": metric}
-                rows.append(_row(about, numbers, drawn, sample, differing(pairs, metric, version)))
+                rows.append(_row(about, numbers, drawn, sample, differing(pairs, metric, version), left))
     return rows
 
 
@@ -42,16 +46,32 @@ def _known(over_rounds: OverRounds | None) -> list[float] | None:
     return over_rounds.per_round if over_rounds and over_rounds.mean_last5 is not None else None
 
 
+def _left(pairs: Pairs, sampler: Sampler, left_of: Callable[[Jackknife, Scored], np.ndarray]) -> list[np.ndarray]:
+    """The difference of each pair without each patient in turn [U], for BCa intervals; [] for percentile intervals.
+
+    Also [] where sites counted: whose image is whose is not known.
+    """
+    made = sampler.jackknife
+    if made is None or any(answers(run.path).counted for pair in pairs for run in pair):
+        return []
+    return [left_of(made, b) - left_of(made, a) for a, b in pairs]
+
+
 def _row(
-    about: dict[str, str], numbers: list[Numbers], drawn: list[list[np.ndarray]], sample: Sample, units: int
-) -> Compared:
+    about: dict[str, str], numbers: list[Numbers], drawn: list[list[np.ndarray]], sample: Sample, units: int,
+    left: list[np.ndarray],
+) -> Compared:  # fmt: skip
     """One score of both systems: kept rounds of each run, and its resamples [B] of each run.
 
-    units: patients that the two answer differently.
+    units: patients that the two answer differently. left: see _left.
     """
     a, b = (sample.means(side) for side in numbers)
     differences = np.mean([y - x for x, y in zip(*drawn, strict=True)], axis=0)  # [B]
     low, high = interval(differences) if sample.units > 1 else (None, None)
+    if left and sample.units > 1:
+        each = [float(np.mean(y) - np.mean(x)) for x, y in zip(*numbers, strict=True)]
+        without = of_difference(each, left, sample.sets)
+        low, high = bca_interval(float(np.mean(each)), differences, without)
     t = paired_t(a, b, overlap=sample.overlap)
     tests = {"corrected_t" if sample.overlap else "paired_t": asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
     return Compared(
@@ -88,7 +108,8 @@ def group_tests(pairs: Pairs, sampler: Sampler, name: str, sample: Sample) -> Gr
             if all(all(side) for side in numbers) and resampled(pairs, metric, version):
                 drawn = [[sampler.groups(run, name)[version][1][metric] for run in side] for side in sides]
                 units = differing(pairs, metric, version, lambda run: grouping(run, name)[0] >= 0)
-                gaps.append(_row(about, numbers, drawn, sample, units))
+                left = _left(pairs, sampler, lambda made, run: made.groups(run, name)[version][1][metric])  # noqa: B023
+                gaps.append(_row(about, numbers, drawn, sample, units, left))
             each += _each(pairs, sampler, name, about, sample)
     known = _one_of_each([run for run, _ in pairs])
     small, unknown = _small(known, name), [int((grouping(run, name)[0] < 0).sum()) for run in known]
@@ -113,7 +134,8 @@ def _each(pairs: Pairs, sampler: Sampler, name: str, about: dict[str, str], samp
         if all(all(side) for side in numbers) and resampled(pairs, about["metric"], version):
             drawn = [[sampler.group(run, name, value)[version][metric] for run in side] for side in sides]
             units = differing(pairs, metric, version, lambda run, value=value: _of_group(run, name, value))
-            rows.append(_row(about | {"group": value}, numbers, drawn, own, units))
+            left = _left(pairs, sampler, lambda made, run, value=value: made.group(run, name, value, version, metric))
+            rows.append(_row(about | {"group": value}, numbers, drawn, own, units, left))
     return rows
 
 

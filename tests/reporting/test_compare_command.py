@@ -47,6 +47,13 @@ def test_the_command_shows_settings_then_scores_then_what_can_be_said(tmp_path):
     assert [each["metric"] for each in json.loads(out)["rows"]] == ["f1_macro"]
 
 
+def test_the_command_takes_the_kind_of_interval(tmp_path):
+    a, b = scored(tmp_path / "a", model(0, 0), by=()), heal(tmp_path / "b", model(1, 0), by=())
+    out, _ = fedcli(a, b, "--resamples", 100, "--json", "--interval", "bca")
+    assert json.loads(out)["interval"] == "bca"
+    assert "--interval 'bc' is unknown" in fedcli(a, b, "--interval", "bc")[1]
+
+
 def test_the_command_takes_two_systems(tmp_path):
     a = [scored(tmp_path / f"a{k}", model(1, k), seed=k) for k in (0, 1)]
     assert "they are one system" in fedcli(*a)[1]

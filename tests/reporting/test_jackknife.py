@@ -1,0 +1,58 @@
+"""BCa intervals of a difference: scores without each patient, and what compare makes of them."""
+
+import numpy as np
+import pytest
+from scored_runs import PATIENTS_OF, SEX, N, Y, heal, model, scored
+
+from fedcli.evaluation.bca import bca_interval
+from fedcli.reporting.compare import compare
+from fedcli.reporting.jackknife import Jackknife, of_difference
+from fedcli.reporting.sampler import Sampler
+from fedcli.reporting.systems import read
+
+METRIC = "balanced_accuracy"
+
+
+def balanced(logits, keep):
+    right = logits.argmax(1) == Y
+    return np.mean([right[keep & (Y == c)].mean() for c in range(3)])
+
+
+def by_hand(rounds, of=None):
+    """The mean over rounds without each patient, of images [N] or all."""
+    images = np.full(N, True) if of is None else of
+    keeps = [images & (PATIENTS_OF != patient) for patient in np.unique(PATIENTS_OF)]
+    return np.array([np.mean([balanced(each, keep) for each in rounds]) for keep in keeps])
+
+
+def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
+    logits = model(1, 0)
+    (run,) = read([scored(tmp_path / "a", logits)])
+    made = Jackknife()
+    assert sorted(made.scores(run)["clean"][METRIC]) == pytest.approx(sorted(by_hand(logits)))
+    female, male = (by_hand(logits, SEX == g) for g in (0, 1))
+    assert sorted(made.group(run, "sex", "f", "clean", METRIC)) == pytest.approx(sorted(female))
+    gaps = made.groups(run, "sex")["clean"][1][METRIC]
+    each = [np.abs(np.subtract(*(by_hand([single], SEX == g) for g in (0, 1)))) for single in logits]
+    assert sorted(gaps) == pytest.approx(sorted(np.mean(each, axis=0))) and male.shape == gaps.shape == (30,)
+
+
+def test_a_patient_of_one_test_set_is_left_out_of_its_pairs_alone():
+    left = [np.array([0.1, 0.3]), np.array([0.5, 0.1]), np.array([0.0, 0.6, 0.3])]
+    made = of_difference([0.2, 0.4, 0.3], left, [0, 0, 1])
+    assert made == pytest.approx([0.9 / 3, 0.7 / 3, 0.6 / 3, 1.2 / 3, 0.9 / 3])
+
+
+def test_compare_gives_bca_intervals_where_they_are_asked_for(tmp_path):
+    runs = model(0.5, 0), model(1.5, 1)
+    a, b = [scored(tmp_path / "a", runs[0])], [heal(tmp_path / "b", runs[1])]
+    usual, made = compare(a, b, resamples=300), compare(a, b, resamples=300, interval="bca")
+    row, before = (next(r for r in each.rows if r.metric == METRIC) for each in (made, usual))
+    sampler = Sampler([METRIC], 300, 0)
+    first, second = (sampler.scores(run)["clean"][METRIC] for run in read([*a, *b]))
+    expected = bca_interval(row.difference, second - first, by_hand(runs[1]) - by_hand(runs[0]))
+    assert (row.low, row.high) == pytest.approx(expected)
+    assert (row.low, row.high) != (before.low, before.high) and row.p == before.p
+    assert "(BCa)" in made.legend() and "(BCa)" not in usual.legend() and made.body()["interval"] == "bca"
+    gap, plain = (each.groups["sex"].gaps[0] for each in (made, usual))
+    assert gap.low < gap.high and (gap.low, gap.high) != (plain.low, plain.high)
