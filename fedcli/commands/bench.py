@@ -8,6 +8,7 @@ from .. import console, terminal
 from ..errors import UsageError
 from . import options as o
 
+STARTED = "to start and train once"  # each side, its processes included
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
 
 
@@ -72,13 +73,15 @@ def bench(
         _show_device(device, json)
         return
     check_device(device)
-    timings = []
+    timings, starts = [], {}
     if method or not peers:
         timings += _beside_bare(
             method, repeats, model=model, size=size, clients=clients or 8, images=images, device=device
         )
     if peers:
-        timings += _beside_peers(model, size, clients or 20, images, repeats)
+        compared = _beside_peers(model, size, clients or 20, images, repeats)
+        timings += [each.timing for each in compared]
+        starts = {each.timing.what: each.start_seconds for each in compared}
     if json:
         o.show_json(
             [
@@ -89,12 +92,15 @@ def bench(
                     "bare_seconds": t.bare,
                     "images": t.images,
                     "share_of_limit": t.share,
+                    "start_seconds": starts.get(t.what),
                 }
                 for t in timings
             ]
         )
         return
-    terminal.table(COLUMNS, [t.row() for t in timings])
+    started = {what: f"{own:.1f} s, {other:.1f} s" for what, (own, other) in starts.items()}
+    rows = [t.row() + [started.get(t.what, "-")] * peers for t in timings]
+    terminal.table(COLUMNS + [STARTED] * peers, rows)
 
 
 def _show_memory(methods: list[str] | None, repeats: int, as_json: bool, **asked: Any) -> None:
@@ -180,8 +186,5 @@ def _beside_peers(model: str, size: int, clients: int, images: int, repeats: int
             console.say(f"no row for {name}: it is not installed, {peers.INSTALL}")
             continue
         console.say(f"fedcli beside {name}: {repeats} runs each")
-        compared = peers.compare(name, peers.Problem(model, size, clients, images), repeats)
-        own, other = compared.start_seconds
-        console.say(f"to start and train once fedcli took {own:.1f} s and {name} {other:.1f} s, which do not count")
-        rows.append(compared.timing)
+        rows.append(peers.compare(name, peers.Problem(model, size, clients, images), repeats))
     return rows

@@ -1,17 +1,21 @@
 """fedcli beside other frameworks: what every side trains, and that no ratio is given for different work."""
 
 import dataclasses
+import json
 import subprocess
 import sys
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from fedcli.bench import frameworks, loops, peers
+from fedcli.bench.engine import Timing
 from fedcli.bench.measuring import threads
 from fedcli.bench.peers import Peer, check_same_model, compare, fedcli_side, fedcli_training
 from fedcli.bench.problem import Problem, train_epoch, weights
 from fedcli.commands import bench as command
+from fedcli.commands.app import app
 from fedcli.data import transforms
 from fedcli.errors import FedcliError
 
@@ -117,6 +121,15 @@ def test_a_peer_that_trains_the_same_gets_a_row(monkeypatch):
     assert compared.timing.what.startswith("fedavg beside same ") and "(in this process)" in compared.timing.what
     assert min(compared.start_seconds) > 0
     assert torch.get_num_threads() == before
+
+
+def test_what_each_side_takes_to_start_stands_beside_the_ratio(monkeypatch):
+    timing = Timing("fedavg beside same", [1.0], [2.0], images=100)
+    monkeypatch.setattr(command, "_beside_peers", lambda *asked: [peers.Compared("same", timing, (1.25, 14.0))])
+    shown = CliRunner().invoke(app, ["bench", "--peers"]).stdout
+    assert "1.2 s, 14.0 s" in shown and "0.500" in shown
+    (body,) = json.loads(CliRunner().invoke(app, ["bench", "--peers", "--json"]).stdout)
+    assert body["start_seconds"] == [1.25, 14.0] and body["ratio"] == 0.5
 
 
 def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):
