@@ -7,6 +7,7 @@ from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from group_clients import client_of
 
 from fedcli.data.shard import Batch
+from fedcli.data.transforms import to_pixels
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -28,11 +29,10 @@ def gradient_on(layout, net, x, y):
 def test_a_step_is_the_gradient_here_and_that_after_an_inner_step_on_exchanged_images(step):
     """One other client with one spectrum, so that only the mix is drawn."""
     shard, net, local = toy_shard("north", 6), toy_net(dropout=0.0), resolve("feddg", {"step": step, "low": 0.2}).local
-    layout = Layout(net)
     style = amplitudes(toy_shard("south", 1).batch(torch.tensor([0])).x, 0.2)  # [1, 1, 3, 3]
     shared = {"amplitudes": style[None], "amplitude_rows": torch.tensor([1])}
     client = client_of(net, shard, shared)
-    client.layout = layout
+    layout = client.layout
     local.on_round_start(net, client)
     mix = client.scratch["mix"]
     assert len(set(mix.flatten().tolist())) == 6 and mix.min() >= 0 and mix.max() <= 1
@@ -42,11 +42,24 @@ def test_a_step_is_the_gradient_here_and_that_after_an_inner_step_on_exchanged_i
     start = layout.read()
     local.gradient(net, batch, client)
     made, after = layout.grad.clone(), layout.params.clone()
-    assert torch.equal(after, start[: layout.trainable])
+    assert torch.equal(after, start[: layout.trainable]) and made.norm() > 0.01
     g = gradient_on(layout, net, batch.x, batch.y)
     layout.params.sub_(step * g)
     there = gradient_on(layout, net, exchanged(batch.x, style, 0.2, mix, cut=True), batch.y)
     torch.testing.assert_close(made, g + there, atol=1e-5, rtol=1e-4)
+
+
+def test_images_in_another_style_are_cut_to_what_pixels_can_be(monkeypatch):
+    """A style twice as bright as white: what the network sees is white and nothing beyond."""
+    shard, net, local = toy_shard("north", 4), toy_net(dropout=0.0), resolve("feddg", {"low": 0.0}).local
+    shared = {"amplitudes": torch.full((1, 1, 1, 1, 1), 2.0), "amplitude_rows": torch.tensor([1])}
+    client = client_of(net, shard, shared)
+    local.on_round_start(net, client)
+    client.scratch["mix"].fill_(1.0)
+    seen, forward = [], net.forward
+    monkeypatch.setattr(net, "forward", lambda x: seen.append(to_pixels(x)) or forward(x))
+    local.gradient(net, shard.batch(torch.arange(4)), client)
+    assert seen[1].min() > 0.99 and seen[1].max() < 1.01
 
 
 def test_what_leaves_a_client_are_the_amplitudes_of_some_of_its_own_images():

@@ -4,11 +4,12 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
 
 from fedcli.errors import UsageError
-from fedcli.federation.client import Training
+from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
 from fedcli.methods.fedgela import SimplexHead, simplex
 from fedcli.models.layout import Layout
@@ -62,6 +63,31 @@ def test_corners_stand_still_under_momentum_and_weight_decay_and_the_rest_moves(
     span = layout.spans["head.corners"]
     torch.testing.assert_close(state.theta[span], layout.read()[span], atol=1e-6, rtol=0)
     assert (state.theta - layout.read()).abs().max() > 0.01
+
+
+def test_features_train_under_still_corners_which_take_no_part_in_a_cut_of_the_norm():
+    """Three steps over all images with much weight decay, and one that is cut, against plain loops."""
+    local, shard = resolve("fedgela").local, toy_shard("north", 20)
+
+    def trained(training):
+        net = toy_net(dropout=0.0, extend=local.extend)
+        layout = Layout(net)
+        task = Task("north", 0, 1, 3, 1, layout.read(), {}, {})
+        return run_client(resolve("fedgela"), net, layout, shard, task, training).theta, task.theta, layout
+
+    theta, start, layout = trained(Training(optimizer="sgd", lr=0.1, weight_decay=0.5, batch_size=20, epochs=3))
+    net = toy_net(dropout=0.0, extend=local.extend).train()
+    other, span, batch = Layout(net), layout.spans["head.corners"], next(shard.in_order())
+    shares = 3 * shard.class_counts / shard.class_counts.sum()
+    for _ in range(3):
+        other.zero_grad()
+        F.cross_entropy(net(batch.x) * shares, batch.y).backward()
+        other.params.sub_(0.1 * (other.grad + 0.5 * other.params))
+        other.flat[span] = start[span]
+    moving = slice(layout.trainable)
+    torch.testing.assert_close(theta[moving], other.read()[moving], atol=1e-5, rtol=1e-4)
+    theta, start, _ = trained(Training(optimizer="sgd", lr=0.1, weight_decay=0.0, batch_size=20, clip_norm=0.01))
+    assert (theta - start)[moving].norm().item() == pytest.approx(0.1 * 0.01, rel=1e-3)
 
 
 def test_the_own_model_has_the_clients_shares_in_its_corners_and_scores_its_classes_by_them():
