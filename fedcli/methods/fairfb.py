@@ -24,7 +24,8 @@ How we differ, and why:
 - losses are of all training images under the model that a round starts from, summed over clients as in groups.py, so
   lambda is one round late. The code averages models by weighted counts, we weigh losses and average by image count.
 - a group without images in a round keeps its weights, and the first that has some takes the first one's place.
-The default alpha is ours. Tasks of more than two classes are refused: parity of one positive class is what is defined.
+The default alpha is declearn's: lambda of a rare positive class is small itself. Tasks of more than two classes are
+refused: parity of one positive class is what is defined.
 """
 
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ class TowardParity(WithGroups):
         Literal["demographic", "opportunity", "odds"],
         "what is to be equal: positive decisions, of all images, of the positive ones, or errors in both classes",
     ] = "demographic"
-    alpha: Annotated[float, "step on the groups' shares of the loss, >= 0; 0 is FedAvg"] = 0.02
+    alpha: Annotated[float, "step on the groups' shares of the loss, >= 0; 0 is FedAvg"] = 0.005
     rule: Annotated[Literal["paper", "released"], "a step's length: alpha, or alpha / sqrt(t) times mu"] = "paper"
 
     def extend(self, net: "Network") -> None:
