@@ -5,10 +5,11 @@ inside, but for safetensors, which hold the network's weights alone. What was wr
 `fedcli predict`: a difference above TOLERANCE is an error, and nothing is kept.
 """
 
+import io
 import json
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def _written(format: str, module: Prepared, example: Tensor, path: Path, any_bat
     """Write the file and load it again. Raises FedcliError where the network has a part that the format lacks."""
     write, load = FORMATS[format]
     try:
-        write(module, example, path, any_batch)
+        with redirect_stdout(io.StringIO()):  # PyTorch prints the whole graph where it fails
+            write(module, example, path, any_batch)
         return load(path, module)
     except FedcliError:
         raise

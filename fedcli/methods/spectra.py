@@ -36,7 +36,8 @@ def window(side: int, low: float) -> slice:
 
 def amplitudes(x: Tensor, low: float) -> Tensor:
     """Of normalised images [B, C, H, H]: float32 [B, C, n, n]."""
-    return _low(_transformed(to_pixels(x)), low).abs()
+    pixels = to_pixels(x)
+    return (_mean(pixels) if _mean_alone(pixels, low) else _low(_transformed(pixels), low)).abs()
 
 
 def exchanged(x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, cut: bool = False) -> Tensor:
@@ -44,13 +45,14 @@ def exchanged(x: Tensor, other: Tensor, low: float, mix: Tensor | float = 1.0, c
 
     cut: to [0, 1], before they are normalised again.
     """
-    spectrum = _transformed(to_pixels(x))  # [B, C, H, H]
-    part = _low(spectrum, low)
-    own = part.abs()
-    phase = torch.where(own > 0, part / own.clamp_min(1e-30), 1)
-    at = window(x.shape[-1], low)
-    spectrum[..., at, at] = (own + mix * (other - own)) * phase
-    made = torch.fft.ifft2(torch.fft.ifftshift(spectrum, dim=SIDES), norm="forward").real
+    pixels = to_pixels(x)
+    if _mean_alone(pixels, low):  # needs no transform, which ONNX does not know
+        mean = _mean(pixels)
+        made = pixels + (_moved(mean, other, mix) - mean)
+    else:
+        spectrum, at = _transformed(pixels), window(x.shape[-1], low)  # [B, C, H, H]
+        spectrum[..., at, at] = _moved(spectrum[..., at, at], other, mix)
+        made = torch.fft.ifft2(torch.fft.ifftshift(spectrum, dim=SIDES), norm="forward").real
     return normalised(made.clamp(0, 1) if cut else made)
 
 
@@ -58,6 +60,22 @@ def refuse_features(net: "Network", method: str) -> None:
     """Raises UsageError where the network would not see images as they are."""
     if not any(parameter.requires_grad for parameter in net.backbone.parameters()):
         raise UsageError(f"{method} changes images, of which a frozen backbone sees one view", "train the backbone too")
+
+
+def _moved(part: Tensor, other: Tensor, mix: Tensor | float) -> Tensor:
+    """A part of a spectrum with its amplitudes moved to `other`, its phases as they are; 0 has the phase 0."""
+    own = part.abs()
+    return (own + mix * (other - own)) * torch.where(own > 0, part / own.clamp_min(1e-30), 1)
+
+
+def _mean_alone(pixels: Tensor, low: float) -> bool:
+    at = window(pixels.shape[-1], low)
+    return at.stop - at.start == 1
+
+
+def _mean(pixels: Tensor) -> Tensor:
+    """The transform at frequency 0 [B, C, 1, 1], which is real."""
+    return pixels.mean(SIDES, keepdim=True)
 
 
 def _transformed(pixels: Tensor) -> Tensor:

@@ -60,7 +60,9 @@ def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list
         what = "other classes" if data["classes"] != classes else f"a {before.head} classifier"
         return f"the classifier starts anew, since the run before had {what}"
     tensors = {name.removeprefix("model/"): tensor for name, tensor in read_tensors(parent_run.model).items()}
-    net.head.load_state_dict({name: tensors[f"head.{name}"] for name in net.head.state_dict()})
+    counters = {name for name in net.head.state_dict() if name.endswith("num_batches_tracked")}  # in no model of a run
+    kept = {name: tensors[f"head.{name}"] for name in net.head.state_dict() if name not in counters}
+    net.head.load_state_dict(kept, strict=False)
     return ""
 
 

@@ -120,6 +120,9 @@ class Options:
                 )
             if value is not False:
                 given[name.replace("-", "_")] = value
+        for field in known.values():
+            if field.default is MISSING and field.name not in given:
+                raise UsageError(f"{cls.stage} lacks {field.flag.metavar or field.typed}", f"give {field.kind.meaning}")
         return cls(**given)
 
     def reading(self, source: Source) -> Self:

@@ -17,11 +17,13 @@ LESION, IMAGE = Choices(16, "lesion"), Choices(16, "image")
 HEAD = ["isic_id", "attribution", "age_approx", "sex", "benign_malignant"]
 OWNERS = "ViDIR Group, Medical University of Vienna", "Department of Dermatology, Hospital Clínic de Barcelona"
 
+AGES = " 61 ", "0", "NAN", "inf", "-5", "about 60"
+
 
 def test_the_card_agrees_with_the_code():
     card = sources.card("bcn20000")
     assert card["classes"] == bcn20000.CLASSES and card["task"] == "binary"
-    assert card["attributes"] == {"sex": bcn20000.SEXES, "age": bcn20000.AGES, "site": list(bcn20000.SITES)}
+    assert card["attributes"] == {"sex": bcn20000.SEXES, "age": bcn20000.AGES, "site": bcn20000.SITES}
 
 
 def test_both_collections_are_read_with_the_columns_of_either_time(made):
@@ -62,6 +64,13 @@ def test_sex_age_and_hospital_of_a_collection_without_a_folder_of_its_own(tmp_pa
     assert rows["ISIC_3"].groups == {"sex": -1, "age": -1, "site": -1} and rows["ISIC_3"].patient == ""
 
 
+def test_blanks_letters_and_ages_that_are_no_number_of_years(tmp_path):
+    lines = [[f"ISIC_{k}", f" {OWNERS[1].upper()} ", age, " Male", "Benign "] for k, age in enumerate(AGES)]
+    rows = listed(tmp_path, *lines)
+    assert [row.groups["age"] for row in rows.values()] == [1, 0, -1, -1, -1, -1]
+    assert all((row.groups["sex"], row.groups["site"], row.label) == (1, 1, 0) for row in rows.values())
+
+
 def test_an_image_that_is_not_there_is_left_out_with_the_reason(made, tmp_path, raw):
     (raw / "HAM10000" / "images" / "ISIC_0000003.jpg").unlink()
     assert ("ISIC_0000003.jpg", "listed, and in none of the image folders") in bcn20000.rows(raw, LESION).skipped
@@ -79,6 +88,8 @@ def test_folders_and_tables_that_are_not_the_archives_are_named(tmp_path):
         listed(tmp_path, line, head=[*HEAD[:4], "diagnosis"])
     with pytest.raises(FedcliError, match="no column 'sex'"):
         listed(tmp_path, line, head=[*HEAD[:3], "gender", HEAD[4]])
+    with pytest.raises(FedcliError, match="line 3 names no image"):
+        listed(tmp_path, line, ["", *line[1:]])
     with pytest.raises(FedcliError, match="ISIC_1 is listed twice"):
         listed(tmp_path, line, [*line[:4], "malignant"])
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shutil
+import warnings
 from functools import cache
 from pathlib import Path
 
@@ -187,3 +188,21 @@ def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch
 def test_a_mistyped_export_says_what_there_is(words, said, tmp_path):
     ended = typed("export", *words, "-o", tmp_path / "x")
     assert ended.exit_code == 2 and said in ended.stderr
+
+
+class Transformed(torch.nn.Module):
+    def forward(self, x):
+        return torch.fft.fft2(x).real.flatten(1)
+
+
+def test_what_onnx_does_not_know_is_said_in_a_sentence_and_nothing_on_stdout(tmp_path, capsys):
+    module = model_file.Prepared(Transformed(), 1)
+    with warnings.catch_warnings(), pytest.raises(FedcliError, match="cannot be written as onnx"):
+        warnings.simplefilter("ignore")
+        model_file._written("onnx", module, torch.rand(2, 1, 8, 8), tmp_path / "model.onnx", True)
+    assert capsys.readouterr().out == ""
+
+
+def test_predict_without_a_file_says_what_is_missing(run):
+    ended = typed("predict", run)
+    assert ended.exit_code == 2 and "predict lacks FILES" in ended.stderr

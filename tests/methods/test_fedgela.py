@@ -1,19 +1,22 @@
 """FedGELA: the simplex, its scaling by class shares, and that it never moves."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
+from conftest import ROSTER, make_chain, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.state import read_tensors
 from fedcli.methods import resolve
 from fedcli.methods.fedgela import SimplexHead, simplex
 from fedcli.models.layout import Layout
 from fedcli.models.network import Network
+from fedcli.runs.train import Plan, train
 
 
 def test_corners_are_unit_vectors_as_far_from_each_other_as_they_can_be():
@@ -114,3 +117,14 @@ def test_more_classes_than_features_are_refused():
     net = Network(torch.nn.Flatten(), 2, 3)
     with pytest.raises(UsageError, match="2 for 3 classes"):
         resolve("fedgela").local.extend(net)
+
+
+def test_another_run_starts_with_its_classifier_too(tmp_path):
+    data, training = make_chain(tmp_path), Training(optimizer="sgd", lr=0.1)
+    run = train(data, Plan("fedgela", {}, training, 1, model="cnn"), work=tmp_path)
+    again = Plan("fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent))
+    before, after = (
+        read_tensors(path.parent / "models" / "00001.h5") for path in (run, train(data, again, work=tmp_path))
+    )
+    for name in ("model/head.corners", "model/head.norm.weight"):
+        torch.testing.assert_close(after[name], before[name])

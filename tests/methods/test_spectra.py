@@ -43,6 +43,15 @@ def test_its_own_amplitudes_leave_an_image_as_it_is():
         torch.testing.assert_close(exchanged(x, amplitudes(x, low), low), x, atol=1e-4, rtol=0)
 
 
+def test_the_mean_alone_is_what_a_transform_makes_of_it():
+    stream = torch.Generator().manual_seed(1)
+    x, other = normalised(torch.rand(2, 3, 8, 8, generator=stream)), torch.rand(1, 3, 1, 1, generator=stream)
+    spectrum = torch.fft.fft2(to_pixels(x))
+    spectrum[..., :1, :1] *= 0.75 + 0.25 * 64 * other / spectrum[..., :1, :1].abs()
+    expected = normalised(torch.fft.ifft2(spectrum).real)
+    torch.testing.assert_close(exchanged(x, other, 0.1, 0.25), expected, atol=1e-5, rtol=0)
+
+
 def test_all_amplitudes_of_another_image_are_a_whole_spectrum():
     stream = torch.Generator().manual_seed(1)
     x, other = (normalised(torch.rand(2, 3, 8, 8, generator=stream)) for _ in range(2))

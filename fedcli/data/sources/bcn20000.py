@@ -9,6 +9,7 @@ age is old. Which of the images it used (6,174 and 4,904 train), and its split, 
 A collection is a folder with its metadata table and its images, or several such folders in one.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,7 @@ CLASSES = ["benign", "malignant"]
 LABELS = "benign_malignant", "diagnosis_1"  # the archive's column until 2024, and since
 SEXES = ["female", "male"]
 AGES = ["0-60", "61+"]
-SITES = {"vienna": "Vienna", "barcelona": "Barcelona"}  # value -> the word of `attribution` that names it
+SITES = ["vienna", "barcelona"]  # each a word of `attribution`, in small letters
 FOLDERS, SUFFIXES = (".", "images", "ISIC-images"), (".jpg", ".jpeg", ".png")
 
 
@@ -54,7 +55,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
             groups = {"sex": place(record["sex"], SEXES), "age": _age(record["age"]), "site": _site(record["owner"])}
             images.append(Row(id, label, files[id], groups=groups, patient=record["lesion"]))
     named = "lesion_id" if any(row.patient for row in images) else None
-    attributes = {"sex": SEXES, "age": AGES, "site": list(SITES)}
+    attributes = {"sex": SEXES, "age": AGES, "site": SITES}
     listing = Listing(images, attributes, named, [path.as_posix() for path in paths], skipped)
     return replace(listing, rows=isic2019.split(images, choices))
 
@@ -76,33 +77,41 @@ def _head(path: Path) -> bytes:
 
 
 def _read(raw: Path, paths: list[Path]) -> "DataFrame":
-    """One line per image: image, label, sex, age (years), owner, lesion; an empty text is what nobody knows."""
+    """One line per image: image, label, sex, age (years), owner, lesion; an empty text is what nobody knows.
+
+    Texts but for the image are in small letters, without blanks around them.
+    """
     from pandas import DataFrame, concat
 
     tables = []
     for path in paths:
-        table = read_table(raw / path, ["isic_id", "attribution", "sex", "age_approx"], dtype=str).fillna("")
+        table = read_table(raw / path, ["isic_id", "attribution", "sex", "age_approx"], dtype=str)
+        table = table.apply(lambda column: column.str.strip())
+        image, table = table.isic_id.where(table.isic_id != ""), table.fillna("")
         label = next((name for name in LABELS if name in table), None)
         if label is None:
             columns = ", ".join(table.columns)
             raise FedcliError(f"{raw / path} has neither {LABELS[0]} nor {LABELS[1]}", f"columns found: {columns}")
-        read = {"image": table.isic_id, "label": table[label].str.lower(), "sex": table.sex.str.lower()}
+        read = {"image": image, "label": table[label].str.lower(), "sex": table.sex.str.lower()}
         lesion = table.lesion_id if "lesion_id" in table else ""
-        tables.append(DataFrame({**read, "age": table.age_approx, "owner": table.attribution, "lesion": lesion}))
+        tables.append(
+            DataFrame({**read, "age": table.age_approx, "owner": table.attribution.str.lower(), "lesion": lesion})
+        )
     return concat(tables).reset_index(drop=True)
 
 
 def _age(years: str) -> int:
     """Place in AGES, -1 where no age is known."""
     try:
-        return int(float(years) > 60)
+        age = float(years)
     except ValueError:
         return -1
+    return int(age > 60) if 0 <= age < math.inf else -1
 
 
 def _site(owner: str) -> int:
     """Place in SITES, -1 where the owner is another."""
-    return next((k for k, word in enumerate(SITES.values()) if word in owner), -1)
+    return next((k for k, word in enumerate(SITES) if word in owner), -1)
 
 
 SOURCE = Source(rows, decode, sample.make, per_file=True)
