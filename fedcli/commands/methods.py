@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import extensions, terminal
-from . import complete, method_list
+from . import complete, method_fits, method_list
 from . import options as o
 
 HEAD = ["method", "name", "rule", "server needs", "what it does", "labels per image"]
@@ -20,7 +20,7 @@ def methods(
     quiet: o.Quiet = False,
     debug: o.Debug = False,
 ) -> None:
-    """List the methods, or show one: its source, how it differs from the paper, and its options."""
+    """List the methods, or show one: source, how it differs from the paper, what it fits, its options."""
     if not name and not json:
         _list()
         return
@@ -92,6 +92,7 @@ def _about(method: Any) -> dict[str, Any]:
         "needs_every_client": method.aggregator.full_participation,
         "needs_one_label": _needs_one_label(method),
         "not_recorded": no_graph_reason(method.local),
+        "trains_with": [fit._asdict() for fit in method_fits.fits(method)],
     }  # fmt: skip
 
 
@@ -107,6 +108,9 @@ def _print(method: Any) -> None:
     print(f"The server must see {NEEDS[method.needs]}.\n")
     if about["not_recorded"]:
         print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
+    rows = [[fit["what"], "yes" if fit["fits"] else "no", fit["why"]] for fit in about["trains_with"]]
+    terminal.table(["trains with", "", "why not"], rows)
+    print()
     if about["options"]:
         print("Options, changed with --set:")
         rows = [[f["name"], f["type"], str(f["default"]), f["meaning"]] for f in about["options"]]

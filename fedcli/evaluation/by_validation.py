@@ -1,9 +1,11 @@
 """The models that a run keeps, on its clients' validation images, and which of them a rule takes."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..data import manifest
 from ..errors import FedcliError
 from ..runs.finished import BEST, Run
 from ..runs.scoring import curve
@@ -18,11 +20,15 @@ from .scores import Best
 NONE = "partition with --val 0.2 and train again"
 
 
+def check(run: Path) -> None:
+    """Refuse a run without validation images, before it is scored. Raises FedcliError."""
+    if not manifest.read(run, "run").body.get("best"):
+        raise FedcliError(f"{run} has no validation images to choose a model by", NONE)
+
+
 def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
-    """Every kept model by its round, rising. Raises FedcliError where there are no validation images."""
-    best = run.manifest.body.get("best")
-    if not best:
-        raise FedcliError(f"{run.path} has no validation images to choose a model by", NONE)
+    """Every kept model by its round, rising, of a run that check() has passed."""
+    best = run.manifest.body["best"]
     names = {name: values for name, (_, values) in groupings.items()}
     kept: dict[int, int | str] = {best["round"]: BEST} | {round: round for round in run.rounds}
     return [_candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)]

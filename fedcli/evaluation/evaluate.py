@@ -105,6 +105,8 @@ def evaluate(
     wanted = severities.asked(extra.corrupt, extra.severity, path)
     if extra.cross_site:
         cross_site.check(path)
+    if extra.choose:
+        by_validation.check(path)
     options, default = asked(path, by, shots, wanted, tests, extra.recorded)
     asked_for = Question(options["by"], limits, wanted, tests, extra)
     return manifest.stage(

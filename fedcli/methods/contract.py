@@ -40,7 +40,7 @@ Tensors = dict[str, Tensor]
 NEEDS = {  # what a server must see of each client, from the least to the most
     "sums": "sums over the clients, which secure aggregation can compute: no client's own model or number",
     "scalars": "few numbers of each client, such as its loss; models only in their weighted sum",
-    "updates": "each client's own model, which secure aggregation would hide",
+    "updates": "what each client sends by itself, such as its model, which secure aggregation would hide",
 }
 
 

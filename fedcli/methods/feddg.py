@@ -8,8 +8,9 @@ computes it, for classification. Of each image x, with an amplitude spectrum A' 
     inner step     w' = w - step g,      g: gradient at w on x
     local step     w <- w - lr (g + g'),    g': gradient at w' on x'
 
-What leaves a hospital beside the model, in every round: the low-frequency amplitudes of `spectra` of its images, of
-each by itself, from which an image's mean colour and coarse contrasts can be read. The server hands them to all.
+What leaves a hospital beside the model, in every round: the low-frequency amplitudes of `spectra` of its images, the
+same in each, of each image by itself, from which its mean colour and coarse contrasts can be read. The server hands
+them to all.
 How we differ, and why:
 - the paper's second half, a contrast of features at the boundary of what is segmented, needs masks, and is left out.
 - low = 0.01 is the paper's; the code's data loader has 0, the mean of each colour, and replaces it whole (u = 1). On

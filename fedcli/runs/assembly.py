@@ -172,7 +172,7 @@ def _beyond_account(plan: Plan, parent_run: initial.ParentRun | None) -> str:
 
 
 def small_groups(local: Local, drawn: str, net: models.Network, shards: load.Shards) -> str:
-    """A warning where images weigh or are drawn by groups of which few train. Images at sites are not known here."""
+    """A warning where images weigh or are drawn by groups with few training images. Those at sites are not known."""
     weighed = local.group_attribute(net) if isinstance(local, WeighsGroups) else ""
     name = weighed or sampling.attribute(drawn, net.attributes)
     if not name:
@@ -183,7 +183,8 @@ def small_groups(local: Local, drawn: str, net: models.Network, shards: load.Sha
     each = torch.cat(known) + 1  # 0: unknown
     unknown, *counts = each.bincount(minlength=len(net.attributes[name]) + 1).tolist()
     small = [f"{value} {n}" for value, n in zip(net.attributes[name], counts, strict=True) if n < SMALL_GROUP]
-    notes = [f"images weigh by {name}, of which few train: {', '.join(small)}"] if small else []
+    few = f"groups of {name} with few training images, which then count for many: {', '.join(small)}"
+    notes = [few] if small else []
     notes += [f"{unknown} training images have no {name}"] if unknown else []
     return "; ".join(notes)
 

@@ -69,7 +69,8 @@ class EvaluateOptions(Options):
     choose: Annotated[
         str | None,
         "what best_on_validation is chosen by, on the clients' validation images: the overall score, that of the "
-        "worst-group (min-max) or dto, the distance to the best score of every group; default: overall, of all rounds",
+        "worst-group (min-max) or dto, the distance to the best score of every group; needs `partition --val 0.2`; "
+        "default: overall, of all rounds",
         Flag("RULE"),
     ] = None
     export: Annotated[
@@ -135,7 +136,8 @@ class ReportOptions(Options):
     choose: Annotated[
         str | None,
         "which kept model of each run is shown, and which run of several, by a score on the clients' validation "
-        "images: overall, worst-group (min-max) or dto, the distance to the best score of every group",
+        "images, which `partition --val 0.2` keeps: overall, worst-group (min-max) or dto, the distance to the best "
+        "score of every group",
         Flag("RULE"),
     ] = None
     interval: Annotated[

@@ -103,7 +103,7 @@ def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them
     tiny = replace(shards, train={"north": of_group(toy_shard("north", 4), [0, 0, 0, 1])})
     assert (
         small_groups(resolve("group-dro").local, "shuffle", net, tiny)
-        == "images weigh by sex, of which few train: f 3, m 1"
+        == "groups of sex with few training images, which then count for many: f 3, m 1"
     )
     assert small_groups(resolve("fedavg").local, "group-class:sex", net, tiny).endswith("f 3, m 1")
     assert (

@@ -1,0 +1,39 @@
+"""What of fedcli a method can be trained with: an add-on, clients alone, DP-SGD, secure aggregation."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..errors import UsageError
+
+
+class Fit(NamedTuple):
+    """One thing that a method fits or not; why: the reason where it does not."""
+
+    what: str
+    fits: bool
+    why: str
+
+
+def fits(method: Any) -> list[Fit]:
+    """What a method can be trained with, by the checks that `train` makes itself."""
+    from ..methods import resolve
+    from ..runs.configuration import check_private
+    from ..sites import summed
+
+    alone = method.local.works_without_server and method.aggregator.works_without_server
+    found = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
+    found.append(_tried("--dp-sgd", lambda: check_private(method)))
+    found.append(_tried("--engine flower-secagg:DIR", lambda: summed.check(method, 0)))
+    if "+" in method.name:
+        return found
+    as_base = _tried("an add-on, as in BASE+ADDON", lambda: resolve(f"{method.typed}+fedheal"))
+    as_addon = _tried("a base method, as its add-on", lambda: resolve(f"fedprox+{method.typed}"))
+    return [as_base, as_addon, *found]
+
+
+def _tried(what: str, check: Callable[[], object]) -> Fit:
+    try:
+        check()
+    except UsageError as error:
+        return Fit(what, False, error.sentence)
+    return Fit(what, True, "")
