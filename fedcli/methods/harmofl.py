@@ -22,6 +22,7 @@ How we differ, and why:
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,7 @@ class AmplitudeNorm(nn.Module):
 class Harmonised(Perturbed):
     """FedSAM's steps on images at a common amplitude spectrum."""
 
+    rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is a plain step"] = 0.05
     low: Low = 0.0
 
     works_without_server = False
