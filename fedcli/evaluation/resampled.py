@@ -11,6 +11,7 @@ It holds what anyone gets who draws again with the same seed: a report of a hund
 """
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -86,11 +87,10 @@ def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
         return {}
     kept: dict[str, Columns] = {}
     count = intervals.RESAMPLES if last else RESAMPLES
-    with open_hdf5(path, {"*/*": Column("f", size=8)}, hint=HINT) as file:
-        for name, column in file.items():
-            *first, version, metric = name.split("/")
-            if first == [LAST] * last:
-                kept.setdefault(version, {})[metric] = column[()]
+    for name, column in _columns(path).items():
+        *first, version, metric = name.split("/")
+        if first == [LAST] * last:
+            kept.setdefault(version, {})[metric] = column
     for version, columns in kept.items():
         whole = columns.keys() >= set(METRICS) or columns.keys() >= set(OF_LABELS)
         if not whole or any(len(column) != count for column in columns.values()):
@@ -107,10 +107,23 @@ def read_groups(folder: Path) -> dict[tuple[int, int], dict[str, Columns]]:
     if not path.exists():
         return {}
     kept: dict[tuple[int, int], dict[str, Columns]] = {}
-    with open_hdf5(path, {f"{GROUPS}/*": Column("f", size=8)}, hint=HINT) as file:
-        for name, column in file.items():
-            _, attribute, group, version, metric = name.split("/")
-            kept.setdefault((int(attribute), int(group)), {}).setdefault(version, {})[metric] = column[()]
-            if len(column) != intervals.RESAMPLES:
-                raise FedcliError(f"{path} does not hold {intervals.RESAMPLES} resamples of {name}", HINT)
+    for name, column in _columns(path).items():
+        if not name.startswith(f"{GROUPS}/"):
+            continue
+        _, attribute, group, version, metric = name.split("/")
+        kept.setdefault((int(attribute), int(group)), {}).setdefault(version, {})[metric] = column
+        if len(column) != intervals.RESAMPLES:
+            raise FedcliError(f"{path} does not hold {intervals.RESAMPLES} resamples of {name}", HINT)
     return kept
+
+
+def _columns(path: Path) -> Columns:
+    """Every column of a file by its name, not to be written into. Raises FedcliError."""
+    about = path.stat()
+    return _read(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=128)  # a page looks at each run several times
+def _read(path: Path, changed: int, size: int) -> Columns:
+    with open_hdf5(path, {"*/*": Column("f", size=8)}, hint=HINT) as file:
+        return {name: column[()] for name, column in file.items()}
