@@ -52,7 +52,7 @@ class Reversed(torch.autograd.Function):
 class Adversarial(Local):
     """Cross-entropy, and an adversary behind a gradient reversal layer."""
 
-    attribute: Annotated[Attribute, "whose values are the groups; empty takes the dataset's first"] = Attribute()
+    attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
     strength: Annotated[float, "of the reversed gradient, >= 0"] = 1.0
     schedule: Annotated[Literal["growing", "constant"], "of the strength over the rounds"] = "growing"
 

@@ -57,7 +57,7 @@ RULE = "as the text has it, or 0.7 of an image's own group, another start, share
 class ByGroup(GroupViews, LowRank):
     """Train adapters whose singular values depend on the image's group."""
 
-    attribute: Annotated[Attribute, "whose values are the groups; empty takes the dataset's first"] = Attribute()
+    attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
     pi: Annotated[
         Literal["rule", "onehot", "smoothed"], "shares of an image of known group: 1, 0.7 and the rest, or as the rule"
     ] = "rule"

@@ -70,7 +70,7 @@ def by_default(net: "Network", asked: str) -> str:
 class WithGroups(WeighsGroups, Local):
     """Local training that knows the group of every training image."""
 
-    attribute: Annotated[Attribute, "whose values are the groups; empty takes the dataset's first"] = Attribute()
+    attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
 
     def extend(self, net: "Network") -> None:
         self.group_attribute(net)  # data without groups are refused before anything trains

@@ -32,7 +32,8 @@ SPREADS = (
 )
 LAST_ROUND = (
     "Last round's model: its score on each group, in percent, with the 95 % bootstrap interval (BCa where that was "
-    "asked for) over the group's patients. The tables show means over the last rounds, so numbers may differ. With "
+    "asked for) over the group's patients. The tables show means over the last rounds, or "
+    "models that validation images chose, so numbers may differ. With "
     "several seeds: the mean over seeds in each resample."
 )
 
