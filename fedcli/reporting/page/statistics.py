@@ -69,7 +69,8 @@ def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
         f"In percent: the score of the last round's model{_averaged(compared)}, with its {level} {kind}interval from "
         f"{first.resamples:,} bootstrap resamples of the {first.units:,} {units} of the test set in parentheses. "
         "The table of scores shows means over the last rounds, or models that validation images chose, so its numbers "
-        "may lie outside. An interval shows how much a score depends on the sample of test patients, not how much it would vary if training were repeated. "
+        "may lie outside. An interval shows how much a score depends on the sample of test patients, not how much it "
+        "would vary if training were repeated. "
         "Two methods whose intervals overlap may still differ significantly; the paired tests show this."
     )
     title = f"Last round, with {level} intervals by {unit}"
