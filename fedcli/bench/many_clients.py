@@ -11,10 +11,13 @@ from pathlib import Path
 from statistics import median
 
 from .. import console
+from ..errors import UsageError
 from .shell import Command, fedcli, own_images
 
 METHODS = ["fedavg", "scaffold", "feddyn", "fedheal", "fedproto"]  # the first is what the others are set beside
 COHORT = 50
+TESTED = 100  # images at least
+LEAST = 12  # images that are trained on, beside which so many are the largest part that prepare sets aside
 PARTS = 6, 2, 1  # a training is looked at after these parts of its rounds
 
 
@@ -75,7 +78,13 @@ def looked_at(rounds: int) -> list[int]:
 
 
 def memory(methods: list[str], size: Size, repeats: int, command: Command = fedcli) -> list[Memory]:
-    """Train each method so many times, in turn; METHODS[0] is trained in any case."""
+    """Train each method so many times, in turn; METHODS[0] is trained in any case.
+
+    Raises UsageError for fewer images than a test part can stand beside.
+    """
+    if size.clients * size.images < LEAST:
+        what = f"{size.clients * size.images} images are too few for --memory"
+        raise UsageError(what, f"give more --clients or --images: {LEAST} images in all, or more")
     methods = [METHODS[0], *(name for name in methods if name != METHODS[0])]
     first = Memory(methods[0], size)
     made = [first, *(Memory(name, size, first=first.peaks) for name in methods[1:])]
@@ -93,8 +102,8 @@ def memory(methods: list[str], size: Size, repeats: int, command: Command = fedc
 def _federation(work: Path, size: Size, command: Command) -> str:
     """A partition of images that are made for it; a few more are the test part."""
     trained = size.clients * size.images
-    console.say(f"making {trained:,} images for {size.clients:,} clients")
-    own_images(work / "raw", trained + max(100, trained // 49), size.side)
+    console.say(f"making {trained:,} images; clients: {size.clients:,}")
+    own_images(work / "raw", trained + max(TESTED, trained // 49), size.side)
     flags = "--group", "sex", "--size", size.side, "--test", max(0.01, 1 - trained / _count(work)), "--work", work
     dataset = command("prepare", "images", "--raw", work / "raw", "--split", "image", *flags, "--quiet")
     return command("partition", dataset, "--iid", "--clients", size.clients, "--work", work, "--quiet")

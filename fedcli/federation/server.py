@@ -12,6 +12,7 @@ from ..errors import FedcliError
 from ..methods.contract import ClientUpdates, Local, Tensors
 from ..methods.mixins import SubsetTraining
 from ..methods.registry import Method
+from ..methods.row_table import ROW, RowTable
 from ..models.layout import Layout
 from ..seeds import derive
 from . import checks
@@ -257,7 +258,13 @@ def _outside(table: Tensor, tensors: Tensors) -> Tensors:
     def inside(value: Any) -> bool:
         return isinstance(value, Tensor) and value.untyped_storage().data_ptr() == whole
 
-    return {name: value.clone() if inside(value) else value for name, value in tensors.items()}
+    def outside(value: Any) -> Any:
+        if not isinstance(value, RowTable):
+            return value.clone() if inside(value) else value
+        in_memory = {row: kept[ROW] for row, kept in value.rows.items() if isinstance(kept, dict)}
+        return value.replaced({row: kept.clone() for row, kept in in_memory.items() if inside(kept)})
+
+    return {name: outside(value) for name, value in tensors.items()}
 
 
 def _collect(

@@ -73,6 +73,7 @@ def test_flags_that_do_not_go_together_and_methods_that_are_none_are_refused():
         (["--memory", "--report"], "--memory and --report exclude each other"),
         (["--memory", "--device", "cuda"], "--memory and --report are measured on the CPU"),
         (["--memory", "--method", "nope"], "unknown method 'nope'"),
+        (["--memory", "--clients", 1], "2 images are too few for --memory"),
     ):
         done = bench(*words)
         assert done.exit_code == 2 and said in done.stderr
