@@ -12,9 +12,9 @@ PANELS = {
         keep_optimizer label_smoothing class_weights loss sampling augment participation seed eval_every patience
         resume force dp_noise dp_sgd dp_clip dp_delta""",
     "Method": "set prior model weights teacher freeze_backbone server_optimizer then personal single_site bn",
-    "Data": """raw sample no_sample sample_images stratified attributes size fit clahe window test split split_file fold
-        folds strict table image_column label_column multi_label group site patient unknown clients val dirichlet
-        minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
+    "Data": """raw sample no_sample sample_images stratified attributes size fit clahe scaled_decoding window test split
+        split_file fold folds strict table image_column label_column multi_label group site patient unknown clients val
+        dirichlet minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
         severity ratio on by shots code noise rate flip hide share client""",
     "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
     "Output": """work out name at choose interval spread separate against export format metric minutes bytes track

@@ -9,7 +9,7 @@ import numpy as np
 from ..memory import keep_freed
 from ..provenance import OwnCodeError
 from .pool import BlankPool, Row
-from .sources.images import fit_image, match_channels
+from .sources.images import fit_image, match_channels, scaled_decoding
 from .sources.source import Choices, Source, Unreadable
 
 MOST_KEPT = 2**27  # bytes of images that a process has let go of
@@ -34,7 +34,8 @@ class Reader:
 
     def _read(self, row: Row, out: np.ndarray) -> str:
         try:
-            image = self.source.decode(self.raw, row, self.choices)
+            with scaled_decoding(self.choices):
+                image = self.source.decode(self.raw, row, self.choices)
         except Unreadable as error:
             out[...] = 0
             return str(error)

@@ -21,6 +21,7 @@ class Request:
         size: side of the square images in pixels.
         fit: "stretch" ignores the sides' ratio, "pad" keeps it.
         clahe: even out local contrast first.
+        scaled_decoding: let libjpeg shrink photographs, to no less than twice the size.
         window: for CT: "file", "brain", "subdural", "bone" or "centre/width" in HU.
         test: share of the test part, in (0, 1).
         split: what the split keeps together, one of the card's words.
@@ -40,6 +41,7 @@ class Request:
     size: int | None = None
     fit: str = "stretch"
     clahe: bool = False
+    scaled_decoding: bool = False
     window: str | None = None
     test: float = 0.2
     split: str | None = None
@@ -68,7 +70,7 @@ def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
         window=request.window or card.get("window"), test=request.test, seed=request.seed, strict=request.strict,
         jobs=request.jobs, own=own, fold=1 if request.fold is None or request.split_file else request.fold,
         folds=5 if request.folds is None else request.folds, sample_images=request.sample_images,
-        stratified=request.stratified,
+        stratified=request.stratified, scaled_decoding=request.scaled_decoding,
     )  # fmt: skip
     check_choices(name, card, choices)
     return choices
@@ -138,6 +140,7 @@ def recorded(name: str, card: dict[str, Any], choices: Choices) -> dict[str, Any
     options = {"dataset": name, **asdict(choices)}
     unused = ["jobs"] + ["own"] * (not choices.own) + ["fold", "folds"] * (not has_folds(card, choices.split))
     unused += ["sample_images", "stratified"] * (choices.sample_images is None)
+    unused += ["scaled_decoding"] * (not choices.scaled_decoding)
     recorded = {key: value for key, value in options.items() if key not in unused}
     if "own" in recorded:  # an option that came later does not change what it is not used for
         quiet = {key: about["default"] for key, about in card["options"].items() if about.get("where_given")}
@@ -158,4 +161,5 @@ def command(options: dict[str, Any]) -> list[str]:
         words += ["--attributes", options["attributes_file"]["name"]]
     for key, value in options.get("own", {}).items():
         words += ["--set", f"{key}={value}"]
-    return words + [f"--{name}" for name in ("stratified", "clahe", "strict") if options.get(name)]
+    switches = "stratified", "clahe", "scaled_decoding", "strict"
+    return words + [f"--{name.replace('_', '-')}" for name in switches if options.get(name)]

@@ -21,7 +21,12 @@ from ..runs.finished import Run, part
 from .parts import External
 
 KINDS = "dataset", "partition", "corruption"
-LIKE_OURS = "fit", "clahe", "window"  # of prepare's options, beside the size: what becomes of an image
+LIKE_OURS = (
+    "fit",
+    "clahe",
+    "scaled_decoding",
+    "window",
+)  # of prepare's options, beside the size: what becomes of an image
 HINT = "give a CSV with the columns theirs and ours"
 
 
@@ -143,9 +148,16 @@ def _check_images(run: Run, path: Path) -> None:
         has = f"{path} has images of {theirs['size'][0]} px, the run's network takes {size} px"
         raise FedcliError(has, f"prepare them with --size {size}")
     ours, theirs = (manifest.read(_dataset(at)).options for at in (run.path, path))
-    if differing := [name for name in LIKE_OURS if ours.get(name) != theirs.get(name)]:
-        differences = ", ".join(f"--{name} {theirs.get(name)}, the run's {ours.get(name)}" for name in differing)
+    if differing := [name for name in LIKE_OURS if (ours.get(name) or None) != (theirs.get(name) or None)]:
+        differences = ", ".join(
+            f"--{name.replace('_', '-')} {_shown(theirs.get(name))}, the run's {_shown(ours.get(name))}"
+            for name in differing
+        )
         console.warn(f"{path} was prepared in another way: {differences}")
+
+
+def _shown(choice: Any) -> str:
+    return "on" if choice is True else str(choice or "off")
 
 
 def _dataset(path: Path) -> Path:

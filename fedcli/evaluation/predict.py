@@ -18,7 +18,7 @@ from ..data import manifest, sources
 from ..data.pool import Row
 from ..data.shard import Shard
 from ..data.sources import own_images
-from ..data.sources.images import fit_image, match_channels
+from ..data.sources.images import fit_image, match_channels, scaled_decoding
 from ..data.sources.source import Choices, Source, Unreadable
 from ..data.synthetic import of_sample
 from ..errors import FedcliError, UsageError, nearest
@@ -61,7 +61,8 @@ class Preprocessing:
         """uint8 [S, S, C] of one file. Raises Unreadable."""
         if not path.is_file():
             raise Unreadable("no such file" if not path.exists() else "not a regular file")
-        image = self.source.decode(path.parent, Row(path.name, 0, path.name), self.choices)
+        with scaled_decoding(self.choices):
+            image = self.source.decode(path.parent, Row(path.name, 0, path.name), self.choices)
         image = match_channels(image, self.channels)
         return fit_image(image, self.choices.size, self.choices.fit, self.choices.clahe)
 
@@ -72,6 +73,7 @@ class Preprocessing:
         return {
             "size": chosen.size, "channels": self.channels, "fit": chosen.fit, "clahe": chosen.clahe,
             "window": chosen.window, "resize": "area averaging when shrinking, cubic when enlarging (OpenCV)",
+            **({"scaled_decoding": True} if chosen.scaled_decoding else {}),
         }  # fmt: skip
 
 

@@ -53,6 +53,9 @@ class PrepareOptions(Options):
     size: Annotated[int | None, "side of the prepared images in pixels, >= 8"] = None
     fit: Annotated[str, "stretch, or pad to keep the aspect ratio"] = "stretch"
     clahe: Annotated[bool, "even out local contrast"] = False
+    scaled_decoding: Annotated[
+        bool, "have libjpeg shrink large JPEG files, to no less than twice --size: faster, with slightly other pixels"
+    ] = False
     window: Annotated[str | None, "CT: file, brain, subdural, bone or CENTRE/WIDTH; three with commas are channels"] = (
         None
     )

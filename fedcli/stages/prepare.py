@@ -44,7 +44,7 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
     request = data.Request(
         raw=folder, attributes=path_of(options.attributes) or raw.attributes_of(made_up),
         size=options.size or raw.size_of(options.name, made_up), fit=options.fit, clahe=options.clahe,
-        window=options.window,
+        window=options.window, scaled_decoding=options.scaled_decoding,
         test=options.test, split=options.split, seed=options.seed, strict=options.strict, jobs=options.jobs,
         own=_own(options), split_file=path_of(options.split_file), fold=options.fold, folds=options.folds,
         sample_images=options.sample_images, stratified=options.stratified,

@@ -1,12 +1,17 @@
 """What workers of prepare do beside decoding: memory that is kept from one image to the next."""
 
+import os
+from pathlib import Path
+
 import numpy as np
+import pytest
 from PIL import Image
 
-from fedcli.data import prepare
+from fedcli.data import manifest, prepare, sources
 from fedcli.data.pool import Row
-from fedcli.data.sources.images import read_rgb
-from fedcli.data.sources.source import Listing
+from fedcli.data.request import Request, command
+from fedcli.data.sources.images import fit_image, read_rgb, scaled_decoding
+from fedcli.data.sources.source import Choices, Listing
 
 
 def test_the_memory_of_an_image_is_that_of_the_one_before(tmp_path):
@@ -27,3 +32,36 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
     sizes = {name: int(seen.split()[0]) for name, seen in contents.items() if name != "none.png"}
     assert sizes == {f"{i}.png": 3 * prepare.PIECE + i for i in range(prepare.TURN + 2)}
     assert len(set(contents.values())) == len(contents)
+
+
+@pytest.mark.parametrize(("size", "side"), [(10, 30), (20, 60), (30, 60), (31, 120), (60, 120), (61, 240), (200, 240)])
+def test_scaled_decoding_keeps_twice_the_size(tmp_path, size, side):
+    for suffix in ("jpg", "png"):
+        Image.radial_gradient("L").resize((320, 240)).convert("RGB").save(tmp_path / f"a.{suffix}")
+    with scaled_decoding(Choices(size, "image", scaled_decoding=True)):
+        assert read_rgb(tmp_path / "a.jpg").shape == (side, side * 4 // 3, 3)
+        assert read_rgb(tmp_path / "a.png").shape == (240, 320, 3)
+    with scaled_decoding(Choices(size, "image")):
+        assert read_rgb(tmp_path / "a.jpg").shape == (240, 320, 3)
+    assert read_rgb(tmp_path / "a.jpg").shape == (240, 320, 3)
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="no real photographs here")
+def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
+    """At a quarter of the number of pixels; the help and docs say by how much."""
+    moved = []
+    for path in sorted(Path(os.environ["FEDCLI_REAL_DATA"], "ham10000").rglob("*.jpg"))[::400]:
+        whole = fit_image(read_rgb(path), 32, "stretch", False)
+        with scaled_decoding(Choices(32, "image", scaled_decoding=True)):
+            moved.append(np.abs(fit_image(read_rgb(path), 32, "stretch", False).astype(int) - whole))
+    assert len(moved) > 20 and 0 < np.mean(moved) < 0.5 and np.max(moved) <= 12
+
+
+def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
+    raw = sources.make_sample("isic2018", tmp_path / "raw")
+    usual, scaled = (
+        prepare.prepare("isic2018", Request(raw, size=8, scaled_decoding=on), work=tmp_path) for on in (False, True)
+    )
+    assert usual != scaled and "scaled_decoding" not in manifest.read(usual).options
+    assert manifest.read(scaled).options["scaled_decoding"] is True
+    assert "--scaled-decoding" in command(manifest.read(scaled).options)

@@ -32,6 +32,7 @@ class Choices:
         split: what the split keeps together, one of the card's words.
         fit: "stretch" ignores the sides' ratio, "pad" keeps it and fills with black.
         clahe: even out local contrast first.
+        scaled_decoding: let libjpeg shrink photographs, to no less than twice the size.
         window: CT window, None for a source that is no CT.
         test: share of the test part, in (0, 1).
         strict: refuse a file that cannot be used instead of skipping it.
@@ -57,6 +58,7 @@ class Choices:
     folds: int = 5
     sample_images: int | None = None
     stratified: bool = False
+    scaled_decoding: bool = False
 
 
 @dataclass(frozen=True)
