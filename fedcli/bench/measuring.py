@@ -139,7 +139,7 @@ class Visits:
         smallest = self.federation.plan.training.batch_size
         images = max(counts.values()) if whole else max(smallest, int(limit / 4 / each))
         clients = some_images(self.federation, names, images)
-        with Pool(clients, self.jobs) as pool:
+        with Pool(clients, self.jobs, len(names)) as pool:
             together = _Together(pool, clients)
             state = self.federation.first()
             for _ in range(2):  # the first visits are slow
