@@ -23,7 +23,7 @@ def table(rows: Sequence[Against], score: str, reference: str) -> Table:
     over = verdicts.sampled(rows)
     heads = ["method", f"{score} (%)", "difference", "95 % interval", "p over patients", f"p over {over}", "verdict"]
     lines = [_line(row, rows[0].mean) for row in rows]
-    legend = SCORE.format(over=over, reference=reference) + verdicts.legend(rows)
+    legend = SCORE.format(over=over, reference=reference) + verdicts.legend(rows, verdicts.enough(len(rows) - 1))
     return of_text(f"Against {reference}: {score}", heads, lines, legend)
 
 

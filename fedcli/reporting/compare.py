@@ -33,7 +33,7 @@ from .pairs import paired, sample_of
 from .sampler import Sampler
 from .systems import Scored, read, refuse_mixed, settings
 from .tested import group_tests, headline, image_tests, judged, over_rounds
-from .verdicts import RESAMPLES, Against, Difference, adjusted
+from .verdicts import RESAMPLES, Against, Difference, adjusted, enough
 
 
 def compare(
@@ -78,10 +78,12 @@ def compare(
 
 
 def order(
-    systems: Mapping[str, Sequence[Scored]], reference: str, metric: str, version: str, *, resamples: int = RESAMPLES,
-    seed: int = 0,
+    systems: Mapping[str, Sequence[Scored]], reference: str, metric: str, version: str, *,
+    resamples: int | None = None, seed: int = 0,
 ) -> list[Against]:  # fmt: skip
     """Every system against one of them in one score, p adjusted by Holm over them; the reference first, without a test.
+
+    resamples: of the test patients; None for verdicts.enough() of them.
 
     `note` says what to beware of, the reason of the verdict among it, and of a system that cannot be tested against
     the reference, for want of a common seed, test set or score, why.
@@ -91,8 +93,8 @@ def order(
         if word not in known:
             raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
     runs = {name: list(scored) for name, scored in systems.items()}
-    sampler = Sampler(_checked((metric,), runs[reference][0]), resamples, seed, version)
     others = [name for name in systems if name != reference]
+    sampler = Sampler(_checked((metric,), runs[reference][0]), resamples or enough(len(others)), seed, version)
     tests = [_against(runs[reference], runs[name], sampler) for name in others]
     tested = [row for row, _ in tests if row.difference is not None]
     ps = iter(zip(holm([row.p for row in tested]), holm([row.p_seeds for row in tested]), strict=True))

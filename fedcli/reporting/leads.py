@@ -25,7 +25,7 @@ class Leads:
         self.samples: int | None = None
         self.over = "seeds"
         self._metrics = tuple(metric for metric in metrics if metric in (*METRICS, "auc_binary", *OF_LABELS))
-        self._sampler = Sampler(self._metrics, verdicts.RESAMPLES, 0)
+        self._sampler = Sampler(self._metrics, verdicts.enough(len(systems) - 1), 0)
         self._pairs: dict[tuple[int, int], dict[Score, Compared]] = {}
 
     def test(self, score: Score, first: int, second: int, comparisons: int) -> bool | None:

@@ -12,6 +12,7 @@ Folds, or splits drawn anew, may take the place of seeds. Where all seeds have t
 over them, and that over patients is used alone.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -146,6 +147,15 @@ def _below(p: float | None) -> bool:
 def sampled(rows: Iterable[Difference]) -> str:
     """What the second p of a table's rows is over: "seeds", "folds" or "splits"."""
     return next((row.over for row in rows if row.over), "seeds")
+
+
+def enough(comparisons: int) -> int:
+    """Resamples, 2,000 or more, with which Holm's adjustment over so many comparisons leaves p below 0.05 possible.
+
+    The smallest p is 2 / (resamples + 1); times the comparisons, it shall be half of 0.05 at most.
+    """
+    needed = math.ceil(4 * comparisons / SIGNIFICANT)
+    return max(RESAMPLES, 1000 * math.ceil(needed / 1000))
 
 
 def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:

@@ -7,7 +7,7 @@ import pytest
 from scored_runs import heal, model, ordered, scored
 
 from fedcli.errors import UsageError
-from fedcli.reporting import against
+from fedcli.reporting import against, verdicts
 from fedcli.reporting.compare import compare
 from fedcli.reporting.verdicts import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted, legend
 
@@ -115,3 +115,19 @@ def test_order_against_a_reference_with_holm(tmp_path):
     )
     with pytest.raises(UsageError, match="no system is named 'refrence'"):
         ordered(rows, "refrence", "accuracy", "clean")
+
+
+def test_many_systems_get_the_resamples_that_their_adjusted_p_needs():
+    assert verdicts.enough(1) == verdicts.enough(24) == verdicts.RESAMPLES == 2000
+    for comparisons in (25, 74, 300):
+        resamples = verdicts.enough(comparisons)
+        assert 2 / (resamples + 1) * comparisons <= verdicts.SIGNIFICANT / 2
+
+
+def test_one_of_many_systems_can_be_shown_to_differ(tmp_path):
+    """Holm's adjustment over 60 systems leaves nothing of a p from 2,000 resamples."""
+    runs = {f"alike-{k}": [scored(tmp_path / f"alike-{k}", model(1, 0))] for k in range(60)}
+    runs |= {"reference": [scored(tmp_path / "r", model(1, 0))], "better": [heal(tmp_path / "b", model(5, 0))]}
+    by_name = {row.name: row for row in ordered(runs, "reference", "accuracy", "clean")}
+    assert 0 < by_name["better"].p_holm < 0.05
+    assert by_name["alike-0"].verdict == INCONCLUSIVE and by_name["better"].verdict == MODELS_ONLY
