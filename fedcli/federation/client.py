@@ -55,9 +55,7 @@ class Report:
     theta: Tensor  # [P]
     columns: Tensors
     memory: Tensors
-    table: Tensor | None = (
-        None  # [K, P] of the engine's: theta is its row of this task, until its next call; does not travel
-    )
+    table: Tensor | None = None  # [K, P] of the engine's: theta is a row of it until its next call; does not travel
 
 
 @dataclass(frozen=True)
