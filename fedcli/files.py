@@ -8,6 +8,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -161,10 +162,25 @@ def appending(path: Path) -> Any:
 
 def sync(folder: Path) -> None:
     """Flush every file of a folder to the disk."""
-    for path in [p for p in folder.rglob("*") if p.is_file()]:
+    with flushing(folder):
+        pass
+
+
+@contextmanager
+def flushing(folder: Path) -> Iterator[None]:
+    """Flush the files that a folder has to the disk while the block runs, such as one that hashes them."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    with ThreadPoolExecutor(1) as disk:
+        flushed = disk.submit(_flush, files)
+        yield
+        flushed.result()
+    sync_folder(folder)
+
+
+def _flush(files: list[Path]) -> None:
+    for path in files:
         with path.open("rb") as file:
             os.fsync(file.fileno())
-    sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..files import on_one_line, read_text, sha256, sync, sync_folder, write_text
+from ..files import flushing, on_one_line, read_text, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
 from ..provenance import other_code
 from . import bodies
@@ -263,8 +263,8 @@ def stage(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder) as temporary:
         body = build(temporary)
-        seal(temporary, Manifest(kind, made_by, options, links(folder, parents), {}, body))
-        sync(temporary)
+        with flushing(temporary):
+            seal(temporary, Manifest(kind, made_by, options, links(folder, parents), {}, body))
         with waited(folder.with_name(f".{folder.name}.lock")):
             if folder.exists() and not damaged(target, options, parents):
                 return reuse(target, options, parents)  # another process finished the same stage first

@@ -248,7 +248,7 @@ def test_no_space_left_is_said_as_such(chain, tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device", "pool.h5")
 
-    monkeypatch.setattr("fedcli.data.manifest.sync", full)
+    monkeypatch.setattr("fedcli.data.manifest.flushing", full)
     code, _, err = fedcli("prepare", "toy", "--work", tmp_path / "w", "--quiet")
     assert code == 1 and "no space left on the device while writing pool.h5" in err
     assert not list((tmp_path / "w" / "datasets").iterdir())

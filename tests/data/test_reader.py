@@ -10,8 +10,9 @@ from PIL import Image
 from fedcli.data import manifest, prepare, sources
 from fedcli.data.pool import Row
 from fedcli.data.request import Request, command
+from fedcli.data.sources import images
 from fedcli.data.sources.images import fit_image, read_rgb, scaled_decoding
-from fedcli.data.sources.source import Choices, Listing
+from fedcli.data.sources.source import Choices, Listing, Unreadable
 
 
 def test_the_memory_of_an_image_is_that_of_the_one_before(tmp_path):
@@ -32,6 +33,46 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
     sizes = {name: int(seen.split()[0]) for name, seen in contents.items() if name != "none.png"}
     assert sizes == {f"{i}.png": 3 * prepare.PIECE + i for i in range(prepare.TURN + 2)}
     assert len(set(contents.values())) == len(contents)
+
+
+def _without_simplejpeg(path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(images, "_simplejpeg", lambda: None)
+        return read_rgb(path)
+
+
+JPEGS = {
+    "usual": {}, "best": {"quality": 100}, "worst": {"quality": 1}, "progressive": {"progressive": True},
+    "whole chroma": {"subsampling": 0}, "half chroma": {"subsampling": 1}, "restarts": {"restart_marker_blocks": 3},
+    "rgb": {"keep_rgb": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [(1, 1), (9, 7), (160, 121)])
+@pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS)
+def test_simplejpeg_decodes_to_the_bits_of_pillow(options, size, tmp_path, monkeypatch):
+    """So what prepare writes does not depend on which of the two decodes."""
+    coarse = np.random.default_rng(0).integers(0, 256, (16, 20, 3), np.uint8)
+    Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(tmp_path / "a.jpg", **options)
+    decoded = []
+    monkeypatch.setattr(images, "_jpeg", lambda image, own=images._jpeg: decoded.append(own(image)) or decoded[-1])
+    pixels = read_rgb(tmp_path / "a.jpg")
+    assert decoded[0] is pixels and pixels.any()
+    np.testing.assert_array_equal(pixels, _without_simplejpeg(tmp_path / "a.jpg", monkeypatch))
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])
+def test_a_broken_jpeg_is_what_pillow_makes_of_it(keep, tmp_path, monkeypatch, capfd):
+    Image.radial_gradient("L").convert("RGB").save(tmp_path / "a.jpg")
+    data = (tmp_path / "a.jpg").read_bytes()
+    (tmp_path / "a.jpg").write_bytes(data[: int(keep * len(data))])
+    with pytest.raises(Unreadable, match="truncated"):
+        read_rgb(tmp_path / "a.jpg")
+    middle = len(data) * 2 // 3
+    (tmp_path / "a.jpg").write_bytes(data[:middle] + data[middle + 50 :])  # which Pillow reads, and grey after it
+    expected = _without_simplejpeg(tmp_path / "a.jpg", monkeypatch)
+    np.testing.assert_array_equal(read_rgb(tmp_path / "a.jpg"), expected)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(("size", "side"), [(10, 30), (20, 60), (30, 60), (31, 120), (60, 120), (61, 240), (200, 240)])
