@@ -1,9 +1,11 @@
 """The files for packagers say what pyproject.toml says."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 import fedcli
@@ -32,3 +34,11 @@ def test_issue_templates_are_forms_with_a_name():
     for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
         form = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert path.name == "config.yml" or (form["name"] and all(part["type"] for part in form["body"]))
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a git checkout")
+def test_no_large_file_is_kept():
+    """A package that was downloaded beside the sources would stay in the history of every clone."""
+    kept = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    paths = [ROOT / name for name in kept.split("\0") if name]
+    assert not [path.name for path in paths if path.is_file() and path.stat().st_size > 2**19]
