@@ -15,7 +15,8 @@ model. z are projections of length 1 of an image's two views, 2B in a batch, wit
 
 How we differ, and why:
 - the second view is the image as it is, where the code draws two augmentations: a step sees one draw here.
-- l_c is that of the model one round before, since a client sends its sums with its model; in the first round it is 1.
+- l_c is that of the model one round before, since a client sends its sums with its model; in the first round it is 1,
+  and a class of which no client of a round has an image keeps its own.
 - moving prototypes ends when no two of them agree, where the code's steps are 0 too, and after `moves` steps at the
   latest, as in the code.
 - the projector is linear, of two layers, as in the code; its width is 128 where the code has 1024 for EfficientNet.
@@ -88,7 +89,8 @@ class TwoContrasts(Local):
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
         images, losses = updates["class_images"].sum(0), updates["class_losses"].sum(0)  # [C] each
-        shared["class_difficulty"] = losses / (images + 1e-5)
+        known = shared.get("class_difficulty", torch.ones_like(losses))  # of classes that nobody has in this round
+        shared["class_difficulty"] = torch.where(images > 0, losses / (images + 1e-5), known)
         return theta
 
 

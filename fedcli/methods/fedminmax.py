@@ -33,7 +33,7 @@ class Projected(Minimax):
     def start(self, rho: Tensor) -> Tensor:
         return rho
 
-    def move(self, mu: Tensor, risk: Tensor, n: Tensor) -> Tensor:
+    def move(self, mu: Tensor, rho: Tensor, risk: Tensor, n: Tensor) -> Tensor:
         return project_to_simplex(mu + self.eta * risk)  # Alg. 1, the step on mu
 
 

@@ -19,6 +19,8 @@ which is 1 in the mean. How we differ, and why:
   that of all training images under the model a round starts from, summed over clients as in groups.py, and stays for
   the next round: only then do the clients' sums exist.
 - weights below 0, which would unlearn the groups that fare best, are cut off, and the others scaled to a mean of 1.
+- a group without an image of a class in a round keeps its weight in that class, which is 1 at first. A group with one
+  image of a class counts there as any other, so this image may weigh as much as a large group.
 - sites are groups where the dataset has them as an attribute, such as --set attribute=center.
 The default strength is that of the code's classification. strength = 0 is FedAvg.
 """
@@ -72,7 +74,8 @@ class NearTheMean(WithGroups):
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
         n, losses = updates["cell_counts"].sum(0), updates["cell_losses"].sum(0)  # [G, C] each
-        shared["cell_weights"] = cell_weights(n, losses, self.strength * updates["counted"][0])
+        w = cell_weights(n, losses, self.strength * updates["counted"][0])
+        shared["cell_weights"] = torch.where(n > 0, w, shared.get("cell_weights", torch.ones_like(w)))
         return theta
 
 

@@ -58,8 +58,8 @@ class SpreadOfGroups(Minimax):
     def start(self, rho: Tensor) -> Tensor:
         return rho
 
-    def move(self, mu: Tensor, risk: Tensor, n: Tensor) -> Tensor:
-        return spread_weights(n / n.sum(), risk, self.strength)
+    def move(self, mu: Tensor, rho: Tensor, risk: Tensor, n: Tensor) -> Tensor:
+        return spread_weights(rho / rho.sum(), risk, self.strength)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Exponential(Minimax):
     def start(self, rho: Tensor) -> Tensor:
         return torch.full_like(rho, 1 / len(rho))
 
-    def move(self, mu: Tensor, risk: Tensor, n: Tensor) -> Tensor:
+    def move(self, mu: Tensor, rho: Tensor, risk: Tensor, n: Tensor) -> Tensor:
         adjusted = self.eta * (risk + self.adjustment / n.sqrt())  # Eq. 5
         q = mu * torch.exp(adjusted - adjusted.max())  # Alg. 1; by the largest, so that none is infinite
         return q / q.sum()

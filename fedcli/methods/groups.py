@@ -13,10 +13,12 @@ the first with all weights 1.
 
 Of groups these methods know the following, each of them:
 - an image without a value of the attribute has the weight 1 and counts in no group;
-- a client without an image of a group adds nothing to it; a group that no client of the round has keeps its mu, and
-  the others share what is left;
+- a client without an image of a group adds nothing to it; a group that no client of the round has keeps its mu,
+  and the others share what is left;
 - a group of one image counts as any other, so its weight may be large: a run warns of groups under 30 images;
-- with absent clients, counts and losses are those of the clients that are there;
+- with absent clients, losses are those of the clients that are there, and rho is of all rounds so far, in which a
+  client counts as often as it took part. A group that first comes in a later round starts as it would have in the
+  first one, and the others make room in proportion;
 - test images' groups are never read.
 """
 
@@ -120,20 +122,27 @@ class Minimax(WithGroups):
         n, losses = updates["group_counts"].sum(0), updates["group_losses"].sum(0)  # [G] each
         if not (n > 0).any():
             return theta
-        here, rho = n > 0, n / n.sum()  # [G] each
-        mu = shared["group_shares"] if "group_shares" in shared else self.start(rho)
+        before = shared.get("group_images", torch.zeros_like(n))  # [G] summed over rounds
+        images, here = before + n, n > 0  # [G] each
+        rho = images / images.sum()  # [G]
+        mu = self._with_new(shared.get("group_shares", torch.zeros_like(n)), images > 0, before == 0, rho)
         kept = mu[here].sum()  # of those that are here; the others wait with theirs
-        moved = self.move(mu[here] / kept.clamp_min(1e-300), losses[here] / n[here], n[here])
-        mu, w = mu.clone(), torch.ones_like(mu)
-        mu[here] = kept * moved
-        w[here] = moved / rho[here]
-        shared["group_shares"], shared["group_weights"] = mu, w
+        mu[here] = kept * self.move(mu[here] / kept.clamp_min(1e-300), rho[here], losses[here] / n[here], n[here])
+        w = torch.where(images > 0, mu / rho, 1.0)
+        shared.update(group_shares=mu, group_weights=w, group_images=images)
         return theta
 
+    def _with_new(self, mu: Tensor, known: Tensor, new: Tensor, rho: Tensor) -> Tensor:
+        """A copy of mu [G] in which groups that are new [G] among those known [G] have their start."""
+        start = torch.zeros_like(mu)
+        start[known] = self.start(rho[known])
+        return torch.where(new, start, mu * (1 - start[new].sum()))
+
     def start(self, rho: Tensor) -> Tensor:
-        """mu [G] before the first round, from the groups' shares of the images [G]."""
+        """mu [G], in sum 1, before any round, from the groups' shares of the images [G], which are above 0."""
         raise TypeError(f"{type(self).__name__} has no start()")
 
-    def move(self, mu: Tensor, risk: Tensor, n: Tensor) -> Tensor:
-        """mu after a round, in sum 1: of the groups that were there, with their mean losses and images."""
+    def move(self, mu: Tensor, rho: Tensor, risk: Tensor, n: Tensor) -> Tensor:
+        """mu after a round, in sum 1, of the groups that were there, [G] each: with their shares of all images, and
+        their mean losses and images in this round."""
         raise TypeError(f"{type(self).__name__} has no move()")

@@ -7,11 +7,11 @@ arXiv 2012.02447, section 4.
 
     W(g, y) = (|g| |y|) / (|D| |g and y|)          |.|: images with this group, this class, both
 
-counts=global adds the clients' counts up at the server: W is that of all images of the round's clients. A client that
-knows no such sum yet, in its first round, uses its own counts, as counts=local always does, where nothing is sent.
-Images of unknown group have weight 1 and count nowhere. A pair that a client has and the sum does not, because its
-images came with a client that is new, has weight 1. A pair of one image weighs up to |D|; a run warns of groups under
-30 images. Where group and class are independent all weights are 1, which is FedAvg.
+counts=global adds the clients' counts up at the server, over all rounds so far: where clients are absent, each counts
+as often as it took part. In the first round there is no sum yet, and a client uses its own counts, as counts=local
+always does, where nothing is sent. Images of unknown group have weight 1 and count nowhere. A pair that a client has
+and the sum does not, because its images came with a client that is new, has weight 1. A pair of one image weighs up to
+|D|; a run warns of groups under 30 images. Where group and class are independent all weights are 1, which is FedAvg.
 How we differ: the paper weighs or resamples for classifiers that take weights; here the loss is weighted. W agrees with
 AIF360's Reweighing; the numbers of sections and algorithm are not checked.
 """
@@ -54,7 +54,8 @@ class Reweighed(WithGroups):
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
         if self.counts == "global":
-            shared["group_class_counts"] = updates["group_class_counts"].sum(0)  # [G, C]
+            counts = updates["group_class_counts"].sum(0)  # [G, C]
+            shared["group_class_counts"] = shared.get("group_class_counts", torch.zeros_like(counts)) + counts
         return theta
 
 

@@ -62,7 +62,18 @@ def test_the_server_divides_the_sums_of_all_clients():
     )  # fmt: skip
     shared = {}
     resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
-    assert shared["class_difficulty"].tolist() == pytest.approx([2.0, 0.0], abs=1e-4)
+    assert shared["class_difficulty"].tolist() == pytest.approx([2.0, 1.0], abs=1e-4)  # nobody has the second class
+
+
+def test_a_class_that_is_away_for_a_round_keeps_its_margin():
+    """A loss of 0 would raise its logit by 11.5 at the client that comes back with it."""
+    table = client_updates(torch.zeros(1, 1), class_images=torch.tensor([[2.0, 0, 2]]), class_losses=torch.ones(1, 3))
+    shared = {"class_difficulty": torch.tensor([16.0, 16.0, 1.0]).double()}
+    resolve("fediic").local.post_aggregate(torch.zeros(1), table, table.base, shared)
+    assert shared["class_difficulty"].tolist() == pytest.approx([0.5, 16.0, 0.5], abs=1e-4)
+    _, _, shard, client = prepared({}, shared)
+    share = shard.class_counts[1] / len(shard)
+    assert client.scratch["margins"][1].item() == pytest.approx(math.log(share / 2), abs=1e-4)
 
 
 def test_difficulty_is_known_from_the_second_round_on():

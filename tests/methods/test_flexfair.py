@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from conftest import play, toy_net
+from conftest import client_updates, play, toy_net
 
 from fedcli.errors import UsageError
 from fedcli.methods import resolve
@@ -41,6 +41,19 @@ def test_what_fares_best_is_never_unlearned_and_absent_groups_wait():
     w = cell_weights(n, losses, torch.tensor([50.0, 50.0]))
     assert w.min() == 0 and (n * w).sum() == pytest.approx(12) and w.isfinite().all()
     assert torch.equal(cell_weights(torch.zeros(2, 1), torch.zeros(2, 1), torch.ones(1)), torch.ones(2, 1))
+
+
+def test_a_group_that_is_away_for_a_round_keeps_its_weight_and_a_new_one_starts_at_1():
+    table = client_updates(
+        torch.zeros(1, 1), cell_counts=torch.tensor([[[4.0], [4.0], [0.0]]]),
+        cell_losses=torch.tensor([[[4.0], [12.0], [0.0]]]), counted=torch.ones(1, 1),
+    )  # fmt: skip
+    shared = {"cell_weights": torch.tensor([[1.0], [1.0], [3.0]])}
+    local = resolve("flexfair", {"strength": 0.1, "within": "all"}).local
+    local.post_aggregate(torch.zeros(1), table, table.base, shared)
+    assert shared["cell_weights"].flatten().tolist() == pytest.approx([0.8, 1.2, 3.0])
+    local.post_aggregate(torch.zeros(1), table, table.base, empty := {})
+    assert empty["cell_weights"].flatten().tolist() == pytest.approx([0.8, 1.2, 1.0])
 
 
 @pytest.mark.parametrize("settings", [{"strength": 0.0}, {"strength": 0.0, "within": "all"}])

@@ -115,11 +115,37 @@ def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
 def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_nothing(spec):
-    before = {"group_shares": torch.tensor([0.5, 0.25, 0.25]).double()}
+    before = {"group_shares": torch.tensor([0.5, 0.25, 0.25]).double(), "group_images": torch.tensor([6.0, 2.0, 2.0])}
     made = moved(spec, [[6.0, 0.0, 2.0]], [[6.0, 0.0, 6.0]], before, eta=0.1)
     assert made["group_shares"][1] == 0.25 and sum(made["group_shares"]) == pytest.approx(1)
-    assert made["group_shares"][2] > 0.25 and made["group_weights"][1] == 1.0
-    assert moved(spec, [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], before) == {"group_shares": [0.5, 0.25, 0.25]}
+    assert made["group_shares"][2] > 0.25 and made["group_images"] == [12.0, 2.0, 4.0]
+    assert made["group_weights"][1] == pytest.approx(0.25 * 18 / 2)  # and its weight: mu over its share of all images
+    nobody = moved(spec, [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]], before)
+    assert nobody == {name: value.tolist() for name, value in before.items()}
+
+
+@pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
+def test_a_group_that_first_comes_in_a_later_round_starts_as_it_would_have_in_the_first(spec):
+    """Its clients were absent: at a share of 0 its images would have no weight, and it could hardly climb from there."""
+    still = {"strength": 0.0} if spec == "gifair" else {"eta": 0.0}
+    shared = {}
+    for counts in ([[6.0, 2.0, 0.0]], [[0.0, 0.0, 4.0]], [[6.0, 2.0, 4.0]]):
+        made = moved(spec, counts, counts, shared, **still)
+        shared = {name: torch.tensor(value).double() for name, value in made.items()}
+    shares = [1 / 3] * 3 if spec == "group-dro" else [1 / 2, 1 / 6, 1 / 3]
+    assert made["group_shares"] == pytest.approx(shares)
+    rho = [1 / 2, 1 / 6, 1 / 3]
+    assert made["group_weights"] == pytest.approx([mu / r for mu, r in zip(shares, rho, strict=True)])
+
+
+@pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
+def test_a_rare_group_of_a_client_that_is_often_absent_is_weighed_when_it_is_there(spec):
+    """Round by round one hospital of three; the group is at the last alone, where the model is worst."""
+    shared, turns = {}, [([[8.0, 0.0]], [[4.0, 0.0]]), ([[8.0, 0.0]], [[4.0, 0.0]]), ([[4.0, 4.0]], [[2.0, 20.0]])]
+    for counts, losses in 3 * turns + turns[:2]:
+        made = moved(spec, counts, losses, shared)
+        shared = {name: torch.tensor(value).double() for name, value in made.items()}
+    assert made["group_weights"][1] > 1.2  # as the third hospital starts its round
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])

@@ -46,3 +46,12 @@ def test_the_server_adds_counts_up():
     table = client_updates(torch.zeros(2, 1), group_class_counts=torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]]).double())
     resolve("reweigh").local.post_aggregate(torch.zeros(1), table, table.base, shared)
     assert shared["group_class_counts"].tolist() == [[4.0, 6.0]]
+
+
+def test_images_of_clients_that_are_away_are_not_forgotten():
+    """The rare pair is at the client of the first round alone."""
+    shared = {}
+    for own in ([[9.0, 0.0], [5.0, 1.0]], [[9.0, 0.0], [6.0, 0.0]]):
+        table = client_updates(torch.zeros(1, 1), group_class_counts=torch.tensor([own]).double())
+        resolve("reweigh").local.post_aggregate(torch.zeros(1), table, table.base, shared)
+    assert shared["group_class_counts"].tolist() == [[18.0, 0.0], [11.0, 1.0]]
