@@ -126,7 +126,7 @@ def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_noth
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
 def test_a_group_that_first_comes_in_a_later_round_starts_as_it_would_have_in_the_first(spec):
-    """Its clients were absent: at a share of 0 its images would have no weight, and it could hardly climb from there."""
+    """Its clients were absent: with a share of 0 its images would weigh nothing, and climb by small steps."""
     still = {"strength": 0.0} if spec == "gifair" else {"eta": 0.0}
     shared = {}
     for counts in ([[6.0, 2.0, 0.0]], [[0.0, 0.0, 4.0]], [[6.0, 2.0, 4.0]]):
