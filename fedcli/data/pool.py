@@ -17,6 +17,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,9 @@ POOL = {
     "x": Column("u", 4, size=1), "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "split": Column("u"),
     "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
 }  # fmt: skip
+CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
+    f"{part}/rows": Column(WHOLE) for part in ("train", "test")
+}  # what corrupt writes
 ROWS = {"test/all": Column(WHOLE), "train/*": Column(WHOLE), "val/*": Column(WHOLE), "test/*": Column(WHOLE)}
 
 
@@ -137,9 +141,16 @@ def pool_of(dataset: Path) -> Pool:
 def texts(path: Path, column: np.ndarray) -> np.ndarray:
     """utf-8 bytes [N] as str [N]. Raises FedcliError where they are none."""
     try:
-        return np.char.decode(column, "utf-8")
+        return _decoded(column.tobytes(), column.dtype)
     except UnicodeDecodeError as error:
         raise FedcliError(f"{path} holds names that are not UTF-8: {error.reason}", AGAIN) from None
+
+
+@lru_cache(maxsize=4)  # many runs answer for the same images
+def _decoded(column: bytes, dtype: np.dtype) -> np.ndarray:
+    names = np.char.decode(np.frombuffer(column, dtype), "utf-8")
+    names.flags.writeable = False
+    return names
 
 
 @dataclass(frozen=True)

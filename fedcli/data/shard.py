@@ -15,12 +15,9 @@ from ..hdf5 import WHOLE, Column, open_hdf5
 from ..labels import YES
 from . import manifest, pipelines, transforms
 from .hidden_attributes import groups_without
-from .pool import TEST, Pool, pool_of, read_rows
+from .pool import CHANGED, TEST, Pool, pool_of, read_rows
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
-CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
-    f"{part}/rows": Column(WHOLE) for part in ("train", "test")
-}  # what corrupt writes
 LABELS = "labels.h5"  # of a partition with noisy labels, beside its rows
 EVALUATION_BATCH = 512  # images; large, since nothing is kept for a backward pass
 

@@ -16,7 +16,7 @@ from math import ceil
 
 import numpy as np
 
-from ..errors import UsageError, nearest
+from ..errors import UsageError
 from ..labels import UNKNOWN, YES
 from ..metrics import calibration_error, chances, probabilities
 from ..runs import finished as runs
@@ -106,19 +106,6 @@ def _rule(text: str) -> Rule:
     if name not in ("sensitivity", "specificity") or not 0 < number < 1:
         raise UsageError(f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9")
     return name, number
-
-
-def positives(classes: list[str], asked: Sequence[str], *, several: bool = False) -> list[str]:
-    """The classes that are described: those asked for, else the second of two, else all. Raises UsageError.
-
-    several: an image may have several of them, which are labels then.
-    """
-    for name in asked:
-        if name not in classes:
-            raise UsageError(f"--positive {name!r} is no class", nearest(name, classes))
-    return [name for name in classes if name in asked] or (
-        classes[1:] if len(classes) == 2 and not several else classes
-    )
 
 
 def scores(

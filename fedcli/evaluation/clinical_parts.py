@@ -1,8 +1,10 @@
-"""What scores.json says of operating points and calibration: its dataclasses."""
+"""What scores.json says of operating points and calibration: its dataclasses, and of which classes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from ..errors import UsageError, nearest
 from .parts import Number
 from .schema import Names
 
@@ -175,3 +177,16 @@ class Clinical:
         default_factory=dict
     )
     subgroups: Annotated[dict[str, list[Subgroup]], Names("model")] = field(default_factory=dict)
+
+
+def positives(classes: list[str], asked: Sequence[str], *, several: bool = False) -> list[str]:
+    """The classes that are described: those asked for, else the second of two, else all. Raises UsageError.
+
+    several: an image may have several of them, which are labels then.
+    """
+    for name in asked:
+        if name not in classes:
+            raise UsageError(f"--positive {name!r} is no class", nearest(name, classes))
+    return [name for name in classes if name in asked] or (
+        classes[1:] if len(classes) == 2 and not several else classes
+    )

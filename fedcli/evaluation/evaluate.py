@@ -26,7 +26,7 @@ from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from . import by_validation, clinical, cross_site, external, own_metrics, resampled, severities
 from .answering import of_client, predictions, who_answers
 from .bca import PERCENTILE
-from .clinical_parts import Clinical
+from .clinical_parts import Clinical, positives
 from .existing import asked
 from .groups import CROSS, Grouping, Groupings, cross
 from .intervals import group_intervals, intervals
@@ -173,7 +173,7 @@ def _clinical(run: Run, logits: Logits, groupings: Groupings, extra: Extra) -> C
     if any(len(table) > 1 for table in tables.values()):
         what = "--clinical needs one answer for an image: every client trained alone and has no test part of its own"
         raise FedcliError(what, "partition by sites, so that each client has a test part")
-    names = clinical.positives(run.data.classes, extra.positive, several=run.data.test["clean"].y.ndim == 2)
+    names = positives(run.data.classes, extra.positive, several=run.data.test["clean"].y.ndim == 2)
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
     last = {version: table[0] for version, table in tables.items()}

@@ -15,6 +15,7 @@ from ..data import manifest
 from ..errors import UsageError
 from ..runs.finished import Run
 from . import binary, clinical
+from .clinical_parts import positives
 from .existing import evaluations
 
 
@@ -67,7 +68,7 @@ def points(run: Run, client: str | None, asked: Asked) -> list[OperatingPoint]:
     """
     if asked.anything:
         several = run.data.test["clean"].y.ndim == 2
-        names = clinical.positives(run.data.classes, asked.positive, several=several)
+        names = positives(run.data.classes, asked.positive, several=several)
         return _chosen(run, client, [(name, rule) for name in names for rule in clinical.rules(asked.rule, asked.cost)])
     known = _evaluated(run)
     if client is None or not known:

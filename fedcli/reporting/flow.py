@@ -8,7 +8,7 @@ from pathlib import Path
 from ..console import counted
 from ..data import manifest
 from ..data.mixture import spoken
-from ..data.shard import CHANGED
+from ..data.pool import CHANGED
 from ..evaluation.scores import Scores
 from ..hdf5 import open_hdf5
 from .table import Cell, Column, Table

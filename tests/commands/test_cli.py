@@ -270,6 +270,16 @@ def test_train_and_evaluate_need_none_of_the_packages_of_prepare(chain, tmp_path
     assert ended.stdout.endswith("scores.json\n")
 
 
+def test_a_page_is_made_without_torch(chain, tmp_path):
+    def work():
+        sys.modules["torch"] = None
+        app(f"report {chain['run']} --format html --out {tmp_path}/page.html --quiet".split(), standalone_mode=False)
+
+    ended = forked.run(work, tmp_path, anew=True)
+    assert ended.returncode == 0, ended.stderr
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
 def test_a_shared_option_of_a_pair_needs_its_half(chain, tmp_path):
     code, _, err = fedcli(
         "train", "salt+fedheal", chain["corruption"], "--set", "tau=0.4", "--work", tmp_path, "--quiet"

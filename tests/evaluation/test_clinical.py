@@ -17,7 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 import fedcli
 from fedcli.data import manifest
 from fedcli.errors import UsageError
-from fedcli.evaluation import binary, clinical, predictions
+from fedcli.evaluation import binary, clinical, clinical_parts, predictions
 from fedcli.evaluation.scores import Scores
 from fedcli.metrics import probabilities
 from fedcli.reporting import clinical as shown
@@ -253,4 +253,4 @@ def test_each_of_several_labels_is_described_by_its_own_probability_without_unkn
     assert part.y.tolist() == y[7:, 1].tolist()
     assert part.logits == pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
     assert len(part.groupings["sex"][0]) == len(part.client) == 53
-    assert clinical.positives(["a", "b"], [], several=True) == ["a", "b"]
+    assert clinical_parts.positives(["a", "b"], [], several=True) == ["a", "b"]

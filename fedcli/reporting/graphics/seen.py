@@ -10,8 +10,7 @@ import numpy as np
 from ...data import manifest
 from ...evaluation import predictions
 from ...evaluation.bootstrap import draw
-from ...evaluation.clinical import positives
-from ...evaluation.clinical_parts import CLIENT
+from ...evaluation.clinical_parts import CLIENT, positives
 from ...evaluation.groups import CROSS, cross
 from ...evaluation.parts import MODELS
 from ...evaluation.scores import Scores

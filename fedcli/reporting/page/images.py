@@ -9,8 +9,7 @@ import numpy as np
 
 from ...data import manifest
 from ...data.mixture import spoken
-from ...data.pool import read_pool
-from ...data.shard import CHANGED
+from ...data.pool import CHANGED, read_pool
 from ...hdf5 import open_hdf5
 from ...labels import YES
 from .figures import Figure, Panels
