@@ -48,6 +48,14 @@ def report(
             "the page",
         ),
     ] = None,
+    draw: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="of --figures only those with this text in their names, such as roc, forest or overall-and-worst; may "
+            "be repeated",
+        ),
+    ] = None,
     card: Annotated[
         Path | None,
         typer.Option(
@@ -70,12 +78,14 @@ def report(
     seed are one row.
 
     Examples: fedcli report fedcli-work/runs/fedavg-* --format markdown; fedcli report --format html --out page.html;
-    fedcli report --figures figures --format svg,pdf;
+    fedcli report --figures figures --format svg,pdf; fedcli report --figures figures --draw overall-and-worst;
     fedcli report --card cards --evidence evidence
     """
     format, drawn = _formats(format, figures is not None)
     if json and format != "table":
         raise UsageError(f"--json and --format {format} exclude each other", "give one of them")
+    if draw and not figures:
+        raise UsageError("--draw chooses among figures", "add --figures DIR, a folder for them")
     out = out or (Path(options.work) / "report.html" if format == "html" else None)
     for file in filter(None, (out, export, figures, card, evidence)):
         o.refuse_sealed(file)  # before anything is evaluated
@@ -87,7 +97,7 @@ def report(
         o.write(export, comma_separated(made.scores))
         console.say(f"wrote {export}")
     if figures:
-        made.figures(figures, drawn)
+        made.figures(figures, drawn, draw or ())
         console.say(f"wrote {figures}")
     for written in [*(made.cards(card) if card else ()), *(made.evidence(evidence) if evidence else ())]:
         console.say(f"wrote {written}")
@@ -97,7 +107,8 @@ def report(
         if made.without_operating:
             console.say(made.without_operating)
         return
-    text = made.to("json" if json else "markdown" if format == "table" else format, figures=figures is not None)
+    kind = "json" if json else "markdown" if format == "table" else format
+    text = made.to(kind, figures=figures is not None, draw=draw or ())
     if out is None:
         print(text, end="")
         return

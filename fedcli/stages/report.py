@@ -71,9 +71,10 @@ class Report:
 
         return pandas.DataFrame([_line(row) for row in self.rows]).dropna(axis="columns", how="all")
 
-    def figures(self, folder: Source, formats: Sequence[str] = ("svg",)) -> list[Path]:
+    def figures(self, folder: Source, formats: Sequence[str] = ("svg",), draw: Sequence[str] = ()) -> list[Path]:
         """Write curves, matrices and plots for a paper, each as svg, pdf or png, and their captions; the paths.
 
+        draw: only those with one of these texts in their names, such as "roc"; default: all.
         Raises FedcliError, UsageError.
         """
         from ..reporting import graphics
@@ -81,7 +82,7 @@ class Report:
         for name in formats:
             if name not in graphics.FORMATS:
                 raise UsageError(f"figures cannot be written as {name!r}", nearest(name, graphics.FORMATS))
-        return graphics.write(self.rows, Path(folder), formats)
+        return graphics.write(self.rows, Path(folder), formats, draw)
 
     def cards(self, folder: Source) -> list[Path]:
         """Write the model card and the dataset card of one system as markdown and html; the paths.
@@ -117,16 +118,16 @@ class Report:
             raise UsageError(f"{what} is of one system, and these runs are {len(own)}: {names}"[:300], "name one run")
         return own[0]
 
-    def to(self, format: str, *, figures: bool = False) -> str:
+    def to(self, format: str, *, figures: bool = False, draw: Sequence[str] = ()) -> str:
         """The text of a markdown, latex, csv or json table or of an html page. Raises FedcliError, UsageError.
 
-        figures: of a page, whether it holds what figures() draws too.
+        figures: of a page, whether it holds what figures() draws too; draw: as there.
         """
         if format == "html":
             from ..reporting.page import PageOptions  # matplotlib and torch, for no other format
             from ..reporting.page import render as page
 
-            asked = PageOptions(reference=self.options.against, figures=figures, **self._shown())
+            asked = PageOptions(reference=self.options.against, figures=figures, draw=draw, **self._shown())
             return page(list(self.scores), asked)
         more = [*self.choices, *self.operating] if format == "markdown" else []
         return "\n".join([render(self.rows, format), *map(titled, more)])

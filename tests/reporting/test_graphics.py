@@ -9,6 +9,7 @@ from conftest import make_chain
 from scored_runs import heal, model, scored
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
+from fedcli.errors import UsageError
 from fedcli.evaluation.binary import BENEFITS
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation.client import Training
@@ -73,8 +74,8 @@ def test_a_band_holds_the_middle_of_its_resamples():
 
 
 def test_the_front_leaves_out_what_another_system_beats():
-    assert groups.front([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]) == [0, 1, 4]
-    assert groups.front([(1, 1), (1, 1)]) == [0, 1]
+    assert groups.front(dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]))) == [0, 1, 4]
+    assert groups.front({3: (1, 1), 5: (1, 1)}) == [3, 5]
 
 
 def test_the_worst_cases_are_the_surest_errors(run):
@@ -105,9 +106,9 @@ def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, 
 
 
 def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
-    first = next(of_systems(rows([run])))
+    first = of_systems(rows([run]))[0]
     monkeypatch.setattr(
-        "fedcli.reporting.graphics.drawn.of_systems", lambda rows: [replace(first, panels=first.panels[:1])]
+        "fedcli.reporting.graphics.drawn.of_systems", lambda *_: [replace(first, panels=first.panels[:1])]
     )
     for folder in ("a", "b"):
         write([], tmp_path / folder, FORMATS)
@@ -125,13 +126,33 @@ def test_two_systems_stand_in_one_plane_and_on_the_page(tmp_path):
         "overall-and-worst-balanced_accuracy",
         "overall-and-worst-auc_ovo_macro",
     ]
-    assert list(made[0].legend) == ["FedAvg", "FedHEAL"]
+    assert list(made[0].legend) == ["1 FedAvg", "2 FedHEAL"]
+
+
+def test_of_many_systems_the_front_is_named(tmp_path):
+    qualities = [
+        row.qualities for row in rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
+    ]
+    many = [(f"system {k}", qualities[k % 2]) for k in range(groups.MOST_NAMED + 2)]
+    (graphic, *_), points = groups.plane(many), groups._points(many, "sex", "balanced_accuracy")
+    best = groups.front(points)
+    assert 0 < len(best) < len(points)
+    assert list(graphic.legend) == [f"{k + 1} system {at}" for k, at in enumerate(sorted(best))]
+    assert "are grey" in graphic.caption and "n = " in graphic.caption
+
+
+def test_figures_can_be_chosen_by_their_names(run, tmp_path):
+    write(rows([run]), tmp_path, ["svg"], ["roc", "flow"])
+    assert {path.name for path in tmp_path.iterdir()} == {"captions.md", "flow.svg", "roc-sex-clean.svg"}
+    with pytest.raises(UsageError, match="no figure has 'rocks' in its name") as error:
+        write(rows([run]), tmp_path, ["svg"], ["rocks"])
+    assert "roc-sex-clean" in error.value.hint
 
 
 def test_the_page_folds_the_figures(run, monkeypatch):
-    few = list(of_systems(rows([run])))[-1:]
-    monkeypatch.setattr("fedcli.reporting.graphics.of_systems", lambda rows: few)
-    made = page._graphics(systems(rows([run])))
+    few = of_systems(rows([run]))[-1:]
+    monkeypatch.setattr("fedcli.reporting.graphics.of_systems", lambda *_: few)
+    made = page._graphics(systems(rows([run])), ())
     assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
     section = page.Section("curves", "Curves", folded_panels=made)
     assert section.there and "<svg " in made[0].figures[0].svg

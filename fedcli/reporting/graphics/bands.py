@@ -36,20 +36,22 @@ def band(of: Curve, score: np.ndarray, label: np.ndarray, weights: np.ndarray) -
 
 def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sensitivity at the largest false positive rate up to each of GRID: [T, b]."""
-    hits, alarms = _counts(score, label, weights)
-    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 without an image of the class is the NaN that is meant
-        rate = hits / hits[-1]
-        at = [np.searchsorted(alarms[:, b], GRID * alarms[-1, b] + CLOSE, "right") - 1 for b in range(rate.shape[1])]
-        sensitivity = np.stack([rate[places, b] for b, places in enumerate(at)], 1)
-    return GRID, np.where(alarms[-1] > 0, sensitivity, np.nan)
+    curves = np.full((len(GRID), weights.shape[1]), np.nan)
+    for b, (hits, alarms) in enumerate(zip(*_counts(score, label, weights), strict=True)):
+        if hits[-1] > 0 and alarms[-1] > 0:
+            at = np.searchsorted(alarms, GRID * alarms[-1] + CLOSE, "right") - 1
+            curves[:, b] = hits[at] / hits[-1]
+    return GRID, curves
 
 
 def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Precision at the first threshold that reaches each sensitivity of GRID: [T, b]."""
-    hits, alarms = _counts(score, label, weights)
-    share = hits / np.maximum(hits + alarms, 1)
-    at = [np.searchsorted(hits[1:, b], GRID * hits[-1, b] - CLOSE, "left") + 1 for b in range(hits.shape[1])]
-    return GRID, np.stack([np.where(hits[-1, b] > 0, share[places, b], np.nan) for b, places in enumerate(at)], 1)
+    curves = np.full((len(GRID), weights.shape[1]), np.nan)
+    for b, (hits, alarms) in enumerate(zip(*_counts(score, label, weights), strict=True)):
+        if hits[-1] > 0:
+            at = np.searchsorted(hits[1:], GRID * hits[-1] - CLOSE, "left") + 1
+            curves[:, b] = hits[at] / np.maximum(hits[at] + alarms[at], 1)
+    return GRID, curves
 
 
 def reliability(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -69,10 +71,11 @@ def benefit(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[
 
 
 def _counts(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of the class's images and of all others at or above each score that occurs, falling from none: [T, b]."""
+    """Weight of the class's images and of all others at or above each score that occurs, falling from none: [b, T]."""
     order = np.argsort(-score, kind="stable")
     last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    counts = weights[order].astype(np.int64)
-    own = counts * label[order][:, None]
-    hits, both = (np.pad(np.cumsum(table, axis=0)[last], ((1, 0), (0, 0))) for table in (own, counts))
-    return hits, both - hits
+    counts = np.ascontiguousarray(weights[order].T, np.int32)  # [b, n]; sums along rows read memory in order
+    hits, alarms = np.zeros((2, len(counts), len(last) + 1), np.int32)
+    hits[:, 1:] = np.cumsum(counts * label[order].astype(np.int32), 1, np.int32)[:, last]
+    alarms[:, 1:] = np.cumsum(counts, 1, np.int32)[:, last] - hits[:, 1:]
+    return hits, alarms

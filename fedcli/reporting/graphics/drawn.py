@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import console
+from ...errors import UsageError
 from ...files import write_text
 from .. import drawing
 from ..rows import Row
@@ -22,8 +23,20 @@ FORMATS = "svg", "pdf", "png"
 CAPTIONS = "captions.md"
 
 
-def of_systems(rows: Sequence[Row]) -> Iterator[Graphic]:
-    """Every figure of these rows but for their views: of the first run of each system, then of all together."""
+def of_systems(rows: Sequence[Row], draw: Sequence[str] = ()) -> list[Graphic]:
+    """Every figure of these rows but for their views: of the first run of each system, then of all together.
+
+    draw: only figures with one of these texts in their names. Raises UsageError where there is none.
+    """
+    made = list(_of_systems(rows))
+    chosen = [graphic for graphic in made if not draw or any(text in graphic.name for text in draw)]
+    if draw and not chosen:
+        names = ", ".join(graphic.name for graphic in made)
+        raise UsageError(f"no figure has {' or '.join(map(repr, draw))} in its name", f"there are {names}"[:300])
+    return chosen
+
+
+def _of_systems(rows: Sequence[Row]) -> Iterator[Graphic]:
     own = [row for row in rows if not row.is_view]
     for row in own:
         folder = f"{_slug(row.name)}-" if len(own) > 1 else ""
@@ -47,11 +60,11 @@ def _of_row(row: Row) -> Iterator[Graphic]:
     yield from flow.graphics(name, path, scores)
 
 
-def write(rows: Sequence[Row], folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Write every figure in each format, and captions.md; returns the paths."""
+def write(rows: Sequence[Row], folder: Path, formats: Sequence[str], draw: Sequence[str] = ()) -> list[Path]:
+    """Write every figure, or those of draw, in each format, and captions.md; returns the paths. Raises UsageError."""
     written: list[Path] = []
     lines = ["# Figures", ""]
-    made = list(of_systems(rows))
+    made = of_systems(rows, draw)
     for graphic in console.progress(made, label="drawing", total=len(made)):
         files = [folder / f"{graphic.name}.{kind}" for kind in formats]
         drawing.draw(partial(figure, graphic), *files, title=graphic.title, caption=graphic.caption)

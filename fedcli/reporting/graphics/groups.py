@@ -1,8 +1,8 @@
 """Confusion matrices, forest plots of groups, severities by group, and overall score against worst group."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FOREST = 4.4, 0.55  # inches: width, height beside the lines
 LINE = 0.3  # inches of a group in a forest plot
 MARKERS = "osD^vPX*"
+GREY = "#9a9a9a"
 DARK = 0.6  # share from which the text on a cell is white
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
 BOOTSTRAP = (
@@ -30,10 +31,12 @@ FOREST_ABOUT = (
     "Score of the last round's model for each group with its interval and number of images; the vertical line is the "
     "score of all images. † marks a group of fewer than 30 images, or without a class."
 )
+MOST_NAMED = 12  # systems of a plane; of more, those on the front are named
 PLANE_ABOUT = (
     "Each system's score on all clean test images against that of its worst group, means over the last five rounds and "
     "over seeds. The line joins the systems that no other one beats in both."
 )
+GREY_ABOUT = " Systems that another one beats in both are grey."
 SEVERITY_ABOUT = (
     "Score of the last round's model under test images corrupted at each severity; 0 is the clean test set. Nothing "
     "was trained for it."
@@ -164,17 +167,27 @@ def plane(systems: Sequence[tuple[str, Sequence[Scores]]]) -> Iterator[Graphic]:
     more. systems: name, and the scores of each run."""
     for metric in shown(systems[0][1][0]) if len(systems) > 1 else ():
         attributes = [name for name in systems[0][1][0].groups if all(name in runs[0].groups for _, runs in systems)]
-        panels = []
-        for attribute in attributes:
-            points = [(at, point) for at, (_, runs) in enumerate(systems) if (point := _point(runs, attribute, metric))]
-            if points:
-                panels.append(Panel(f"by {attribute}", partial(_plane, points, metric)))
+        by = {name: _points(systems, name, metric) for name in attributes}
+        places = range(len(systems))
+        if many := len(systems) > MOST_NAMED:
+            places = sorted({at for points in by.values() for at in front(points)})
+        looks = {at: look for look, at in enumerate(places)}
+        panels = [
+            Panel(f"by {name}", partial(_plane, points, looks, metric, many)) for name, points in by.items() if points
+        ]
         if panels:
             yield Graphic(
-                f"overall-and-worst-{metric}", f"Overall score and worst group: {metric}", PLANE_ABOUT,
-                systems[0][1][0].versions["clean"].count, panels,
-                legend={name: at for at, (name, _) in enumerate(systems)}, size=(3.8, 3.2),
+                f"overall-and-worst-{metric}", f"Overall score and worst group: {metric}",
+                PLANE_ABOUT + GREY_ABOUT * many, systems[0][1][0].versions["clean"].count, panels,
+                legend={f"{look + 1} {systems[at][0]}": look for at, look in looks.items()}, size=(3.8, 3.2),
             )  # fmt: skip
+
+
+def _points(
+    systems: Sequence[tuple[str, Sequence[Scores]]], attribute: str, metric: str
+) -> dict[int, tuple[float, float]]:
+    """Overall and worst group of each system that has both, by its place."""
+    return {at: point for at, (_, runs) in enumerate(systems) if (point := _point(runs, attribute, metric))}
 
 
 def _point(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, float] | None:
@@ -190,20 +203,28 @@ def _point(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, 
     return float(first), float(second)
 
 
-def front(points: Sequence[tuple[float, float]]) -> list[int]:
+def front(points: Mapping[int, tuple[float, float]]) -> list[int]:
     """Places of the points that no other one beats in one number without losing in the other, by the first number."""
     kept = [
-        at for at, (x, y) in enumerate(points)
-        if not any((a >= x and b >= y) and (a > x or b > y) for a, b in points)
+        at for at, (x, y) in points.items()
+        if not any((a >= x and b >= y) and (a > x or b > y) for a, b in points.values())
     ]  # fmt: skip
     return sorted(kept, key=lambda at: points[at])
 
 
-def _plane(points: Sequence[tuple[int, tuple[float, float]]], metric: str, axes: "Axes") -> None:
-    plain: list[Any] = [point for _, point in points]
-    best = [plain[at] for at in front(plain)]
-    axes.plot(*zip(*best, strict=True), color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
-    for at, (x, y) in points:
-        axes.plot([x], [y], MARKERS[at % len(MARKERS)], color=style(at)["color"], markersize=7)
+def _plane(
+    points: Mapping[int, tuple[float, float]], looks: Mapping[int, int], metric: str, many: bool, axes: "Axes"
+) -> None:
+    """looks: of the systems that the legend names and numbers. many: whether there are others, which are grey."""
+    best = front(points)
+    axes.plot(
+        *zip(*(points[at] for at in best), strict=True), color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1
+    )
+    for at, (x, y) in points.items():
+        if many and at not in best:
+            axes.plot([x], [y], "o", color=GREY, markersize=3.5, zorder=0)
+            continue
+        axes.plot([x], [y], MARKERS[looks[at] % len(MARKERS)], color=style(looks[at])["color"], markersize=7)
+        axes.annotate(str(looks[at] + 1), (x, y), (4, 4), textcoords="offset points", fontsize=7)
     axes.set(xlabel=f"{metric}, all images (%)", ylabel="worst group (%)")
     axes.margins(0.15)

@@ -37,7 +37,8 @@ class PageOptions:
     where no tables are given. notes: stand before those of the scores. pictures: (what it shows, .png or .svg file).
     at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
     the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
-    bytes. figures: whether the figures of graphics stand on it too, folded.
+    bytes. figures: whether the figures of graphics stand on it too, folded; draw: only those with such a text in their
+    names.
     """
 
     title: str = ""
@@ -53,6 +54,7 @@ class PageOptions:
     reference: str = ""
     clocks: bool = True
     figures: bool = False
+    draw: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
             for name, part in groups.parts(compared, asked.at, asked.spread, asked.metrics)
         ),
         Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
-        Section("curves", "Curves and errors", folded_panels=_graphics(compared) if asked.figures else ()),
+        Section("curves", "Curves and errors", folded_panels=_graphics(compared, asked.draw) if asked.figures else ()),
         Section("data", "Data", folded=_data(compared)),
         Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
         Section(
@@ -193,9 +195,9 @@ def _data(compared: list[System]) -> list[Table]:
     return made
 
 
-def _graphics(compared: list[System]) -> list[figures.Panels]:
+def _graphics(compared: list[System], draw: Sequence[str]) -> list[figures.Panels]:
     """The figures of graphics, with the panels of each side by side."""
-    return [figures.of_graphic(graphic) for graphic in graphics.of_systems([system.row for system in compared])]
+    return [figures.of_graphic(graphic) for graphic in graphics.of_systems([system.row for system in compared], draw)]
 
 
 def _picture(title: str, path: Path) -> figures.Figure:
