@@ -102,14 +102,16 @@ def _counted(source: Path, body: Mapping[str, Any], how: Mapping[str, Any], clie
     """Client -> attribute -> training images that lost it, though they had it."""
     pool, roster = pool_of(manifest.above(source, "dataset")), [client["client"] for client in body["roster"]]
     rows = read_rows(source, len(roster), len(pool.y))
-    lost = {}
+    lost, had = {}, dict.fromkeys(how["hide"], 0)
     for client in clients:
         at = rows[f"train/{roster.index(client)}"]
         lost[client] = {
             name: int((hidden(pool, at, name, how, client) & (pool.groups[name][at] >= 0)).sum())
             for name in how["hide"]
         }
+        had = {name: count + int((pool.groups[name][at] >= 0).sum()) for name, count in had.items()}
     total = {name: sum(each[name] for each in lost.values()) for name in how["hide"]}
-    listed = ", ".join(f"{name} of {console.counted(count, 'image', 'images')}" for name, count in total.items())
+    images = {name: f"{count} of {console.counted(had[name], 'image', 'images')}" for name, count in total.items()}
+    listed = ", ".join(f"{name} of {said}" for name, said in images.items())
     console.say(f"hidden in training: {listed}; validation and test images keep their groups")
     return lost

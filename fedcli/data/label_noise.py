@@ -105,15 +105,15 @@ def _each(body: Mapping[str, Any], flips: Flips, who: Who, given: bool) -> dict[
     """Client -> kind and rate, in roster order. Raises UsageError."""
     roster = [client["client"] for client in body["roster"]]
     own = mixture.named(who.client, roster, default=str(flips.rate), example="north=symmetric:0.3")
-    each = {name: _how(kind, rate, flips) for name, (kind, rate) in own.items()}
+    each = {name: _how(kind, rate, flips, body["classes"]) for name, (kind, rate) in own.items()}
     if given:
-        default = _how(flips.kind, str(flips.rate), flips)
+        default = _how(flips.kind, str(flips.rate), flips, body["classes"])
         anybody = {**body, "corrupted_last": None}  # a scheme that says whose images are corrupted leaves labels open
         each |= dict.fromkeys(chosen(anybody, who.ratio, who.on, taken=each), default)
     return {name: each[name] for name in roster if name in each}
 
 
-def _how(kind: str, rate: str, flips: Flips) -> How:
+def _how(kind: str, rate: str, flips: Flips, classes: Sequence[str]) -> How:
     if kind not in KINDS:
         raise UsageError(f"unknown label noise {kind!r}", nearest(kind, KINDS))
     try:
@@ -123,7 +123,9 @@ def _how(kind: str, rate: str, flips: Flips) -> How:
     if not 0 <= number <= 1:
         raise UsageError(f"the rate of label noise is {rate}, not in [0, 1]", "0.2 changes one label in five")
     if kind == "asymmetric" and not flips.flip:
-        raise UsageError("asymmetric label noise needs the classes it changes", "for example --flip mel=nv")
+        raise UsageError(
+            "asymmetric label noise needs the classes it changes", f"for example --flip {'='.join(classes[:2])}"
+        )
     return kind, number
 
 
@@ -139,6 +141,7 @@ def _write(
     roster = [dict(client) for client in body["roster"]]
     rows = read_rows(source, len(roster), len(pool.y))
     noise: dict[str, dict[str, Any]] = {}
+    said: list[str] = []
     with create_hdf5(path) as file:
         for k, client in enumerate(roster):
             if (name := client["client"]) not in each:
@@ -148,7 +151,8 @@ def _write(
             file[f"train/{k}"] = y.astype(np.int16)
             client["class_counts"] = labels.counts(y, len(classes)).tolist()
             noise[name] = {"kind": how[0], "rate": how[1], "changed": int((y != pool.y[at]).sum())}
-    listed = ", ".join(f"{name} {entry['changed']}" for name, entry in noise.items()) or "none"
+            said.append(f"{name} {noise[name]['changed']} of {len(y)}")
+    listed = ", ".join(said) or "none"
     console.say(f"training labels changed: {listed}; validation and test images keep theirs")
     return {**body, "roster": roster, "label_noise": noise}
 

@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 from .contract import ClientRound, Local, cross_entropy
 from .fedavg import Mean
-from .groups import Attribute, by_default, chosen_attribute
+from .groups import Attribute, chosen_attribute
+from .mixins import by_default
 from .registry import register
 
 if TYPE_CHECKING:

@@ -60,16 +60,16 @@ class Mixed(BesideTheGlobal):
         layout.buffers.copy_(scratch["buffers"])
         Local.gradient(self, net, batch, client)  # of the mixture
         scratch["buffers"].copy_(layout.buffers)
-        own.grad = scratch["alpha"] * layout.grad
+        own.grad = scratch["alpha"] * layout.grad  # Alg. 1, v
         if self.adaptive and scratch["first"]:
-            moved = scratch["alpha"] - client.lr * (apart @ layout.grad)
+            moved = scratch["alpha"] - client.lr * (apart @ layout.grad)  # Alg. 1, alpha
             scratch["alpha"] = moved.clamp(0, 1)
         scratch["first"] = False
         scratch["solver"].step()
 
     def on_round_end(self, net: "Network", client: ClientRound) -> None:
         own, alpha = client.scratch["moving"].detach(), client.scratch["alpha"]
-        mixture = client.layout.params + alpha * (own - client.layout.params)  # [T]
+        mixture = client.layout.params + alpha * (own - client.layout.params)  # [T] Alg. 1, the mixture
         client.memory.update(own_part=own, alpha=alpha, model=torch.cat([mixture, client.scratch["buffers"]]))
 
 

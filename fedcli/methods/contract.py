@@ -124,6 +124,7 @@ class Local:
         needs: what the server must see of each client for this half, one of NEEDS.
         images_in_loss_alone: True: loss() is the mean over a batch of a loss of each image alone, and nothing else that
             leaves a client is made of images or class counts: --dp-sgd makes all of it private.
+        adds_to_mean: True: post_aggregate() adds to the model what corrects a mean of local models.
     """
 
     needs: str = "sums"
@@ -137,6 +138,7 @@ class Local:
     needs_one_label: str = ""
     needs_two_classes: str = ""
     images_in_loss_alone: bool = False
+    adds_to_mean: bool = False
 
     def extend(self, net: "Network") -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
@@ -191,10 +193,12 @@ class Aggregator:
         needs: what the server must see of each client, one of NEEDS.
         of_mean: True: it needs nothing but the mean of the models by training images, which is all that a server sees
             under secure aggregation.
+        own_step: True: the model is a step of the server's own from the old one, and no mean of the local models.
     """
 
     needs: str = "updates"
     of_mean: bool = False
+    own_step: bool = False
 
     full_participation: bool = False
     works_without_server: bool = False

@@ -23,7 +23,9 @@ How we differ, and why:
   declearn compares sums of losses there; we take means, as the authors' older code does, since rates shall be equal.
 - losses are of all training images under the model that a round starts from, summed over clients as in groups.py, so
   lambda is one round late. The code averages models by weighted counts, we weigh losses and average by image count.
-- a group without images in a round keeps its weights, and the first that has some takes the first one's place.
+- an image of unknown group weighs 1 and counts in none. A group without images in a round keeps its weights, and the
+  first that has some takes the first one's place. A group of one image counts as any other, so its weight moves fast to
+  its bound; a run warns of groups and of pairs of group and class under 30 images.
 The default alpha is declearn's: lambda of a rare positive class is small itself. Tasks of more than two classes are
 refused: parity of one positive class is what is defined.
 """
@@ -49,6 +51,7 @@ class TowardParity(WithGroups):
     """Images weighed by group and class, by how unequal the groups' losses are."""
 
     works_without_server = False
+    by_class = True
     needs_one_label = "parity is of one positive class and one negative"
     needs_two_classes = "parity is of one positive class and one negative"
 

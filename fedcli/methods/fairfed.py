@@ -19,10 +19,11 @@ broadcast model. For two classes and two groups
     spd    F = P(guess 1 | group 0) - P(guess 1 | group 1)
 
 With more classes or groups d_k is the largest such distance over classes and pairs of groups that the client has. A
-client that has no pair (no group, one group, none of unknown images count) falls back to its accuracy gap, as in the
-paper, whose accuracy is that of all images and ours balanced. Clients send counts of predictions by group and class,
-and F is of their sums. A group of one image at a client makes a rate of 0 or 1, and d_k large; nothing guards against
-it. `released` has no such gap. The numbers of the equations are those that other implementations cite, the paper's text
+client that has no pair (no group, or one alone) falls back to its accuracy gap, as in the paper, whose accuracy is that
+of all images and ours balanced. Images of unknown group are in no rate. Clients send counts of predictions by group and
+class, and F is of their sums. A group of one image at a client makes a rate of 0 or 1, and d_k large: nothing guards
+against it, and a run warns of groups, or pairs of group and class, of few training images in all. `released` has no
+such gap. The numbers of the equations are those that other implementations cite, the paper's text
 was not at hand. It carries weights on that are not divided by their sum; since steps add up to 0, that differs from
 ours only after a weight was cut at 0.
 With absent clients, w is kept per client as a multiple of p, so that rounds with other participants
@@ -41,6 +42,7 @@ from .contract import Aggregator, ClientRound, ClientUpdates, Tensors
 from .fedavg import Plain
 from .groups import Attribute, chosen_attribute
 from .helpers import average, by_row
+from .mixins import WeighsGroups
 from .registry import register
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ByGap(Aggregator):
+class ByGap(WeighsGroups, Aggregator):
     """Weights that move with the distance from the mean accuracy."""
 
     needs = "scalars"
@@ -65,10 +67,18 @@ class ByGap(Aggregator):
         if self.gap != "accuracy" and self.rule == "released":
             raise UsageError(f"gap={self.gap} has no rule=released", "leave rule at original")
 
+    @property
+    def by_class(self) -> bool:  # type: ignore[override]
+        return self.gap == "eod"
+
+    def group_attribute(self, net: "Network") -> str:
+        if self.gap == "accuracy":
+            return ""
+        return chosen_attribute(net, self.attribute, f"gap={self.gap}", "fairfed with --set gap=accuracy")
+
     def measure_global(self, net: "Network", client: ClientRound) -> None:
         client.report["accuracy"] = probes.balanced_accuracy(net, client)
-        if self.gap != "accuracy":
-            name = chosen_attribute(net, self.attribute, f"gap={self.gap}", "fairfed with --set gap=accuracy")
+        if name := self.group_attribute(net):
             groups, count = client.shard.groups[name], len(net.attributes[name])
             client.report["group_predictions"] = probes.group_predictions(net, client, groups, count)  # [G, C, C]
 

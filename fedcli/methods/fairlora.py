@@ -40,9 +40,9 @@ from torch import Tensor
 from ..errors import UsageError
 from . import adapters
 from .contract import ClientRound, ClientUpdates, Tensors
-from .groups import Attribute, by_default, chosen_attribute
+from .groups import Attribute, chosen_attribute
 from .lora import DEFAULT_TRAINING, FactorMean, LowRank
-from .mixins import GroupViews
+from .mixins import GroupViews, by_default
 from .registry import register
 
 if TYPE_CHECKING:

@@ -74,8 +74,8 @@ class AdaptiveStart(Local):
                 layout.zero_grad()
                 total += float(super().gradient(net, batch, client))
                 slope = torch.cat([layout.grad[span] for span in upper])  # [U]
-                w = (w - self.eta * slope * (g - last)).clamp(0, 1)
-                place(layout.params, upper, last + w * (g - last))
+                w = (w - self.eta * slope * (g - last)).clamp(0, 1)  # Alg. 1, W
+                place(layout.params, upper, last + w * (g - last))  # Alg. 1, the start
             losses.append(total / len(batches))
             spread = torch.tensor(losses[-LAST:], dtype=torch.float64).std(unbiased=False)
             if known or len(losses) >= self.most_passes or (len(losses) > LAST and spread < SETTLED):

@@ -11,7 +11,8 @@ anchor, and -h / alpha is the mean l of all moves. It needs no division by alpha
   objective in which all clients count the same, whatever weights the models get.
 - the penalty alpha is the same for all; the authors' code divides it by n_i over the mean of n.
 - gradients, penalty included, are cut at norm `clip`, as in the authors' code (10).
-- l corrects trainable tensors only. It is added after the server rule, never masked or projected.
+- l corrects trainable tensors only. It is added after the server rule, never masked or projected. It makes up for what
+  a mean of the models lacks: beside a server optimizer (feddyn+fedadam) it does not, and a run warns of that.
 - the model that is sent out is the one scored; the authors also plot a mean of local models.
 - rule=released is the benchmark behind FedHEAL's tables, which builds the penalty from the global
   net's tensors and leaves l out: its gradient is zero, and the method is FedAvg bit for bit.
@@ -45,6 +46,7 @@ class Drifting(Local):
     )
 
     works_without_server = False
+    adds_to_mean = True
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         start = client.theta[: client.layout.trainable]  # [T]
@@ -67,8 +69,8 @@ class Drifting(Local):
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
         moved = average(updates["moved"], self.counted(weights)) * (len(weights) / updates.roster)  # [T]
-        shared["moved"] = shared["moved"] + moved if "moved" in shared else moved  # l, which is -h / alpha
-        return torch.cat([theta[: len(moved)] + shared["moved"], theta[len(moved) :]])
+        shared["moved"] = shared["moved"] + moved if "moved" in shared else moved  # l, which is -h / alpha of Alg. 1
+        return torch.cat([theta[: len(moved)] + shared["moved"], theta[len(moved) :]])  # Alg. 1, theta
 
     def counted(self, weights: Tensor) -> Tensor:
         """[K] how clients count in what the server keeps, from their weights in the model [K]."""
@@ -84,6 +86,10 @@ class Dynamic(Drifting):
     )
 
     images_in_loss_alone = True
+
+    @property
+    def adds_to_mean(self) -> bool:  # type: ignore[override]
+        return self.rule == "original"
 
     def penalise(self, client: ClientRound) -> None:
         if self.rule == "original":

@@ -6,8 +6,9 @@ TNNLS 2023, doi 10.1109/TNNLS.2023.3304453: the perturbed gradient of FedSAM in 
     w~ = w + rho g / ||g||,    w <- w - lr (g~ + c - c_i)          g~: gradient at w~, on the same batch
 
 c_i is the mean of the client's g~ over the round, c that of all; how they are kept, and the options control, rule and
-weights, are scaffold's. rho = 0 is SCAFFOLD. The second pass moves no batch-norm statistics. The paper's text and its
-authors' code were not at hand; the combination is how later papers describe it, such as FedLESAM's (arXiv 2405.18890).
+weights, are scaffold's. rho = 0 is SCAFFOLD. How we differ: c_i is a mean of gradients, as in scaffold here, where the
+paper has it from the distance gone; the second pass moves no batch-norm statistics. The paper's text and its authors'
+code were not at hand; the combination is how later papers describe it, such as FedLESAM's (arXiv 2405.18890).
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class ControlledSharp(Controlled):
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         loss = Sharp(self.rho, 0.0, 0.0).gradient(net, batch, client)  # g~ is left in the layout
         client.scratch["total"] += client.layout.grad
-        client.layout.grad.add_(client.scratch["correction"])
+        client.layout.grad.add_(client.scratch["correction"])  # g~ + c - c_i
         return loss
 
 

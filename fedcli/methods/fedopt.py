@@ -17,7 +17,8 @@ How we differ, and why:
 - only trained numbers take the step; batch-norm statistics are averaged, as they are no gradients.
 FedYogi's and FedAdagrad's steps were compared with Flower's strategies, which start v at 0; the paper's text was not at
 hand.
-As add-ons (moon+fedadam) they go with every base that averages.
+As add-ons (moon+fedadam) they go with every base that averages. FedDyn and FedSMOO add to the mean what clients have
+drifted, which does not fit a step of another length: such a pair swings, and a run warns of it.
 """
 
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ class ServerStep(Aggregator):
     """The mean of the local models, reached by a step of the server's own."""
 
     needs = "sums"
+    own_step = True
 
     lr: Annotated[float, "learning rate of the server, > 0"] = 0.01
     weights: Annotated[Literal["samples", "uniform"], "how clients count: by training images, or all the same"] = (
@@ -79,13 +81,13 @@ class Adagrad(ServerStep):
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
         m = memory.get("momentum", torch.zeros_like(delta))
         v = memory.get("square", torch.full_like(delta, self.tau**2))
-        memory["momentum"] = m = self.beta1 * m + (1 - self.beta1) * delta
+        memory["momentum"] = m = self.beta1 * m + (1 - self.beta1) * delta  # Alg. 2, m
         memory["square"] = v = self.squared(v, delta.square())
-        return m / (v.sqrt() + self.tau)
+        return m / (v.sqrt() + self.tau)  # Alg. 2, the step
 
     def squared(self, v: Tensor, square: Tensor) -> Tensor:
         """v [T] of the next round, from this one's and the square of the mean update."""
-        return v + square
+        return v + square  # Alg. 2, FedAdagrad
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Yogi(Adagrad):
     beta2: Annotated[float, "share of the squares that is kept, in [0, 1)"] = 0.99
 
     def squared(self, v: Tensor, square: Tensor) -> Tensor:
-        return v - (1 - self.beta2) * square * (v - square).sign()
+        return v - (1 - self.beta2) * square * (v - square).sign()  # Alg. 2, FedYogi
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Adam(Yogi):
     """FedAdam: a moving average of squares."""
 
     def squared(self, v: Tensor, square: Tensor) -> Tensor:
-        return self.beta2 * v + (1 - self.beta2) * square
+        return self.beta2 * v + (1 - self.beta2) * square  # Alg. 2, FedAdam
 
 
 register("fedavgm", Plain(), Momentum(), label="FedAvgM", about="the server moves along a momentum of mean updates")

@@ -5,8 +5,7 @@ arXiv 2206.02618, Algorithms 1 and 2; the step is Foret, Kleiner, Mobahi and Ney
 Eq. 2.
 
     FedSAM      w~ = w + rho g / ||g||,  w <- w - lr g~                  g~: gradient at w~, on the same batch
-    MoFedSAM    w <- w - lr (beta g~ + (1 - beta) D)                     D: mean of all steps' directions in the last
-    round
+    MoFedSAM    w <- w - lr (beta g~ + (1 - beta) D)                     D: mean of the last round's steps of all
 
 FedSAM is FedISM+'s local half with rho fixed and without GSAM; rho = 0 is FedAvg. With beta = 1 MoFedSAM is FedSAM. D
 is 0 in the first round, whose steps are beta times as long, as in the paper.
@@ -14,7 +13,7 @@ How we differ, and why:
 - Algorithm 2 has D from the distance gone over K lr, which holds for plain SGD alone. We add up the directions: the
   same numbers under plain SGD, the same meaning under every optimizer, as for SCAFFOLD here.
 - models and D are averaged by image count; under an add-on D has the add-on's weights.
-- the second pass moves no batch-norm statistics. Noise in a batch's gradient is all that SAM sees: no momentum of it.
+- the second pass moves no batch-norm statistics. g is the batch's own gradient, without momentum.
 - rho = 0.05 is that of Foret et al.; the paper tunes it by task. beta = 0.1 is the paper's.
 Checked against the code of FedLESAM's authors, whose MoFedSAM also adds (1 - beta) D to beta g~ and cuts the sum at
 norm 10; that of FedSAM's authors was not at hand, nor its text, so the numbers of its algorithms are not checked.

@@ -19,8 +19,9 @@ which is 1 in the mean. How we differ, and why:
   that of all training images under the model a round starts from, summed over clients as in groups.py, and stays for
   the next round: only then do the clients' sums exist.
 - weights below 0, which would unlearn the groups that fare best, are cut off, and the others scaled to a mean of 1.
-- a group without an image of a class in a round keeps its weight in that class, which is 1 at first. A group with one
-  image of a class counts there as any other, so this image may weigh as much as a large group.
+- an image of unknown group weighs 1 and counts in none. A group without an image of a class in a round keeps its weight
+  in that class, which is 1 at first. A group with one image of a class counts there as any other, so this image may
+  weigh as much as a large group, and a run warns of pairs under 30 images.
 - sites are groups where the dataset has them as an attribute, such as --set attribute=center.
 The default strength is that of the code's classification. strength = 0 is FedAvg.
 """
@@ -53,6 +54,10 @@ class NearTheMean(WithGroups):
     only: Annotated[
         int, "the one class within which they are compared, by its place from 0, >= -1; -1: every class"
     ] = -1
+
+    @property
+    def by_class(self) -> bool:  # type: ignore[override]
+        return self.within == "class"
 
     def extend(self, net: "Network") -> None:
         super().extend(net)

@@ -19,6 +19,9 @@ How we differ, and why:
 - `gifair-clients` weighs models where the paper multiplies a client's local gradient by mu_k / share_k: the same to
   first order under plain SGD, and under Adam, which undoes such a factor, alone of use.
 - of one group mu is 1; equal losses have rank 0.
+`gifair` gives an image of unknown group the weight 1 and counts it in none. A group without an image at any client of a
+round keeps its mu. A group of one image has a rank as any other, and as the smallest it bounds lambda for all: then all
+weights stay near 1. A run warns of groups under 30 (see groups.py).
 The paper's text was not at hand. The formula is the one others cite, and the ranks are those of the GIFAIR baseline in
 the code of FedFB's authors (yzeng58/Improving-Fairness-via-Federated-Learning).
 """

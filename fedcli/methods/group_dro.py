@@ -12,6 +12,8 @@ How we differ, and why:
 - groups are the values of one attribute; the paper crosses them with the classes.
 - the paper draws groups equally often and weighs by q; we weigh each image by q_g n / n_g, which has the same mean.
 - adjustment is the paper's C, 0 by default as in its first experiments. eta = 0 makes all groups count the same.
+An image of unknown group weighs 1 and counts in none. A group without an image at any client of a round keeps its q. A
+group of one image counts as any other: its image may weigh much, and a run warns of groups under 30 (see groups.py).
 The step on q and the adjustment are those of the authors' code (kohpangwei/group_DRO), where q starts at 1 / G and the
 step is 0.01; the number of the equation is not checked.
 """

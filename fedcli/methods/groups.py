@@ -31,7 +31,7 @@ from torch import Tensor
 from ..errors import UsageError
 from . import probes
 from .contract import ClientRound, ClientUpdates, Local, Tensors, cross_entropy
-from .mixins import WeighsGroups
+from .mixins import WeighsGroups, by_default
 
 if TYPE_CHECKING:
     from ..data.shard import Batch
@@ -58,14 +58,6 @@ def chosen_attribute(net: "Network", asked: str, method: str, instead: str) -> s
     if name not in net.attributes:
         raise UsageError(f"the dataset has no attribute {str(name)!r}", f"known: {', '.join(net.attributes)}")
     return name
-
-
-def by_default(net: "Network", asked: str) -> str:
-    """A warning where the attribute was not chosen and there are others."""
-    if asked or len(net.attributes) < 2:
-        return ""
-    first, *others = net.attributes
-    return f"the groups are those of {first}; --set attribute=NAME uses another ({', '.join(others)})"
 
 
 @dataclass(frozen=True)

@@ -39,10 +39,17 @@ class GroupViews:
 
 
 class WeighsGroups:
-    """Of a Local: it weighs training images by the group of their patient, so a run warns of small groups."""
+    """Of a half: its weights come from the groups of training images' patients, so a run warns of small groups.
+
+    Attributes:
+        by_class: they come from the pairs of group and class.
+    """
+
+    by_class: bool = False
 
     def group_attribute(self, net: "Network") -> str:
-        """The attribute whose values are the groups. Raises UsageError where the dataset has no such one."""
+        """The attribute whose values are the groups, "" where it uses none. Raises UsageError where the dataset has no
+        such one."""
         raise TypeError(f"{type(self).__name__} has no group_attribute()")
 
 
@@ -83,6 +90,14 @@ class Histograms:
         """After aggregate: name -> counts int64 [N, bins] of shares in each client's state, in equal bins (low, high]
         of [0, 1]; empty where there is nothing to count."""
         raise TypeError(f"{type(self).__name__} has no histograms()")
+
+
+def by_default(net: "Network", asked: str, other: str = "--set attribute=NAME") -> str:
+    """A warning where the attribute was not chosen and there are others. other: how another one is asked for."""
+    if asked or len(net.attributes) < 2:
+        return ""
+    first, *others = net.attributes
+    return f"the groups are those of {first}; {other} uses another ({', '.join(others)})"
 
 
 def views_of(local: Local) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ w is averaged, theta is scored as the client's own model. How we differ, and why
 - the authors' code (CharlieDinh/pFedMe) lets all clients train in every round and averages those that were drawn; here
   those that were drawn train, as in the paper.
 - theta starts each round at w, and from then on at the last theta, as in that code. inner_lr lambda must be well
-  below 2, or theta diverges; the code's scripts use lambda = 15 with lengths from 0.005 to 0.1.
+  below 2, or theta diverges, and 2 is refused; the code's scripts use lambda = 15 with lengths from 0.005 to 0.1.
 - batch-norm statistics are those of theta's passes, of which there are inner_steps for each minibatch.
 The paper's text was not at hand; the numbers of its algorithm and steps are not checked.
 """
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from torch import Tensor
 
+from ..errors import UsageError
 from .contract import ClientRound, Local
 from .fedavg import Mean
 from .registry import register
@@ -40,6 +41,11 @@ class Envelope(Local):
     strength: Annotated[float, "lambda, how near the personal model stays to the global one, > 0"] = 15.0
     inner_steps: Annotated[int, "K, steps that find the personal model for a minibatch, >= 1"] = 5
     inner_lr: Annotated[float, "length of these steps, > 0"] = 0.05
+
+    def extend(self, net: "Network") -> None:
+        if self.inner_lr * self.strength >= 2:
+            what = f"inner_lr {self.inner_lr:g} times strength {self.strength:g} is not below 2: models diverge"
+            raise UsageError(what, f"--set inner_lr={0.75 / self.strength:.2g}")
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         client.scratch["personal"] = client.layout.params.clone()  # [T] theta

@@ -11,7 +11,8 @@ counts=global adds the clients' counts up at the server, over all rounds so far:
 as often as it took part. In the first round there is no sum yet, and a client uses its own counts, as counts=local
 always does, where nothing is sent. Images of unknown group have weight 1 and count nowhere. A pair that a client has
 and the sum does not, because its images came with a client that is new, has weight 1. A pair of one image weighs up to
-|D|; a run warns of groups under 30 images. Where group and class are independent all weights are 1, which is FedAvg.
+|D|; a run warns of groups and pairs under 30 images. Where group and class are independent all weights are 1, which is
+FedAvg.
 How we differ: the paper weighs or resamples for classifiers that take weights; here the loss is weighted. W agrees with
 AIF360's Reweighing; the numbers of sections and algorithm are not checked.
 """
@@ -40,6 +41,7 @@ class Reweighed(WithGroups):
     )
 
     works_without_server = False
+    by_class = True
     needs_one_label = "its weights are those of a group and one class"
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:

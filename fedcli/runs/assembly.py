@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from .. import models
 from ..data import manifest
@@ -21,8 +22,7 @@ from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
 from ..memory import keep_freed
-from ..methods.contract import Local
-from ..methods.mixins import ContinuesRun, WeighsGroups, scored_model
+from ..methods.mixins import ContinuesRun, WeighsGroups, by_default, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
@@ -145,7 +145,7 @@ def assemble(
         else "",
         new_head,
         _beyond_account(plan, parent_run),
-        small_groups(method.local, plan.training.sampling, net, shards),
+        *of_halves(method, plan.training.sampling, net, shards),
     ]
     if still and not elsewhere:
         shards = features.cached(net, shards)
@@ -171,22 +171,68 @@ def _beyond_account(plan: Plan, parent_run: initial.ParentRun | None) -> str:
     return ""
 
 
-def small_groups(local: Local, drawn: str, net: models.Network, shards: load.Shards) -> str:
+def of_halves(method: Method, drawn: str, net: models.Network, shards: load.Shards) -> tuple[str, str, str]:
+    """Warnings of what the halves of a method, and the way images are drawn, are to each other and to the groups."""
+    return unsettled(method), groups_not_named(method, drawn, net), small_groups(method, drawn, net, shards)
+
+
+def unsettled(method: Method) -> str:
+    """A warning where a pair's halves each make the model their own way."""
+    if not (method.local.adds_to_mean and method.aggregator.own_step):
+        return ""
+    return (
+        f"{method.name} adds to the server's own steps what corrects a mean of models: it swings and may never settle"
+    )
+
+
+def groups_not_named(method: Method, drawn: str, net: models.Network) -> str:
+    """A warning where a server rule or the way images are drawn takes the first of several attributes unasked."""
+    rule, (kind, _, asked) = method.aggregator, drawn.partition(":")
+    weighed = isinstance(rule, WeighsGroups) and rule.group_attribute(net)
+    notes = [by_default(net, getattr(rule, "attribute", ""))] if weighed else []
+    notes += [by_default(net, asked, f"--sampling {kind}:NAME")] if kind.startswith("group") else []
+    return "; ".join(filter(None, notes))
+
+
+def small_groups(method: Method, drawn: str, net: models.Network, shards: load.Shards) -> str:
     """A warning where images weigh or are drawn by groups with few training images. Those at sites are not known."""
-    weighed = local.group_attribute(net) if isinstance(local, WeighsGroups) else ""
-    name = weighed or sampling.attribute(drawn, net.attributes)
-    if not name:
-        return ""
-    known = [shard.groups[name] for shard in shards.train.values() if name in shard.groups]
+    halves = [half for half in (method.local, method.aggregator) if isinstance(half, WeighsGroups)]
+    asked = [(half.group_attribute(net), half.by_class) for half in halves]
+    asked.append((sampling.attribute(drawn, net.attributes), drawn.startswith("group-class")))
+    pairs: dict[str, bool] = {}  # attribute -> whether pairs of it and a class count too
+    for name, by_class in asked:
+        pairs[name] = by_class or pairs.get(name, False)
+    return "; ".join(note for name, by_class in pairs.items() if name for note in _small(name, by_class, net, shards))
+
+
+def _small(name: str, by_class: bool, net: models.Network, shards: load.Shards) -> list[str]:
+    """Sentences on an attribute's groups of few training images, its pairs with a class, and images without a value."""
+    known = [(shard.groups[name] + 1, shard.y) for shard in shards.train.values() if name in shard.groups]
     if not known:
-        return ""
-    each = torch.cat(known) + 1  # 0: unknown
-    unknown, *counts = each.bincount(minlength=len(net.attributes[name]) + 1).tolist()
+        return []
+    groups, y = torch.cat([g for g, _ in known]), torch.cat([y for _, y in known])  # 0: unknown
+    unknown, *counts = groups.bincount(minlength=len(net.attributes[name]) + 1).tolist()
     small = [f"{value} {n}" for value, n in zip(net.attributes[name], counts, strict=True) if n < SMALL_GROUP]
     few = f"groups of {name} with few training images, which then count for many: {', '.join(small)}"
     notes = [few] if small else []
-    notes += [f"{unknown} training images have no {name}"] if unknown else []
-    return "; ".join(notes)
+    if by_class and y.ndim == 1:
+        notes += _small_pairs(name, (groups - 1)[groups > 0], y[groups > 0], net)
+    return notes + ([f"{unknown} training images have no {name}"] if unknown else [])
+
+
+def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> list[str]:
+    """A sentence on pairs of group and class of few training images [N] each, those without any left out."""
+    classes = len(net.class_names)
+    cells = (groups * classes + y).bincount(minlength=len(net.attributes[name]) * classes).tolist()
+    small = sorted((n, cell) for cell, n in enumerate(cells) if 0 < n < SMALL_GROUP)
+    if not small:
+        return []
+    least, cell = small[0]
+    pair = f"{net.attributes[name][cell // classes]} and {net.class_names[cell % classes]}"
+    return [
+        f"{len(small)} pairs of {name} and class have under {SMALL_GROUP} training images, which then count for many; "
+        f"the smallest is {pair} with {least}"
+    ]
 
 
 def remake(data: Path, digest: str, plan: Plan, device: str, threads: int) -> InProcess:

@@ -122,3 +122,9 @@ def test_what_it_is_not_for_is_refused(partly, source, work):
         fedcli.corrupt(images.path.parent, "attributes", hide=["sex"], work=work)
     with pytest.raises(UsageError, match="--hide is for attributes"):
         fedcli.corrupt(source, "labels", hide=["sex"], work=work)
+
+
+def test_it_says_how_many_of_the_known_groups_are_hidden(source, tmp_path, capsys):
+    made = fedcli.corrupt(source, "attributes", hide=["sex"], share=1.0, on=[ROSTER[0]], work=tmp_path)
+    known = made.body["hidden_attributes"]["images"][ROSTER[0]]["sex"]
+    assert f"hidden in training: sex of {known} of {known} images;" in " ".join(capsys.readouterr().err.split())

@@ -123,3 +123,12 @@ def test_labels_that_do_not_fit_the_images_are_refused(noisy):
 
 def test_the_manifest_holds_the_labels_file(noisy):
     assert set(manifest.verify(noisy.path).files) == {"rows.h5", shard.LABELS}
+
+
+def test_it_says_how_many_of_a_clients_labels_are_changed_and_names_classes_of_the_dataset(source, tmp_path, capsys):
+    made = fedcli.corrupt(source, "labels", noise="symmetric", rate=1.0, on=[ROSTER[0]], work=tmp_path)
+    n = len(shard.load(made.path).train[ROSTER[0]])
+    assert f"training labels changed: {ROSTER[0]} {n} of {n};" in " ".join(capsys.readouterr().err.split())
+    with pytest.raises(UsageError, match="needs the classes") as refused:
+        fedcli.corrupt(source, "labels", noise="asymmetric", work=tmp_path)
+    assert refused.value.hint == "for example --flip a=b"

@@ -3,6 +3,7 @@ import torch
 from conftest import client_updates, flat_layout, play
 
 from fedcli.methods import resolve
+from fedcli.runs.assembly import unsettled
 
 UPDATES = [
     [[0.4, -0.8], [0.0, 0.4]],
@@ -87,3 +88,14 @@ def test_without_any_update_the_model_stays_where_it_is(spec):
 def test_they_are_add_ons_of_every_base_that_averages():
     assert resolve("moon+fedadam").label == "MOON + FedAdam"
     assert not torch.equal(play("fedprox+fedyogi").theta, play("fedprox").theta)
+
+
+@pytest.mark.parametrize("spec", ["feddyn+fedavgm", "feddyn+fedadam", "fedsmoo+fedyogi", "fedsmoo+fedadagrad"])
+def test_beside_a_correction_of_the_mean_a_run_warns_that_the_pair_swings(spec):
+    assert unsettled(resolve(spec)).startswith(f"{spec} adds to the server's own steps")
+    assert not unsettled(resolve(spec.replace("feddyn", "moon").replace("fedsmoo", "moon")))
+
+
+def test_a_pair_that_settles_is_not_warned_of():
+    for spec, settings in (("feddyn", {}), ("feddyn+afl", {}), ("feddyn+fedadam", {"rule": "released"})):
+        assert not unsettled(resolve(spec, settings))

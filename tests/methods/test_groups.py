@@ -1,5 +1,6 @@
 """Methods that weigh images by group: what a client is asked, what the server makes of it, and odd groups."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,8 +10,9 @@ from conftest import ROSTER, play, toy_net, toy_shard
 from group_clients import client_of, moved, of_group
 
 from fedcli.errors import UsageError
-from fedcli.methods import resolve
-from fedcli.runs.assembly import small_groups
+from fedcli.methods import METHODS, resolve
+from fedcli.methods.mixins import WeighsGroups
+from fedcli.runs.assembly import groups_not_named, small_groups
 
 WEIGHING = ["group-dro", "fedminmax", "reweigh"]
 
@@ -96,21 +98,53 @@ def test_the_attribute_taken_by_default_is_named_where_there_are_others(spec):
 
 def test_small_groups_and_unknown_values_are_named_where_a_method_weighs_by_them(shards):
     net = toy_net()
-    said = small_groups(resolve("group-dro").local, "shuffle", net, shards)
+    said = small_groups(resolve("group-dro"), "shuffle", net, shards)
     counts = torch.cat([shard.groups["sex"] for shard in shards.train.values()])
     few = {value: int((counts == g).sum()) for g, value in enumerate("fm")}
     assert ("f " in said) == (few["f"] < 30) and f"{int((counts < 0).sum())} training images have no sex" in said
-    tiny = replace(shards, train={"north": of_group(toy_shard("north", 4), [0, 0, 0, 1])})
     assert (
-        small_groups(resolve("group-dro").local, "shuffle", net, tiny)
+        small_groups(resolve("group-dro"), "shuffle", net, tiny(shards))
         == "groups of sex with few training images, which then count for many: f 3, m 1"
     )
-    assert small_groups(resolve("fedavg").local, "group-class:sex", net, tiny).endswith("f 3, m 1")
-    assert (
-        small_groups(resolve("adv").local, "shuffle", net, shards)
-        == small_groups(resolve("fedavg").local, "shuffle", net, shards)
-        == ""
-    )
+    assert small_groups(resolve("fedavg"), "group:sex", net, tiny(shards)).endswith("f 3, m 1")
+    for spec, settings in (("adv", {}), ("fedavg", {}), ("fairfed", {})):
+        assert small_groups(resolve(spec, settings), "shuffle", net, shards) == ""
+
+
+def tiny(shards):
+    """Four training images: three of f, one of m."""
+    shard = replace(of_group(toy_shard("north", 4), [0, 0, 0, 1]), y=torch.tensor([0, 0, 2, 2]))
+    return replace(shards, train={"north": shard})
+
+
+@pytest.mark.parametrize(
+    ("spec", "settings", "drawn"),
+    [
+        ("reweigh", {}, "shuffle"), ("flexfair", {}, "shuffle"), ("fairfb", {}, "shuffle"),
+        ("fairfed", {"gap": "eod"}, "shuffle"), ("fedprox+fairfed", {"gap": "eod"}, "shuffle"),
+        ("fedavg", {}, "group-class:sex"), ("group-dro", {}, "group-class:sex"),
+    ],
+)  # fmt: skip
+def test_small_pairs_of_group_and_class_are_named_where_weights_or_draws_come_from_them(spec, settings, drawn, shards):
+    said = small_groups(resolve(spec, settings), drawn, toy_net(), tiny(shards))
+    assert "f 3, m 1" in said and said.endswith("the smallest is f and c with 1")
+    assert "3 pairs of sex and class have under 30 training images" in said
+
+
+def test_without_pairs_in_the_rule_groups_alone_are_named(shards):
+    for spec, settings in (("flexfair", {"within": "all"}), ("fairfed", {"gap": "spd"}), ("fedminmax", {})):
+        assert small_groups(resolve(spec, settings), "shuffle", toy_net(), tiny(shards)).endswith("f 3, m 1")
+
+
+def weighs_groups(method):
+    return any(isinstance(half, WeighsGroups) for half in (method.local, method.aggregator))
+
+
+@pytest.mark.parametrize("spec", [name for name, method in METHODS.items() if weighs_groups(method)])
+def test_a_method_that_weighs_groups_says_what_becomes_of_odd_ones(spec):
+    text = " ".join(METHODS[spec].documentation.split())
+    assert "nknown group" in text and re.search("(group|pair)( of| with)? one image", text)
+    assert re.search("without (an )?images?|no group|no such sum|the sum does not", text)
 
 
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
@@ -156,3 +190,17 @@ def test_the_weights_have_mean_1_over_all_images_and_the_worst_group_gains(spec)
         shared = {name: torch.tensor(value).double() for name, value in made.items()}
     w = made["group_weights"]
     assert (12 * w[0] + 8 * w[1]) / 20 == pytest.approx(1) and w[1] > 1 > w[0]
+
+
+def test_the_attribute_taken_by_default_is_named_for_server_rules_and_draws_too():
+    net = toy_net()
+    net.attributes = {"age": ["0-39", "60+"], "sex": ["f", "m"]}
+    by_rule = groups_not_named(resolve("fairfed", {"gap": "spd"}), "shuffle", net)
+    assert by_rule == "the groups are those of age; --set attribute=NAME uses another (sex)"
+    drawn = groups_not_named(resolve("fedavg"), "group-class", net)
+    assert drawn == "the groups are those of age; --sampling group-class:NAME uses another (sex)"
+    for spec, settings, draws in (
+        ("fairfed", {}, "class"),
+        ("fairfed", {"gap": "eod", "attribute": "sex"}, "group:sex"),
+    ):
+        assert groups_not_named(resolve(spec, settings), draws, net) == ""

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 
+from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
@@ -45,3 +46,10 @@ def test_the_stronger_lambda_the_nearer_the_personal_model(steps):
         state = play("pfedme", {"strength": strength, "inner_steps": steps}, rounds=3, training=SGD)
         gaps.append(sum((memory["model"] - state.theta)[:95].norm() for memory in state.clients.values()))
     assert gaps[0] > gaps[2]
+
+
+def test_inner_steps_that_must_diverge_are_refused_with_a_length_that_does_not():
+    with pytest.raises(UsageError, match="not below 2") as refused:
+        resolve("pfedme", {"inner_lr": 0.2}).local.extend(toy_net())
+    assert refused.value.hint == "--set inner_lr=0.05"
+    resolve("pfedme", {"strength": 60.0, "inner_lr": 0.02}).local.extend(toy_net())
