@@ -4,6 +4,7 @@ Source: Kang, Xie, Rohrbach, Yan, Gordo, Feng and Kalantidis, "Decoupling repres
 recognition", ICLR 2020, arXiv 1910.09217, section 4; in federated form Table 7 of Fed-MAS (arXiv 2307.14959), which
 leaves the details open. Each epoch of a client is as many draws as it has images: a class it has, all
 equally likely, then one of its images. Plain cross-entropy, SGD with momentum and a cosine, ten rounds of one epoch.
+How we differ, and why:
 - the classifier is linear whatever the run before had; only it travels.
 - models are averaged with the weights of that run's last round, so that a rule which was fair to some client stays
   so. weights=samples uses image counts, which is also what happens where not every client took part in that round.

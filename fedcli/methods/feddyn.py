@@ -4,6 +4,7 @@ Source: Acar, Zhao, Matas Navarro, Mattina, Whatmough and Saligrama, ICLR 2021, 
 Algorithm 1, in the form of the authors' code (alpemreacar/FedDyn): with l_i the sum of a client's
 own moves, h_i = -alpha l_i, the penalty alpha/2 ||w - (w_t - l_i)||^2 is FedProx's with a moving
 anchor, and -h / alpha is the mean l of all moves. It needs no division by alpha.
+How we differ, and why:
 - models are averaged by image count, as in any base here. weights=uniform is the paper's mean, in which
   all clients count the same. Under an add-on the weights are the add-on's.
 - control=weighted (default): l sums the moves with the weights that made the global model, so that

@@ -6,9 +6,12 @@ TNNLS 2023, doi 10.1109/TNNLS.2023.3304453: the perturbed gradient of FedSAM in 
     w~ = w + rho g / ||g||,    w <- w - lr (g~ + c - c_i)          g~: gradient at w~, on the same batch
 
 c_i is the mean of the client's g~ over the round, c that of all; how they are kept, and the options control, rule and
-weights, are scaffold's. rho = 0 is SCAFFOLD. How we differ: c_i is a mean of gradients, as in scaffold here, where the
-paper has it from the distance gone; the second pass moves no batch-norm statistics. The paper's text and its authors'
-code were not at hand; the combination is how later papers describe it, such as FedLESAM's (arXiv 2405.18890).
+weights, are scaffold's. rho = 0 is SCAFFOLD. How we differ, and why:
+- c_i is a mean of gradients, as in scaffold here; the code has it from the distance gone, which is rule=released.
+- the code takes the steps of the first client's image count for those of all, all clients count the same there
+  (control=uniform, weights=uniform), and the corrected gradient is cut at norm 10 (--clip-norm 10).
+- the second pass moves no batch-norm statistics.
+The paper's text was not at hand. The code is that of FL-Simulator (woodenchild95/FL-Simulator).
 """
 
 from dataclasses import dataclass

@@ -67,7 +67,7 @@ class Momentum(ServerStep):
     beta: Annotated[float, "share of the momentum that is kept, in [0, 1); 0 is FedAvg"] = 0.9
 
     def direction(self, delta: Tensor, memory: Tensors) -> Tensor:
-        memory["momentum"] = self.beta * memory["momentum"] + delta if "momentum" in memory else delta
+        memory["momentum"] = self.beta * memory["momentum"] + delta if "momentum" in memory else delta  # Hsu
         return memory["momentum"]
 
 

@@ -1,6 +1,7 @@
 """FedProx: local training with a proximal term that keeps it near the global model.
 
 Source: Li, Sahu, Zaheer, Sanjabi, Talwalkar and Smith, MLSys 2020, arXiv 1812.06127, Eq. 2 and Algorithm 2.
+How we differ, and why:
 - the term's gradient mu (w - w_t) is added to the gradient: the same numbers as Eq. 2's square, without a graph.
 - the term is on trainable tensors only; batch-norm statistics follow the data.
 - the benchmark behind FedHEAL's tables multiplies mu by a further 0.01: its mu of 0.01 is mu=0.0001 here.

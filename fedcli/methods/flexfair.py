@@ -18,6 +18,8 @@ which is 1 in the mean. How we differ, and why:
 - the code takes a step on batches of all sites at once, for which a server would see single batches' losses. Here d is
   that of all training images under the model a round starts from, summed over clients as in groups.py, and stays for
   the next round: only then do the clients' sums exist.
+- in the code a client's model has the penalty's gradient by its own images beside its own mean loss, so that in the
+  mean of K models of one size the penalty counts strength / K. Here strength is that of the formula above.
 - weights below 0, which would unlearn the groups that fare best, are cut off, and the others scaled to a mean of 1.
 - an image of unknown group weighs 1 and counts in none. A group without an image of a class in a round keeps its weight
   in that class, which is 1 at first. A group with one image of a class counts there as any other, so this image may

@@ -79,7 +79,7 @@ class Margins(Local):
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
         counts = client.shard.class_counts
-        late = client.round > self.plain_rounds(client.rounds)
+        late = client.round > self.plain_rounds(client.rounds)  # Alg. 1, the deferred weights
         client.scratch["margin"] = margins(counts, self.max_margin)  # [C]
         client.scratch["weight"] = effective_weights(counts, self.beta if late else 0.0)  # [C]
 
@@ -90,7 +90,7 @@ class Margins(Local):
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         logits = net(batch.x)  # [B, C]
         true = torch.zeros_like(logits).scatter_(1, batch.y[:, None], 1)  # [B, C]
-        held_back = logits - self.scale * client.scratch["margin"] * true
+        held_back = logits - self.scale * client.scratch["margin"] * true  # section 3, the margin
         return F.cross_entropy(held_back, batch.y, weight=client.scratch["weight"])  # torch divides by their sum
 
 

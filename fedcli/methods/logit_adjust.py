@@ -2,6 +2,7 @@
 
 Source: Menon, Jayasumana, Rawat, Jain, Veit and Kumar, "Long-tail learning via logit adjustment", ICLR 2021,
 arXiv 2007.07314, Eq. 10. Cross-entropy of logits + tau log(n_k / n).
+How we differ, and why:
 - the shares are the client's own, as in FedISM+ (arXiv 2503.09587); the paper has those of one whole training set.
 - a class the client has no image of is taken out of the softmax: its logarithm is -inf. `bsm` keeps it at a floor, and
   is the same as this with tau = 1 where no class is absent.
@@ -31,7 +32,7 @@ class Adjusted(Local):
     needs_one_label = "it adjusts one softmax over all classes"
 
     def on_round_start(self, net: "Network", client: ClientRound) -> None:
-        client.offset = offset("logit-adjust", client.shard.class_counts, tau=self.tau)  # [C]
+        client.offset = offset("logit-adjust", client.shard.class_counts, tau=self.tau)  # [C] Eq. 10
 
 
 register(

@@ -1,6 +1,7 @@
 """MOON: features stay near the global model's and away from the client's own last model's.
 
 Source: Li, He and Song, CVPR 2021, arXiv 2103.16257, Eqs. 3-4 and Algorithm 1.
+How we differ, and why:
 - features are those before the classifier; the paper puts a two-layer projection head under it, which makes the
   network another one than that of the other methods in a table. projection=256 has it, as the paper and Fed-MAS's code.
 - the global and the last local model see the same augmented batch, in eval mode and without gradient.
