@@ -15,7 +15,7 @@ Each round, with c the weights behind the last global model (uniform at first):
 The default is what printed the FedCE rows; both its choices are sound. With no validation part the
 original measures on training images, and column `validation_images` of rounds.jsonl says 0. The
 original counts Dice where we count balanced accuracy, and lifts small shares to 0.001.
-Guards of ours, where both codes divide by 0: a zero update, or others that add up to zero, has cosine 0;
+How we differ: guards of ours, where both codes divide by 0: a zero update, or others that add up to zero, has cosine 0;
 a sum below 1e-9 gives uniform shares; a lone client has b_k = 0. b_k is measured on the fixed view.
 """
 

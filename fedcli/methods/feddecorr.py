@@ -9,8 +9,8 @@ federated learning", ICLR 2023, arXiv 2210.00226, section 4 (its loss L_FedDecor
 The authors' code divides x^T x by B once where its square needs B^2, so its penalty is about B times the paper's. Their
 beta = 0.1 was chosen with it, so rule=released is the default; the diagonal is 1 and has no gradient. Checked against
 that code; the paper's section was not at hand. beta = 0 is FedAvg. A feature that is the same for the whole batch has
-correlation 0 with all; in a batch of one image all do. The recorded training loss has no penalty, so that it compares
-between methods.
+correlation 0 with all; in a batch of one image all do. How we differ: the recorded training loss has no penalty, so
+that it compares between methods.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """FedProto: a penalty keeps features near the class means that all clients share.
 
 Source: Tan, Long, Liu, Zhou, Lu, Jiang and Zhang, AAAI 2022, arXiv 2105.00243, Eqs. 3-7.
-In the paper only class means travel and models stay local. Here models are averaged as well, as in
-the comparison tables of FedHEAL; without that there is no global model to compare.
+How we differ, and why: in the paper only class means travel and models stay local. Here models are averaged as
+well, as in the comparison tables of FedHEAL; without that there is no global model to compare.
 - a client's class means are computed after training, with its local model on one fixed view of all its
   images (Eq. 3). Codes collect them while training: augmented, and of a model that still moves.
 - the server counts clients by their images of the class (the paper's weights, without its further

@@ -8,9 +8,9 @@ doi 10.1145/3447548.3467254, Eqs. 6-7.
     paper       s_c = 1 for a class that the client has, alpha for one that it has not
     released    s_c = alpha + (1 - alpha) n_c / max n: the first author's code, which restrains rare classes too
 
-alpha = 1 is FedAvg. 0.5 is the paper's. The logits' biases are scaled too; the paper's classifier has none. Checked
-against that code (lxcnju/FedRepo) and FedDecorr's authors' (rule=paper); the paper's text was not at hand, so the
-numbers of its equations are not checked.
+alpha = 1 is FedAvg. 0.5 is the paper's. How we differ: the logits' biases are scaled too; the paper's classifier has
+none. Checked against that code (lxcnju/FedRepo) and FedDecorr's authors' (rule=paper); the paper's text was not at
+hand, so the numbers of its equations are not checked.
 """
 
 from dataclasses import dataclass

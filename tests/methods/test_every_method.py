@@ -169,3 +169,8 @@ def test_every_option_has_a_meaning_and_refuses_what_is_no_value(name):
 def test_the_module_names_its_source(name):
     text = METHODS[name].documentation
     assert "Source:" in text and ("arXiv" in text or "doi" in text.lower())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_module_says_where_it_differs_from_paper_or_code(name):
+    assert "differ" in METHODS[name].documentation
