@@ -1,6 +1,7 @@
 """What workers of prepare do beside decoding: memory that is kept from one image to the next."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,29 @@ def test_simplejpeg_decodes_to_the_bits_of_pillow(options, size, tmp_path, monke
     pixels = read_rgb(tmp_path / "a.jpg")
     assert decoded[0] is pixels and pixels.any()
     np.testing.assert_array_equal(pixels, _without_simplejpeg(tmp_path / "a.jpg", monkeypatch))
+
+
+@pytest.mark.parametrize("error", [ImportError, ValueError])
+def test_a_simplejpeg_that_cannot_be_loaded_is_done_without(error, tmp_path, monkeypatch):
+    """One that was built for another numpy raises ValueError."""
+    (tmp_path / "simplejpeg.py").write_text(f"raise {error.__name__}")
+    Image.new("RGB", (3, 2), (9, 9, 9)).save(tmp_path / "a.jpg")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "simplejpeg", raising=False)
+    monkeypatch.setattr(images, "_simplejpeg", images._simplejpeg.__wrapped__)  # not what this process knows of it
+    assert read_rgb(tmp_path / "a.jpg").tolist() == [[[9, 9, 9]] * 3] * 2
+
+
+def test_an_image_for_which_memory_is_too_short_is_not_taken_for_a_broken_one(tmp_path, monkeypatch):
+    """Else it would be left out, and what prepare writes would depend on the memory of the machine."""
+
+    def short(image):
+        raise MemoryError
+
+    Image.new("RGB", (3, 2)).save(tmp_path / "a.jpg")
+    monkeypatch.setattr(images, "_jpeg", short)
+    with pytest.raises(MemoryError):
+        read_rgb(tmp_path / "a.jpg")
 
 
 @pytest.mark.parametrize("keep", [0.3, 0.9, 0.999])

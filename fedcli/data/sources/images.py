@@ -110,7 +110,7 @@ def _simplejpeg() -> Any:
     """The module, or None on a machine it cannot be loaded on: the bits are the same without it."""
     try:
         import simplejpeg
-    except ImportError:
+    except Exception:  # ImportError; ValueError of one that was built for another numpy
         return None
     return simplejpeg
 
@@ -220,7 +220,7 @@ def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -
                 if (least := _least.get()) and image.format == "JPEG":
                     image.draft(None, (least, least))
                 return read(image)
-    except Unreadable:
+    except (Unreadable, MemoryError):  # Pillow has refused a header of too many pixels: what is short is memory
         raise
     except UnidentifiedImageError:
         if _is_dicom(path, data):
