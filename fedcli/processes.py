@@ -135,7 +135,7 @@ def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], a
     while True:
         try:
             call = pipe.receive()
-        except EOFError:
+        except (EOFError, OSError):  # OSError: the parent ended with an answer unread
             return
         if call is None:
             return
@@ -147,7 +147,7 @@ def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], a
             answer = None, portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
         try:
             pipe.send(answer)
-        except BrokenPipeError:
+        except (BrokenPipeError, ConnectionResetError):
             return
         del call, values, answer
 

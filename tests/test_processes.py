@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from in_a_process import half_or_die
 
-from fedcli import memory, shared_blocks
+from fedcli import memory, processes, shared_blocks
 from fedcli.errors import FedcliError
 from fedcli.processes import CAN_FORK, Ended, Workers, in_order, one_each
 
@@ -54,6 +54,19 @@ def test_an_error_of_the_function_reaches_the_caller(jobs):
 def test_a_killed_worker_is_told_in_a_sentence():
     with pytest.raises(FedcliError, match="a worker process was killed"):
         list(in_order(killed, range(100), label="counting", jobs=2))
+
+
+def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
+    context = multiprocessing.get_context("fork")
+    end, far_end = processes.channels(context, 0)
+    worker = context.Process(target=processes._work, args=(far_end, [end], int, ()))
+    worker.start()
+    far_end.close()
+    end.send((int, ("7",)))
+    assert end._pipe.poll(60)
+    end.close()
+    worker.join()
+    assert worker.exitcode == 0 and capfd.readouterr().err == ""
 
 
 def test_a_killed_process_takes_no_other_with_it_and_says_its_code():
