@@ -4,6 +4,8 @@ import _thread
 import signal
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -29,6 +31,16 @@ def end(number: int, frame: FrameType | None) -> None:
     global _came
     _came = True
     signal.default_int_handler(number, frame)
+
+
+@contextmanager
+def left_to_parent() -> Iterator[None]:
+    """Processes that a library starts within hear no Ctrl-C: this one ends them, and they print no traceback."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _unraisable(ignored: Any) -> None:

@@ -1,11 +1,14 @@
 """A command that was asked to end ends as interrupted, whatever a library made of the signal."""
 
 import signal
+import subprocess
+import sys
 import time
 
 import forked
 import pytest
 
+from fedcli import interrupts
 from fedcli.commands import ls
 from fedcli.files import may_pass
 
@@ -35,6 +38,15 @@ def test_another_error_that_a_library_made_of_a_signal_is_an_interrupt(monkeypat
 
     ended = interrupted(monkeypatch, library)
     assert (ended.returncode, ended.stderr.splitlines()[0]) == (130, "error: interrupted")
+
+
+def test_a_process_of_a_library_hears_no_ctrl_c():
+    before = signal.getsignal(signal.SIGINT)
+    with interrupts.left_to_parent():
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    child.send_signal(signal.SIGINT)
+    child.communicate(b"\n")
+    assert child.returncode == 0 and signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("number", SIGNALS)

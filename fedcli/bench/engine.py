@@ -9,14 +9,10 @@ import csv
 import multiprocessing
 import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .. import console, models
+from .. import console, interrupts, models
 from ..data import transforms
 from ..data.shard import EVALUATION_BATCH, Shard
 from ..data.sources.images import import_cv2
@@ -38,6 +34,7 @@ from ..runs.assembly import be_deterministic
 from ..seeds import derive
 from . import limits
 from .formulas import formula
+from .shell import fedcli, python, temporary_folder
 
 CLASSES = 7
 LEARNING_RATE = 1e-3
@@ -159,31 +156,14 @@ def _parts(shard: Shard, size: int) -> list[torch.Tensor]:
 
 def job(repeats: int) -> Timing:
     """Time a small training from the shell, four clients of 32 images and three rounds, against importing torch."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with temporary_folder() as folder:
         data = _small_job(folder)
-        train = [
-            sys.executable,
-            "-m",
-            "fedcli",
-            "train",
-            "fedavg",
-            str(data),
-            "--rounds",
-            "3",
-            "--work",
-            name,
-            "--quiet",
-        ]
-
-        def run(*command: str) -> None:
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
         def ours() -> None:
-            run(*train)
+            fedcli("train", "fedavg", data, "--rounds", 3, "--work", folder, "--quiet")
             shutil.rmtree(folder / "runs")
 
-        pairs = _alternate(ours, partial(run, sys.executable, "-c", "import torch"), repeats)
+        pairs = _alternate(ours, lambda: python("-c", "import torch"), repeats)
     return Timing("a job of 4 x 32 images and 3 rounds, from the shell; bare: import torch", *pairs, images=0)
 
 
@@ -201,19 +181,19 @@ def _small_job(folder: Path) -> Path:
 
 def prepare(images: int, repeats: int, jobs: int = 0) -> Timing:
     """Time `fedcli prepare isic2018` against decoding and resizing the same photographs, on as many cores."""
-    with tempfile.TemporaryDirectory() as name:
-        _skin_folder(Path(name, "raw"), images)
-        files = sorted(Path(name, "raw", "images").glob("*.jpg"))
-        pairs = _prepare("isic2018", Path(name), files, _bare_photograph, repeats, jobs)
+    with temporary_folder() as folder:
+        _skin_folder(folder / "raw", images)
+        files = sorted((folder / "raw" / "images").glob("*.jpg"))
+        pairs = _prepare("isic2018", folder, files, _bare_photograph, repeats, jobs)
     return Timing(f"prepare isic2018, 600x450 JPEG to {SIDE} px", *pairs, images=images)
 
 
 def prepare_ct(images: int, repeats: int, jobs: int = 0) -> Timing:
     """Time `fedcli prepare rsna-ich` against decoding, windowing and resizing the same slices, on as many cores."""
-    with tempfile.TemporaryDirectory() as name:
-        _ct_folder(Path(name, "raw"), images)
-        files = sorted(Path(name, "raw", "stage_2_train").glob("*.dcm"))
-        pairs = _prepare("rsna-ich", Path(name), files, _bare_slice, repeats, jobs)
+    with temporary_folder() as folder:
+        _ct_folder(folder / "raw", images)
+        files = sorted((folder / "raw" / "stage_2_train").glob("*.dcm"))
+        pairs = _prepare("rsna-ich", folder, files, _bare_slice, repeats, jobs)
     return Timing(f"prepare rsna-ich, 512x512 DICOM to {SIDE} px", *pairs, images=images)
 
 
@@ -244,7 +224,9 @@ def _spread(function: Callable[[Path], None], files: list[Path], jobs: int) -> I
         yield from map(function, files)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
-        yield from pool.map(function, files, chunksize=32)
+        with interrupts.left_to_parent():
+            done = pool.map(function, files, chunksize=32)
+        yield from done
 
 
 def _bare_photograph(file: Path) -> None:

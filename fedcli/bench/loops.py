@@ -7,7 +7,6 @@ and each client trains a deep copy of the model.
 
 import copy
 import functools
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
@@ -22,10 +21,12 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from .. import interrupts
 from ..data.shard import Shard
 from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from .measuring import threads
 from .problem import BATCH, LEARNING_RATE, Problem, Train, train_epoch, weights
+from .shell import temporary_folder
 
 Numbers = Mapping[str, np.ndarray]  # a state_dict that pickles without shared memory
 
@@ -40,7 +41,9 @@ def run_processes(problem: Problem, measure: Callable[[Train], None]) -> None:
             net = problem.net()
             theta: Numbers = {name: tensor.numpy() for name, tensor in net.state_dict().items()}
             for round in range(1, problem.rounds + 1):
-                sums = list(pool.map(_sum_of_models, repeat(problem), parts, repeat(theta), repeat(round)))
+                with interrupts.left_to_parent():  # the first call starts the processes
+                    trained = pool.map(_sum_of_models, repeat(problem), parts, repeat(theta), repeat(round))
+                sums = list(trained)
                 theta = {
                     name: (sum(part[name] for part in sums) / problem.clients).astype(start.dtype)
                     for name, start in theta.items()
@@ -71,8 +74,8 @@ def _in_process(problem: Problem) -> tuple[nn.Module, dict[str, Shard]]:
 
 def run_released(problem: Problem, measure: Callable[[Train], None]) -> None:
     """One client after another with all threads: a DataLoader over files, a deep copy of the model for each."""
-    with tempfile.TemporaryDirectory() as folder:
-        files = {client: _files(Path(folder, client), shard) for client, shard in problem.shards().items()}
+    with temporary_folder() as folder:
+        files = {client: _files(folder / client, shard) for client, shard in problem.shards().items()}
 
         def train() -> Tensor:
             with threads(problem.cores):
@@ -89,7 +92,9 @@ def _released(problem: Problem, files: Mapping[str, "ImageFiles"]) -> nn.Module:
             model = copy.deepcopy(net)
             optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
             order = problem.order(client, round).tolist()
-            for x, y in DataLoader(files[client], BATCH, sampler=order, num_workers=problem.cores):
+            with interrupts.left_to_parent():
+                batches = iter(DataLoader(files[client], BATCH, sampler=order, num_workers=problem.cores))
+            for x, y in batches:
                 optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()
                 optimizer.step()

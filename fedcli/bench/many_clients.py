@@ -5,14 +5,13 @@ clients, FedAvg, and beside the same training some rounds earlier.
 """
 
 import json
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from .. import console
+from .. import console, models
 from ..errors import UsageError
-from .shell import Command, fedcli, own_images
+from .shell import Command, fedcli, own_images, temporary_folder
 
 METHODS = ["fedavg", "scaffold", "feddyn", "fedheal", "fedproto"]  # the first is what the others are set beside
 COHORT = 50
@@ -80,16 +79,16 @@ def looked_at(rounds: int) -> list[int]:
 def memory(methods: list[str], size: Size, repeats: int, command: Command = fedcli) -> list[Memory]:
     """Train each method so many times, in turn; METHODS[0] is trained in any case.
 
-    Raises UsageError for fewer images than a test part can stand beside.
+    Raises UsageError for an unknown network, and for fewer images than a test part can stand beside.
     """
+    models.describe(size.model)  # before images are made
     if size.clients * size.images < LEAST:
         what = f"{size.clients * size.images} images are too few for --memory"
         raise UsageError(what, f"give more --clients or --images: {LEAST} images in all, or more")
     methods = [METHODS[0], *(name for name in methods if name != METHODS[0])]
     first = Memory(methods[0], size)
     made = [first, *(Memory(name, size, first=first.peaks) for name in methods[1:])]
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
+    with temporary_folder() as work:
         data = _federation(work, size, command)
         for turn in range(repeats):
             for each in made:

@@ -1,6 +1,5 @@
 """Time of a report, and of its page, over many scored runs, beside reading and hashing the files that it rests on."""
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from statistics import median
 
 from .. import console
 from ..processes import cores
-from .shell import Command, Spent, fedcli, own_images, timed
+from .shell import Command, Spent, fedcli, own_images, temporary_folder, timed
 
 SEEDS = 5  # runs of a system
 TEST = 0.9  # share of the images, the most that prepare takes
@@ -96,8 +95,7 @@ def report(runs: int, images: int, repeats: int, command: Command = fedcli, side
 def _scored(runs: int, images: int, side: int, command: Command) -> Iterator[Path]:
     """A work folder with so many runs of one federation, trained and scored by a recipe."""
     systems = -(-runs // SEEDS)
-    with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
+    with temporary_folder() as work:
         own_images(work / "raw", ceil(images / TEST), side)
         recipe = RECIPE.format(
             seeds=list(range(min(SEEDS, runs))), side=side, test=TEST, clients=CLIENTS,

@@ -2,10 +2,13 @@
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,12 +32,40 @@ class Spent:
 
 def fedcli(*words: object) -> str:
     """What a command prints. Raises FedcliError where it fails."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "fedcli", *map(str, words)], capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
+    return python("-m", "fedcli", *words)
+
+
+def python(*words: object) -> str:
+    """What Python prints with these words. Raises FedcliError where it fails."""
+    command, pipe = [sys.executable, *map(str, words)], subprocess.PIPE
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as ran:
+        try:
+            out, err = ran.communicate()
+        except KeyboardInterrupt:  # killed, it would leave processes of its own, which write into a removed folder
+            try:
+                ran.terminate()
+                ran.communicate()
+            finally:
+                ran.kill()
+            raise
     if ran.returncode:
-        raise FedcliError(f"fedcli {' '.join(map(str, words))[:200]} failed: {ran.stderr.strip()[-300:]}")
-    return ran.stdout.strip()
+        line = " ".join(map(str, words)).removeprefix("-m ")
+        raise FedcliError(f"{line[:200]} failed: {err.strip()[-300:]}")
+    return out.strip()
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder of its own; Ctrl-C while it is removed leaves nothing of it."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder)
+        except KeyboardInterrupt:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def timed(work: Callable[[], object]) -> Spent:

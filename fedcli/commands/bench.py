@@ -59,8 +59,9 @@ def bench(
     from ..runs.resources import check_device
 
     o.refuse_together(memory=memory, report=report, peers=peers)
-    if (memory or report) and device != "cpu":
-        raise UsageError("--memory and --report are measured on the CPU", "leave --device out")
+    o.refuse_together(report=report, method=method)
+    if (memory or report or peers) and device != "cpu":
+        raise UsageError("--memory, --report and --peers are measured on the CPU", "leave --device out")
     if memory:
         _show_memory(method, repeats or 3, json, clients=clients, images=images, rounds=rounds, model=model, side=size)
         return

@@ -1,7 +1,12 @@
 """What `fedcli bench` says of whole commands: memory with many clients, time of a report over many runs."""
 
 import json
+import shutil
+import signal
+import subprocess
+import tempfile
 
+import forked
 import pytest
 from typer.testing import CliRunner
 
@@ -68,10 +73,48 @@ def test_a_command_that_fails_ends_in_what_it_said(monkeypatch):
         shell.fedcli("report", "--by", "sex")
 
 
+def test_a_command_is_asked_to_end_and_waited_for_when_this_one_is_interrupted(monkeypatch, tmp_path):
+    """Killed, it could end nothing of its own, and go on in a folder that is removed."""
+    program, waits = tmp_path / "program", "do sleep 0.01; done"
+    program.write_text(
+        f"#!/bin/sh\ntrap 'touch ended; exit 1' TERM\nuntil [ -e go ]; {waits}\nkill -INT $PPID\nwhile :; {waits}\n"
+    )
+    program.chmod(0o700)
+
+    def communicate(self, own=subprocess.Popen.communicate):
+        (tmp_path / "go").touch()
+        return own(self)
+
+    def interrupted():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which a worker of pytest ignores
+        with pytest.raises(KeyboardInterrupt):
+            shell.fedcli("report")
+
+    monkeypatch.setattr(shell.sys, "executable", str(program))
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+    assert forked.run(interrupted, tmp_path).returncode == 0
+    assert (tmp_path / "ended").exists()
+
+
+def test_a_folder_is_gone_also_where_its_removal_is_interrupted(monkeypatch, tmp_path):
+    def rmtree(folder, *args, own=shutil.rmtree, **rest):
+        monkeypatch.setattr(shutil, "rmtree", own)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), shell.temporary_folder() as folder:
+        (folder / "file").touch()
+        monkeypatch.setattr(shutil, "rmtree", rmtree)
+    assert not list(tmp_path.iterdir())
+
+
 def test_flags_that_do_not_go_together_and_methods_that_are_none_are_refused():
     for words, said in (
         (["--memory", "--report"], "--memory and --report exclude each other"),
-        (["--memory", "--device", "cuda"], "--memory and --report are measured on the CPU"),
+        (["--memory", "--device", "cuda"], "--memory, --report and --peers are measured on the CPU"),
+        (["--peers", "--device", "cuda"], "measured on the CPU"),
+        (["--report", "--method", "fedprox"], "--report and --method exclude each other"),
+        (["--memory", "--model", "nope"], "unknown model 'nope'"),
         (["--memory", "--method", "nope"], "unknown method 'nope'"),
         (["--memory", "--clients", 1], "2 images are too few for --memory"),
     ):
