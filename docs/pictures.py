@@ -1,18 +1,25 @@
-"""Make docs/images/report.png anew: the page of a small comparison, as Chromium shows it.
+"""Make the pictures in docs/images anew.
 
-python docs/pictures.py
+report.png is the page of a small comparison, as Chromium shows it. overall-and-worst.svg is drawn from the table of every
+method in hospitals.md. python docs/pictures.py [report.png] [overall-and-worst.svg]
 """
 
 import contextlib
 import shutil
 import subprocess
+import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import fedcli
+from fedcli.reporting import drawing
+from fedcli.reporting.graphics import drawn, groups
 
-PICTURE = Path(__file__).parent / "images" / "report.png"
+DOCS = Path(__file__).parent
 SIZE = "1300,1000"
+TESTED = 2005  # images of the table of every method
+Points = dict[int, tuple[float, float]]
 
 
 def page(work: Path) -> Path:
@@ -27,14 +34,46 @@ def page(work: Path) -> Path:
     return html
 
 
-def main() -> None:
+def every_method() -> tuple[list[str], dict[str, Points]]:
+    """The methods of the table, and for sex and age their AUC on all clean images and in the worst group."""
+    lines = (DOCS / "hospitals.md").read_text(encoding="utf-8").splitlines()
+    head = next(line for line in lines if line.startswith("| method | clean balanced accuracy | noisy"))
+    columns = [name.strip() for name in head.split("|")]
+    after = lines[lines.index(head) + 2 :]
+    table = [line.replace("†", "").split("|") for line in after[: after.index("")]]
+    names, (overall, sex, age) = (
+        [cells[1].strip() for cells in table],
+        (
+            [float(cells[columns.index(name)]) for cells in table]
+            for name in ("clean AUC", "worst sex, AUC", "worst age, AUC")
+        ),
+    )
+    return names, {
+        "sex": dict(enumerate(zip(overall, sex, strict=True))),
+        "age": dict(enumerate(zip(overall, age, strict=True))),
+    }
+
+
+def plane(path: Path) -> None:
+    graphic = groups.of_points(*every_method(), "auc_ovo_macro", TESTED)
+    drawing.draw(partial(drawn.figure, graphic), path, title=graphic.title, caption=graphic.caption)
+
+
+def screenshot(path: Path) -> None:
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     if not browser:
         raise SystemExit("needs Chromium")
-    PICTURE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        words = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={SIZE}", f"--screenshot={PICTURE}"]
+        words = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={SIZE}", f"--screenshot={path}"]
         subprocess.run([browser, *words, page(Path(folder)).as_uri()], check=True)
+
+
+PICTURES = {"report.png": screenshot, "overall-and-worst.svg": plane}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or PICTURES:
+        PICTURES[name](DOCS / "images" / name)
 
 
 if __name__ == "__main__":

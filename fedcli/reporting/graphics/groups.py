@@ -1,6 +1,6 @@
 """Confusion matrices, forest plots of groups, severities by group, and overall score against worst group."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,12 +31,13 @@ FOREST_ABOUT = (
     "Score of the last round's model for each group with its interval and number of images; the vertical line is the "
     "score of all images. † marks a group of fewer than 30 images, or without a class."
 )
-MOST_NAMED = 12  # systems of a plane; of more, those on the front are named
+MOST_NAMED = 12  # systems of a plane; of more, the first and those on the front are named
+NEAR = 0.03  # of the width and height of all points; points within it share a label
 PLANE_ABOUT = (
     "Each system's score on all clean test images against that of its worst group, means over the last five rounds and "
     "over seeds. The line joins the systems that no other one beats in both."
 )
-GREY_ABOUT = " Systems that another one beats in both are grey."
+GREY_ABOUT = " Grey: systems that are on no such line."
 SEVERITY_ABOUT = (
     "Score of the last round's model under test images corrupted at each severity; 0 is the clean test set. Nothing "
     "was trained for it."
@@ -167,20 +168,26 @@ def plane(systems: Sequence[tuple[str, Sequence[Scores]]]) -> Iterator[Graphic]:
     more. systems: name, and the scores of each run."""
     for metric in shown(systems[0][1][0]) if len(systems) > 1 else ():
         attributes = [name for name in systems[0][1][0].groups if all(name in runs[0].groups for _, runs in systems)]
-        by = {name: _points(systems, name, metric) for name in attributes}
+        by = {name: points for name in attributes if (points := _points(systems, name, metric))}
+        if by:
+            images = systems[0][1][0].versions["clean"].count
+            yield of_points([name for name, _ in systems], by, metric, images)
+
+
+def of_points(
+    systems: Sequence[str], by: Mapping[str, Mapping[int, tuple[float, float]]], metric: str, images: int
+) -> Graphic:
+    """by: attribute -> overall score and worst group in percent, by a system's place."""
+    if many := len(systems) > MOST_NAMED:
+        places: Iterable[int] = sorted({0} | {at for points in by.values() for at in front(points)})
+    else:
         places = range(len(systems))
-        if many := len(systems) > MOST_NAMED:
-            places = sorted({at for points in by.values() for at in front(points)})
-        looks = {at: look for look, at in enumerate(places)}
-        panels = [
-            Panel(f"by {name}", partial(_plane, points, looks, metric, many)) for name, points in by.items() if points
-        ]
-        if panels:
-            yield Graphic(
-                f"overall-and-worst-{metric}", f"Overall score and worst group: {metric}",
-                PLANE_ABOUT + GREY_ABOUT * many, systems[0][1][0].versions["clean"].count, panels,
-                legend={f"{look + 1} {systems[at][0]}": look for at, look in looks.items()}, size=(3.8, 3.2),
-            )  # fmt: skip
+    looks = {at: look for look, at in enumerate(places)}
+    return Graphic(
+        f"overall-and-worst-{metric}", f"Overall score and worst group: {metric}", PLANE_ABOUT + GREY_ABOUT * many,
+        images, [Panel(f"by {name}", partial(_plane, points, looks, metric)) for name, points in by.items()],
+        legend={f"{look + 1} {systems[at]}": look for at, look in looks.items()}, size=(3.8, 3.2),
+    )  # fmt: skip
 
 
 def _points(
@@ -212,19 +219,21 @@ def front(points: Mapping[int, tuple[float, float]]) -> list[int]:
     return sorted(kept, key=lambda at: points[at])
 
 
-def _plane(
-    points: Mapping[int, tuple[float, float]], looks: Mapping[int, int], metric: str, many: bool, axes: "Axes"
-) -> None:
-    """looks: of the systems that the legend names and numbers. many: whether there are others, which are grey."""
-    best = front(points)
-    axes.plot(
-        *zip(*(points[at] for at in best), strict=True), color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1
-    )
+def _plane(points: Mapping[int, tuple[float, float]], looks: Mapping[int, int], metric: str, axes: "Axes") -> None:
+    """looks: of the systems that the legend names and numbers; others are grey."""
+    best = [points[at] for at in front(points)]
+    axes.plot(*zip(*best, strict=True), color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
     for at, (x, y) in points.items():
-        if many and at not in best:
+        if at in looks:
+            axes.plot([x], [y], MARKERS[looks[at] % len(MARKERS)], color=style(looks[at])["color"], markersize=7)
+        else:
             axes.plot([x], [y], "o", color=GREY, markersize=3.5, zorder=0)
-            continue
-        axes.plot([x], [y], MARKERS[looks[at] % len(MARKERS)], color=style(looks[at])["color"], markersize=7)
-        axes.annotate(str(looks[at] + 1), (x, y), (4, 4), textcoords="offset points", fontsize=7)
+    apart = NEAR * np.maximum(np.ptp(list(points.values()), axis=0), 1e-9)  # [2]
+    numbers: dict[tuple[float, float], list[int]] = {}
+    for at in sorted(points.keys() & looks.keys()):
+        beside = next((p for p in numbers if (np.abs(np.subtract(p, points[at])) <= apart).all()), points[at])
+        numbers.setdefault(beside, []).append(looks[at] + 1)
+    for place, shared in numbers.items():
+        axes.annotate(", ".join(map(str, shared)), place, (4, 4), textcoords="offset points", fontsize=7)
     axes.set(xlabel=f"{metric}, all images (%)", ylabel="worst group (%)")
     axes.margins(0.15)
