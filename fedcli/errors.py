@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 SPACE = "free some space, raise the limit on it, or give --work on another disk"
+MEMORY = "give the process more memory (ulimit -v), or try fewer --jobs or a smaller --batch-size"
+SHORT = "can't allocate memory", "out of memory", "can't start new thread"  # torch on a CPU and on a GPU, Python
 NO_ROOM = errno.ENOSPC, errno.EDQUOT, errno.EFBIG  # the disk's, the user's, the process's
 
 
@@ -33,7 +35,9 @@ class HashError(FedcliError):
 
 
 def of_system(error: Exception) -> FedcliError | None:
-    """What the system refused, in a sentence: a full disk, a limit, a folder; None for any other error."""
+    """What the system refused, in a sentence: memory, a full disk, a limit, a folder; None for any other error."""
+    if isinstance(error, RuntimeError) and any(text in str(error) for text in SHORT):
+        return FedcliError(f"too little memory: {str(error).splitlines()[0]}", MEMORY)
     if not isinstance(error, OSError):
         return None
     name, hint = error.filename, SPACE if error.errno in NO_ROOM else ""

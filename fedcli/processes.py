@@ -30,6 +30,7 @@ from .shared_blocks import Channel, channels
 A = TypeVar("A")
 B = TypeVar("B")
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
 CAN_FORK = "fork" in multiprocessing.get_all_start_methods()
 RUN = 32  # items that a worker is given at once by in_order(), at most
@@ -132,24 +133,35 @@ def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], a
         other.close()
     follow_parent()
     setup(*arguments)
-    while True:
-        try:
-            call = pipe.receive()
-        except (EOFError, OSError):  # OSError: the parent ended with an answer unread
-            return
-        if call is None:
-            return
-        function, values = call
-        answer: tuple[Any, Exception | None, str]
-        try:
-            answer = function(*values), None, ""
-        except Exception as error:
-            answer = None, portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
+    while (answer := _answer(pipe)) is not None:
         try:
             pipe.send(answer)
         except (BrokenPipeError, ConnectionResetError):
             return
-        del call, values, answer
+        except Exception as error:  # it cannot be pickled, or memory is short
+            pipe.send(_failed(error))
+        del answer
+
+
+def _answer(pipe: Channel) -> Answer | None:
+    """What a worker says to the next call; None where no more comes."""
+    try:
+        call = pipe.receive()
+    except (EOFError, OSError):  # OSError: the parent ended with an answer unread
+        return None
+    except Exception as error:  # memory is short
+        return _failed(error)
+    if call is None:
+        return None
+    function, values = call
+    try:
+        return function(*values), None, ""
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Answer:
+    return None, portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
 
 
 def portable(error: Exception) -> Exception:

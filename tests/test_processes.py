@@ -56,6 +56,25 @@ def test_a_killed_worker_is_told_in_a_sentence():
         list(in_order(killed, range(100), label="counting", jobs=2))
 
 
+def test_a_result_that_cannot_be_sent_is_an_error_of_its_call():
+    with Workers(1) as workers:
+        with pytest.raises(Exception, match="pickle"):
+            workers.submit(0, eval, "lambda: 0").result()
+        assert workers.submit(0, int, "7").result() == 7
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="blocks are of forked processes")
+def test_a_call_for_which_a_worker_has_no_memory_is_an_error_of_that_call(monkeypatch):
+    def refused(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(shared_blocks.Block, "get", refused)
+    with Workers(1) as workers:  # which keeps this in place of the method
+        monkeypatch.undo()
+        with pytest.raises(MemoryError):
+            workers.submit(0, int, "7").result()
+
+
 def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
     context = multiprocessing.get_context("fork")
     end, far_end = processes.channels(context, 0)

@@ -42,7 +42,13 @@ def test_a_tree_prints_names_of_others_on_one_line_and_without_control_character
     assert capsys.readouterr().out.splitlines() == lines
 
 
-@pytest.mark.parametrize("error", [ImportError("libtorch_cpu.so: failed to map segment"), MemoryError()])
+SHORT_OF_MEMORY = [
+    ImportError("libtorch_cpu.so: failed to map segment"), MemoryError(), RuntimeError("can't start new thread"),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", SHORT_OF_MEMORY)
 def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
     def fail(*_):
         raise error
