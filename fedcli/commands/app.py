@@ -91,7 +91,7 @@ class Commands(TyperGroup):
         except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
             if fault := extensions.fault(error):
                 _end(ctx, fault.sentence, fault.hint, fault.code)
-            _end(ctx, f"too little memory, or a damaged package: {error or 'memory is used up'}", LIMITED, 1)
+            _end(ctx, f"too little memory, or a damaged package: {str(error) or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
             _refuse(ctx, error)
             if fault := extensions.fault(error) or of_system(error):

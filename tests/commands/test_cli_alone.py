@@ -56,6 +56,7 @@ def test_too_little_memory_is_said(error, monkeypatch, tmp_path):
     monkeypatch.setattr(ls, "_lines", fail)
     code, out, err = fedcli("ls", "--work", tmp_path)
     assert code == 1 and not out and err.startswith("error: too little memory") and "ulimit -v" in err
+    assert (str(error) or "memory is used up") in err
 
 
 def test_a_limit_on_memory_that_torch_would_not_survive_is_said_before_it_is_loaded(tmp_path):
