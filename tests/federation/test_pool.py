@@ -29,6 +29,14 @@ from fedcli.runs.train import Plan, train
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 
 
+@pytest.fixture(autouse=True)
+def _own_threads():
+    """A test leaves as many threads as it found: several processes are refused beside more than one."""
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
 def engine_clients(method=None):
     method = method or resolve("fedavg")
     net = toy_net(extend=method.local.extend)
@@ -162,12 +170,9 @@ def test_several_processes_of_several_threads_are_refused(tmp_path):
 
 @pytest.fixture
 def four_cores(monkeypatch):
-    threads = torch.get_num_threads()
     for module in (pool_engine, chosen_engine):
         monkeypatch.setattr(module, "cores", lambda: 4)
     torch.set_num_threads(4)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(
