@@ -36,6 +36,9 @@ def end(number: int, frame: FrameType | None) -> None:
 @contextmanager
 def left_to_parent() -> Iterator[None]:
     """Processes that a library starts within hear no Ctrl-C: this one ends them, and they print no traceback."""
+    if threading.current_thread() is not threading.main_thread():  # which alone may say what a signal does
+        yield
+        return
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, TypeVar
@@ -211,6 +212,8 @@ def one_each(
     context: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
     if CAN_FORK:
         context.set_forkserver_preload([preload])
+        with interrupts.left_to_parent():  # Python's own process, which imports that module, would print a traceback
+            forkserver.ensure_running()
     waiting, free = deque(enumerate(tasks)), deque(slots)
     running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
     try:

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import forked
 import pytest
@@ -47,6 +48,15 @@ def test_a_process_of_a_library_hears_no_ctrl_c():
     child.send_signal(signal.SIGINT)
     child.communicate(b"\n")
     assert child.returncode == 0 and signal.getsignal(signal.SIGINT) is before
+
+
+def test_in_a_thread_a_process_of_a_library_is_started_as_ever():
+    def start():
+        with interrupts.left_to_parent():
+            return subprocess.run([sys.executable, "-c", ""]).returncode
+
+    with ThreadPoolExecutor(1) as thread:
+        assert thread.submit(start).result() == 0
 
 
 @pytest.mark.parametrize("number", SIGNALS)

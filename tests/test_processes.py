@@ -4,6 +4,7 @@ import platform
 import signal
 import subprocess
 import sys
+from multiprocessing import forkserver
 
 import numpy as np
 import pytest
@@ -86,6 +87,14 @@ def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
     end.close()
     worker.join()
     assert worker.exitcode == 0 and capfd.readouterr().err == ""
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="there is no such process")
+def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
+    seen = []
+    monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(signal.getsignal(signal.SIGINT)))
+    list(one_each(half_or_die, [], ["a"], preload="fedcli.processes"))
+    assert seen == [signal.SIG_IGN]
 
 
 def test_a_killed_process_takes_no_other_with_it_and_says_its_code():
