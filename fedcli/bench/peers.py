@@ -28,7 +28,7 @@ from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..methods import resolve
 from ..models.layout import Layout
-from . import engine
+from . import blaze, engine
 from .frameworks import run_flower, run_pfl
 from .loops import run_processes, run_released
 from .measuring import threads
@@ -192,6 +192,8 @@ PEERS = {
     "pfl-research": Peer("torchrun, {cores} processes of a thread", "pfl", ("pfl",), _pfl_processes),
     "pfl-research, one process": Peer("{cores} threads", "pfl", ("pfl",), partial(run_pfl, processes=1)),
     "Flower": Peer("ray, {cores} workers", "flwr", ("flwr", "ray"), run_flower),
+    "BlazeFL": Peer("{cores} processes of a thread", "blazefl", ("blazefl", "tqdm"), blaze.run_processes),
+    "BlazeFL, threads": Peer("{cores} threads", "blazefl", ("blazefl", "tqdm"), blaze.run_threads),
     "a plain loop": Peer("{cores} processes of a thread", "", ("torch",), run_processes),
     "a loop as papers release it": Peer(
         "files, {cores} loaders, {cores} threads", "", ("albumentations",), run_released

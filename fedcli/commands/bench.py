@@ -34,7 +34,7 @@ def bench(
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or cuda:N")] = "cpu",
     peers: Annotated[
-        bool, typer.Option("--peers", help="beside pfl-research, Flower and plain loops, on all cores")
+        bool, typer.Option("--peers", help="beside pfl-research, Flower, BlazeFL and plain loops, on all cores")
     ] = False,
     memory: Annotated[
         bool, typer.Option("--memory", help="memory of trainings with many clients, 50 of which take part in a round")
