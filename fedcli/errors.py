@@ -34,7 +34,7 @@ class HashError(FedcliError):
     code = 3
 
 
-def of_system(error: Exception) -> FedcliError | None:
+def of_system(error: BaseException) -> FedcliError | None:
     """What the system refused, in a sentence: memory, a full disk, a limit, a folder; None for any other error."""
     if isinstance(error, RuntimeError) and any(text in str(error) for text in SHORT):
         return FedcliError(f"too little memory: {str(error).splitlines()[0]}", MEMORY)

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 
 from . import console
-from .errors import FedcliError, UsageError, nearest
+from .errors import FedcliError, UsageError, nearest, of_system
 from .provenance import Code, OwnCodeError, in_line, message_of
 
 KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, and how a file offers one
@@ -266,7 +266,7 @@ def fault(error: BaseException) -> OwnCodeError | None:
                 where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
                 return OwnCodeError(sentence + where, hint)
     used = ", ".join(dict.fromkeys(loaded.code.name for loaded in _loaded.values()))
-    if not used or isinstance(error, OSError | ImportError | MemoryError):
+    if not used or isinstance(error, ImportError | MemoryError) or of_system(error):
         return None
     return OwnCodeError(f"{message_of(error)}, while {used} was used", RETURNED)
 

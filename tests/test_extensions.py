@@ -129,6 +129,7 @@ def test_only_errors_of_such_files_are_theirs(tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError) as ours:
         _ = 1 / 0
     assert extensions.fault(fault) is None and extensions.fault(OSError(28, "full")) is None
+    assert extensions.fault(RuntimeError("can't start new thread")) is None  # it says of the system what it is
     returned = extensions.fault(ours.value)  # it may come of what the file returned
     assert returned and returned.sentence.endswith(", while mine.py was used")
     monkeypatch.setattr(extensions, "_loaded", {})

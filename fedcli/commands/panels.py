@@ -18,7 +18,7 @@ PANELS = {
         severity ratio on by shots code noise rate flip hide share client""",
     "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
     "Output": """work out name at choose interval spread separate against export format metric minutes bytes track
-        figures card evidence materialize dry_run json quiet debug help""",
+        figures draw card evidence materialize dry_run json quiet debug help""",
 }
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
 MANY = 15  # options, from which on a list needs headings
