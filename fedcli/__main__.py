@@ -1,4 +1,26 @@
-from .commands.app import main
+"""The command line. Until its modules are imported, which takes part of a second, Ctrl-C ends it with a sentence."""
+
+import os
+import signal
+
+from .interrupts import INTERRUPTED
+
+
+def main() -> None:
+    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started us ignores it
+    if own:
+        signal.signal(signal.SIGINT, _end)
+    from .commands.app import main as called
+
+    if own:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    called()
+
+
+def _end(*_: object) -> None:
+    os.write(2, b"interrupted before anything was begun; run the same command again\n")
+    os._exit(INTERRUPTED)
+
 
 if __name__ == "__main__":
     main()

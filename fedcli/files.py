@@ -25,14 +25,24 @@ NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os
 
 def sha256(path: Path) -> str:
     """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
-    at = path.stat()
-    if time.time_ns() - at.st_mtime_ns < SETTLED:  # a clock tick may hide a change made right after
-        return _digest.__wrapped__(path)
-    return _digest(path.resolve(), at.st_size, at.st_mtime_ns, at.st_ino)
+    if at := settled(path):
+        return _digest(path.resolve(), at)
+    return _digest.__wrapped__(path, None)
+
+
+def settled(path: Path) -> tuple[int, int, int] | None:
+    """What differs once a file has been changed; None where a clock tick may hide a change made right after another."""
+    try:
+        at = path.stat()
+    except OSError:  # whoever reads the file says what is wrong
+        return None
+    if time.time_ns() - at.st_mtime_ns < SETTLED:
+        return None
+    return at.st_size, at.st_mtime_ns, at.st_ino
 
 
 @lru_cache(maxsize=1024)
-def _digest(path: Path, *_: int) -> str:
+def _digest(path: Path, _: tuple[int, int, int] | None) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

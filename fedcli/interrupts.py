@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 AGAIN = 0.05  # seconds
+INTERRUPTED = 130  # exit code
 _came = False
 
 

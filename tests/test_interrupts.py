@@ -86,3 +86,30 @@ def test_another_error_inside_a_destructor_is_not_shown(monkeypatch):
 
     ended = interrupted(monkeypatch, library)
     assert (ended.returncode, ended.stderr) == (1, "error: of the command\n")
+
+
+EARLY = """
+import signal, sys
+import fedcli.__main__ as started
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "fedcli.commands.app":
+            signal.raise_signal(signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.{handler})
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["fedcli", "--version"]
+started.main()
+"""
+
+
+def test_ctrl_c_while_modules_are_imported_is_a_sentence():
+    ended = subprocess.run([sys.executable, "-c", EARLY.format(handler="default_int_handler")], capture_output=True)
+    assert (ended.returncode, ended.stdout) == (130, b"")
+    assert ended.stderr == b"interrupted before anything was begun; run the same command again\n"
+
+
+def test_a_shell_that_ignores_ctrl_c_keeps_ignoring_it():
+    ended = subprocess.run([sys.executable, "-c", EARLY.format(handler="SIG_IGN")], capture_output=True)
+    assert ended.returncode == 0 and ended.stdout.startswith(b"fedcli ")

@@ -12,7 +12,7 @@ has trained once, is measured apart.
 import importlib.util
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from importlib.metadata import version
 from torch import Tensor
 
 from .. import models
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from ..federation.client import Training
 from ..federation.engines import Engine, open_engine, side_by_side
 from ..federation.engines.in_process import InProcess
@@ -72,6 +72,21 @@ class Peer:
     @property
     def installed(self) -> bool:
         return all(importlib.util.find_spec(module) for module in self.modules)
+
+
+def named(asked: Iterable[str] | None) -> list[str]:
+    """The peers whose names begin as one of those asked for does, in whatever case; None or none asked for: all.
+
+    Raises UsageError where none does.
+    """
+    for part in asked or ():
+        if not any(_begins(name, part) for name in PEERS):
+            raise UsageError(f"--beside {part}: no peer's name begins so", f"there are: {'; '.join(PEERS)}")
+    return [name for name in PEERS if not asked or any(_begins(name, part) for part in asked)]
+
+
+def _begins(name: str, part: str) -> bool:
+    return bool(part) and name.lower().startswith(part.lower())
 
 
 def compare(name: str, problem: Problem, repeats: int) -> Compared:

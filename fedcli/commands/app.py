@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from .. import __version__, console, extensions, interrupts
 from ..errors import FedcliError, of_system
+from ..interrupts import INTERRUPTED
 from . import (
     bench,
     check,
@@ -49,7 +50,6 @@ from . import (
 from .panels import Command
 
 LOG_FILE = "--log-file"
-INTERRUPTED = 130  # exit code
 READ_AS = {"int": "a whole number", "float": "a number", "bool": "true or false"}  # the type of pydantic's error
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"

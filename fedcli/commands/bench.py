@@ -1,12 +1,15 @@
 """fedcli bench."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .. import console, terminal
 from ..errors import UsageError
 from . import options as o
+
+if TYPE_CHECKING:
+    from ..bench.problem import Problem
 
 STARTED = "to start and train once"  # each side, its processes included
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
@@ -27,7 +30,9 @@ def bench(
         typer.Option(min=2, help="images per client; default: 256, 2 with --memory; with --report test images: 10,000"),
     ] = None,
     runs: Annotated[int, typer.Option(min=2, help="with --report: runs, five of each system")] = 100,
-    rounds: Annotated[int, typer.Option(min=6, help="with --memory: rounds of a training")] = 60,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="of a training; default: 3 with --peers, 60 with --memory, which wants 6")
+    ] = None,
     repeats: Annotated[
         int | None,
         typer.Option(min=1, help="times each side runs; the median counts; default: 7, 3 with --memory and --report"),
@@ -36,6 +41,10 @@ def bench(
     peers: Annotated[
         bool, typer.Option("--peers", help="beside pfl-research, Flower, BlazeFL and plain loops, on all cores")
     ] = False,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(help="with --peers: one whose name begins so, such as flower; may be repeated; default: all"),
+    ] = None,
     memory: Annotated[
         bool, typer.Option("--memory", help="memory of trainings with many clients, 50 of which take part in a round")
     ] = False,
@@ -54,7 +63,8 @@ def bench(
     --report only that is measured, in processes of their own.
 
     Examples: fedcli bench; fedcli bench --method fedism-plus --method fedga; fedcli bench --model resnet10 --images 64;
-    fedcli bench --memory --method scaffold; fedcli bench --report --runs 20
+    fedcli bench --peers --beside flower --model resnet18 --size 64; fedcli bench --memory --method scaffold;
+    fedcli bench --report --runs 20
     """
     from ..runs.resources import check_device
 
@@ -62,7 +72,15 @@ def bench(
     o.refuse_together(report=report, method=method)
     if (memory or report or peers) and device != "cpu":
         raise UsageError("--memory, --report and --peers are measured on the CPU", "leave --device out")
+    if beside and not peers:
+        raise UsageError("--beside chooses among what --peers compares", "add --peers")
+    if rounds and not (memory or peers):
+        raise UsageError("--rounds is for --peers and --memory", "leave it out")
     if memory:
+        if rounds and rounds < 6:
+            raise UsageError(
+                f"--memory looks at three rounds of a training, and {rounds} are too few", "give 6 or more"
+            )
         _show_memory(method, repeats or 3, json, clients=clients, images=images, rounds=rounds, model=model, side=size)
         return
     if report:
@@ -80,7 +98,9 @@ def bench(
             method, repeats, model=model, size=size, clients=clients or 8, images=images, device=device
         )
     if peers:
-        compared = _beside_peers(model, size, clients or 20, images, repeats)
+        from ..bench.problem import Problem
+
+        compared = _beside_peers(beside, Problem(model, size, clients or 20, images, rounds or 3), repeats)
         timings += [each.timing for each in compared]
         starts = {each.timing.what: each.start_seconds for each in compared}
     if json:
@@ -177,15 +197,15 @@ def _measured(speed: dict[str, Any]) -> list[str]:
     return [f"{speed['images_per_second']:,.0f}", f"{100 * speed['share']:.0f} %", f"{speed['peak_bytes'] / 1e9:.2f}"]
 
 
-def _beside_peers(model: str, size: int, clients: int, images: int, repeats: int) -> list:
-    """A row for every peer that is installed, in which the peer is the bare side."""
+def _beside_peers(asked: list[str] | None, problem: "Problem", repeats: int) -> list:
+    """A row for every peer that is asked for and installed, in which the peer is the bare side."""
     from ..bench import peers
 
     rows = []
-    for name, peer in peers.PEERS.items():
-        if not peer.installed:
+    for name in peers.named(asked):
+        if not peers.PEERS[name].installed:
             console.say(f"no row for {name}: it is not installed, {peers.INSTALL}")
             continue
         console.say(f"fedcli beside {name}: {repeats} runs each")
-        rows.append(peers.compare(name, peers.Problem(model, size, clients, images), repeats))
+        rows.append(peers.compare(name, problem, repeats))
     return rows

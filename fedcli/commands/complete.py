@@ -77,10 +77,10 @@ def made(*kinds: str) -> Completer:
 
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
     """The body of the newest manifest of a kind, empty where none can be read: the command says why when it is run."""
-    from ..data import manifest
+    from ..data import latest, manifest
 
     try:
-        return manifest.read(manifest.newest(_work(context), kind), kind, whole=True).body
+        return manifest.read(latest.newest(_work(context), kind), kind, whole=True).body
     except FedcliError:
         return {}
 

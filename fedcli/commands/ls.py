@@ -103,12 +103,12 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
 
 def _headline(run: Path) -> str:
     """The score of the newest evaluation of a run."""
-    from ..data import manifest
+    from ..data import latest, manifest
 
     scores = list(run.glob("scores/*/scores.json"))
     if not scores:
         return "-"
-    newest = max(scores, key=manifest.age)
+    newest = max(scores, key=latest.age)
     body = manifest.read(newest, "scores").body
     shapes.check(body, SCORES, newest, f"remove {newest.parent} and evaluate the run again")
     versions = body["versions"]

@@ -259,12 +259,12 @@ def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
         from ..reporting.collect import every_run
 
         return every_run(work)
-    from ..data import manifest
+    from ..data import latest
 
     records = list(work.glob("runs/*/rounds.jsonl"))
     if not records:
         raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
-    newest = max(records, key=manifest.age).parent
+    newest = max(records, key=latest.age).parent
     console.say(f"using {newest}")
     return [newest]
 

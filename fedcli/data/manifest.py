@@ -10,27 +10,21 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..files import flushing, on_one_line, read_text, sha256, sync, sync_folder, write_text
+from ..files import flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
 from ..provenance import other_code
 from . import bodies
 
-MADE_BY = {
-    "dataset": "`fedcli prepare NAME`", "partition": "`fedcli prepare NAME` and then `fedcli partition`",
-    "corruption": "`fedcli corrupt gaussian`", "sites": "`fedcli train METHOD --sites FILE`",
-    "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
-}  # fmt: skip
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
 AGAIN = "run the stage again that wrote it"
-SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahead
 FORMAT = 1  # raised when a reader of an older format would misread a newer one
 
 
@@ -82,6 +76,19 @@ class Destination:
 def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
     """Read a manifest (or the one in a folder), hashes unchecked; whole: no key may be absent. Raises FedcliError."""
     path = find(path, *kinds)
+    known, digest = _read(path, at) if (at := settled(path)) else _read.__wrapped__(path, None)
+    if kinds and known.kind not in kinds:
+        what = f"{path} is a {known.kind} manifest; this command reads {' or '.join(kinds)}"
+        raise FedcliError(what, "give another path, or none to use the newest")
+    if (looked_at := (path, whole, digest)) not in _checked:
+        shapes.check(vars(known), bodies.shape(known.kind), path, AGAIN, whole=whole)
+        _checked.add(looked_at)
+    return known
+
+
+@lru_cache(maxsize=512)  # a report looks at each of its manifests tens of times
+def _read(path: Path, _: tuple[int, int, int] | None) -> tuple[Manifest, bytes]:
+    """A manifest, not to be written into, and the digest of its text."""
     hint = "give the .json that a fedcli command printed"
     try:
         raw = json.loads(text := read_text(path, hint))
@@ -89,22 +96,16 @@ def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
             raise ValueError(f"its keys are not {', '.join(sorted(KEYS))}")
         if "\\u" in text:
             json.dumps(raw, ensure_ascii=False).encode()  # half of a character cannot be written again
-        manifest = Manifest(**raw)
+        known = Manifest(**raw)
     except (FedcliError, ValueError, RecursionError) as error:
         raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
-    if manifest.kind not in KINDS:
-        what = f"{path} is not a fedcli manifest: its kind is {manifest.kind!r}"
+    if known.kind not in KINDS:
+        what = f"{path} is not a fedcli manifest: its kind is {known.kind!r}"
         raise FedcliError(what, f"known kinds: {', '.join(KINDS)}")
-    if manifest.format != FORMAT:
-        what = f"{path} has manifest format {manifest.format}; this fedcli reads {FORMAT}"
+    if known.format != FORMAT:
+        what = f"{path} has manifest format {known.format}; this fedcli reads {FORMAT}"
         raise FedcliError(what, "make it again with this version")
-    if kinds and manifest.kind not in kinds:
-        what = f"{path} is a {manifest.kind} manifest; this command reads {' or '.join(kinds)}"
-        raise FedcliError(what, "give another path, or none to use the newest")
-    if (looked_at := (path, whole, hashlib.sha256(text.encode()).digest())) not in _checked:
-        shapes.check(raw, bodies.shape(manifest.kind), path, AGAIN, whole=whole)
-        _checked.add(looked_at)
-    return manifest
+    return known, hashlib.sha256(text.encode()).digest()
 
 
 def find(path: Path, *kinds: str) -> Path:
@@ -201,32 +202,6 @@ def above(path: Path, kind: str) -> Path:
         hint = "make the chain again: prepare, partition, corrupt"
         raise FedcliError(f"{path} has no {kind} manifest above it", hint)
     return nearest
-
-
-def newest(work: Path, *kinds: str) -> Path:
-    """The manifest of these kinds that was made or used last under the work folder; a link counts wherever it leads."""
-    paths = [p for p in work.glob("**/*.json") if p.stem in kinds and ".tmp" not in str(p.relative_to(work))]
-    if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
-        raise FedcliError(
-            f"no run under {work} is finished", f"go on with: fedcli train --resume --out {begun[-1].parent}"
-        )
-    if not paths:
-        raise FedcliError(
-            f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
-        )
-    return max(paths, key=age)
-
-
-def age(path: Path) -> tuple[int, str]:
-    """What sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
-
-    What another process has just removed comes first, and so does a time in the future, which a wrong clock left.
-    """
-    try:
-        changed = path.lstat().st_mtime_ns
-    except FileNotFoundError:
-        changed = -1
-    return (changed if changed <= time.time_ns() + SLACK else 0, str(path))
 
 
 def identity(options: dict[str, Any], parents: list[Path]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import console
-from ..data import manifest
+from ..data import latest, manifest
 from ..errors import FedcliError
 from ..evaluation.bca import PERCENTILE
 from ..evaluation.existing import check, existing
@@ -16,7 +16,7 @@ Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
 def every_run(work: Path) -> list[Path]:
     """Every finished run under a work folder. Raises FedcliError where there is none."""
-    manifest.newest(work, "run")  # says what to do when there is none
+    latest.newest(work, "run")  # says what to do when there is none
     return sorted(work.glob("runs/*/run.json"))
 
 

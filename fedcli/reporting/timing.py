@@ -15,6 +15,7 @@ from typing import Any
 from ..data import manifest
 
 KINDS = "flops", "bytes"  # with a limit each, see bench.limits
+ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # whose -> key of a round's line
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Clocks:
             time; of runs of a few seconds not measured.
         traffic: likewise, bytes that operations read and wrote by those of a large copy.
         watt_hours: of the machine's processors and their memory in all rounds, where the system tells.
+        gpu_watt_hours: likewise of the GPU's board.
     """
 
     minutes: float
@@ -39,6 +41,7 @@ class Clocks:
     compute: float | None
     traffic: float | None
     watt_hours: float | None = None
+    gpu_watt_hours: float | None = None
 
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
@@ -55,6 +58,7 @@ def of_runs(scores: Sequence[Path]) -> Clocks | None:
         _mean([clock.compute for clock in clocks]),
         _mean([clock.traffic for clock in clocks]),
         _mean([clock.watt_hours for clock in clocks]),
+        _mean([clock.gpu_watt_hours for clock in clocks]),
     )
 
 
@@ -83,12 +87,13 @@ def speed(run: Path) -> str:
 
 def _energy(lines: Iterable[dict[str, Any]]) -> str:
     """The end of that sentence; "" where the system does not tell."""
-    taken = _watt_hours(list(lines))
-    return "" if taken is None else f"; energy: {taken:.2f} Wh of the processors, with all that ran on them"
+    taken = {whose: _watt_hours(list(lines), key) for whose, key in ENERGIES.items()}
+    known = [f"{hours:.2f} Wh of the {whose}" for whose, hours in taken.items() if hours is not None]
+    return f"; energy: {' and '.join(known)}, with all that ran there" if known else ""
 
 
-def _watt_hours(lines: list[dict[str, Any]]) -> float | None:
-    joules = [_known(line, "joules") for line in lines]
+def _watt_hours(lines: list[dict[str, Any]], key: str = "joules") -> float | None:
+    joules = [_known(line, key) for line in lines]
     return None if None in joules else sum(joules) / 3600
 
 
@@ -133,7 +138,7 @@ def _of_run(scores: Path) -> Clocks | None:
         sum(scored) / seconds if seconds and None not in scored else None,
         max(peaks) if peaks and None not in peaks else None,
         *(shares.get(kind) for kind in KINDS),
-        _watt_hours(lines),
+        *(_watt_hours(lines, key) for key in ENERGIES.values()),
     )
 
 

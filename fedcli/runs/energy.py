@@ -1,9 +1,13 @@
-"""Energy that the processors took, where the system tells: the counters that Linux keeps under /sys/class/powercap.
+"""Energy that processors and a GPU took, where the system tells.
 
-They are those of whole processor packages and of their memory (Intel RAPL, which AMD's processors have too), so all
-that runs on the machine is in them. Many systems let only root read them, and most virtual machines have none.
+Of processors: the counters that Linux keeps under /sys/class/powercap, of whole packages and of their memory (Intel
+RAPL, which AMD's processors have too), so all that runs on the machine is in them. Many systems let only root read
+them, and most virtual machines have none. Of a GPU: the counter of its board, which NVIDIA's driver keeps from Volta
+on and the package nvidia-ml-py reads; all that runs on this GPU is in it.
 """
 
+import importlib.util
+from collections.abc import Callable
 from pathlib import Path
 
 COUNTERS = Path("/sys/class/powercap")
@@ -12,10 +16,12 @@ COUNTERS = Path("/sys/class/powercap")
 class Meter:
     """Joules since this was made, in steps."""
 
-    def __init__(self, counters: Path = COUNTERS):
+    def __init__(self, device: str = "cpu", counters: Path = COUNTERS):
         self._zones = [zone for zone in sorted(counters.glob("*:*")) if _counts(zone) and _read(zone) is not None]
         self._before = [_read(zone) for zone in self._zones]
         self._joules = 0.0
+        self._board = _board(device)
+        self._board_before = self._board() if self._board else None
 
     def update(self) -> None:
         """Read the counters, which begin again at zero every few minutes or hours."""
@@ -29,7 +35,29 @@ class Meter:
         """The joules since the last line, as timing.jsonl has them; {} where nothing can be read."""
         self.update()
         joules, self._joules = self._joules, 0.0
-        return {"joules": round(joules, 3)} if self._zones and None not in self._before else {}
+        line = {"joules": round(joules, 3)} if self._zones and None not in self._before else {}
+        before, self._board_before = self._board_before, self._board() if self._board else None
+        if before is not None and self._board_before is not None:
+            line["gpu_joules"] = (self._board_before - before) / 1000
+        return line
+
+
+def _board(device: str) -> Callable[[], int | None] | None:
+    """What reads the millijoules of a GPU since its driver was loaded; None for a CPU or without nvidia-ml-py."""
+    if not device.startswith("cuda") or importlib.util.find_spec("pynvml") is None:
+        return None
+    import pynvml
+    import torch
+
+    def read() -> int | None:
+        try:
+            pynvml.nvmlInit()  # counted by the library: a second time costs nothing
+            board = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
+            return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(board))
+        except pynvml.NVMLError:  # a board or a driver without it, or a part of a GPU
+            return None
+
+    return read
 
 
 def _counts(zone: Path) -> bool:

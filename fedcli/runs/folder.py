@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import shapes
-from ..data import manifest
+from ..data import latest
 from ..errors import FedcliError, HashError
 from ..federation import state as states
 from ..files import read_text, write_text
@@ -34,7 +34,7 @@ def unfinished(work: Path, out: Path | None) -> Path:
             f"no unfinished run in {out or work}",
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",
         )
-    return max(folders, key=lambda folder: manifest.age(folder / "settings.json"))
+    return max(folders, key=lambda folder: latest.age(folder / "settings.json"))
 
 
 def seen_from(folder: Path, path: str | None) -> str | None:

@@ -171,7 +171,7 @@ class _Training:
         self.beside, self.reported = "", time.monotonic()  # what stands beside the bar of progress, and its time
         self.written = self.spent = 0.0
         self.seconds = self.in_clients = 0.0  # of the rounds that this process played, and of the one at hand
-        self.background, self.energy = Background(), energy.Meter()
+        self.background, self.energy = Background(), energy.Meter(federation.device)
 
     def play(self) -> None:
         (self.folder / "state").mkdir(exist_ok=True)

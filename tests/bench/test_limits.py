@@ -73,7 +73,7 @@ def test_a_run_says_its_share_of_both_limits_and_where_the_time_went(tmp_path):
         "its memory speed (9 GB/s); time: clients 80 %, evaluation 10 %, writing 5 %, server 5 %"
     )
     file.write_text("".join(json.dumps(line) + "\n" for line in (ROUND | {"joules": 900.0}, LIMITS)))
-    assert timing.speed(tmp_path).endswith("server 5 %; energy: 0.25 Wh of the processors, with all that ran on them")
+    assert timing.speed(tmp_path).endswith("server 5 %; energy: 0.25 Wh of the processors, with all that ran there")
 
 
 @pytest.mark.parametrize(

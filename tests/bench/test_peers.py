@@ -132,6 +132,35 @@ def test_what_each_side_takes_to_start_stands_beside_the_ratio(monkeypatch):
     assert body["start_seconds"] == [1.25, 14.0] and body["ratio"] == 0.5
 
 
+def test_a_peer_is_chosen_by_how_its_name_begins():
+    assert peers.named(None) == peers.named([]) == list(peers.PEERS)
+    assert peers.named(["flower"]) == ["Flower"]
+    assert peers.named(["a plain", "BLAZE"]) == ["BlazeFL", "BlazeFL, threads", "a plain loop"]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--peers --beside fedml", "no peer's name begins so"),
+        ("--beside flower", "add --peers"),
+        ("--rounds 3", "--rounds is for --peers and --memory"),
+        ("--memory --rounds 5", "give 6 or more"),
+    ],
+)
+def test_what_bench_would_ignore_is_refused(line, said):
+    shown = CliRunner().invoke(app, ["bench", *line.split()])
+    assert shown.exit_code == 2 and said in " ".join(shown.stderr.split())
+
+
+def test_the_asked_size_reaches_the_peers(monkeypatch):
+    asked = []
+    monkeypatch.setattr(command, "_beside_peers", lambda *given: asked.append(given) or [])
+    CliRunner().invoke(app, ["bench", "--peers", "--beside", "flower", "--rounds", "2", "--clients", "4"])
+    ((beside, problem, repeats),) = asked
+    assert beside == ["flower"] and repeats == 7
+    assert (problem.rounds, problem.clients, problem.images, problem.model) == (2, 4, 256, "cnn")
+
+
 def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):
     def run(problem, measure):
         measure(lambda: by_hand(dataclasses.replace(problem, rounds=1)))
@@ -144,7 +173,7 @@ def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):
 def test_a_peer_that_is_not_installed_gets_a_sentence(monkeypatch, capsys):
     absent = Peer("nowhere", "nothing", ("torch", "no_such_module_anywhere"), peers.run_flower)
     monkeypatch.setattr(peers, "PEERS", {"absent": absent})
-    assert command._beside_peers("cnn", 16, 3, 8, 1) == []
+    assert command._beside_peers(None, SMALL, 1) == []
     assert "no row for absent: it is not installed, pip install 'fedcli[peers]'" in capsys.readouterr().err
 
 

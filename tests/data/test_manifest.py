@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import make_chain
 
-from fedcli.data import manifest
+from fedcli.data import latest, manifest
 from fedcli.data.skew import describe
 from fedcli.errors import FedcliError, HashError
 
@@ -128,7 +128,7 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path):
 def test_a_time_in_the_future_makes_no_manifest_the_newest(tmp_path):
     first, second = made(tmp_path, "one"), made(tmp_path, "two", {"seed": 1})
     os.utime(first, (4e9, 4e9))
-    assert manifest.newest(tmp_path, "dataset") == second
+    assert latest.newest(tmp_path, "dataset") == second
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "nowhere", "dataset.json"])
@@ -137,17 +137,17 @@ def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_p
     two = made(tmp_path, "two", {"seed": 1})
     two.unlink()
     two.symlink_to(target)
-    assert manifest.newest(tmp_path, "dataset") == two
+    assert latest.newest(tmp_path, "dataset") == two
 
 
 def test_the_newest_is_the_one_made_or_used_last(tmp_path):
     first, second = made(tmp_path, "one"), made(tmp_path, "two")
     os.utime(first, ns=(5, 5)), os.utime(second, ns=(9, 9))
-    assert manifest.newest(tmp_path, "dataset") == second
+    assert latest.newest(tmp_path, "dataset") == second
     made(tmp_path, "one")
-    assert manifest.newest(tmp_path, "dataset") == first
+    assert latest.newest(tmp_path, "dataset") == first
     with pytest.raises(FedcliError, match="no run manifest"):
-        manifest.newest(tmp_path, "run")
+        latest.newest(tmp_path, "run")
 
 
 def test_a_stage_that_fails_leaves_nothing(tmp_path):
@@ -262,3 +262,17 @@ def test_numbers_about_skew_are_numbers(tmp_path):
     path.write_text(json.dumps(body | {"body": body["body"] | {"skew": skew | {"entropy_nats": "a"}}}))
     with pytest.raises(FedcliError, match="entropy_nats"):
         manifest.read(path)
+
+
+def test_a_manifest_is_read_anew_once_it_has_changed(tmp_path):
+    path = made(tmp_path)
+    assert manifest.read(path).body["name"] == "toy"
+    path.write_text(path.read_text().replace('"toy"', '"new"'))  # at once, to as many bytes
+    assert manifest.read(path).body["name"] == "new"
+    os.utime(path, (1e9, 1e9))  # long ago
+    assert manifest.read(path) is manifest.read(path)
+    path.write_text(path.read_text().replace('"new"', '"old"'))
+    os.utime(path, (1e9 + 1, 1e9 + 1))
+    assert manifest.read(path).body["name"] == "old"
+    with pytest.raises(FedcliError, match="this command reads run"):
+        manifest.read(path, "run")

@@ -246,12 +246,12 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     assert not re.search(r'[" ](nan|inf)\b', text, re.I)
 
 
-def test_what_training_took_is_told_where_clocks_lie_beside_the_runs(text, scores, tmp_path):
+def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scores, tmp_path):
     assert "Time and memory" in text and "images per second" in text
     timed = systems(rows(scores[:1]))
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None)
     assert lineage._taken(took) == ["1.50", "1,234", "25.0", "-", "46", "-"] and lineage._taken(None) == ["-"] * 6
-    assert "energy" not in text and lineage._energy(replace(took, watt_hours=0.123)) == "0.12"
+    assert "energy" not in text and lineage._energy(replace(took, watt_hours=0.123), "watt_hours") == "0.12"
     (lineage.timing.manifest.parent(scores[0], "run").parent / "timing.jsonl").rename(tmp_path / "timing.jsonl")
     try:
         assert lineage._times(timed) == []

@@ -1,13 +1,18 @@
 """Energy from the counters of the system, of a made folder: a test machine may have none."""
 
+import importlib.util
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 from conftest import make_chain
 from made_plans import plan
 
 from fedcli.data import manifest
 from fedcli.reporting import timing
+from fedcli.reporting.page import lineage
 from fedcli.runs import energy
 from fedcli.runs.energy import Meter
 from fedcli.runs.train import train
@@ -25,7 +30,7 @@ def test_packages_and_their_memory_are_added_up_and_a_counter_may_begin_again(tm
     zone(tmp_path / "intel-rapl:0:0", "core", 5)
     zone(tmp_path / "intel-rapl:0:1", "dram", 100)
     zone(tmp_path / "intel-rapl:1", "psys", 7)
-    meter = Meter(tmp_path)
+    meter = Meter(counters=tmp_path)
     zone(tmp_path / "intel-rapl:0", "package-0", 950_000)
     meter.update()
     zone(tmp_path / "intel-rapl:0", "package-0", 150_000)  # 0.05 J, then 0.2 J over its end at a whole joule
@@ -36,11 +41,11 @@ def test_packages_and_their_memory_are_added_up_and_a_counter_may_begin_again(tm
 
 
 def test_where_nothing_can_be_read_nothing_is_said(tmp_path):
-    assert Meter(tmp_path / "none").line() == {}
+    assert Meter(counters=tmp_path / "none").line() == {}
     zone(tmp_path / "intel-rapl:0", "package-0", "denied")
-    assert Meter(tmp_path).line() == {}
+    assert Meter(counters=tmp_path).line() == {}
     zone(tmp_path / "intel-rapl:0", "package-0", 5)
-    meter = Meter(tmp_path)
+    meter = Meter(counters=tmp_path)
     (tmp_path / "intel-rapl:0" / "energy_uj").unlink()
     assert meter.line() == {}
 
@@ -56,9 +61,75 @@ def test_a_run_tells_its_energy_beside_its_clocks_and_not_in_its_manifest(tmp_pa
     assert "timing.jsonl" not in manifest.read(told).files
 
 
+class Driver:
+    """What nvidia-ml-py gives a program, of one GPU."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *readings):
+        self.readings, self.asked = list(readings), []
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        self.asked.append(uuid)
+        return "board"
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, board):
+        assert board == "board"
+        reading = self.readings.pop(0)
+        if reading is None:
+            raise self.NVMLError
+        return reading
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """Puts a driver with these readings in place of NVIDIA's."""
+
+    def put(*readings):
+        made = Driver(*readings)
+        monkeypatch.setitem(sys.modules, "pynvml", made)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name: made)
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="1a2b-3c"))
+        return made
+
+    return put
+
+
+def test_a_gpu_counts_millijoules_from_line_to_line(driver, tmp_path):
+    made = driver(5_000, 7_500, 7_500, 10_000)
+    meter = Meter("cuda:1", tmp_path)
+    assert [meter.line() for _ in range(3)] == [{"gpu_joules": 2.5}, {"gpu_joules": 0}, {"gpu_joules": 2.5}]
+    assert set(made.asked) == {"GPU-1a2b-3c"}
+
+
+def test_a_gpu_without_a_counter_has_no_energy(driver, tmp_path):
+    driver(None, None)
+    assert Meter("cuda", tmp_path).line() == {}
+    driver(5_000, None)  # a driver that fails later
+    assert Meter("cuda", tmp_path).line() == {}
+
+
+def test_a_page_has_a_column_for_each_energy_that_is_known(monkeypatch):
+    took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, gpu_watt_hours=2.5)
+    monkeypatch.setattr(timing, "of_runs", lambda _: took)
+    system = SimpleNamespace(name="FedAvg", row=SimpleNamespace(paths=[], runs=1))
+    (table,) = lineage._times([system])
+    shown = str(table)
+    assert "energy of the GPU (Wh)" in shown and "2.50" in shown and "energy (Wh)" not in shown
+
+
+def test_the_cpu_asks_no_driver(driver, tmp_path):
+    made = driver()
+    assert Meter("cpu", tmp_path).line() == {} and made.asked == []
+
+
 def counting(folder):
     made = Meter.__init__
-    return lambda meter: made(meter, folder)
+    return lambda meter, device: made(meter, device, folder)
 
 
 @pytest.mark.parametrize("joules, known", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)])

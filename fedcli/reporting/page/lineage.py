@@ -17,6 +17,10 @@ READINGS = {
     "original": "a baseline's own first paper",
 }
 STAGES = "dataset", "partition", "corruption"
+ENERGIES = {
+    "watt_hours": ("energy", "the machine's processors and their memory"),
+    "gpu_watt_hours": ("energy of the GPU", "its board"),
+}  # field of Clocks -> head of the column, what it is of
 
 
 def what_ran(compared: list[System], clocked: bool) -> dict[str, Any]:
@@ -61,11 +65,12 @@ def _times(compared: list[System]) -> list[Table]:
         "of matrix speed (%)",
         "of memory speed (%)",
     ]
-    told = ""
-    if any(measured and measured.watt_hours is not None for measured in clocks.values()):
-        told = " Energy: of the machine's processors and their memory, with all that ran on them."
-        heads.append("energy (Wh)")
-        lines = [[*line, _energy(measured)] for line, measured in zip(lines, clocks.values(), strict=True)]
+    about_energy = ""
+    for field, (head, whose) in ENERGIES.items():
+        if any(getattr(measured, field, None) is not None for measured in clocks.values()):
+            about_energy += f" {head[:1].upper()}{head[1:]}: of {whose}, with all that ran there."
+            heads.append(f"{head} (Wh)")
+            lines = [[*line, _energy(measured, field)] for line, measured in zip(lines, clocks.values(), strict=True)]
     several = ", mean over seeds" if any(system.row.runs > 1 for system in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
@@ -73,7 +78,7 @@ def _times(compared: list[System]) -> list[Table]:
         "matrix speed: the rate of products and convolutions while clients trained, as a share of that of one large "
         "matrix product. Of memory speed: the rate at which operations read and wrote bytes, as a share of that of a "
         "large copy. Both are measured after runs of 5 seconds or more. "
-        f"Times vary from run to run.{told}"
+        f"Times vary from run to run.{about_energy}"
     )
     return [of_text("Time and memory", heads, lines, legend)] if any(clocks.values()) else []
 
@@ -92,8 +97,9 @@ def _taken(measured: timing.Clocks | None) -> list[str]:
     return ["-" if value is None else form.format(value) for form, value in known]
 
 
-def _energy(measured: timing.Clocks | None) -> str:
-    return "-" if measured is None or measured.watt_hours is None else f"{measured.watt_hours:.2f}"
+def _energy(measured: timing.Clocks | None, field: str) -> str:
+    hours = getattr(measured, field, None)
+    return "-" if hours is None else f"{hours:.2f}"
 
 
 def _rule(rule: str) -> str:

@@ -1,0 +1,39 @@
+"""Which result of a kind was made or used last: what a command takes where it is given no path."""
+
+import time
+from pathlib import Path
+
+from ..errors import FedcliError
+
+MADE_BY = {
+    "dataset": "`fedcli prepare NAME`", "partition": "`fedcli prepare NAME` and then `fedcli partition`",
+    "corruption": "`fedcli corrupt gaussian`", "sites": "`fedcli train METHOD --sites FILE`",
+    "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
+}  # fmt: skip
+SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahead
+
+
+def newest(work: Path, *kinds: str) -> Path:
+    """The manifest of these kinds that was made or used last under the work folder; a link counts wherever it leads."""
+    paths = [p for p in work.glob("**/*.json") if p.stem in kinds and ".tmp" not in str(p.relative_to(work))]
+    if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
+        raise FedcliError(
+            f"no run under {work} is finished", f"go on with: fedcli train --resume --out {begun[-1].parent}"
+        )
+    if not paths:
+        raise FedcliError(
+            f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
+        )
+    return max(paths, key=age)
+
+
+def age(path: Path) -> tuple[int, str]:
+    """What sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
+
+    What another process has just removed comes first, and so does a time in the future, which a wrong clock left.
+    """
+    try:
+        changed = path.lstat().st_mtime_ns
+    except FileNotFoundError:
+        changed = -1
+    return (changed if changed <= time.time_ns() + SLACK else 0, str(path))
