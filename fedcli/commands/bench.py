@@ -9,6 +9,7 @@ from ..errors import UsageError
 from . import options as o
 
 if TYPE_CHECKING:
+    from ..bench.engine import Timing
     from ..bench.problem import Problem
 
 STARTED = "to start and train once"  # each side, its processes included
@@ -70,17 +71,8 @@ def bench(
 
     o.refuse_together(memory=memory, report=report, peers=peers)
     o.refuse_together(report=report, method=method)
-    if (memory or report or peers) and device != "cpu":
-        raise UsageError("--memory, --report and --peers are measured on the CPU", "leave --device out")
-    if beside and not peers:
-        raise UsageError("--beside chooses among what --peers compares", "add --peers")
-    if rounds and not (memory or peers):
-        raise UsageError("--rounds is for --peers and --memory", "leave it out")
+    _refuse_ignored(beside, rounds, device, peers=peers, memory=memory, report=report)
     if memory:
-        if rounds and rounds < 6:
-            raise UsageError(
-                f"--memory looks at three rounds of a training, and {rounds} are too few", "give 6 or more"
-            )
         _show_memory(method, repeats or 3, json, clients=clients, images=images, rounds=rounds, model=model, side=size)
         return
     if report:
@@ -103,7 +95,26 @@ def bench(
         compared = _beside_peers(beside, Problem(model, size, clients or 20, images, rounds or 3), repeats)
         timings += [each.timing for each in compared]
         starts = {each.timing.what: each.start_seconds for each in compared}
-    if json:
+    _show(timings, starts, peers, json)
+
+
+def _refuse_ignored(
+    beside: list[str] | None, rounds: int | None, device: str, *, peers: bool, memory: bool, report: bool
+) -> None:
+    """Refuse options that the asked measurement does not have. Raises UsageError."""
+    if (memory or report or peers) and device != "cpu":
+        raise UsageError("--memory, --report and --peers are measured on the CPU", "leave --device out")
+    if beside and not peers:
+        raise UsageError("--beside chooses among what --peers compares", "add --peers")
+    if rounds and not (memory or peers):
+        raise UsageError("--rounds is for --peers and --memory", "leave it out")
+    if memory and rounds and rounds < 6:
+        raise UsageError(f"--memory looks at three rounds of a training, and {rounds} are too few", "give 6 or more")
+
+
+def _show(timings: list["Timing"], starts: dict[str, tuple[float, float]], peers: bool, as_json: bool) -> None:
+    """A row for each comparison. starts: what both sides took to start, by the comparison's name."""
+    if as_json:
         o.show_json(
             [
                 {
