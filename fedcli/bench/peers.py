@@ -6,7 +6,7 @@ Every side trains the same clients on the same batches in the same order from th
 round, models averaged by image count. They differ only in what happens around the steps: how the data is kept, how the
 model is set, read, sent and averaged. Every side has all cores and uses them as its makers mean it to; fedcli as it
 does by default. A ratio is given only where both sides end at the same weights. What it takes to start, until a side
-has trained once, is measured apart.
+has trained once, is measured separately.
 """
 
 import importlib.util
@@ -116,7 +116,7 @@ def _alternately(name: str, problem: Problem, own_training: Train, peer_training
 
     seconds = engine._alternate(lambda: keep("fedcli", own_training), lambda: keep(name, peer_training), repeats)
     ends = list(zip(*final.values(), strict=True))
-    far = max(_apart(start, ours, theirs) for ours, theirs in ends)
+    far = max(_distance(start, ours, theirs) for ours, theirs in ends)
     allowed = TOLERANCE if far < TOLERANCE else max(TOLERANCE, 2 * _rounding(problem, start))
     for ours, theirs in ends:
         check_same_model(name, start, ours, theirs, allowed)
@@ -127,7 +127,7 @@ def _alternately(name: str, problem: Problem, own_training: Train, peer_training
     return engine.Timing(what, *seconds, images=images)
 
 
-def _apart(start: Tensor, ours: Tensor, theirs: Tensor) -> float:
+def _distance(start: Tensor, ours: Tensor, theirs: Tensor) -> float:
     """The distance of two trained weights [T] as a share of that from the start; NaN where nothing has moved.
 
     Norms alone would agree where neither has moved far.
@@ -145,7 +145,7 @@ def _rounding(problem: Problem, start: Tensor) -> float:
     for count in (1, max(2, problem.cores)):
         with threads(count):
             ends.append(fedcli_training(problem)())
-    return _apart(start, *ends)
+    return _distance(start, *ends)
 
 
 def check_same_model(name: str, start: Tensor, ours: Tensor, theirs: Tensor, allowed: float = TOLERANCE) -> None:
@@ -153,12 +153,12 @@ def check_same_model(name: str, start: Tensor, ours: Tensor, theirs: Tensor, all
 
     allowed: their distance, as a share of that from the start.
     """
-    apart = _apart(start, ours, theirs)
-    if apart < allowed:  # false for NaN
+    distance = _distance(start, ours, theirs)
+    if distance < allowed:  # false for NaN
         return
     raise FedcliError(
         f"{name} did not train as fedcli did: the norm of the final parameters is {float(theirs.norm()):.6f}, "
-        f"fedcli's is {float(ours.norm()):.6f}; their distance is {apart:.2g} of that from the start",
+        f"fedcli's is {float(ours.norm()):.6f}; their distance is {distance:.2g} of that from the start",
         f"no ratio is given, it would compare different work: {INSTALL} gets the {name} fedcli was tested with",
     )
 

@@ -36,9 +36,9 @@ def main(address: str, asked: str) -> None:
 
 def _told(first: bool) -> bool:
     """What the first process was told, in all of them."""
-    told = torch.tensor(int(first))
-    torch.distributed.broadcast(told, 0)
-    return bool(told)
+    going_on = torch.tensor(int(first))
+    torch.distributed.broadcast(going_on, 0)
+    return bool(going_on)
 
 
 class _Loss(nn.Module):

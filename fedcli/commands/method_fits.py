@@ -21,14 +21,14 @@ def fits(method: Any) -> list[Fit]:
     from ..sites import summed
 
     alone = method.local.works_without_server and method.aggregator.works_without_server
-    found = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
-    found.append(_tried("--dp-sgd", lambda: check_private(method)))
-    found.append(_tried("--engine flower-secagg:DIR", lambda: summed.check(method, 0)))
+    fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
+    fits.append(_tried("--dp-sgd", lambda: check_private(method)))
+    fits.append(_tried("--engine flower-secagg:DIR", lambda: summed.check(method, 0)))
     if "+" in method.name:
-        return found
+        return fits
     as_base = _tried("an add-on, as in BASE+ADDON", lambda: resolve(f"{method.typed}+fedheal"))
     as_addon = _tried("a base method, as its add-on", lambda: resolve(f"fedprox+{method.typed}"))
-    return [as_base, as_addon, *found]
+    return [as_base, as_addon, *fits]
 
 
 def _tried(what: str, check: Callable[[], object]) -> Fit:

@@ -137,8 +137,8 @@ def brier_parts(score: np.ndarray, label: np.ndarray) -> tuple[float, float, flo
         return None
     base, bins = float(label.mean()), reliability(score, label)
     off = sum(n * (mean - seen) ** 2 for mean, seen, n in bins) / len(score)
-    apart = sum(n * (seen - base) ** 2 for _, seen, n in bins) / len(score)
-    return off, apart, base * (1 - base)
+    resolution = sum(n * (seen - base) ** 2 for _, seen, n in bins) / len(score)
+    return off, resolution, base * (1 - base)
 
 
 def log_odds(score: np.ndarray) -> np.ndarray:

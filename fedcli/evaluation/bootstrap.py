@@ -183,8 +183,8 @@ class _Plan:
         guess, classes = np.asarray(logits).argmax(1), chance.shape[1]
         cell = y.astype(np.int64) * classes + guess
         order = np.argsort(cell, kind="stable")
-        found, starts = np.unique(cell[order], return_index=True)
-        cells = list(zip(found.tolist(), np.split(order, starts[1:])))  # no cell, one empty part: of no image
+        present, starts = np.unique(cell[order], return_index=True)
+        cells = list(zip(present.tolist(), np.split(order, starts[1:])))  # no cell, one empty part: of no image
         each = {int(c): np.flatnonzero(y == c) for c in np.unique(y)}
         two = classes == len(each) == 2 and mirrored(chance[:, 0], chance[:, 1])
         rankings = {

@@ -53,19 +53,19 @@ def _candidate(round: int, images: Images, metric: str) -> Candidate:
 def best(run: Run, y: np.ndarray, groupings: Groupings, known: list[Candidate], rule: str | None) -> Best | None:
     """Test scores of the round that was best on the clients' validation parts, by the rule if there is one; None where
     nothing was validated. y: labels of the test images."""
-    found = run.manifest.body.get("best")
-    if not found:
+    chosen = run.manifest.body.get("best")
+    if not chosen:
         return None
     taken: int | str = BEST
     if rule:
-        found = _by_rule(known, rule, found["metric"])
-        taken = found["round"] if found["round"] in run.rounds else BEST
+        chosen = _by_rule(known, rule, chosen["metric"])
+        taken = chosen["round"] if chosen["round"] in run.rounds else BEST
     answers = {version: answers_of(run, taken, version) for version in run.data.test}
     scores = {v: [mean([scored(table, y, groupings) for table in tables])] for v, tables in answers.items()}
     return Best(
-        found["round"],
-        found["metric"],
-        found["score"],
+        chosen["round"],
+        chosen["metric"],
+        chosen["score"],
         {version: rounds[0] for version, rounds in with_average(scores).items()},
         {
             name: {

@@ -55,14 +55,14 @@ class Mixed(BesideTheGlobal):
 
     def personal_step(self, net: "Network", batch: "Batch", client: ClientRound) -> None:
         layout, scratch, own = client.layout, client.scratch, client.scratch["moving"]
-        apart = own.detach() - layout.params  # [T] v - w
-        layout.params.add_(scratch["alpha"] * apart)
+        difference = own.detach() - layout.params  # [T] v - w
+        layout.params.add_(scratch["alpha"] * difference)
         layout.buffers.copy_(scratch["buffers"])
         Local.gradient(self, net, batch, client)  # of the mixture
         scratch["buffers"].copy_(layout.buffers)
         own.grad = scratch["alpha"] * layout.grad  # Alg. 1, v
         if self.adaptive and scratch["first"]:
-            moved = scratch["alpha"] - client.lr * (apart @ layout.grad)  # Alg. 1, alpha
+            moved = scratch["alpha"] - client.lr * (difference @ layout.grad)  # Alg. 1, alpha
             scratch["alpha"] = moved.clamp(0, 1)
         scratch["first"] = False
         scratch["solver"].step()

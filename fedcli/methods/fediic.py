@@ -75,7 +75,7 @@ class TwoContrasts(Local):
         client.scratch.update(
             share=share,
             margins=(share / (difficulty.to(share) ** self.d + 1e-5)).log(),
-            prototypes=apart(rows, self.moves),
+            prototypes=separated(rows, self.moves),
         )
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
@@ -104,7 +104,7 @@ def contrast(z: Tensor, y: Tensor, share: Tensor) -> Tensor:
     return -(chances.sum(1) / friends.sum(1)).mean()
 
 
-def apart(rows: Tensor, steps: int) -> Tensor:
+def separated(rows: Tensor, steps: int) -> Tensor:
     """Vectors [C, W] of length 1, moved until no two of them agree."""
     rows, itself = rows.detach().clone(), torch.eye(len(rows), dtype=torch.bool, device=rows.device)
     with torch.enable_grad():

@@ -104,9 +104,9 @@ class DistanceAware(Aggregator):
                 weights = weights * torch.exp(-distances(updates, noisy))
                 weights = weights / weights.sum()
         elif self.warm_up < 1 and updates.round >= max(1, round(self.warm_up * updates.rounds)):
-            found = torch.zeros(updates.roster, dtype=torch.bool, device=theta.device)
-            found[updates.rows] = noisy_clients(updates["class_losses"], updates["class_images"]).to(theta.device)
-            memory.update(noisy=found, begun=torch.tensor(updates.round, device=theta.device))
+            noisy = torch.zeros(updates.roster, dtype=torch.bool, device=theta.device)
+            noisy[updates.rows] = noisy_clients(updates["class_losses"], updates["class_images"]).to(theta.device)
+            memory.update(noisy=noisy, begun=torch.tensor(updates.round, device=theta.device))
         return average(updates.theta, weights), weights
 
 
@@ -133,8 +133,8 @@ def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
     out = torch.zeros(len(noisy), dtype=torch.float64, device=noisy.device)
     clean = updates.theta[~noisy]  # [K', P]
     for k in noisy.nonzero().flatten().tolist():
-        apart = clean - updates.theta[k]  # [K', P]
-        each = torch.stack([apart[:, span].norm(dim=1) for span in updates.layout.spans.values()])  # [tensors, K']
+        differences = clean - updates.theta[k]  # [K', P]
+        each = torch.stack([differences[:, span].norm(dim=1) for span in updates.layout.spans.values()])  # [tensors, K']
         out[k] = each.double().sum(0).min()
     return out / out.max().clamp_min(1e-12)
 

@@ -120,13 +120,13 @@ def answers(scores: Path) -> Answers:
 
     Runs are looked at by several tests in turn, so as many are remembered as ROOM holds.
     """
-    found = _known.pop(scores, None)
-    if found is None:
-        found = _read(scores)
-        while _known and found.nbytes + sum(each.nbytes for each in _known.values()) > ROOM:
+    known = _known.pop(scores, None)
+    if known is None:
+        known = _read(scores)
+        while _known and known.nbytes + sum(each.nbytes for each in _known.values()) > ROOM:
             del _known[next(iter(_known))]
-    _known[scores] = found
-    return found
+    _known[scores] = known
+    return known
 
 
 def _read(scores: Path) -> Answers:

@@ -7,7 +7,7 @@ from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of
 
 from fedcli.methods import resolve
-from fedcli.methods.fediic import apart, contrast
+from fedcli.methods.fediic import contrast, separated
 
 
 def test_the_contrast_within_a_client_by_hand():
@@ -21,11 +21,11 @@ def test_the_contrast_within_a_client_by_hand():
 
 def test_prototypes_move_until_no_two_of_them_agree():
     near = torch.tensor([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0], [1.0, 0.0, 0.1]])
-    unit = apart(near, 1000)
+    unit = separated(near, 1000)
     torch.testing.assert_close(unit.norm(dim=1), torch.ones(3))
     assert (unit @ unit.T - torch.eye(3)).max() <= 1e-6
-    torch.testing.assert_close(apart(near, 0), F.normalize(near, dim=1))
-    assert apart(near[:1], 5).shape == (1, 3)
+    torch.testing.assert_close(separated(near, 0), F.normalize(near, dim=1))
+    assert separated(near[:1], 5).shape == (1, 3)
 
 
 def prepared(settings, shared=None, absent=None):

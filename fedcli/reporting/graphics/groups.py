@@ -228,10 +228,10 @@ def _plane(points: Mapping[int, tuple[float, float]], looks: Mapping[int, int], 
             axes.plot([x], [y], MARKERS[looks[at] % len(MARKERS)], color=style(looks[at])["color"], markersize=7)
         else:
             axes.plot([x], [y], "o", color=GREY, markersize=3.5, zorder=0)
-    apart = NEAR * np.maximum(np.ptp(list(points.values()), axis=0), 1e-9)  # [2]
+    near = NEAR * np.maximum(np.ptp(list(points.values()), axis=0), 1e-9)  # [2]
     numbers: dict[tuple[float, float], list[int]] = {}
     for at in sorted(points.keys() & looks.keys()):
-        beside = next((p for p in numbers if (np.abs(np.subtract(p, points[at])) <= apart).all()), points[at])
+        beside = next((p for p in numbers if (np.abs(np.subtract(p, points[at])) <= near).all()), points[at])
         numbers.setdefault(beside, []).append(looks[at] + 1)
     for place, shared in numbers.items():
         axes.annotate(", ".join(map(str, shared)), place, (4, 4), textcoords="offset points", fontsize=7)
