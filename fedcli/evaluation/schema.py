@@ -59,38 +59,45 @@ def children(value: Any) -> Mapping[str, Any]:
 
 def decode(kind: type[T], data: Any) -> T:
     """The inverse of encode. Raises KeyError for a key that is missing or not known, TypeError for another shape."""
-    return _decode(kind, data)
+    return _decoder(kind)(data)
 
 
-def _decode(kind: Any, data: Any) -> Any:
+@cache  # a run's scores hold a thousand objects of ten types
+def _decoder(kind: Any) -> Callable[[Any], Any]:
     kind = bare(kind)
     if _is_plain(kind):
-        return data
+        return lambda data: data
     if is_dataclass(kind):
-        return _object(kind, data)
+        return _object(kind)
     inner = get_args(kind)
     if get_origin(kind) is dict:
-        return {key: _decode(inner[1], item) for key, item in data.items()}
+        of_value = _decoder(inner[1])
+        return lambda data: {key: of_value(item) for key, item in data.items()}
+    of_item = _decoder(inner[0])
     if get_origin(kind) is list:
-        return [_decode(inner[0], item) for item in data]
-    return None if data is None else _decode(inner[0], data)
+        return lambda data: [of_item(item) for item in data]
+    return lambda data: None if data is None else of_item(data)
 
 
-def _object(kind: Any, data: Any) -> Any:
-    if not isinstance(data, dict):
-        raise TypeError(f"{kind.__name__} is {type(data).__name__}")
-    left, values, hints = dict(data), {}, types(kind)
-    for part in fields(kind):
-        if "flat" not in part.metadata and part.name in left:
-            values[part.name] = _decode(hints[part.name], left.pop(part.name))
-    for part in fields(kind):
-        if "flat" in part.metadata:
-            own = {key: left.pop(key) for key in list(left) if part.metadata["flat"](key)}
-            values[part.name] = _decode(hints[part.name], own)
+def _object(kind: Any) -> Callable[[Any], Any]:
+    hints = types(kind)
+    own = {part.name: _decoder(hints[part.name]) for part in fields(kind) if "flat" not in part.metadata}
+    beside = [part for part in fields(kind) if "flat" in part.metadata]
     required = {p.name for p in fields(kind) if p.default is MISSING and p.default_factory is MISSING}
-    if wrong := [*left, *sorted(required - values.keys())]:
-        raise KeyError(wrong[0])
-    return kind(**values)
+
+    def made(data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise TypeError(f"{kind.__name__} is {type(data).__name__}")
+        values = {name: own[name](item) for name, item in data.items() if name in own}
+        left = {key: item for key, item in data.items() if key not in own}
+        for part in beside:
+            taken = {key: left.pop(key) for key in list(left) if part.metadata["flat"](key)}
+            values[part.name] = _decoder(hints[part.name])(taken)
+        if wrong := [*left, *sorted(required - values.keys())]:
+            raise KeyError(wrong[0])
+        return kind(**values)
+
+    return made
 
 
 def meanings(kind: Any) -> dict[str, str]:

@@ -134,7 +134,9 @@ def distances(updates: ClientUpdates, noisy: Tensor) -> Tensor:
     clean = updates.theta[~noisy]  # [K', P]
     for k in noisy.nonzero().flatten().tolist():
         differences = clean - updates.theta[k]  # [K', P]
-        each = torch.stack([differences[:, span].norm(dim=1) for span in updates.layout.spans.values()])  # [tensors, K']
+        each = torch.stack(
+            [differences[:, span].norm(dim=1) for span in updates.layout.spans.values()]
+        )  # [tensors, K']
         out[k] = each.double().sum(0).min()
     return out / out.max().clamp_min(1e-12)
 
