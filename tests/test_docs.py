@@ -21,7 +21,7 @@ from fedcli import extensions
 from fedcli.commands.app import app
 from fedcli.data import bodies
 from fedcli.data.sources import SOURCES
-from fedcli.methods import METHODS
+from fedcli.methods import METHODS, resolve
 from fedcli.sites import policy
 
 ROOT = Path(__file__).parent.parent
@@ -215,3 +215,11 @@ def test_the_table_of_every_method_has_the_rows_of_its_recipe_and_its_picture_ca
     assert all(0 < worst <= 100 and 0 < overall <= 100 for points in by.values() for overall, worst in points.values())
     pictures.plane(tmp_path / "plane.svg")
     assert "Overall score and worst group" in (tmp_path / "plane.svg").read_text()
+
+
+def test_privacy_lists_methods_by_what_their_server_needs():
+    rows = re.findall(r"^\| (sums|scalars|updates) \|[^|]*\|([^|]*)\|$", (ROOT / "docs/privacy.md").read_text(), re.M)
+    assert [needs for needs, _ in rows] == ["sums", "scalars", "updates"]
+    for needs, listed in rows:
+        named = [name for name in re.findall(r"[a-z][a-z-]*", listed) if name in METHODS]
+        assert named and {name: resolve(name).needs for name in named} == dict.fromkeys(named, needs)
