@@ -104,8 +104,12 @@ def _refuse_ignored(
     """Refuse options that the asked measurement does not have. Raises UsageError."""
     if (memory or report or peers) and device != "cpu":
         raise UsageError("--memory, --report and --peers are measured on the CPU", "leave --device out")
-    if beside and not peers:
-        raise UsageError("--beside chooses among what --peers compares", "add --peers")
+    if beside:
+        from ..bench.peers import named
+
+        if not peers:
+            raise UsageError("--beside chooses among what --peers compares", "add --peers")
+        named(beside)  # refuses a name before anything is timed
     if rounds and not (memory or peers):
         raise UsageError("--rounds is for --peers and --memory", "leave it out")
     if memory and rounds and rounds < 6:

@@ -95,8 +95,9 @@ def _from_sites(run: Path, by: list[str]) -> Path | None:
     """The scores that sites have given of a run, of all attributes or of these; None where there are none."""
     for path in sorted((run.parent / "scores").glob("*/scores.json")):
         known = manifest.read(path, "scores")
-        if known.options.get("federated") and known.options["by"] == by:
-            return path if list(known.parents.values()) == [manifest.sha256(run)] else None
+        asked = known.options.get("federated") and known.options["by"] == by
+        if asked and list(known.parents.values()) == [manifest.sha256(run)]:  # else of the run before it went on
+            return path
     return None
 
 

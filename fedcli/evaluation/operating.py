@@ -73,6 +73,9 @@ def points(run: Run, client: str | None, asked: Asked) -> list[OperatingPoint]:
     known = _evaluated(run)
     if client is None or not known:
         return known
+    if not len(clinical.validation(run, {}, client).y):
+        console.warn(f"no operating points: {client} has no validation images that could choose its thresholds")
+        return []
     return _chosen(run, client, [(point.positive, _parsed(point.rule)) for point in known])
 
 

@@ -54,7 +54,7 @@ def _board(device: str) -> Callable[[], int | None] | None:
             pynvml.nvmlInit()  # counted by the library: a second time costs nothing
             board = pynvml.nvmlDeviceGetHandleByUUID(f"GPU-{torch.cuda.get_device_properties(device).uuid}")
             return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(board))
-        except pynvml.NVMLError:  # a board or a driver without it, or a part of a GPU
+        except (pynvml.NVMLError, TypeError, AttributeError):  # no such counter, a part of a GPU, another pynvml
             return None
 
     return read

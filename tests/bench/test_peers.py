@@ -142,6 +142,7 @@ def test_a_peer_is_chosen_by_how_its_name_begins():
     ("line", "said"),
     [
         ("--peers --beside fedml", "no peer's name begins so"),
+        ("--method fedavg --repeats 1000000 --peers --beside fedml", "no peer's name begins so"),
         ("--beside flower", "add --peers"),
         ("--rounds 3", "--rounds is for --peers and --memory"),
         ("--memory --rounds 5", "give 6 or more"),

@@ -14,7 +14,7 @@ import fedcli
 from fedcli import console
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.evaluation import clinical
+from fedcli.evaluation import clinical, operating
 from fedcli.evaluation.operating import Asked, OperatingPoint, points
 from fedcli.runs.finished import open_run
 
@@ -102,6 +102,18 @@ def test_without_validation_images_a_rule_is_refused(dataset, work):
         fedcli.predict(plain, [work / "raw" / "000.png"], rule=["youden"])
     with pytest.raises(UsageError, match="'sick' is no class"):
         fedcli.predict(plain, [work / "raw" / "000.png"], positive=["sick"])
+
+
+def test_a_client_without_validation_images_is_predicted_for_without_thresholds(run, monkeypatch):
+    opened, nothing = open_run(run.path), clinical.Images(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
+    monkeypatch.setattr(operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)])
+    monkeypatch.setattr(clinical, "validation", lambda *_: nothing)
+    warned: list[str] = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    assert points(opened, HOSPITALS[0], Asked()) == []
+    assert warned == [f"no operating points: {HOSPITALS[0]} has no validation images that could choose its thresholds"]
+    with pytest.raises(UsageError, match="has no validation images"):
+        points(opened, HOSPITALS[0], Asked(["ill"], ["youden"]))
 
 
 def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):

@@ -113,6 +113,15 @@ def test_a_gpu_without_a_counter_has_no_energy(driver, tmp_path):
     assert Meter("cuda", tmp_path).line() == {}
 
 
+def test_another_package_of_the_same_name_does_not_end_a_training(driver, tmp_path, monkeypatch):
+    made = driver()
+    monkeypatch.setattr(made, "nvmlDeviceGetHandleByUUID", lambda uuid: bytes(uuid))  # an old one takes no text
+    assert Meter("cuda", tmp_path).line() == {}
+    monkeypatch.setattr(made, "nvmlDeviceGetHandleByUUID", None)
+    monkeypatch.delattr(Driver, "nvmlInit")
+    assert Meter("cuda", tmp_path).line() == {}
+
+
 def test_a_page_has_a_column_for_each_energy_that_is_known(monkeypatch):
     took = timing.Clocks(1.5, 1234.4, 0.25, None, 0.456, None, gpu_watt_hours=2.5)
     monkeypatch.setattr(timing, "of_runs", lambda _: took)

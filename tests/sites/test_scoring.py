@@ -170,6 +170,11 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     run = train_at(sites, gathered([folder], tmp_path), plan(), tmp_path, out=tmp_path / "run")
     reached(monkeypatch, sites)
     evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x", by=("sex",)))
+    (made,) = (run.parent / "scores").glob("*/scores.json")
+    earlier = made.parent.with_name("0")  # of this run before it went on for more rounds; sorted first
+    shutil.copytree(made.parent, earlier)
+    facts = json.loads(made.read_text())
+    (earlier / "scores.json").write_text(json.dumps(facts | {"parents": dict.fromkeys(facts["parents"], "0" * 64)}))
     (row,) = rows(scores_of_all([run], Asked(["sex"], None, ["evaluate"])))
     shutil.rmtree(run.parent / "scores")
     with pytest.raises(FedcliError, match="are at its sites") as error:
