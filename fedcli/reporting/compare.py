@@ -31,7 +31,7 @@ from .comparison import Comparison, Side
 from .jackknife import Jackknife
 from .pairs import paired, sample_of
 from .sampler import Sampler
-from .systems import Scored, read, refuse_mixed, settings
+from .systems import Pairs, Scored, read, refuse_mixed, settings
 from .tested import group_tests, headline, image_tests, judged, over_rounds
 from .verdicts import RESAMPLES, Against, Difference, adjusted, enough
 
@@ -71,10 +71,16 @@ def compare(
         unit=sample.unit,
         units=sample.units,
         rows=rows,
-        groups={name: group_tests(pairs, sampler, name, sample) for name in first.groups if name in second.groups},
+        groups={name: group_tests(pairs, sampler, name, sample) for name in _attributes(pairs)},
         images=[image_tests(*pair) for pair in pairs],
         remarks=notes,
     )
+
+
+def _attributes(pairs: Pairs) -> list[str]:
+    """Those by which all runs were evaluated."""
+    each = [run.scores.groups for pair in pairs for run in pair]
+    return [name for name in each[0] if all(name in groups for groups in each)]
 
 
 def order(

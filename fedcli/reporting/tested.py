@@ -128,15 +128,18 @@ def _each(pairs: Pairs, sampler: Sampler, name: str, about: dict[str, str], samp
     version, metric = about["version"], about["metric"]
     for value in grouping(pairs[0][0], name)[1]:
         own = replace(sample, units=_patients([run for run, _ in pairs], name, value))
-        numbers = [
-            [_known(run.scores.groups[name][version].each.get(metric, {}).get(value)) for run in side] for side in sides
-        ]
+        numbers = [[_group_rounds(run, name, value, version, metric) for run in side] for side in sides]
         if all(all(side) for side in numbers) and resampled(pairs, about["metric"], version):
             drawn = [[sampler.group(run, name, value)[version][metric] for run in side] for side in sides]
             units = differing(pairs, metric, version, lambda run, value=value: _of_group(run, name, value))
             left = _left(pairs, sampler, lambda made, run, value=value: made.group(run, name, value, version, metric))
             rows.append(_row(about | {"group": value}, numbers, drawn, own, units, left))
     return rows
+
+
+def _group_rounds(run: Scored, name: str, value: str, version: str, metric: str) -> list[float] | None:
+    groups = run.scores.groups[name].get(version)
+    return _known(groups.each.get(metric, {}).get(value)) if groups else None
 
 
 def _of_group(run: Scored, name: str, value: str) -> np.ndarray:

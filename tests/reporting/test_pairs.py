@@ -147,3 +147,23 @@ def test_runs_that_differ_in_the_seed_of_their_partition_alone_are_named_by_it(t
     b = [heal(tmp_path / f"b{k}", model(1, 0), data=data(k)) for k in (1, 2)]
     said = "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 0, partition seed 2"
     assert said in compare(a, b, resamples=50).notes()
+
+
+def test_groups_of_corrupted_images_that_one_system_alone_has_are_left_out(tmp_path):
+    """The other system was scored on clean images alone."""
+    a = [scored(tmp_path / "a", model(1, 0), corrupted=model(0.5, 1))]
+    b = [heal(tmp_path / "b", model(2, 0))]
+    for first, second in ((a, b), (b, a)):
+        groups = compare(first, second, metrics=["accuracy"], resamples=50).groups["sex"]
+        assert [(each.version, each.group) for each in groups.each] == [("clean", "f"), ("clean", "m")]
+        assert [gap.version for gap in groups.gaps] == ["clean"]
+
+
+@pytest.mark.parametrize("without", [("a", 1), ("b", 1), ("a", 0)])
+def test_attributes_are_compared_that_all_runs_were_evaluated_by(tmp_path, without):
+    def made(make, side, skill):
+        by = {k: ("age",) if (side, k) == without else ("sex", "age") for k in (0, 1)}
+        return [make(tmp_path / f"{side}{k}", model(skill, k), seed=k, by=by[k], extra={"age": SEX}) for k in (0, 1)]
+
+    comparison = compare(made(scored, "a", 1), made(heal, "b", 2), metrics=["accuracy"], resamples=50)
+    assert list(comparison.groups) == ["age"] and comparison.pairs == 2
