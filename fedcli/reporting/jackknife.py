@@ -69,10 +69,10 @@ def _by_group(known: Answers, table: np.ndarray, group_of: np.ndarray, count: in
     return {metric: np.stack([part[metric] for part in parts], 1) for metric in parts[0]}
 
 
-def of_difference(values: Sequence[float], left: Sequence[np.ndarray], sets: Sequence[int]) -> np.ndarray:
-    """The mean difference over pairs without each patient of each test set, one after another.
+def of_mean(values: Sequence[float], left: Sequence[np.ndarray], sets: Sequence[int]) -> np.ndarray:
+    """The mean over runs, or over pairs of their differences, without each patient of each test set, one after another.
 
-    values: the difference of each pair; left: the same without each patient of its test set; sets: its number.
+    values: of each run or pair; left: the same without each patient of its test set; sets: its number.
     """
     parts = []
     for number in sorted(set(sets)):

@@ -1,10 +1,11 @@
 """Intervals of a mean over the runs of a system, from resamples in which every run sees the same patients.
 
 The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
-with the patients that were drawn.
+with the patients that were drawn. Runs of other folds or splits have other patients: each test set is drawn by itself,
+and a patient is left out (BCa) of the runs of its own test set alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ..evaluation import intervals, resampled
 from ..evaluation.bca import BCA
 from ..evaluation.parts import Interval
 from .answers import answers
+from .jackknife import of_mean
 from .sampler import grouping
 from .systems import Scored
 
@@ -28,17 +30,21 @@ def can(runs: Sequence[Scored]) -> bool:
 
 def bounds(runs: Sequence[Scored], version: str, metric: str, each: Sequence[Interval | None]) -> Bounds | None:
     """Low and high of the mean score of all images over runs. each: the interval of each run."""
-    return _bounds(runs, metric, each, lambda run, left: _overall(run.path, version, left))
+    return _bounds(runs, metric, each, lambda run, left: _overall(run.path, version, left), lambda run: intervals.ALL)
 
 
 def group_bounds(
     runs: Sequence[Scored], attribute: str, value: str, version: str, metric: str, each: Sequence[Interval | None]
 ) -> Bounds | None:
     """Low and high of the mean score of one group over runs."""
-    return _bounds(runs, metric, each, lambda run, left: _of_group(run, attribute, value, version, left))
+
+    def draws_of(run: Scored, left: bool) -> Draws:
+        return _of_group(run, attribute, value, version, left)
+
+    return _bounds(runs, metric, each, draws_of, lambda run: _members(run, attribute, value))
 
 
-def _bounds(runs, metric, each, draws_of) -> Bounds | None:  # type: ignore[no-untyped-def]
+def _bounds(runs, metric, each, draws_of, images_of) -> Bounds | None:  # type: ignore[no-untyped-def]
     known = [estimate for estimate in each if estimate and estimate.low is not None and estimate.high is not None]
     if len(known) < len(runs):
         return None
@@ -46,10 +52,22 @@ def _bounds(runs, metric, each, draws_of) -> Bounds | None:  # type: ignore[no-u
     draws = [draws_of(run, left) for run in runs] if len(runs) > 1 and can(runs) else []
     if not all(metric in drawn for drawn, _ in draws) or not draws:  # counts, and metrics of one's own
         return _mean([estimate.low for estimate in known]), _mean([estimate.high for estimate in known])
-    value = _mean([estimate.value for estimate in known])
-    columns = [np.mean([part[metric] for part in parts], axis=0) for parts in zip(*draws, strict=True) if parts[0]]
-    low, high = intervals.bounds(value, columns[0], columns[1] if left else None)
+    values, sets = [estimate.value for estimate in known], _sets(runs, images_of)
+    # test sets of one size get equal draws, place by place: shifted, those of one say nothing of another's
+    drawn = np.mean([np.roll(columns[metric], k) for k, (columns, _) in zip(sets, draws, strict=True)], axis=0)
+    without = of_mean(values, [columns[metric] for _, columns in draws], sets) if left else None
+    low, high = intervals.bounds(_mean(values), drawn, without)
     return None if low is None or high is None else (low, high)
+
+
+def _sets(runs: Sequence[Scored], images_of: Callable[[Scored], np.ndarray | slice]) -> list[int]:
+    """The number of each run's test set, told by its images and their patients."""
+    keys = []
+    for run in runs:
+        answered, at = answers(run.path), images_of(run)
+        keys.append((answered.id[at].tobytes(), answered.units[at].tobytes()))
+    numbers = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    return [numbers[key] for key in keys]
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -69,14 +87,19 @@ def _overall(path: Path, version: str, left: bool) -> Draws:
 
 def _of_group(run: Scored, attribute: str, value: str, version: str, left: bool) -> Draws:
     """Of the images of one group."""
-    places, values = grouping(run, attribute)
-    group = values.index(value)
+    group = grouping(run, attribute)[1].index(value)
     kept = {} if left else _kept_groups(run.path).get((sorted(run.scores.groups).index(attribute), group), {})
     if version in kept:
         return kept[version], {}
-    answered, at = answers(run.path).of(attribute), places == group
+    answered, at = answers(run.path).of(attribute), _members(run, attribute, value)
     tables = [table[at] for table in answered.last[version]]
     return _draws(tables, answered.y[at], answered.units[at], left)
+
+
+def _members(run: Scored, attribute: str, value: str) -> np.ndarray:
+    """Whether each image is of a group: bool [N]."""
+    places, values = grouping(run, attribute)
+    return places == values.index(value)
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from ..evaluation.statistics import delong, mcnemar, over_seeds, paired_t, sign_
 from ..metrics import probabilities
 from .answers import answers, differing, resampled, right_labels
 from .comparison import GroupTests
-from .jackknife import Jackknife, of_difference
+from .jackknife import Jackknife, of_mean
 from .pairs import Sample
 from .sampler import Sampler, grouping
 from .systems import Pairs, Scored
@@ -70,7 +70,7 @@ def _row(
     low, high = interval(differences) if sample.units > 1 else (None, None)
     if left and sample.units > 1:
         each = [float(np.mean(y) - np.mean(x)) for x, y in zip(*numbers, strict=True)]
-        without = of_difference(each, left, sample.sets)
+        without = of_mean(each, left, sample.sets)
         low, high = bca_interval(float(np.mean(each)), differences, without)
     t = paired_t(a, b, overlap=sample.overlap)
     tests = {"corrected_t" if sample.overlap else "paired_t": asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}

@@ -6,7 +6,7 @@ from scored_runs import PATIENTS_OF, SEX, N, Y, heal, model, scored
 
 from fedcli.evaluation.bca import bca_interval
 from fedcli.reporting.compare import compare
-from fedcli.reporting.jackknife import Jackknife, of_difference
+from fedcli.reporting.jackknife import Jackknife, of_mean
 from fedcli.reporting.sampler import Sampler
 from fedcli.reporting.systems import read
 
@@ -39,7 +39,7 @@ def test_scores_of_all_images_and_of_groups_without_each_patient(tmp_path):
 
 def test_a_patient_of_one_test_set_is_left_out_of_its_pairs_alone():
     left = [np.array([0.1, 0.3]), np.array([0.5, 0.1]), np.array([0.0, 0.6, 0.3])]
-    made = of_difference([0.2, 0.4, 0.3], left, [0, 0, 1])
+    made = of_mean([0.2, 0.4, 0.3], left, [0, 0, 1])
     assert made == pytest.approx([0.9 / 3, 0.7 / 3, 0.6 / 3, 1.2 / 3, 0.9 / 3])
 
 
