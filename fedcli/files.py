@@ -20,6 +20,7 @@ from .errors import FedcliError, UsageError
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
 PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, getattr(errno, "ESTALE", errno.EIO)
+Stamp = tuple[int, int, int, int]
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -30,19 +31,19 @@ def sha256(path: Path) -> str:
     return _digest.__wrapped__(path, None)
 
 
-def settled(path: Path) -> tuple[int, int, int] | None:
+def settled(path: Path) -> Stamp | None:
     """What differs once a file has been changed; None where a clock tick may hide a change made right after another."""
     try:
         at = path.stat()
     except OSError:  # whoever reads the file says what is wrong
         return None
-    if time.time_ns() - at.st_mtime_ns < SETTLED:
+    if time.time_ns() - max(at.st_mtime_ns, at.st_ctime_ns) < SETTLED:
         return None
-    return at.st_size, at.st_mtime_ns, at.st_ino
+    return at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino  # ctime: a program that copies may put mtime back
 
 
 @lru_cache(maxsize=1024)
-def _digest(path: Path, _: tuple[int, int, int] | None) -> str:
+def _digest(path: Path, _: Stamp | None) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

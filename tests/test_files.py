@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from fedcli import files
 from fedcli.errors import FedcliError
-from fedcli.files import LARGEST_TEXT, appending, read_text, regular, replacing, write_text
+from fedcli.files import LARGEST_TEXT, appending, read_text, regular, replacing, sha256, write_text
 
 KILLED = """
 import os, sys
@@ -103,3 +104,20 @@ def test_a_file_of_zero_bytes_is_no_text(tmp_path):
     os.truncate(path, 2**20)
     with pytest.raises(FedcliError, match=r"labels.csv holds zero bytes"):
         read_text(path)
+
+
+def test_a_change_is_seen_whose_time_was_put_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SETTLED", -1)  # as if long ago
+    path = tmp_path / "x.json"
+    path.write_text("old")
+    at, before = path.stat(), sha256(path)
+    while path.stat().st_ctime_ns == at.st_ctime_ns:  # a clock tick later
+        path.write_text("new")
+        os.utime(path, ns=(at.st_atime_ns, at.st_mtime_ns))
+    assert sha256(path) != before
+
+
+def test_a_file_that_was_just_put_in_place_with_an_old_time_is_not_settled(tmp_path):
+    (tmp_path / "x.json").write_text("old")
+    os.utime(tmp_path / "x.json", (1e9, 1e9))
+    assert files.settled(tmp_path / "x.json") is None

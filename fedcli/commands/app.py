@@ -71,6 +71,13 @@ class Commands(TyperGroup):
             _refuse(ctx, error)
             raise
 
+    def make_context(self, *args: Any, **more: Any) -> typer.Context:
+        try:
+            return super().make_context(*args, **more)
+        except KeyboardInterrupt:  # of which typer would say nothing
+            _nothing_begun()
+            raise typer.Exit(INTERRUPTED) from None
+
     def invoke(self, ctx: typer.Context) -> object:
         ctx.with_resource(console.shown())
         try:
@@ -133,6 +140,11 @@ def _reword(error: Any) -> None:
     wanted = READ_AS.get(first["type"].partition("_")[0]) if limit is None else f"at least {limit:g}"
     if wanted:
         error.message = f"{str(first['input'])[:80]!r} is not {wanted}"
+
+
+def _nothing_begun() -> None:
+    with console.shown():
+        console.fail("interrupted before anything was begun", "run the same command again")
 
 
 def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
@@ -209,6 +221,5 @@ def main() -> None:
     try:
         app()
     except KeyboardInterrupt:  # before a command has begun
-        with console.shown():
-            console.fail("interrupted before anything was begun", "run the same command again")
+        _nothing_begun()
         sys.exit(INTERRUPTED)

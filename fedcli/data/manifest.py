@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..files import flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
+from ..files import Stamp, flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
 from ..locks import remove_abandoned, scratch, waited
 from ..provenance import other_code
 from . import bodies
@@ -87,7 +87,7 @@ def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
 
 
 @lru_cache(maxsize=512)  # a report looks at each of its manifests tens of times
-def _read(path: Path, _: tuple[int, int, int] | None) -> tuple[Manifest, bytes]:
+def _read(path: Path, _: Stamp | None) -> tuple[Manifest, bytes]:
     """A manifest, not to be written into, and the digest of its text."""
     hint = "give the .json that a fedcli command printed"
     try:

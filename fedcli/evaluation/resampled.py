@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import FedcliError
+from ..files import Stamp, settled
 from ..hdf5 import Column, create_hdf5, open_hdf5
 from ..seeds import derive
 from . import intervals
@@ -119,11 +120,10 @@ def read_groups(folder: Path) -> dict[tuple[int, int], dict[str, Columns]]:
 
 def _columns(path: Path) -> Columns:
     """Every column of a file by its name, not to be written into. Raises FedcliError."""
-    about = path.stat()
-    return _read(path, about.st_mtime_ns, about.st_size)
+    return _read(path, at) if (at := settled(path)) else _read.__wrapped__(path, None)
 
 
 @lru_cache(maxsize=128)  # a page looks at each run several times
-def _read(path: Path, changed: int, size: int) -> Columns:
+def _read(path: Path, _: Stamp | None) -> Columns:
     with open_hdf5(path, {"*/*": Column("f", size=8)}, hint=HINT) as file:
         return {name: column[()] for name, column in file.items()}

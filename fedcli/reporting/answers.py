@@ -10,6 +10,7 @@ import numpy as np
 from ..data import manifest
 from ..evaluation import predictions, rebuilt
 from ..evaluation.parts import VERSIONS
+from ..files import sha256
 from ..labels import UNKNOWN, YES
 from ..metrics import chances
 from .systems import Pairs, Scored
@@ -62,7 +63,8 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
         if first.counted:
             counted[first.id.tobytes()] = len(first.y) if images is None else int(images(a).sum())
             continue
-        difference = _marks(b.path, metric, version) - _marks(a.path, metric, version)  # [N, K]
+        before, after = (_marks(run.path, sha256(run.path), metric, version) for run in (a, b))  # [N, K] each
+        difference = after - before
         key = first.id.tobytes()
         sets.setdefault(key, []).append(difference if images is None else difference * images(a)[:, None])
         units[key] = first.units
@@ -71,7 +73,7 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
 
 
 @lru_cache(maxsize=64)  # a reference is set beside many systems, in some seeds, versions and metrics
-def _marks(scores: Path, metric: str, version: str) -> np.ndarray:
+def _marks(scores: Path, _: str, metric: str, version: str) -> np.ndarray:
     """What a metric sees of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
     answered = answers(scores)
     versions = list(answered.tables) if version == "average" else [version]
@@ -112,7 +114,7 @@ def _is_stuck(answered: Answers, version: str) -> bool:
     return len(np.unique(answered.y)) > 1 and bool(tables) and all(len(np.unique(t.argmax(1))) == 1 for t in tables)
 
 
-_known: dict[Path, Answers] = {}  # those that were asked for last come last
+_known: dict[str, Answers] = {}  # by the digest of a scores.json; those that were asked for last come last
 
 
 def answers(scores: Path) -> Answers:
@@ -120,12 +122,13 @@ def answers(scores: Path) -> Answers:
 
     Runs are looked at by several tests in turn, so as many are remembered as ROOM holds.
     """
-    known = _known.pop(scores, None)
+    digest = sha256(scores)  # at the same path another run may have been scored meanwhile
+    known = _known.pop(digest, None)
     if known is None:
         known = _read(scores)
         while _known and known.nbytes + sum(each.nbytes for each in _known.values()) > ROOM:
             del _known[next(iter(_known))]
-    _known[scores] = known
+    _known[digest] = known
     return known
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ..evaluation import intervals, resampled
 from ..evaluation.bca import BCA
 from ..evaluation.parts import Interval
+from ..files import sha256
 from .answers import answers
 from .jackknife import of_mean
 from .sampler import grouping
@@ -30,7 +31,11 @@ def can(runs: Sequence[Scored]) -> bool:
 
 def bounds(runs: Sequence[Scored], version: str, metric: str, each: Sequence[Interval | None]) -> Bounds | None:
     """Low and high of the mean score of all images over runs. each: the interval of each run."""
-    return _bounds(runs, metric, each, lambda run, left: _overall(run.path, version, left), lambda run: intervals.ALL)
+
+    def draws(run: Scored, left: bool) -> Draws:
+        return _overall(run.path, sha256(run.path), version, left)
+
+    return _bounds(runs, metric, each, draws, lambda run: intervals.ALL)
 
 
 def group_bounds(
@@ -75,7 +80,7 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 @lru_cache(maxsize=1024)
-def _overall(path: Path, version: str, left: bool) -> Draws:
+def _overall(path: Path, _: str, version: str, left: bool) -> Draws:
     kept = {} if left else resampled.read(path.parent, last=True)
     if kept:
         return _averaged([each for name, each in kept.items() if version in (name, "average")]), {}
@@ -87,8 +92,8 @@ def _overall(path: Path, version: str, left: bool) -> Draws:
 
 def _of_group(run: Scored, attribute: str, value: str, version: str, left: bool) -> Draws:
     """Of the images of one group."""
-    group = grouping(run, attribute)[1].index(value)
-    kept = {} if left else _kept_groups(run.path).get((sorted(run.scores.groups).index(attribute), group), {})
+    of_group = sorted(run.scores.groups).index(attribute), grouping(run, attribute)[1].index(value)
+    kept = {} if left else _kept_groups(run.path, sha256(run.path)).get(of_group, {})
     if version in kept:
         return kept[version], {}
     answered, at = answers(run.path).of(attribute), _members(run, attribute, value)
@@ -103,7 +108,7 @@ def _members(run: Scored, attribute: str, value: str) -> np.ndarray:
 
 
 @lru_cache(maxsize=1024)
-def _kept_groups(path: Path) -> dict[tuple[int, int], dict[str, dict[str, np.ndarray]]]:
+def _kept_groups(path: Path, _: str) -> dict[tuple[int, int], dict[str, dict[str, np.ndarray]]]:
     return resampled.read_groups(path.parent)
 
 

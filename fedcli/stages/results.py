@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -43,7 +44,7 @@ class Result(os.PathLike[str]):
     @property
     def manifest(self) -> Manifest:
         """Who made it, from what, with which options and hashes. Raises FedcliError."""
-        return read(self.path, self.kind)
+        return deepcopy(read(self.path, self.kind))  # which others read too
 
     @property
     def body(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 from typed_lines import fedcli, path_of
 
 from fedcli.commands import ls, options
-from fedcli.commands.app import _open_streams, app, main
+from fedcli.commands.app import Commands, _open_streams, app, main
 from fedcli.errors import UsageError
 
 
@@ -166,6 +166,19 @@ def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):
 
     monkeypatch.setattr("fedcli.commands.app.app", interrupted)
     monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)  # the handlers of the tests stay
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err.startswith("error: interrupted before anything was begun\n")
+
+
+def test_ctrl_c_while_the_line_is_read_is_the_same_sentence(monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Commands, "parse_args", interrupted)
+    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)
+    monkeypatch.setattr("sys.argv", ["fedcli", "ls"])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130

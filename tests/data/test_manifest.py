@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from conftest import make_chain
 
+from fedcli import files
 from fedcli.data import latest, manifest
 from fedcli.data.skew import describe
 from fedcli.errors import FedcliError, HashError
+from fedcli.stages.results import Dataset
 
 BODY = {
     "classes": [], "attributes": {}, "size": [8, 8], "channels": 1, "augment": "none", "name": "toy", "count": 1,
@@ -264,15 +266,22 @@ def test_numbers_about_skew_are_numbers(tmp_path):
         manifest.read(path)
 
 
-def test_a_manifest_is_read_anew_once_it_has_changed(tmp_path):
+def test_a_manifest_is_read_anew_once_it_has_changed(tmp_path, monkeypatch):
     path = made(tmp_path)
     assert manifest.read(path).body["name"] == "toy"
     path.write_text(path.read_text().replace('"toy"', '"new"'))  # at once, to as many bytes
     assert manifest.read(path).body["name"] == "new"
-    os.utime(path, (1e9, 1e9))  # long ago
+    monkeypatch.setattr(files, "SETTLED", -1)  # as if long ago
     assert manifest.read(path) is manifest.read(path)
     path.write_text(path.read_text().replace('"new"', '"old"'))
     os.utime(path, (1e9 + 1, 1e9 + 1))
     assert manifest.read(path).body["name"] == "old"
     with pytest.raises(FedcliError, match="this command reads run"):
         manifest.read(path, "run")
+
+
+def test_what_a_program_writes_into_its_copy_is_seen_by_nobody_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "SETTLED", -1)  # so that manifests are remembered
+    path = made(tmp_path)
+    Dataset(path).body["name"] = "mine"
+    assert Dataset(path).body["name"] == manifest.read(path).body["name"] == "toy"

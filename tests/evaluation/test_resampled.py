@@ -36,11 +36,11 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
     path = scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))
-    read_ones = [pooled._overall(path, version, False)[0] for version in ("clean", "average")]
+    read_ones = [pooled._overall(path, "", version, False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
     pooled._overall.cache_clear()
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
-        drawn = pooled._overall(path, version, False)[0]
+        drawn = pooled._overall(path, "", version, False)[0]
         assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
 
 
@@ -51,7 +51,7 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, score
     groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
     asked = [(*group, version) for group in groups for version in ("clean", "corrupted")]
     read_ones = [pooled._of_group(scored, *each, False)[0] for each in asked]
-    monkeypatch.setattr(pooled, "_kept_groups", lambda path: {})
+    monkeypatch.setattr(pooled, "_kept_groups", lambda path, digest: {})
     for each, columns in zip(asked, read_ones, strict=True):
         drawn = pooled._of_group(scored, *each, False)[0]
         assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}

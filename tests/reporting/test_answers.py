@@ -1,10 +1,16 @@
 """Answers of runs, remembered while tests look at the runs in turn."""
 
+import shutil
+
 import pytest
 from scored_runs import model, scored
 
+from fedcli.evaluation.parts import Interval
+from fedcli.files import sha256
 from fedcli.reporting import answers as module
-from fedcli.reporting.answers import answers
+from fedcli.reporting import pooled
+from fedcli.reporting.answers import answers, differing
+from fedcli.reporting.systems import read
 
 
 @pytest.fixture
@@ -16,7 +22,7 @@ def paths(tmp_path, monkeypatch):
 def test_answers_are_read_once_as_long_as_there_is_room(paths, monkeypatch):
     first = answers(paths[0])
     assert answers(paths[0]) is first and answers(paths[1]) is not first
-    assert list(module._known) == paths[:2]
+    assert list(module._known) == list(map(sha256, paths[:2]))
 
 
 def test_those_that_were_asked_for_longest_ago_make_room(paths, monkeypatch):
@@ -24,6 +30,21 @@ def test_those_that_were_asked_for_longest_ago_make_room(paths, monkeypatch):
     answers(paths[1])
     answers(paths[0])
     answers(paths[2])
-    assert list(module._known) == [paths[0], paths[2]]
+    assert list(module._known) == [sha256(paths[0]), sha256(paths[2])]
     monkeypatch.setattr(module, "ROOM", 1)
-    assert answers(paths[1]).y.tolist() and list(module._known) == [paths[1]]
+    assert answers(paths[1]).y.tolist() and list(module._known) == [sha256(paths[1])]
+
+
+def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
+    """As in a notebook that evaluates another run into the same folder."""
+    other = scored(tmp_path / "other", model(2, 2))
+
+    def seen(logits):
+        shutil.rmtree(tmp_path / "one", ignore_errors=True)
+        pairs = [tuple(read([other, scored(tmp_path / "one", logits)]))]
+        bounds = pooled.bounds(pairs[0], "clean", "accuracy", [Interval(0.5, 0.4, 0.6, 0.95, 2000, "image", 60)] * 2)
+        return answers(pairs[0][1].path).last["clean"][-1].tolist(), differing(pairs, "accuracy", "clean"), bounds
+
+    first, second = seen(model(2, 2)), seen(model(0, 1))
+    assert first[1] == 0 < second[1]  # patients of whom the answers differ
+    assert first[0] != second[0] and first[2] != second[2]
