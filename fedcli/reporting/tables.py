@@ -1,7 +1,7 @@
 """The rows of a report as tables, with their marks, and in every format.
 
-The best of a column is marked where its lead over all comparable rows is significant, or where no test of it can be
-made; the legend says which. What a group too small to be reliable decides is never the best.
+The best of a column is marked where its lead over all comparable rows is significant, or where no column has a test;
+the legend says which. What a group too small to be reliable decides is never the best.
 """
 
 import json
@@ -98,7 +98,7 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     marked = [_marked(rows, column, leads) for column in columns]
     if leads.samples is not None:  # a mark means one thing in a table: significantly better
         marked = [
-            cells if _has_test(column) else [replace(cell, best=False) for cell in cells]
+            _marked(rows, column, leads) if _has_test(column) else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
     names = [Cell(row.long_name if long_names else row.name) for row in rows]
@@ -144,9 +144,13 @@ def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
 
 
 def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: int, second: int) -> bool:
-    """Whether a row is significantly better than another, or no test can say: predictions are of one view alone."""
+    """Whether a row is significantly better than another; where nothing in the table has a test, always.
+
+    Predictions are of one view alone.
+    """
     untested = rows[first].at != LAST5 or rows[first].is_view or rows[second].is_view or not column.over
-    return untested or leads.test((column.over, column.name), first, second, others) is not False
+    better = None if untested else leads.test((column.over, column.name), first, second, others)
+    return leads.samples is None if better is None else better
 
 
 def _has_test(column: Column) -> bool:

@@ -60,6 +60,21 @@ def test_three_seeds_or_more_have_to_agree(tmp_path):
     assert marked([*uneven, *level], spread="pooled")[AUC] == []
 
 
+def test_a_row_that_cannot_be_tested_against_the_best_is_not_led(tmp_path):
+    """Seeds 0 to 2 of two systems, and others of a third."""
+    paths = runs(tmp_path, (0.5, 3), seeds=3)
+    assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]
+    about = {"method": "fedprox", "label": "FedProx"}
+    third = [scored(tmp_path / f"prox{seed}", model(0.2, seed), seed=seed, **about) for seed in (7, 8, 9)]
+    best = marked([*paths, *third], spread="pooled")
+    assert not any(best.values())
+    legend = report(rows([*paths, *third], spread="pooled")).legend()
+    assert "significantly better than every other row in paired tests" in legend
+    assert marked([*paths[:3], *third], spread="pooled")[AUC] == [
+        "FedAvg (3 seeds)"
+    ]  # no test at all, as the legend says
+
+
 def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tmp_path):
     paths = runs(tmp_path, (1, 1.02))
     (paths[0].parent / "predictions.h5").unlink()
