@@ -1,7 +1,8 @@
 """Two systems on the same test images: in what they differ, by how much, and what can be said of it.
 
 A system is a method in one setting, trained with one seed or several; runs of equal seeds are paired. A score is the
-mean over the kept rounds (the last five), then over seeds, as in a report. There are two sources of chance:
+mean over the kept rounds (the last five), then over runs, as in a report: a fold of more runs weighs more. There are
+two sources of chance:
 
     test patients   the trained models stay, the patients are drawn anew (bootstrap.bootstrap, the same draw for every
                     model); this gives the interval of the difference and the first p
@@ -73,7 +74,7 @@ def compare(
         rows=rows,
         groups={name: group_tests(pairs, sampler, name, sample) for name in _attributes(pairs)},
         images=[image_tests(*pair) for pair in pairs],
-        remarks=notes,
+        remarks=[*notes, *filter(None, [sample.note])],
     )
 
 
@@ -117,8 +118,12 @@ def _against(reference: list[Scored], runs: list[Scored], sampler: Sampler) -> t
         pairs, notes = paired(reference, runs)
     except FedcliError as error:
         return Difference(), error.sentence
-    rows = headline(pairs, sampler, sample_of(pairs))
-    return (rows[0], "; ".join(notes)) if rows else (Difference(), "the two have no such score in common")
+    rows = headline(pairs, sampler, sample := sample_of(pairs))
+    return (
+        (rows[0], "; ".join(filter(None, [*notes, sample.note])))
+        if rows
+        else (Difference(), "the two have no such score in common")
+    )
 
 
 def _row(

@@ -41,6 +41,17 @@ class Sample:
         """Seeds, folds or splits."""
         return len(self.sets) if self.over == "seeds" else max(self.sets) + 1
 
+    @property
+    def note(self) -> str:
+        """How runs are weighed where folds or splits have unlike numbers of them; "" where they do not."""
+        runs = [self.sets.count(k) for k in range(self.count)]
+        if self.over == "seeds" or len(set(runs)) == 1:
+            return ""
+        return (
+            f"the {self.over} have unlike numbers of runs ({', '.join(map(str, runs))}): means, differences, their "
+            f"intervals and p over patients weigh every run alike, p over {self.over} every {self.over[:-1]}"
+        )
+
     def means(self, per_round: list[list[float]]) -> list[float]:
         """One number for each seed, fold or split, from the kept rounds of each pair's run."""
         means = [float(np.mean(rounds)) for rounds in per_round]

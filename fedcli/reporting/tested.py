@@ -63,22 +63,26 @@ def _row(
 ) -> Compared:  # fmt: skip
     """One score of both systems: kept rounds of each run, and its resamples [B] of each run.
 
+    Both means, the difference, its interval and p over patients weigh every run alike, as tables of a report do; tests
+    over folds or splits take one number of each, however many runs it has.
+
     units: patients that the two answer differently. left: see _left.
     """
-    a, b = (sample.means(side) for side in numbers)
+    first, second = map(over_seeds, numbers)
+    difference = second.mean - first.mean
     differences = np.mean([y - x for x, y in zip(*drawn, strict=True)], axis=0)  # [B]
     low, high = interval(differences) if sample.units > 1 else (None, None)
     if left and sample.units > 1:
         each = [float(np.mean(y) - np.mean(x)) for x, y in zip(*numbers, strict=True)]
-        without = of_mean(each, left, sample.sets)
-        low, high = bca_interval(float(np.mean(each)), differences, without)
+        low, high = bca_interval(difference, differences, of_mean(each, left, sample.sets))
+    a, b = (sample.means(side) for side in numbers)
     t = paired_t(a, b, overlap=sample.overlap)
     tests = {"corrected_t" if sample.overlap else "paired_t": asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
     return Compared(
         **about,
-        a=over_seeds(numbers[0]),
-        b=over_seeds(numbers[1]),
-        difference=float(np.mean(b) - np.mean(a)),
+        a=first,
+        b=second,
+        difference=difference,
         low=low,
         high=high,
         p=bootstrap_p(differences, units),

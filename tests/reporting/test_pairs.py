@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from score_json import summary_of_groups
-from scored_runs import SEX, N, Y, fold, heal, model, row, scored, stage, systems_of
+from scored_runs import SEX, N, Y, fold, heal, model, ordered, row, scored, stage, systems_of
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
@@ -87,6 +87,27 @@ def test_seeds_of_one_fold_count_once(tmp_path):
     comparison = compare(a, b, resamples=50)
     assert (comparison.pairs, comparison.samples, row(comparison, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
     assert comparison.table().columns[1].name == "A: FedAvg, 2 folds, 4 runs"
+
+
+@pytest.mark.parametrize("interval", ["percentile", "bca"])
+def test_folds_of_unlike_numbers_of_runs_weigh_every_run_alike(tmp_path, interval):
+    """Three runs of the first fold, in which the second system is far better, and one of the second, in which it is
+    not; only over folds does each fold count once."""
+    about = [(0, 1, 6), (1, 1, 6), (2, 1, 6), (0, 2, 0.5)]
+    a = [scored(tmp_path / f"a{s}{k}", model(0.5, s + k), seed=s, by=(), **fold(k)) for s, k, _ in about]
+    b = [heal(tmp_path / f"b{s}{k}", model(skill, s + k), seed=s, by=(), **fold(k)) for s, k, skill in about]
+    comparison = compare(a, b, metrics=["accuracy"], resamples=300, interval=interval)
+    difference = row(comparison, "clean", "accuracy")
+    assert difference.difference == pytest.approx(difference.b.mean - difference.a.mean)
+    assert difference.low < difference.difference < difference.high
+    each = [np.subtract(*(read([path])[0].scores.versions["clean"].metrics["accuracy"].mean_last5 for path in pair))
+            for pair in zip(b, a, strict=True)]  # fmt: skip
+    assert difference.difference == pytest.approx(np.mean(each))
+    assert difference.over_seeds["corrected_t"]["difference"] == pytest.approx((np.mean(each[:3]) + each[3]) / 2)
+    said = "the folds have unlike numbers of runs (3, 1)"
+    assert any(note.startswith(said) for note in comparison.notes())
+    (_, against) = ordered({"A": a, "B": b}, "A", "accuracy", "clean", resamples=50)
+    assert said in against.note and against.difference == pytest.approx(np.mean(each))
 
 
 def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
