@@ -80,6 +80,7 @@ def reproduce(
     from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
     from ..reproduce.script import script
 
+    o.refuse_together(dry_run=dry_run, json=json)
     if scale not in recipes.SCALES:
         raise UsageError(f"--scale {scale!r} is unknown", nearest(scale, recipes.SCALES))
     table = expand.check(recipes.find(recipe))

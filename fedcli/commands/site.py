@@ -54,7 +54,11 @@ def site(
     mine = Site(path, state or work / "site" / called, client=client, name=name, policy=allowed, device=device)
     if action == "describe":
         described = text.dumps(mine.description, indent=1, sort_keys=True, ensure_ascii=False)
-        o.write(out, described + "\n") if out else print(described)
+        if out is None:
+            print(described)
+            return
+        o.write(out, described + "\n")
+        print(described) if json else console.result(str(out))
         return
     if action == "check":
         o.show_json({"description": mine.description, "policy": _plain(allowed)}) if json else _check(mine)

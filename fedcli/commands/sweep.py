@@ -62,6 +62,7 @@ def sweep(
     from ..stages.partition import for_training
     from ..stages.train import fitted
 
+    o.refuse_together(dry_run=dry_run, json=json)
     words = list(rest or [])
     data = words.pop(0) if words and not words[0].startswith("-") else None
     if words and not words[0].startswith("-"):

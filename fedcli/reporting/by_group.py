@@ -70,9 +70,15 @@ def _cells(groups: Groups, value: str, metric: str) -> list[str]:
 
 
 def _worst(versions: dict[str, Groups], metric: str) -> str:
-    worst = []
+    worst, level = [], []
     for version, groups in versions.items():
         between = groups.last_round.between.get(metric)
-        if between and between.worst and between.worst.group is not None and between.worst.score is not None:
+        if not (between and between.worst and between.worst.group is not None and between.worst.score is not None):
+            continue
+        if between.best and between.best.score == between.worst.score:
+            level.append(f"all have the same score on {version} images ({100 * between.worst.score:.2f} %)")
+        else:
             worst.append(f"{between.worst.group} on {version} images ({100 * between.worst.score:.2f} %)")
-    return f"Worst group: {', '.join(worst)}." if worst else "No worst group: fewer than two groups have a score."
+    if not (worst or level):
+        return "No worst group: fewer than two groups have a score."
+    return f"{'Worst group' if worst else 'No worst group'}: {', '.join(worst + level)}."

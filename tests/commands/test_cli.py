@@ -209,6 +209,8 @@ ERRORS = {
         "at their sites",
         "leave --dry-run",
     ),
+    "a script as JSON": (("sweep", "fedavg", "--dry-run", "--json"), 2, "exclude each other", "one of them"),
+    "a recipe's script as JSON": (("reproduce", "mnist-usps", "--dry-run", "--json"), 2, "exclude", "one of them"),
     "no method": (("train",), 2, "which method", "fedcli methods"),
     "a device that cannot compute the weights": (
         ("train", "fedavg", "{corruption}", "--device", "mps"),

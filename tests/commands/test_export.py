@@ -61,4 +61,6 @@ def test_a_description_goes_into_a_json_file_only(tmp_path):
     words = ["site", "describe", "--client", ROSTER[0], "--data", str(make_chain(tmp_path)), "--out", str(table)]
     assert CliRunner().invoke(app, words).exit_code == 2 and table.read_text() == "mine"
     words[-1] = str(tmp_path / "a.json")
-    assert CliRunner().invoke(app, words).exit_code == 0 and json.loads((tmp_path / "a.json").read_text())["client"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and done.stdout == f"{words[-1]}\n"
+    assert json.loads((tmp_path / "a.json").read_text())["client"]

@@ -90,6 +90,11 @@ def test_a_partition_writes_its_skew_and_says_it_in_the_line_about_sizes(tmp_pat
     assert f" images, label distributions differ by up to {largest:.2f} (total variation)" in capsys.readouterr().err
 
 
+def test_clients_of_one_size_are_no_range(tmp_path, capsys):
+    partition(tmp_path, scheme="iid", clients=1)
+    assert "1 client with 80 images" in capsys.readouterr().err
+
+
 def test_inspect_shows_first_who_holds_what_and_last_how_it_was_made(tmp_path, capsys):
     path, body = partition(tmp_path, scheme="dirichlet", clients=4, alpha=5.0, val=0.2)
     capsys.readouterr()

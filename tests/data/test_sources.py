@@ -113,7 +113,7 @@ def test_a_truncated_photograph_says_so_without_its_folder(tmp_path):
     with pytest.raises(Unreadable, match="truncated"):
         images.read_rgb(path)
     path.write_text("no image")
-    with pytest.raises(Unreadable, match=r"cannot identify image file 'a\.jpg'"):
+    with pytest.raises(Unreadable, match="in no image format"):
         images.read_rgb(path)
 
 

@@ -1,5 +1,7 @@
 """The table of each group on a terminal: how many, how good, how far below the best, and who is worst."""
 
+from dataclasses import replace
+
 import pytest
 from conftest import make_chain
 
@@ -38,3 +40,18 @@ def test_the_worst_group_is_named_on_each_version(scores):
         each = {value: group.metrics["auc_ovo_macro"] for value, group in groups.last_round.groups.items()}
         worst = min(each, key=lambda value: each[value])
         assert f"{worst} on {version} images ({100 * each[worst]:.2f} %)" in table.worst
+
+
+def test_groups_of_one_score_have_no_worst_among_them(scores):
+    groups = scores.groups["sex"]["clean"]
+    between = groups.last_round.between["auc_ovo_macro"]
+    level = replace(between, worst=replace(between.best, group="female"), gap=0.0)
+    last = replace(groups.last_round, between=groups.last_round.between | {"auc_ovo_macro": level})
+    alike = replace(groups, last_round=last)
+    said = f"all have the same score on clean images ({100 * between.best.score:.2f} %)"
+    same = replace(scores, groups={"sex": {"clean": alike}})
+    (table,) = tables(same)
+    assert table.worst == f"No worst group: {said}."
+    mixed = replace(scores, groups={"sex": scores.groups["sex"] | {"clean": alike}})
+    (table,) = tables(mixed)
+    assert table.worst.startswith("Worst group: ") and table.worst.endswith(f"{said}.")

@@ -177,7 +177,8 @@ def _report(
     differ = "" if distance is None else f", label distributions differ by up to {distance:.2f} (total variation)"
     clients = counted(len(body["roster"]), "client", "clients")
     differ += "".join(f", {name} by up to {distance:.2f}" for name, distance in attributes.items()) if differ else ""
-    console.say(f"{clients} with {images['min']} to {counted(images['max'], 'image', 'images')}{differ}")
+    least = "" if images["min"] == images["max"] else f"{images['min']} to "
+    console.say(f"{clients} with {least}{counted(images['max'], 'image', 'images')}{differ}")
     if body["dropped"]:
         singular, plural = scheme.left_over
         dropped = counted(body["dropped"], f"training image {singular} and goes", f"training images {plural} and go")

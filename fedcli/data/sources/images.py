@@ -225,7 +225,7 @@ def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -
     except UnidentifiedImageError:
         if _is_dicom(path, data):
             raise Unreadable("a DICOM file, but images of this dataset are read as photographs, PNG or JPEG") from None
-        raise Unreadable(f"UnidentifiedImageError: cannot identify image file {path.name!r}") from None
+        raise Unreadable("in no image format that is known here, or damaged") from None
     except OSError as error:
         if str(error).startswith("image file is truncated"):
             raise Unreadable(str(error)) from error
