@@ -16,10 +16,9 @@ def without_each(logits: np.ndarray, y: np.ndarray, units: np.ndarray | None) ->
     """Scores of logits [N, C] without each patient in turn: {metric: [U]}; None leaves images out one by one."""
     places = np.arange(len(y)) if units is None else np.unique(units, return_inverse=True)[1]  # [N]
     count = int(places.max(initial=-1)) + 1
-    dtype = np.int32 if len(y) ** 2 < 2**31 else np.int64
     step = max(1, CHUNK // max(len(y), 1))
     parts = [
-        weighted(logits, y, (places[:, None] != np.arange(start, min(start + step, count))).astype(dtype))
+        weighted(logits, y, places[:, None] != np.arange(start, min(start + step, count)))
         for start in range(0, count, step)
     ]
     return {metric: np.concatenate([part[metric] for part in parts]) for metric in parts[0]} if parts else {}

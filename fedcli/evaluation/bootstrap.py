@@ -52,7 +52,7 @@ def _draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.nd
         raise FedcliError("there is no image to draw", "evaluate on a test set with images")
     count = int(places.max()) + 1
     most = count * int(np.bincount(places).max())  # images of a resample
-    dtype = np.int32 if most * most < 2**31 else np.int64
+    dtype = _wide(most)
     step, alone = max(1, CHUNK // len(places)), count == len(places) and isinstance(units, int)
     drawn = _times(count, resamples, seed, step)
     for times in _kept(count, resamples, seed, step) if count * resamples <= KEPT else drawn:
@@ -119,8 +119,16 @@ def bootstrap_all(
 
 
 def weighted(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Scores of images that count so often each: weights int32 [N, B] -> {metric: float64 [B]}, NaN without meaning."""
-    return (_Plan if y.ndim == 1 else _LabelsPlan).of(logits, y).scores(weights)
+    """Scores of images that count so often each: weights [N, B], whole numbers or whether an image counts ->
+    {metric: float64 [B]}, NaN without meaning."""
+    most = int(weights.sum(0, dtype=np.int64).max(initial=0))
+    plan = (_Plan if y.ndim == 1 else _LabelsPlan).of(logits, y)
+    return plan.scores(weights.astype(_wide(most), copy=False))
+
+
+def _wide(most: int) -> type:
+    """Integers wide enough for the pairs of so many images, twice."""
+    return np.int32 if most * most < 2**31 else np.int64
 
 
 def _joined(drawn: list[list[dict[str, np.ndarray]]], by_group: bool) -> dict[str, np.ndarray]:

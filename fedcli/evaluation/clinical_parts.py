@@ -132,7 +132,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class GapTest:
-    """The gap between best and worst group, and its p over deals of the groups among the patients."""
+    """The gap between best and worst group, and its p over deals of the groups among patients and their images."""
 
     gap: float
     p: Number

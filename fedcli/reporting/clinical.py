@@ -39,7 +39,8 @@ SETS = (
 GAPS = (
     "Between best and worst group, of the last round's model. p: permutation test over 1,000 assignments of the "
     "groups to the patients, the observed one among them: the share whose gap is at least as large; not adjusted for "
-    "the number of lines."
+    "the number of lines. Where patients have images of several groups, the groups of a patient's images are assigned "
+    "together to a patient with as many images, and in any order among these."
 )
 UNSURE = f" {DAGGER} marks a gap that a group which is too small or lacks a class decides, whatever its p."
 SEARCHED = (

@@ -60,7 +60,7 @@ def _by_group(known: Answers, table: np.ndarray, group_of: np.ndarray, count: in
     parts = []
     for g in range(count):
         at = group_of == g
-        whole = weighted(table[at], known.y[at], np.ones((int(at.sum()), 1), np.int32))
+        whole = weighted(table[at], known.y[at], np.ones((int(at.sum()), 1), bool))
         without = without_each(table[at], known.y[at], known.units[at])
         columns = {metric: np.full(patients, value[0]) for metric, value in whole.items()}
         for metric, left in without.items():

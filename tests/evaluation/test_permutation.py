@@ -41,6 +41,36 @@ def test_patients_stay_together_and_unknown_groups_stay_unknown():
     assert ((dealt == 1).sum(0) == (place == 1).sum()).all()
 
 
+def test_groups_that_vary_within_patients_are_dealt_whole_and_then_among_a_patients_images():
+    unit = np.repeat(np.arange(60), [2] * 30 + [3] * 30)
+    place = np.random.default_rng(2).integers(-1, 2, len(unit))
+    (dealt, *_) = permutation._deals(place, unit)
+    assert (dealt[place < 0] == -1).all() and (dealt[place >= 0] >= 0).all()
+    assert ((dealt == 1).sum(0) == (place == 1).sum()).all()
+    known = np.bincount(unit, place >= 0)
+    ones = np.stack([np.bincount(unit, column == 1) for column in dealt.T[:50]])  # [b, U]
+    for n in (1, 2, 3):  # what a patient's images have goes together to one with as many of known group
+        seen = np.sort(np.bincount(unit, place == 1)[known == n])
+        assert (np.sort(ones[:, known == n]) == seen).all()
+
+
+def test_a_patient_whose_first_image_is_unknown_takes_part_with_the_others():
+    place = np.where(np.arange(N) % 2 == 0, -1, SEX)
+    (dealt, *_) = permutation._deals(place, UNITS)
+    assert (dealt[0::2] == -1).all() and ((dealt[1::2] == 1).sum(0) == (place == 1).sum()).all()
+
+
+def test_a_gap_of_groups_that_vary_within_patients_has_the_p_of_its_own_deals():
+    side = np.arange(N) % 2  # two images of each patient, one of each side
+    right = (np.arange(N) // 2 % 3 > 0) | (side == 1)  # a third of the patients fail on the first side alone
+    y, logits = np.zeros(N, int), np.eye(2)[np.where(right, 0, 1)]
+    test = permutation.gaps(logits, y, UNITS, (side, ["l", "r"]), ["accuracy"])["accuracy"]
+    assert test.gap == pytest.approx(1 / 3) and test.p == pytest.approx(0.001)
+    fails = np.repeat(np.arange(N // 2) % 3 == 0, 2)  # both images of a third fail: no deal changes the gap of none
+    same = permutation.gaps(np.eye(2)[fails.astype(int)], y, UNITS, (side, ["l", "r"]), ["accuracy"])["accuracy"]
+    assert same.gap == 0 and same.p == 1
+
+
 def test_a_crossed_subgroup_that_fails_is_the_first_and_significant_after_holm():
     right = ~((SEX == 1) & (AGE == 2)) | (np.arange(N) % 5 == 0)
     made = permutation.subgroups(right, UNITS, GROUPS)

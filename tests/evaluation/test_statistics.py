@@ -6,6 +6,7 @@ import scipy.stats
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
 
 from fedcli.errors import FedcliError
+from fedcli.evaluation import bootstrap as bootstrap_module
 from fedcli.evaluation.bootstrap import METRICS, _Plan, bootstrap, bootstrap_p, draw, interval
 from fedcli.evaluation.statistics import delong, holm, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from fedcli.metrics import probabilities, score
@@ -312,3 +313,11 @@ def test_over_seeds_pools_rounds_or_takes_runs():
     assert result.std_runs == pytest.approx(np.std([0.6, 0.8], ddof=1))
     assert result.runs == 2
     assert over_seeds([[0.5, 0.7]]).std_runs is None
+
+
+def test_pairs_of_many_images_are_counted_without_overflow():
+    n = 200_000
+    y = np.arange(n) % 2
+    logits = np.stack([np.zeros(n), np.arange(n) // 2 % 2 * 1.0], 1)  # says nothing of the class
+    made = bootstrap_module.weighted(logits, y, np.ones((n, 1), np.int32))
+    assert made["auc_binary"] == pytest.approx(0.5)
