@@ -9,6 +9,7 @@ import typer
 
 from .. import console
 from ..errors import UsageError
+from ..locks import held
 from ..stages.options import PartitionOptions, TrainOptions
 from . import complete
 from . import options as o
@@ -85,14 +86,18 @@ def sweep(
     place = engine.Place(work, engine.devices(device, jobs), debug)
     lines = {"cells": [" ".join(cell.train.argv()) for cell in cells]}
     folder = work / "sweeps" / f"{recipe.name[:80]}-{manifest.identity(lines, [source])}"
-    outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
-    if left_out:
-        made = list(leave_one_out.tables(left_out, outcomes, work, place.devices[0]))
-        show_tables(made, sys.stderr if json else sys.stdout)
-        o.write(
-            folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
-        )
-        console.say(f"written: {folder}/held-out.md")
+    with held(
+        folder.with_name(f"{folder.name}.lock"), f"another process is making {folder}",
+        "wait for it, or give another --work",
+    ):  # fmt: skip
+        outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
+        if left_out:
+            made = list(leave_one_out.tables(left_out, outcomes, work, place.devices[0]))
+            show_tables(made, sys.stderr if json else sys.stdout)
+            o.write(
+                folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"
+            )
+            console.say(f"written: {folder}/held-out.md")
 
 
 def _partitioned(source: Path) -> PartitionOptions | None:

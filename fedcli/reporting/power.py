@@ -11,7 +11,7 @@ from ..data import manifest
 from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
 from ..evaluation import power
-from ..labels import YES
+from ..labels import UNKNOWN, YES
 from .table import Cell, Column, Table, percent
 
 ALL = "all"
@@ -38,6 +38,8 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
     if partition:
         rows = read_rows(partition, len(made.body["roster"]), len(pool.y))["test/all"]
     c = classes.index(name)
+    if pool.y.ndim == 2:
+        rows = rows[pool.y[rows, c] != UNKNOWN]  # neither with the label nor without it
     label = (pool.y[rows, c] == YES) if pool.y.ndim == 2 else pool.y[rows] == c
     units = (pool.id if pool.patient is None else pool.patient)[rows]
     groups = {ALL: (np.zeros(len(rows), int), [ALL])}

@@ -40,7 +40,10 @@ class Marks:
 
         def leads(first: int, second: int) -> bool:
             has_test = (
-                self.recipe.at == "last5" and column.score.startswith("versions/") and column.score.count("/") == 2
+                self.recipe.at == "last5"
+                and column.score.startswith("versions/")
+                and column.score.count("/") == 2
+                and not {self.rows[first].name, self.rows[second].name} & {*self.recipe.personal}
             )
             _, version, metric = column.score.split("/") if has_test else ("", "", "")
             test = self._leads[column.data].test((version, metric), first, second, compared) if has_test else None

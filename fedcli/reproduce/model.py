@@ -111,6 +111,11 @@ class Recipe:
     scales: dict[str, dict[str, Flags]]
     files: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def personal(self) -> list[str]:
+        """Rows that show clients' own models; tests know the global model's predictions alone."""
+        return [row.name for row in self.rows if row.scores_of]
+
 
 def at_values(row: Row, at: Flags) -> Row:
     """A row with some of its values changed, named after them."""

@@ -10,7 +10,7 @@ from .. import console
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..evaluation.bootstrap import METRICS, OF_LABELS
-from ..evaluation.parts import Number, OverRounds
+from ..evaluation.parts import VERSIONS, Number, OverRounds
 from ..evaluation.schema import children
 from ..evaluation.statistics import over_seeds
 from ..reporting import compare
@@ -293,6 +293,7 @@ def _notes(recipe: Recipe, results: Results) -> list[str]:
     elif len(results.seeds) < len(recipe.seeds):
         word = "Seeds" if len(results.seeds) > 1 else "Seed"
         notes.append(f"{word} {', '.join(map(str, results.seeds))} of the recipe's {len(recipe.seeds)}.")
+    notes += [f"{name} shows clients' own models: it is in no test." for name in recipe.personal]
     notes += results.left_out
     notes += [f"Not there: {failure.cell}: {failure.sentence}." for failure in results.failed]
     for row in results.rows:
@@ -303,8 +304,9 @@ def _notes(recipe: Recipe, results: Results) -> list[str]:
 
 def _statistics(recipe: Recipe, outcomes: list[Outcome], runs: Runs) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
+    done = [outcome for outcome in outcomes if outcome.scores and outcome.cell.row not in recipe.personal]
     for data, version, metric in dict.fromkeys(filter(None, map(_tested_score, recipe.columns))):
-        for rows in _same_data([outcome for outcome in outcomes if outcome.cell.data == data and outcome.scores]):
+        for rows in _same_data([outcome for outcome in done if outcome.cell.data == data]):
             if len(rows) < 2:
                 continue
             reference = _reference(recipe, list(rows))
@@ -342,9 +344,7 @@ def _reference(recipe: Recipe, rows: list[str]) -> str:
 
 def _tested_score(column: Column) -> tuple[str, str, str] | None:
     """Data, version and metric of a column that the statistics know."""
-    place = column.score.split("/")
-    return (
-        (column.data, *place[1:])
-        if place[0] == "versions" and place[-1] in (*METRICS, AUC_BINARY, *OF_LABELS)
-        else None
-    )
+    match column.score.split("/"):
+        case ["versions", version, metric] if version in VERSIONS and metric in (*METRICS, AUC_BINARY, *OF_LABELS):
+            return column.data, version, metric
+    return None

@@ -10,11 +10,13 @@ from fedcli.errors import UsageError
 from fedcli.evaluation.parts import BetweenRounds, Groups, GroupScores, GroupsOverRounds, Score, Summary
 from fedcli.evaluation.rounds import over_rounds
 from fedcli.evaluation.scores import Among, Best, Client, Scores, Traffic
+from fedcli.reporting.leads import Leads
 from fedcli.reporting.systems import Scored
 from fedcli.reporting.writers import starred
 from fedcli.reproduce import record, results, tables
 from fedcli.reproduce.expand import Cell
 from fedcli.reproduce.jobs import Outcome
+from fedcli.reproduce.marks import Marks
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.record import Published
 
@@ -173,6 +175,33 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     assert not results._has_place(column, done[:1], bodies, both)
     with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
         results._has_place(Column("own", "d", "clients/*/acc"), done, bodies, both)
+
+
+def test_only_a_version_of_the_test_images_has_a_test():
+    tested = [
+        results._tested_score(Column("c", "d", f"versions/{place}")) for place in ("clean/accuracy", "*/accuracy")
+    ]
+    assert tested == [("d", "clean", "accuracy"), None]
+    assert results._tested_score(Column("c", "d", "versions/clean/average/accuracy")) is None
+
+
+def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
+    three = recipe(("FedAvg", "fedavg"), ("FedProx", "fedprox"), ("Ditto", "ditto"), reference="FedAvg")
+    column = Column("acc", "d", "versions/clean/accuracy")
+    rows = *three.rows[:2], replace(three.rows[2], scores_of="mean_personal")
+    three = replace(three, rows=rows, columns=(column,))
+    done = [outcome(row.name) for row in rows]
+    bodies = {each.scores: Scored(each.scores, {}, SCORES) for each in done}
+    monkeypatch.setattr(manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path("p"))
+    monkeypatch.setattr(results.compare, "order", lambda systems, *_: list(systems))
+    assert [test.rows for test in results._statistics(three, done, bodies)] == [["FedAvg", "FedProx"]]
+    cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
+    result = made(column, cells)
+    assert "Ditto shows clients' own models: it is in no test." in results._notes(three, result)
+    asked = []
+    monkeypatch.setattr(Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True)
+    marked = Marks(three, result.rows, done, bodies).of(column)
+    assert marked.best == ["Ditto"] and not marked.tested and not asked
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
