@@ -32,7 +32,8 @@ def bench(
     ] = None,
     runs: Annotated[int, typer.Option(min=2, help="with --report: runs, five of each system")] = 100,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="of a training; default: 3 with --peers, 60 with --memory, which wants 6")
+        int | None,
+        typer.Option(min=1, help="of a training; default: 3 with --peers; 60 with --memory, there at least 6"),
     ] = None,
     repeats: Annotated[
         int | None,
