@@ -10,14 +10,15 @@ from ..files import read_text
 from . import options as o
 
 HEADLINE = "balanced_accuracy"
+OF_LABELS = "auc_macro"  # of several labels per image, marked so
+HEAD, OF_LABELS_HEAD = f"{HEADLINE} (%)", f"{OF_LABELS} (%)"
 COLUMNS = {
     "dataset": ["dataset", "data", "images", "pixels", "default clients"],
     "partition": ["partition", "of", "data", "scheme", "clients"],
     "corruption": ["corruption", "of", "data", "kind", "severity", "clients"],
-    "run": ["run", "method", "data", "seed", "rounds", f"{HEADLINE} (%)"],
+    "run": ["run", "method", "data", "seed", "rounds", HEAD],
 }
 DATASET = {"count": int, "size": [int], "clients": (int, None)}
-OF_LABELS = "auc_macro"  # of several labels per image, marked so
 SUMMARY = {f"{name}?": {"mean_last5": (*shapes.NUMBER, None)} for name in (HEADLINE, OF_LABELS)}
 SCORES = {"versions": {"clean": SUMMARY, "average?": SUMMARY}}
 SETTINGS = {"options": {"method": str, "seed": int, "rounds": int}, "data_path": str}
@@ -30,23 +31,35 @@ def ls(work: o.Work = o.DEFAULT_WORK, json: o.Json = False, quiet: o.Quiet = Fal
 
     The score is the newest evaluation's mean over the last five rounds, of clean and corrupted images where a run has
     both; - stands for a run that was not evaluated. An unfinished run shows the rounds played. The column "data" says
-    what was made from a synthetic sample.
+    what was made from a synthetic sample. With --json numbers are numbers, and "rounds_played" is below "rounds" in an
+    unfinished run.
     """
     listed = {kind: _lines(work, kind) for kind in COLUMNS}
     if json:
-        o.show_json({kind: [dict(zip(COLUMNS[kind], line, strict=True)) for line in listed[kind]] for kind in COLUMNS})
+        o.show_json(listed)
         return
     if not any(listed.values()):
         raise FedcliError(f"nothing is under {work}", "make a dataset with `fedcli prepare NAME`")
     shown = [kind for kind in COLUMNS if listed[kind]]
     for kind in shown:
-        terminal.table(COLUMNS[kind], listed[kind])
+        terminal.table(COLUMNS[kind], [_cells(entry) for entry in listed[kind]])
         if kind != shown[-1]:
             print()
 
 
-def _lines(work: Path, kind: str) -> list[list[str]]:
-    """A line for each result of a kind that can be read, unfinished runs last; for another a warning."""
+def _cells(entry: dict[str, Any]) -> list[str]:
+    """An entry as its line of the table shows it."""
+    shown = {name: "-" if value is None else str(value) for name, value in entry.items()}
+    if (played := shown.pop("rounds_played", None)) not in (None, shown.get("rounds")):
+        shown["rounds"] = f"{played} of {shown['rounds']}"
+    for head, mark in ((HEAD, ""), (OF_LABELS_HEAD, f" ({OF_LABELS})")):
+        if entry.get(head) is not None:
+            shown[head] = f"{entry[head]:.2f}{mark}"
+    return list(shown.values())
+
+
+def _lines(work: Path, kind: str) -> list[dict[str, Any]]:
+    """An entry for each result of a kind that can be read, unfinished runs last; for another a warning."""
     lines, paths = [], sorted(work.glob(f"{kind}s/*/{kind}.json"))
     if kind == "run":
         paths += [path for path in sorted(work.glob("runs/*/settings.json")) if not (path.parent / "run.json").exists()]
@@ -59,19 +72,27 @@ def _lines(work: Path, kind: str) -> list[list[str]]:
     return lines
 
 
-def _line(kind: str, path: Path) -> list[str]:
+def _line(kind: str, path: Path) -> dict[str, Any]:
     from ..data import manifest
 
     made, name = manifest.read(path, kind, whole=True), path.parent.name
     body, data = made.body, SAMPLE if made.body.get("sample") else REAL
     if kind == "dataset":
         shapes.check(body, DATASET, path, manifest.AGAIN)
-        return [name, data, f"{body['count']}", f"{body['size'][0]}", f"{body['clients']}"]
+        return _entry(kind, name, data, body["count"], body["size"][0], body["clients"])
     if kind == "partition":
-        return [name, body["dataset"], data, _scheme(body["scheme"], made.options), str(len(body["roster"]))]
+        return _entry(kind, name, body["dataset"], data, _scheme(body["scheme"], made.options), len(body["roster"]))
     if kind == "corruption":
-        return [name, body["dataset"], data, body["kind"], str(body["severity"]), str(len(body["clients"]))]
-    return [name, body["label"], data, str(made.options.get("seed")), str(body["rounds"]), _headline(path.parent)]
+        about = name, body["dataset"], data, body["kind"], body["severity"], len(body["clients"])
+        return _entry(kind, *about)
+    played = {"rounds_played": body["rounds"]}
+    return (
+        _entry(kind, name, body["label"], data, made.options.get("seed"), body["rounds"]) | played | _score(path.parent)
+    )
+
+
+def _entry(kind: str, *values: Any) -> dict[str, Any]:
+    return dict(zip(COLUMNS[kind], values, strict=False))
 
 
 def _data(path: Path) -> str:
@@ -101,24 +122,24 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
     return " ".join([name, *(word if key == name else f"{key}={word}" for key, word in zip(own, words, strict=True))])
 
 
-def _headline(run: Path) -> str:
-    """The score of the newest evaluation of a run."""
+def _score(run: Path) -> dict[str, float | None]:
+    """The score of the newest evaluation of a run in percent, by the head of its column."""
     from ..data import latest, manifest
 
     scores = list(run.glob("scores/*/scores.json"))
     if not scores:
-        return "-"
+        return {HEAD: None}
     newest = max(scores, key=latest.age)
     body = manifest.read(newest, "scores").body
     shapes.check(body, SCORES, newest, f"remove {newest.parent} and evaluate the run again")
     versions = body["versions"]
-    scores = versions.get("average", versions["clean"])
-    several = OF_LABELS in scores
-    mean = scores.get(OF_LABELS if several else HEADLINE, {}).get("mean_last5")
-    return "-" if mean is None else f"{100 * mean:.2f}{f' ({OF_LABELS})' * several}"
+    of_version = versions.get("average", versions["clean"])
+    several = OF_LABELS in of_version
+    mean = of_version.get(OF_LABELS if several else HEADLINE, {}).get("mean_last5")
+    return {OF_LABELS_HEAD if several else HEAD: None if mean is None else 100 * mean}
 
 
-def _unfinished(run: Path) -> list[str]:
+def _unfinished(run: Path) -> dict[str, Any]:
     from ..data import manifest
 
     path, record = run / "settings.json", run / "rounds.jsonl"
@@ -129,4 +150,5 @@ def _unfinished(run: Path) -> list[str]:
     shapes.check(asked, SETTINGS, path, manifest.AGAIN)
     options, data = asked["options"], _data(run / asked["data_path"])
     played = read_text(record).count("\n") if record.is_file() else 0
-    return [run.name, options["method"], data, str(options["seed"]), f"{played} of {options['rounds']}", "-"]
+    about = _entry("run", run.name, options["method"], data, options["seed"], options["rounds"])
+    return about | {"rounds_played": played, HEAD: None}

@@ -121,10 +121,11 @@ def test_ls_shows_every_stage_with_the_runs_score(work):
         assert words in out
     written = json.loads(run("ls", "--work", work, "--json")[1])
     (line,) = written["run"]
-    assert (line["run"], line["seed"], line["rounds"]) == ("first", "0", "1")
+    assert (line["run"], line["seed"], line["rounds"]) == ("first", 0, 1) and line["rounds_played"] == 1
     scores = json.loads(next(work.glob("runs/first/scores/*/scores.json")).read_text())["body"]
     mean = scores["versions"]["average"]["balanced_accuracy"]["mean_last5"]
-    assert line["balanced_accuracy (%)"] == f"{100 * mean:.2f}"
+    assert line["balanced_accuracy (%)"] == 100 * mean and f"{100 * mean:.2f}" in out
+    assert (written["dataset"][0]["pixels"], written["corruption"][0]["severity"]) == (16, 3)
     assert {entry["data"] for entries in written.values() for entry in entries} == {"real"}
     assert written["partition"][0]["scheme"] == "dirichlet alpha=1.0"
 
@@ -143,7 +144,9 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
     (begun / "rounds.jsonl").write_text("{}\n" * 3)
     written = json.loads(run("ls", "--work", tmp_path, "--json")[1])
-    assert (written["run"][0]["rounds"], written["run"][0]["data"]) == ("3 of 1", "-")
+    assert [written["run"][0][name] for name in ("rounds_played", "rounds", "data")] == [3, 1, "-"]
+    assert written["run"][0]["balanced_accuracy (%)"] is None
+    assert "3 of 1" in run("ls", "--work", tmp_path)[1]
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
 
