@@ -143,8 +143,8 @@ def test_ls_shows_how_far_an_unfinished_run_is(work, tmp_path):
     begun.mkdir(parents=True)
     (begun / "settings.json").write_text((work / "runs" / "first" / "settings.json").read_text())
     (begun / "rounds.jsonl").write_text("{}\n" * 3)
-    written = json.loads(run("ls", "--work", tmp_path, "--json")[1])
-    assert list(written["run"][0].values())[2:] == ["-", 0, 1, 3, None]  # data, seed, rounds, played, score
+    (entry,) = json.loads(run("ls", "--work", tmp_path, "--json")[1])["run"]
+    assert (entry["rounds_played"], entry["rounds"], entry["data"], entry["balanced_accuracy (%)"]) == (3, 1, "-", None)
     assert "3 of 1" in run("ls", "--work", tmp_path)[1]
     code, out, err = run("ls", "--work", tmp_path / "empty")
     assert code == 1 and not out and "fedcli prepare NAME" in err
