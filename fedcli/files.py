@@ -20,14 +20,14 @@ from .errors import FedcliError, UsageError
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
 PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, getattr(errno, "ESTALE", errno.EIO)
-Stamp = tuple[int, int, int, int]
+Stamp = tuple[int, int, int, int, int]
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def sha256(path: Path) -> str:
     """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
     if at := settled(path):
-        return _digest(path.resolve(), at)
+        return _digest(path, at)
     return _digest.__wrapped__(path, None)
 
 
@@ -39,7 +39,8 @@ def settled(path: Path) -> Stamp | None:
         return None
     if time.time_ns() - max(at.st_mtime_ns, at.st_ctime_ns) < SETTLED:
         return None
-    return at.st_size, at.st_mtime_ns, at.st_ctime_ns, at.st_ino  # ctime: a program that copies may put mtime back
+    # ctime: a program that copies may put mtime back
+    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
 
 
 @lru_cache(maxsize=1024)
