@@ -66,7 +66,7 @@ def _bounds(runs, metric, each, draws_of, images_of) -> Bounds | None:  # type: 
 
 
 def _sets(runs: Sequence[Scored], images_of: Callable[[Scored], np.ndarray | slice]) -> list[int]:
-    """The number of each run's test set, told by its images and their patients."""
+    """The number of each run's test set; sets are the same where images and patients are."""
     keys = []
     for run in runs:
         answered, at = answers(run.path), images_of(run)

@@ -119,7 +119,9 @@ def verdict(row: Difference) -> str:
     if not _below(row.p_holm):
         return INCONCLUSIVE
     seeds = row.p_seeds_holm is None or _below(row.p_seeds_holm)
-    if row.samples < ENOUGH or not seeds:
+    tested = (row.over_seeds or {}).values()  # each fold alike; of folds with unlike numbers of runs
+    opposed = any(test["difference"] * row.difference < 0 for test in tested)
+    if row.samples < ENOUGH or not seeds or opposed:
         return MODELS_ONLY
     return HIGHER if row.difference > 0 else LOWER
 

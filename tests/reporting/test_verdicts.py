@@ -58,6 +58,13 @@ def test_what_two_sources_of_chance_leave_to_say(p, over, seeds, expected, why):
         assert adjusted(replace(difference, difference=0.1), p, over).verdict == HIGHER
 
 
+def test_folds_whose_mean_has_the_other_sign_are_not_attributed_to_the_method():
+    tests = {"corrected_t": {"difference": 0.1}, "wilcoxon": {"difference": 0.1}}
+    row = Difference(difference=-0.1, samples=3, over="folds", differing=20, over_seeds=tests)
+    assert adjusted(row, 0.01, 0.01).verdict == MODELS_ONLY
+    assert adjusted(replace(row, difference=0.1), 0.01, 0.01).verdict == HIGHER
+
+
 def test_few_patients_that_differ_can_show_nothing(tmp_path):
     """Without a floor, resamples of one patient or of two are all alike and give the smallest p there is."""
     for count, p in ((1, 1), (2, 0.5), (5, 0.0625)):
