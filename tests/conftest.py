@@ -46,6 +46,9 @@ FIRST = {"test_readme.py", "test_contributing.py", "test_documented_lines.py", "
 def pytest_collection_modifyitems(items):
     """The longest first: one that begins last would be waited for alone."""
     items.sort(key=lambda item: item.path.name not in FIRST)
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.timeout(1200))
 
 
 def pytest_collection_finish():

@@ -150,6 +150,12 @@ def test_lines_are_not_wide():
     assert not {path for path, lines in files().items() if any(len(line) > WIDEST_LINE for line in lines)}
 
 
+def test_no_thread_of_a_test_outlives_it():
+    """A process waits at its end for threads that are no daemons."""
+    begun = {path: [line for line in lines if re.search(r"Thread\(target", line)] for path, lines in files().items()}
+    assert not {path for path, lines in begun.items() if any("daemon=True" not in line for line in lines)}
+
+
 @pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "methods").glob("[!_]*.py")))
 def test_every_module_of_methods_has_a_test_file(module):
     assert (Path(__file__).parent / "methods" / f"test_{module}.py").is_file()

@@ -29,7 +29,7 @@ def on_terminal(command: str, width: int) -> str:
     tty.setraw(writer)
     fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     kept: list[bytes] = []
-    keeper = threading.Thread(target=_keep, args=(reader, kept))
+    keeper = threading.Thread(target=_keep, args=(reader, kept), daemon=True)
     keeper.start()
     with open(writer, "w", encoding="utf-8") as screen, contextlib.redirect_stdout(screen):
         with contextlib.redirect_stderr(io.StringIO()):

@@ -1,6 +1,7 @@
 """Messages through sockets of this machine, which have a name in a folder: one side asks, the other answers."""
 
 import os
+import secrets
 import socket
 import time
 from collections.abc import Iterator
@@ -38,13 +39,15 @@ def listening(path: Path) -> Iterator[socket.socket]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as known:
             if known.connect_ex(str(short(path))) == 0:
                 raise FedcliError(f"another process listens at {path}", "stop it, or give another --socket")
-        path.unlink(missing_ok=True)
-        before = os.umask(0o177)
+        beside = path.with_name(f".{secrets.token_hex(3)}")  # renamed once it listens: who sees a socket can connect
+        listener.bind(str(beside))
         try:
-            listener.bind(str(path))
-        finally:
-            os.umask(before)
-        listener.listen()
+            beside.chmod(0o600)
+            listener.listen()
+            beside.replace(path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
         try:
             yield listener
         finally:

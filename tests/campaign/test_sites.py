@@ -196,7 +196,7 @@ def _talked(site: Site, sent: bytes, draw: np.random.Generator) -> None:
             while more := ours.recv(2**20):
                 answers.append(more)
 
-    other = threading.Thread(target=peer)
+    other = threading.Thread(target=peer, daemon=True)
     other.start()
     try:
         with theirs:

@@ -289,7 +289,7 @@ def test_the_bar_of_progress_shows_loss_and_scores(work, tmp_path):
             while piece := os.read(main, 4096):
                 shown.append(piece)
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
     ended = forked.command(line, screen=side)
     os.close(side)

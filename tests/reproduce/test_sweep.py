@@ -69,7 +69,7 @@ def test_a_cell_that_another_process_trains_is_waited_for(tmp_path, monkeypatch)
 
     monkeypatch.setattr(jobs.train, "run", train)
     monkeypatch.setattr(jobs.console, "status", lambda message: asked.set())
-    threading.Thread(target=other).start()
+    threading.Thread(target=other, daemon=True).start()
     cell = Cell("lr=1", "data", "", 0, (), TrainOptions(), EvaluateOptions())
     assert jobs._trained(cell, cell.train) == tmp_path / "run.json"
     assert ended == ["the other", "this one"]

@@ -112,11 +112,11 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening,
             receive(connection, None)
             connection.sendall(sent)
 
-    thread = threading.Thread(target=answer)
+    thread = threading.Thread(target=answer, daemon=True)
     thread.start()
     with sockets.Connections(tmp_path) as connections:
         ((_, why),) = connections([("north", ({}, {}))], 5)
-    thread.join()
+    thread.join(10)
     assert sentence in why
 
 

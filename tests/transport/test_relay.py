@@ -3,7 +3,6 @@
 import socket
 import threading
 import time
-from contextlib import suppress
 
 import pytest
 
@@ -27,11 +26,9 @@ def asking(path):
 
     def ask():
         until(path.is_socket)
-        while not answers:
-            with suppress(ConnectionRefusedError):  # it is there, and listens a moment later
-                answers.append(sockets.ask(path, ASKED))
+        answers.append(sockets.ask(path, ASKED))
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     return thread, answers
 
@@ -54,7 +51,7 @@ def test_a_question_is_answered_by_whoever_carries_it(tmp_path):
         assert (question.client, question.message) == ("north", ASKED) and not relay.over
         question.answer(Site().answer(*question.message))
         question.fail("too late: the first answer counts")
-        thread.join()
+        thread.join(10)
     assert answers == [({**ASKED[0], "client": "north"}, {})]
     assert not list(tmp_path.iterdir())
 
@@ -63,7 +60,7 @@ def test_a_job_that_ends_answers_what_is_open(tmp_path):
     with Relay(tmp_path, ["north"], idle=60) as relay:
         thread, answers = asking(tmp_path / "north.sock")
         next_of(relay)
-    thread.join()
+    thread.join(10)
     assert answers[0][0]["error"] == "the job that carries messages to it ended"
 
 
@@ -98,14 +95,15 @@ def site(tmp_path):
                     talk(connection)
 
         path = tmp_path / "north.sock"
-        threads.append(threading.Thread(target=serve))
+        threads.append(threading.Thread(target=serve, daemon=True))
         threads[-1].start()
         until(path.is_socket)
         return path
 
     yield start
     for thread in threads:
-        thread.join()
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def test_a_site_is_asked_at_its_socket(site):

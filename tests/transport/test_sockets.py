@@ -17,6 +17,32 @@ def test_a_path_that_is_no_socket_or_too_long_is_refused(tmp_path):
         pass
 
 
+def test_a_socket_that_can_be_seen_is_its_owners_and_can_be_connected_to(tmp_path, monkeypatch):
+    path = tmp_path / "north.sock"
+
+    class Listener(socket.socket):
+        def listen(self):
+            assert not path.exists()
+            super().listen()
+
+    monkeypatch.setattr(sockets.socket, "socket", Listener)
+    with sockets.listening(path):
+        assert list(tmp_path.iterdir()) == [path] and path.stat().st_mode & 0o777 == 0o600
+        sockets.connected(path).close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_socket_that_cannot_be_listened_at_leaves_nothing(tmp_path, monkeypatch):
+    class Refused(socket.socket):
+        def listen(self):
+            raise OSError("refused")
+
+    monkeypatch.setattr(sockets.socket, "socket", Refused)
+    with pytest.raises(OSError, match="refused"), sockets.listening(tmp_path / "north.sock"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_site_goes_on_after_nonsense(tmp_path):
     class Echo:
         def answer(self, scalars, arrays):
