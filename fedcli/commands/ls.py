@@ -60,9 +60,12 @@ def _cells(entry: dict[str, Any]) -> list[str]:
 
 def _lines(work: Path, kind: str) -> list[dict[str, Any]]:
     """An entry for each result of a kind that can be read, unfinished runs last; for another a warning."""
-    lines, paths = [], sorted(work.glob(f"{kind}s/*/{kind}.json"))
+    from ..data import latest
+
+    lines, paths = [], latest.every(work / f"{kind}s", kind)
     if kind == "run":
-        paths += [path for path in sorted(work.glob("runs/*/settings.json")) if not (path.parent / "run.json").exists()]
+        finished = {path.parent for path in paths}
+        paths += [path for path in sorted(work.glob("runs/*/settings.json")) if path.parent not in finished]
     for path in paths:
         try:
             lines.append(_unfinished(path.parent) if path.name == "settings.json" else _line(kind, path))

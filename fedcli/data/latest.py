@@ -1,5 +1,6 @@
 """Which result of a kind was made or used last: what a command takes where it is given no path."""
 
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,13 @@ MADE_BY = {
     "run": "`fedcli train METHOD`", "scores": "`fedcli evaluate`",
 }  # fmt: skip
 SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahead
+
+
+def every(folder: Path, kind: str) -> list[Path]:
+    """The manifests of a kind in the folders of this one; one that is a broken link is among them, so that it is read
+    and complained of, where Path.glob() would leave it out."""
+    paths = [path / f"{kind}.json" for path in sorted(folder.glob("*"))]
+    return [path for path in paths if os.path.lexists(path)]
 
 
 def newest(work: Path, *kinds: str) -> Path:

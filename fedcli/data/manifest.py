@@ -111,15 +111,18 @@ def _read(path: Path, _: Stamp | None) -> tuple[Manifest, bytes]:
 def find(path: Path, *kinds: str) -> Path:
     """The manifest file a path stands for: itself, or the one in a folder."""
     if path.is_dir():
-        inside = [path / f"{kind}.json" for kind in (kinds or KINDS) if (path / f"{kind}.json").is_file()]
+        known = [path / f"{kind}.json" for kind in (kinds or KINDS)]
+        inside = [file for file in known if file.is_file() or file.is_symlink()]
         if len(inside) == 1:
-            return inside[0]
+            return find(inside[0])
         if (path / "settings.json").is_file() and not inside:
             raise FedcliError(f"{path} holds an unfinished run", f"go on with: fedcli train --resume --out {path}")
         names = ", ".join(p.name for p in inside) or "none"
         raise FedcliError(
             f"{path} is a folder with no single manifest in it (found: {names})", "give the path of the .json itself"
         )
+    if path.is_symlink() and not path.exists():
+        raise FedcliError(f"{path} is a link to {path.readlink()}, which is not there", "restore it, or mount its disk")
     if not path.is_file():
         raise FedcliError(f"no such manifest: {path}", "a fedcli command prints the path of the manifest it wrote")
     return path

@@ -1,5 +1,6 @@
 """The runs that report, compare and plot are given, and the scores of each."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +17,29 @@ Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
 def every_run(work: Path) -> list[Path]:
     """Every finished run under a work folder. Raises FedcliError where there is none."""
-    latest.newest(work, "run")  # says what to do when there is none
-    return sorted(work.glob("runs/*/run.json"))
+    newest = latest.newest(work, "run")  # says what to do when there is none
+    return _readable(latest.every(work / "runs", "run")) or [manifest.find(newest)]
 
 
 def runs_in(path: Path) -> list[Path]:
     """A run, or the runs in a folder of runs or under a work folder. Raises FedcliError."""
     if not path.is_dir() or any((path / name).is_file() for name in ("run.json", "scores.json", "settings.json")):
         return [path]
-    runs = sorted([*path.glob("*/run.json"), *path.glob("runs/*/run.json")])
+    runs = _readable(sorted([*latest.every(path, "run"), *latest.every(path / "runs", "run")]))
     if not runs:
         raise FedcliError(f"{path} holds no finished run", "give a run's folder, or a folder of runs")
     return runs
+
+
+def _readable(runs: list[Path]) -> list[Path]:
+    """The runs but for those that are broken links, which are warned of."""
+    kept = []
+    for path in runs:
+        try:
+            kept.append(manifest.find(path))
+        except FedcliError as error:
+            console.warn(f"left out {path.parent}: {error.sentence}")
+    return kept
 
 
 @dataclass(frozen=True)
@@ -59,14 +71,14 @@ def scores_under(work: Path, asked: Asked) -> list[Path]:
 def scores_of_all(paths: list[Path], asked: Asked) -> list[Path]:
     """The scores of these runs; all are checked before any is evaluated. Raises FedcliError, HashError."""
     for path in paths:
-        if path.is_dir() and (path / "run.json").is_file() or path.name == "run.json":
+        if _is_run(path) or path.name == "run.json":
             check(path, by=asked.by, shots=asked.shots)
     return _collected(paths, lambda path: scores_of(path, asked), skip=False)
 
 
 def scores_of(path: Path, asked: Asked) -> Evaluated:
     """The scores of a run that answer this question, as they lie there or made now."""
-    if path.is_dir() and (path / "run.json").is_file():
+    if _is_run(path):
         path = path / "run.json"
     path = manifest.find(path, *(() if path.is_file() else ("scores",)))
     if manifest.read(path, "run", "scores").kind == "scores":
@@ -78,6 +90,11 @@ def scores_of(path: Path, asked: Asked) -> Evaluated:
     known = {"by": asked.by, "shots": asked.shots, "made_by": asked.made_by}
     extra = Extra(choose=asked.choose, interval=asked.interval)
     return evaluate(path, out=None, device="cpu", extra=extra, **known), False
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether it holds a run.json, be it a link that leads nowhere, which is complained of when it is read."""
+    return folder.is_dir() and os.path.lexists(folder / "run.json")
 
 
 def _collected(paths: list[Path], scored: Callable[[Path], Evaluated], skip: bool) -> list[Path]:

@@ -101,6 +101,28 @@ def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(t
     assert "error: unknown method 'of-tomorrow'" in session.run(f"fedcli report --work {tmp_path}")
 
 
+def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
+    for name in ("a", "b"):
+        data = make_chain(tmp_path / name)
+        train(data, Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
+    path = tmp_path / "runs" / "b" / "run.json"
+    path.unlink()
+    path.symlink_to("elsewhere.json")
+    why = f"{path} is a link to elsewhere.json, which is not there"
+    runs = tmp_path / "runs"
+    for line in (
+        f"report --work {tmp_path}",
+        f"report {runs}",
+        f"plot --over lr --work {tmp_path}",
+        f"ls --work {tmp_path}",
+    ):
+        assert f"warning: left out {path.parent}: {why}\n" in session.run(f"fedcli {line}"), line
+    for line in (f"report {path.parent}", f"report {path}", f"evaluate {path.parent}", f"inspect {path}"):
+        assert f"error: {why}\n" in session.run(f"fedcli {line}"), line
+    (runs / "a" / "run.json").unlink()
+    assert f"error: {why}\n" in session.run(f"fedcli report --work {tmp_path}")
+
+
 def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tmp_path):
     path, out = scores(tmp_path / "a", gap=None), tmp_path / "tables" / "table.tex"
     assert session.run(f"fedcli report {path} --format latex --out {out}") == f"{out}\n"
