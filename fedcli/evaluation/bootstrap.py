@@ -18,7 +18,8 @@ from ..seeds import derive
 from .ranked_pairs import Ranking, mirrored, total
 from .statistics import sign_floor
 
-METRICS = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"  # and auc_binary, of two classes
+METRICS = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"
+OF_TWO = "auc_binary"  # of two classes, beside these
 OF_LABELS = (  # of several labels per image
     "auc_macro",
     "balanced_accuracy_macro",
@@ -26,6 +27,7 @@ OF_LABELS = (  # of several labels per image
     "exact_match_accuracy",
     "hamming_accuracy",
 )
+WITH_TEST = tuple(dict.fromkeys([*METRICS, OF_TWO, *OF_LABELS]))  # all that have paired tests, and so marks
 LEVEL = 0.95
 CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
 KEPT = 2**26  # bytes of draws that are kept for the next run on the same test images

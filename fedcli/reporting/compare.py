@@ -22,7 +22,7 @@ from pathlib import Path
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..evaluation.bca import BCA, PERCENTILE
-from ..evaluation.bootstrap import LEVEL, METRICS, OF_LABELS
+from ..evaluation.bootstrap import LEVEL, METRICS, OF_LABELS, OF_TWO, WITH_TEST
 from ..evaluation.own_metrics import is_own
 from ..evaluation.parts import VERSIONS
 from ..evaluation.statistics import OverSeeds, holm, over_seeds
@@ -141,7 +141,7 @@ def _row(
 
 def check_names(metrics: Sequence[str]) -> None:
     """Refuse a metric that no interval can be made of. Raises UsageError."""
-    _check(metrics, list(dict.fromkeys([*METRICS, "auc_binary", *OF_LABELS])))
+    _check(metrics, WITH_TEST)
 
 
 def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
@@ -154,7 +154,7 @@ def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
-    metrics, known = shown(run.scores, metrics), [*METRICS, *(["auc_binary"] if len(run.scores.classes) == 2 else [])]
+    metrics, known = shown(run.scores, metrics), [*METRICS, *([OF_TWO] if len(run.scores.classes) == 2 else [])]
     _check(metrics, list(OF_LABELS) if run.scores.several_labels else known)
     return tuple(dict.fromkeys(metrics))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import console
 from ..errors import UsageError, nearest
-from ..evaluation.bootstrap import METRICS, OF_LABELS
+from ..evaluation.bootstrap import WITH_TEST
 from ..evaluation.choice import DISTANCE, WORST
 from ..evaluation.parts import VERSIONS
 from . import levelling, writers
@@ -155,7 +155,7 @@ def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: in
 
 def _has_test(column: Column) -> bool:
     """Whether the paired tests are of this quantity: a score on a version of the test images."""
-    return bool(column.over) and column.name in (*METRICS, *OF_LABELS)
+    return bool(column.over) and column.name in WITH_TEST
 
 
 def _cell(row: Row, name: str) -> Cell:

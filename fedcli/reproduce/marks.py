@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..evaluation.parts import PARITY
+from ..evaluation.bootstrap import WITH_TEST
+from ..evaluation.parts import PARITY, VERSIONS
 from ..evaluation.scores import Scores
 from ..reporting import table
 from ..reporting.doubts import doubtful_decisions, small_decides
@@ -39,14 +40,9 @@ class Marks:
         answers: list[bool | None] = []
 
         def leads(first: int, second: int) -> bool:
-            has_test = (
-                self.recipe.at == "last5"
-                and column.score.startswith("versions/")
-                and column.score.count("/") == 2
-                and not {self.rows[first].name, self.rows[second].name} & {*self.recipe.personal}
-            )
-            _, version, metric = column.score.split("/") if has_test else ("", "", "")
-            test = self._leads[column.data].test((version, metric), first, second, compared) if has_test else None
+            personal = {self.rows[first].name, self.rows[second].name} & {*self.recipe.personal}
+            score = score_tested(column) if self.recipe.at == "last5" and not personal else None
+            test = self._leads[column.data].test(score, first, second, compared) if score else None
             answers.append(test)
             return test is not False
 
@@ -77,6 +73,14 @@ class Marks:
         cell = table.number(row.cells[column.name].mean, digits=DIGITS.get(column.unit, 2))
         doubtful = _is_doubtful(column.score.split("/"), [run.scores for run in scored], self.recipe.at)
         return table.Cell(cell.text, number=cell.number, doubtful=doubtful)
+
+
+def score_tested(column: Column) -> tuple[str, str] | None:
+    """Version and metric of a column that the paired tests are made of, and so its marks; None of another column."""
+    match column.score.split("/"):
+        case ["versions", version, metric] if version in VERSIONS and metric in WITH_TEST:
+            return version, metric
+    return None
 
 
 def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:

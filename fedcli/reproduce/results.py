@@ -9,21 +9,19 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import UsageError, nearest
-from ..evaluation.bootstrap import METRICS, OF_LABELS
-from ..evaluation.parts import VERSIONS, Number, OverRounds
+from ..evaluation.parts import Number, OverRounds
 from ..evaluation.schema import children
 from ..evaluation.statistics import over_seeds
 from ..reporting import compare
 from ..reporting.systems import Scored, read
 from ..stages.train import plan
 from .jobs import Outcome
-from .marks import Marks
+from .marks import Marks, score_tested
 from .model import Column, Recipe
 from .record import Cell, Failed, Published, Results, Row, Tests
 
 TIMES = {"percent": 100.0, "points": 100.0, "MB": 1e-6, "none": 1.0}
 WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
-AUC_BINARY = "auc_binary"
 Runs = Mapping[Path, Scored]  # by the path of their scores.json
 ByColumn = dict[str, dict[int, list[float]]]  # column -> seed -> a value per round that counts
 
@@ -305,7 +303,8 @@ def _notes(recipe: Recipe, results: Results) -> list[str]:
 def _statistics(recipe: Recipe, outcomes: list[Outcome], runs: Runs) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
     done = [outcome for outcome in outcomes if outcome.scores and outcome.cell.row not in recipe.personal]
-    for data, version, metric in dict.fromkeys(filter(None, map(_tested_score, recipe.columns))):
+    scores = [(column.data, *score) for column in recipe.columns if (score := score_tested(column))]
+    for data, version, metric in dict.fromkeys(scores):
         for rows in _same_data([outcome for outcome in done if outcome.cell.data == data]):
             if len(rows) < 2:
                 continue
@@ -340,11 +339,3 @@ def _reference(recipe: Recipe, rows: list[str]) -> str:
     methods = {row.name: row.method for row in recipe.rows}
     alike = [name for name in rows if methods[name] == methods[recipe.reference]]
     return recipe.reference if recipe.reference in rows else [*alike, *rows][0]
-
-
-def _tested_score(column: Column) -> tuple[str, str, str] | None:
-    """Data, version and metric of a column that the statistics know."""
-    match column.score.split("/"):
-        case ["versions", version, metric] if version in VERSIONS and metric in (*METRICS, AUC_BINARY, *OF_LABELS):
-            return column.data, version, metric
-    return None

@@ -50,6 +50,14 @@ def test_a_quantity_without_a_test_has_no_mark_beside_those_that_have_one(tmp_pa
     assert "Columns of other quantities have no test here, and so no mark." in report(rows(paths)).legend()
 
 
+def test_a_score_of_two_classes_is_marked_and_tested_on_the_page(tmp_path):
+    y = np.arange(60) % 2
+    paths = [scored(tmp_path / "a", model(0.2, 0, 2, y), y=y), heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)]
+    assert marked(paths, metrics=["auc_binary"])["clean auc_binary"] == ["FedHEAL"]
+    html = page.write(tmp_path / "page.html", paths, page.PageOptions(metrics=["auc_binary"])).read_text()
+    assert "Clean auc_binary: " in html
+
+
 def test_three_seeds_or_more_have_to_agree(tmp_path):
     paths = runs(tmp_path, (0.5, 3), seeds=3)
     assert marked(paths, spread="pooled")[AUC] == ["FedHEAL (3 seeds)"]

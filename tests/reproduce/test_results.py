@@ -3,7 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scored_runs import N, model, scored
 
 from fedcli.data import manifest
 from fedcli.errors import UsageError
@@ -11,12 +13,12 @@ from fedcli.evaluation.parts import BetweenRounds, Groups, GroupScores, GroupsOv
 from fedcli.evaluation.rounds import over_rounds
 from fedcli.evaluation.scores import Among, Best, Client, Scores, Traffic
 from fedcli.reporting.leads import Leads
-from fedcli.reporting.systems import Scored
+from fedcli.reporting.systems import Scored, read
 from fedcli.reporting.writers import starred
 from fedcli.reproduce import record, results, tables
 from fedcli.reproduce.expand import Cell
 from fedcli.reproduce.jobs import Outcome
-from fedcli.reproduce.marks import Marks
+from fedcli.reproduce.marks import Marks, score_tested
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.record import Published
 
@@ -178,11 +180,20 @@ def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
 
 
 def test_only_a_version_of_the_test_images_has_a_test():
-    tested = [
-        results._tested_score(Column("c", "d", f"versions/{place}")) for place in ("clean/accuracy", "*/accuracy")
-    ]
-    assert tested == [("d", "clean", "accuracy"), None]
-    assert results._tested_score(Column("c", "d", "versions/clean/average/accuracy")) is None
+    places = "clean/accuracy", "average/auc_binary", "*/accuracy", "clean/average/accuracy", "clean/calibration_error"
+    tested = [score_tested(Column("c", "d", f"versions/{place}")) for place in places]
+    assert tested == [("clean", "accuracy"), ("average", "auc_binary"), None, None, None]
+
+
+def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
+    two, y = recipe(("FedAvg", "fedavg"), ("FedHEAL", "fedheal"), reference="FedAvg"), np.arange(N) % 2
+    skills = {"FedAvg": 0.2, "FedHEAL": 1.5}
+    paths = {name: scored(tmp_path / name, model(skill, 0, 2, y), y=y) for name, skill in skills.items()}
+    done = [Outcome(Cell(name, "d", "", 0, (), (), ()), path) for name, path in paths.items()]
+    runs = {run.path: run for run in read(list(paths.values()))}
+    column = Column("AUC", "d", "versions/clean/auc_binary")
+    rows = made(column, {"FedAvg": a_cell(60.0), "FedHEAL": a_cell(80.0)}).rows
+    assert Marks(replace(two, columns=(column,)), rows, done, runs).of(column) == record.Marked(["FedHEAL"], [], True)
 
 
 def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
