@@ -44,10 +44,11 @@ def main(results: Results, star: str = "*", *, published: bool = True) -> list[T
 
 
 def ours(results: Results, star: str = "*") -> Table:
-    """Our numbers, with the marks that results.json holds."""
+    """Our numbers, with the marks that results.json holds; "Ours" where some published number is beside them."""
     columns = results.shown_columns(validation=False)
     rows = [[Shown(row.name), *(_ours(results, row, column) for column in columns)] for row in results.rows]
-    return Table("Ours", [Heading(""), *map(heading, columns)], rows, _legend(results, star))
+    title = "Ours" if any(cell.published for row in results.rows for cell in row.cells.values()) else "Scores"
+    return Table(title, [Heading(""), *map(heading, columns)], rows, _legend(results, star))
 
 
 def _ours(results: Results, row: Row, column: Column) -> Shown:

@@ -41,6 +41,23 @@ def test_the_roster_counts_what_the_rows_hold(tmp_path):
     assert sorted(everyone(arrays, "train", "val")) == [k for k in range(80) if k % 4 != 3]
 
 
+@pytest.mark.parametrize("clients", [1, 4])
+def test_it_says_how_many_images_are_kept_for_validation(tmp_path, capsys, clients):
+    _, body, _ = partition(tmp_path, scheme="dirichlet", alpha=5.0, clients=clients, val=0.2)
+    kept = [client["val"] for client in body["roster"]]
+    each = f", {min(kept)} to {max(kept)} of each client" if clients > 1 else ""
+    said = f"{sum(kept)} training images are kept for validation{each}\n"
+    assert min(kept) < max(kept) or clients == 1
+    assert said in capsys.readouterr().err
+
+
+def test_it_warns_where_no_image_is_kept_for_validation(tmp_path, capsys):
+    partition(tmp_path, scheme="iid", clients=4, val=0.02)
+    assert "warning: --val 0.02 keeps no image for validation: the clients have too few\n" in capsys.readouterr().err
+    partition(tmp_path, scheme="iid", clients=4)
+    assert "validation" not in capsys.readouterr().err
+
+
 def test_the_body_carries_what_later_stages_need(tmp_path):
     _, body, _ = partition(tmp_path, scheme="fedism", clients=4, corrupted=1)
     assert {name: body[name] for name in ("dataset", "scheme", "size", "channels", "augment", "corrupted_last")} == {

@@ -153,6 +153,17 @@ def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, mar
     assert said in table.legend
 
 
+def test_a_study_of_ones_own_has_no_table_of_ours():
+    column, marks = Column("acc", "d", "versions/clean/accuracy"), {"acc": record.Marked([], [], False)}
+    titles = {
+        published: [
+            table.title for table in tables.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
+        ]
+        for published in (None, Published(61.0))
+    }
+    assert titles == {None: ["Scores"], Published(61.0): ["Ours", "Beside the published numbers"]}
+
+
 def test_a_difference_is_of_the_numbers_as_shown():
     cell = a_cell(44.754, published=Published(46.76))  # -2.006
     result = made(Column("up", "d", "bytes/up"), {"a": cell}, scale="small")

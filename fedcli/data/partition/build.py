@@ -122,6 +122,8 @@ def _write(
     others = {name: at for name, at in dataset["attributes"].items() if name not in getattr(scheme, "by", ())}
     attributes = holdings.skewed(pool, parts, others)
     _report(body, dataset["unit"], len(np.intersect1d(train, val)), scheme, attributes)
+    if options["val"]:
+        _report_validation([client["val"] for client in body["roster"]], options["val"])
     return body
 
 
@@ -191,3 +193,13 @@ def _report(
     if count := body["unit_overlap"]:
         overlap = counted(count, "patient or lesion", "patients or lesions")
         console.say(f"{overlap} ({patient}) {'has' if count == 1 else 'have'} images in more than one client")
+
+
+def _report_validation(kept: list[int], share: float) -> None:
+    """kept: images of each client."""
+    if not any(kept):
+        console.warn(f"--val {share:g} keeps no image for validation: the clients have too few")
+        return
+    least = "" if min(kept) == max(kept) else f"{min(kept)} to "
+    each = f", {least}{max(kept)} of each client" if len(kept) > 1 else ""
+    console.say(f"{counted(sum(kept), 'training image is', 'training images are')} kept for validation{each}")
