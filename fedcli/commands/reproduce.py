@@ -104,8 +104,9 @@ def reproduce(
     sources = engine.make_data(cells, place)
     folder = work / "reproduce" / f"{table.name}-{scale}"
     with held(
-        folder.with_suffix(".lock"), f"another process is making {folder}", "wait for it, or give another --work"
-    ):
+        folder.with_name(f"{folder.name}.lock"), f"another process is making {folder}",
+        "wait for it, or give another --work",
+    ):  # fmt: skip
         run_cells(
             table, cells, sources, place, folder, scale=scale, left_out=left_out, made_up=made_up,
             measured=scale != "smoke" or bool(raw), as_json=json,

@@ -1,5 +1,6 @@
 """A recipe from its file to its folder, through the command line."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -105,6 +106,23 @@ def test_a_failed_cell_is_told_and_the_rest_goes_on_in_two_processes(tiny, monke
     assert cell["verdict"] == "outside"
     assert "Beside the published numbers" in results("paper").with_name("report.html").read_text()
     assert cell["difference"] == pytest.approx(cell["mean"] - 97)
+
+
+def test_recipes_with_dots_in_their_names_run_beside_each_other(tiny, monkeypatch):
+    for name in ("tiny.1.toml", "tiny.2.toml"):
+        Path(name).write_text(TINY)
+    ended = {}
+
+    def others(recipe, *_, **__):
+        if not ended:
+            for name in ("tiny.1.toml", "tiny.2.toml"):
+                ended[name] = ""
+                ended[name] = CliRunner().invoke(app, ["reproduce", name, "--scale", "smoke", "--work", "w"]).output
+
+    monkeypatch.setattr(importlib.import_module("fedcli.commands.reproduce"), "run_cells", others)
+    assert CliRunner().invoke(app, ["reproduce", "tiny.1.toml", "--scale", "smoke", "--work", "w"]).exit_code == 0
+    assert "another process is making w/reproduce/tiny.1-smoke" in ended["tiny.1.toml"]
+    assert "another process" not in ended["tiny.2.toml"]
 
 
 def test_a_cell_says_what_the_system_refused_as_every_command_does():
