@@ -4,7 +4,9 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
+import conftest
 import pytest
 
 import fedcli
@@ -154,6 +156,17 @@ def test_no_thread_of_a_test_outlives_it():
     """A process waits at its end for threads that are no daemons."""
     begun = {path: [line for line in lines if re.search(r"Thread\(target", line)] for path, lines in files().items()}
     assert not {path for path, lines in begun.items() if any("daemon=True" not in line for line in lines)}
+
+
+def test_a_campaign_of_many_cases_may_take_longer_than_a_test():
+    def limit(folder):
+        marks = []
+        asked = Path("tests", folder, "test_x.py")
+        item = SimpleNamespace(path=asked, get_closest_marker=lambda name: None, add_marker=marks.append)
+        conftest.pytest_collection_modifyitems([item])
+        return [mark.args for mark in marks]
+
+    assert limit("campaign") == limit("consortium") == [(0,)] and limit("sites") == []
 
 
 @pytest.mark.parametrize("module", sorted(path.stem for path in (ROOT / "methods").glob("[!_]*.py")))

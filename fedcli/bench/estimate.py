@@ -68,7 +68,8 @@ def estimate(source: Path, plan: Plan, execution: Execution = ON_CPU, *, limit: 
     body = manifest.verify(source, "partition", "corruption").body
     settle_threads = chosen_engine.prepare(plan, execution, len(body["roster"]))
     resources.restart(device)
-    available = resources.free(device) + resources.in_use(device)
+    free = resources.free(device)
+    available = free and free + resources.in_use(device)
     begin = time.perf_counter()
     if plan.precision == "auto":
         plan = replace(plan, precision=precision.fastest(*probe(source, plan, device))[0])

@@ -19,6 +19,7 @@ except ImportError:  # Windows has no such module
 
 STATUS = Path("/proc/self/status")
 ROLLUP = Path("/proc/self/smaps_rollup")
+MEMORY = Path("/proc/meminfo")
 PROCESSORS = Path("/proc/cpuinfo")
 
 
@@ -33,8 +34,8 @@ def peak(device: str) -> int:
     """Bytes held at most since restart(): of the GPU's memory on CUDA, else resident in this process."""
     if device.startswith("cuda"):
         return torch.cuda.max_memory_allocated(device)
-    if STATUS.exists():
-        return _line(STATUS, "VmHWM")
+    if known := _line(STATUS, "VmHWM"):
+        return known
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
     return most if sys.platform == "darwin" else most * 1024
 
@@ -43,23 +44,20 @@ def in_use(device: str) -> int:
     """Bytes held now, as peak() counts them; the peak itself where the system does not tell."""
     if device.startswith("cuda"):
         return torch.cuda.memory_allocated(device)
-    return _line(STATUS, "VmRSS") if STATUS.exists() else peak(device)
+    return _line(STATUS, "VmRSS") or peak(device)
 
 
 def own() -> int:
     """Bytes held at most that this process shares with no other; 0 where the system does not tell."""
-    if not (STATUS.exists() and ROLLUP.exists()):
-        return 0
     private = _line(ROLLUP, "Private_Clean") + _line(ROLLUP, "Private_Dirty")
-    return private + _line(STATUS, "VmHWM") - _line(STATUS, "VmRSS")
+    return private and private + max(0, _line(STATUS, "VmHWM") - _line(STATUS, "VmRSS"))
 
 
 def free(device: str) -> int:
     """Bytes that can still be taken; 0 where the system does not tell."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
-    known = Path("/proc/meminfo")
-    return _line(known, "MemAvailable") if known.exists() else 0
+    return _line(MEMORY, "MemAvailable")
 
 
 def restart(device: str) -> None:
@@ -72,8 +70,9 @@ def restart(device: str) -> None:
 
 
 def _line(path: Path, name: str) -> int:
-    """Bytes in a line such as "VmHWM:   1234 kB"."""
-    return next(int(line.split()[1]) * 1024 for line in path.read_text().splitlines() if line.startswith(f"{name}:"))
+    """Bytes in a line such as "VmHWM:   1234 kB"; 0 where a system, such as gVisor, writes no such line or file."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")), 0)
 
 
 def check_device(device: str) -> None:

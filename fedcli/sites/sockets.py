@@ -7,7 +7,7 @@ authenticates both sides has to carry the messages.
 import socket
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ from ..federation.engines.wire import Message
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
 from ..transport import nvflare, sockets
+from ..transport.relay import LOOK
 from .description import SiteError
 from .engine import Sites
 from .site import Site
@@ -127,12 +128,19 @@ def job_connections(federation: PlannedFederation, where: str) -> Iterator[Conne
         yield connections
 
 
-def serve(site: Site, path: Path) -> None:
-    """Answer whoever connects, one after another, until the process is interrupted. Raises FedcliError, UsageError."""
+def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:
+    """Answer whoever connects, one after another, until the process is interrupted or it is over.
+
+    Raises FedcliError, UsageError.
+    """
     with suppress(KeyboardInterrupt), sockets.listening(path) as listener:
         console.say(f"site {site.name} listens at {path}")
-        while True:
-            connection, _ = listener.accept()
+        listener.settimeout(LOOK)
+        while not over():
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
             with connection:
                 sockets.talk(site, connection)
 
@@ -144,5 +152,5 @@ def serve_nvflare(site: Site, profile: Path) -> None:
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "site.sock"
-        with nvflare.Attached(profile, path):
-            serve(site, path)
+        with nvflare.Attached(profile, path) as attached:
+            serve(site, path, over=lambda: bool(attached.failed))

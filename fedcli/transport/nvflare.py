@@ -6,7 +6,6 @@ export.py. The process attaches to the latter (execution mode "attach"): NVFlare
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -116,6 +115,9 @@ class Attached:
     """Keeps a process attached to NVFlare's client of this hospital, which asks whoever listens at a socket.
 
     A process for each job, as NVFlare attaches one only once. A context manager: it owns the process.
+
+    Attributes:
+        failed: the exit code of a process that could not attach, after which there is no other; 0 until then.
     """
 
     def __init__(self, profile: Path, socket: Path):
@@ -143,7 +145,6 @@ class Attached:
                     return
                 if code > 0:
                     self.failed = code
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # it waits for questions
                     return
                 self.process = self._start()
 

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from .sockets import Closed, ask, listening, talk
 
 MASKED = "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
 SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
-LOOK = 0.2  # seconds between two looks whether the relay is to end
+LOOK = 0.2  # seconds between two looks whether to go on listening
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Question:
 
     def answer(self, message: Message) -> None:
         """Give the answer; one that comes after another is dropped."""
-        if not self.reply.done():
+        with suppress(InvalidStateError):
             self.reply.set_result(message)
 
     def fail(self, sentence: str, hint: str = "") -> None:
@@ -101,14 +101,17 @@ class Relay:
 
     def _talk(self, client: str, connection: socket.socket) -> None:
         with self._lock:
+            if self._stop.is_set():  # it came after the others were closed
+                connection.close()
+                return
             self._open.add(connection)
         try:
             with connection:
                 talk(_Asked(self, client), connection)
         finally:
             with self._lock:
+                self._last = time.monotonic()  # first: else `over` could see no connection and the time before it
                 self._open.discard(connection)
-                self._last = time.monotonic()
 
     def _answer(self, question: Question) -> Message:
         with self._lock:

@@ -116,10 +116,16 @@ def test_a_recipe_with_such_a_rule_is_forecast(tmp_path, capsys):
 
 
 def test_models_that_do_not_fit_are_measured_in_part(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 0)
+    monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 1)
     monkeypatch.setattr("fedcli.runs.resources.in_use", lambda device: 300_000)  # bytes: a model has 97,000
     forecast = estimate(make_chain(tmp_path), plan(), limit=0.1)
     assert not forecast.fits and forecast.bytes["models of a round"] > 300_000
+
+
+def test_where_the_system_does_not_say_what_is_free_nothing_is_too_large(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedcli.runs.resources.free", lambda device: 0)
+    forecast = estimate(make_chain(tmp_path), plan(), limit=0.1)
+    assert forecast.fits and forecast.free_bytes == 0
 
 
 def test_the_command_prints_it_and_makes_no_run(tmp_path, capsys):

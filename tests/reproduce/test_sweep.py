@@ -58,11 +58,11 @@ def test_a_cell_that_another_process_trains_is_waited_for(tmp_path, monkeypatch)
     def other():
         with held(lock, "", ""):
             begun.set()
-            asked.wait(20)
+            asked.wait(60)
             ended.append("the other")
 
     def train(options):
-        begun.wait(20)
+        begun.wait(60)
         with held(lock, "another process is training into it", "wait for it"):
             ended.append("this one")
             return tmp_path / "run.json"

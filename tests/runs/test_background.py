@@ -12,12 +12,12 @@ def test_calls_run_one_after_another_and_are_done_at_the_end():
 
     def slow(name):
         begun.set()
-        assert go.wait(5)
+        assert go.wait(60)
         done.append(name)
 
     with Background() as background:
         background.run(slow, "first")
-        assert begun.wait(5) and not done  # the caller went on
+        assert begun.wait(60) and not done  # the caller went on
         go.set()
         background.run(done.append, "second")
     assert done == ["first", "second"]

@@ -19,7 +19,7 @@ class Job(threading.Thread):
     """Carries questions to sites of this process; answer: what becomes of one, (question, answer of the site)."""
 
     def __init__(self, folder, sites, answer=lambda question, answered: question.answer(answered)):
-        super().__init__()
+        super().__init__(daemon=True)
         self.folder, self.sites, self.pass_on, self.ended = folder, sites, answer, threading.Event()
 
     def run(self):
@@ -33,7 +33,7 @@ class Job(threading.Thread):
 
     def __exit__(self, *_):
         self.ended.set()
-        self.join()
+        self.join(60)
 
 
 def test_a_run_over_a_job_has_the_bytes_of_one_process_and_a_job_serves_several(tmp_path):

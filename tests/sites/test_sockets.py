@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import threading
-import time
 
 import pytest
 from conftest import ROSTER, make_chain
@@ -76,11 +75,20 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
 
 
 def test_waiting_for_sites_is_said_once(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(sockets, "SILENT", 0.0)
+    class Clock:
+        now = 0.0
+
+        def monotonic(self):
+            return self.now
+
+        def sleep(self, seconds):
+            self.now += seconds
+
+    monkeypatch.setattr(sockets, "time", clock := Clock())
     caplog.set_level("INFO")
     with sockets.Connections(tmp_path / "s") as connections:
-        connections.wait_for(["north"], 0.12)
-    assert caplog.text.count("waiting up to 0.12 s for north to listen at") == 1
+        connections.wait_for(["north"], 2.0)
+    assert caplog.text.count("waiting up to 2 s for north to listen at") == 1 and clock.now >= 2
 
 
 def test_a_site_that_is_not_there_is_named(tmp_path, monkeypatch):
@@ -115,8 +123,8 @@ def test_a_site_that_breaks_off_or_answers_nonsense_is_said(tmp_path, listening,
     thread = threading.Thread(target=answer, daemon=True)
     thread.start()
     with sockets.Connections(tmp_path) as connections:
-        ((_, why),) = connections([("north", ({}, {}))], 5)
-    thread.join(10)
+        ((_, why),) = connections([("north", ({}, {}))], 60)
+    thread.join(60)
     assert sentence in why
 
 
@@ -128,9 +136,8 @@ def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(tmp_path, 
         left.bind(str(path))
     start(data, "north")
     with sockets.Connections(path.parent) as connections:
-        end = time.monotonic() + 20
-        while (said := dict(connections([("north", ({"ask": "describe"}, {}))], 5))["north"]) and isinstance(said, str):
-            assert time.monotonic() < end, said
+        connections.wait_for(["north"], 60)
+        said = dict(connections([("north", ({"ask": "describe"}, {}))], 60))["north"]
     assert said[0]["description"]["client"] == "north" and path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(FedcliError, match="another process listens"), listening_at(path):
         pass

@@ -1,16 +1,17 @@
 """NVFlare's side of the transport, without a server."""
 
 import json
-import signal
 import subprocess
 import sys
-import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 from wire_messages import MESSAGE, same
 
+from fedcli import interrupts
 from fedcli.errors import FedcliError
+from fedcli.sites.sockets import serve_nvflare
 from fedcli.transport import nvflare
 from fedcli.transport.relay import Question
 
@@ -90,10 +91,8 @@ def test_a_process_is_started_for_each_job_and_ends_with_the_site(tmp_path, prof
     script = begun + "p.open('a').write('x'); sys.stdin.read() if len(p.read_text()) > 2 else 0"
     monkeypatch.setattr(nvflare.Attached, "_start", lambda self: popen(script))
     with nvflare.Attached(profile, tmp_path / "site.sock") as attached:
-        for _ in range(500):
-            if started.exists() and len(started.read_text()) > 2:
-                break
-            threading.Event().wait(0.02)
+        while not (started.exists() and len(started.read_text()) > 2):
+            time.sleep(0.02)
     assert started.read_text() == "xxx" and attached.process.poll() is not None
 
 
@@ -101,15 +100,12 @@ def popen(script):
     return subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
 
 
-def test_a_process_that_cannot_attach_ends_the_site(tmp_path, profile, monkeypatch):
+def test_a_process_that_cannot_attach_ends_the_site_in_a_sentence(tmp_path, profile, monkeypatch):
+    """Also where Ctrl-C is ignored; and it is no interruption, of which nothing else would be said."""
     monkeypatch.setattr(nvflare.Attached, "_start", lambda self: popen("raise SystemExit(3)"))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a worker of pytest ignores
-    try:
-        attached = nvflare.Attached(profile, tmp_path / "site.sock")
-        with pytest.raises(FedcliError, match="ended with exit code 3"), attached, pytest.raises(KeyboardInterrupt):
-            threading.Event().wait(20)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(FedcliError, match="ended with exit code 3"):
+        serve_nvflare(SimpleNamespace(name="north"), profile)
+    assert not interrupts.came()
 
 
 @pytest.mark.parametrize(("content", "sentence"), [("{", "is no JSON"), ("{}", "schema_version is missing")])
