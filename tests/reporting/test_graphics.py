@@ -14,8 +14,10 @@ from fedcli.evaluation.binary import BENEFITS
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation.client import Training
 from fedcli.reporting import page
-from fedcli.reporting.graphics import FORMATS, bands, cases, groups, of_systems, write
+from fedcli.reporting.graphics import FORMATS, bands, cases, drawn, groups, of_systems, write
+from fedcli.reporting.graphics.graphic import marked, point, style
 from fedcli.reporting.graphics.seen import seen
+from fedcli.reporting.page import figures
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
 from fedcli.reporting.systems import read
@@ -127,6 +129,19 @@ def test_two_systems_stand_in_one_plane_and_on_the_page(tmp_path):
         "overall-and-worst-auc_ovo_macro",
     ]
     assert list(made[0].legend) == ["1 FedAvg", "2 FedHEAL"]
+    canvas = drawn.figure(made[0])
+    named = [handle.get_marker() for handle in canvas.legends[0].legend_handles]
+    points = [line.get_marker() for line in canvas.axes[0].lines if len(line.get_xdata()) == 1]
+    assert named == points == ["o", "s"]
+    assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == ["None", "None"]
+
+
+def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(tmp_path):
+    paths = [scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]
+    made = next(groups.plane([(row.name, row.qualities) for row in rows(paths)]))
+    points, lines, both = (figures.of_graphic(replace(made, look=look)).keys[1] for look in (point, style, marked))
+    assert (points.pattern, points.mark) == ("", "M8.5,9.5 17.5,9.5 17.5,0.5 8.5,0.5 8.5,9.5Z")  # a square
+    assert (lines.pattern, lines.mark) == ("6 3", "") and (both.pattern, both.mark) == ("6 3", points.mark)
 
 
 def test_of_many_systems_the_front_is_named(tmp_path):

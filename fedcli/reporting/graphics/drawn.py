@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ... import console
 from ...errors import UsageError
@@ -13,7 +13,7 @@ from ...files import write_text
 from .. import drawing
 from ..rows import Row
 from . import cases, curves, flow, groups
-from .graphic import Graphic, style
+from .graphic import Graphic
 from .seen import seen
 
 if TYPE_CHECKING:
@@ -76,20 +76,16 @@ def write(rows: Sequence[Row], folder: Path, formats: Sequence[str], draw: Seque
 
 
 def figure(graphic: Graphic) -> "Figure":
+    from matplotlib.lines import Line2D
+
     made, axes = drawing.panels(
         len(graphic.panels), graphic.title, graphic.size, one_axis=False, columns=graphic.columns
     )
     for panel, at in zip(graphic.panels, axes, strict=True):
         panel.draw(at)
         at.set_title(panel.title, loc="left", fontsize=9)
-    drawing.name_all(made, {name: _line(place) for name, place in graphic.legend.items()})
+    drawing.name_all(made, {name: Line2D([], [], **graphic.look(place)) for name, place in graphic.legend.items()})
     return made
-
-
-def _line(place: int) -> Any:
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], **style(place))
 
 
 def _slug(name: str) -> str:

@@ -11,7 +11,7 @@ from ...evaluation.parts import MODELS, Group, Interval
 from ...evaluation.scores import Scores
 from ..columns import area, shown
 from ..drawing import INK, short
-from .graphic import MOST_LINES, OF_ALL, Graphic, Panel, style
+from .graphic import MOST_LINES, OF_ALL, Graphic, Panel, marked, point, style
 from .seen import Seen
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 FOREST = 4.4, 0.55  # inches: width, height beside the lines
 LINE = 0.3  # inches of a group in a forest plot
-MARKERS = "osD^vPX*"
 GREY = "#9a9a9a"
 DARK = 0.6  # share from which the text on a cell is white
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
@@ -150,7 +149,7 @@ def severities(system: str, scores: Scores) -> Iterator[Graphic]:
         legend = {"all images": OF_ALL} | {name: k for k, name in enumerate(names)}
         yield Graphic(
             f"severities-{attribute}", f"{metric} by severity and {attribute}: {system}", SEVERITY_ABOUT,
-            scores.versions["clean"].count, panels, legend=legend, size=(3.6, 2.7),
+            scores.versions["clean"].count, panels, legend=legend, look=marked, size=(3.6, 2.7),
         )  # fmt: skip
 
 
@@ -158,7 +157,7 @@ def _fall(lines: dict[int, list[tuple[int, float | None]]], metric: str, axes: "
     for place, points in lines.items():
         known = [(at, 100 * value) for at, value in points if value is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), marker=MARKERS[place % len(MARKERS)], **style(place))
+            axes.plot(*zip(*known, strict=True), **marked(place))
     axes.set(xlabel="severity", ylabel=f"{metric} (%)")
     axes.set_xticks(sorted({at for points in lines.values() for at, _ in points}))
 
@@ -186,7 +185,8 @@ def of_points(
     return Graphic(
         f"overall-and-worst-{metric}", f"Overall score and worst group: {metric}", PLANE_ABOUT + GREY_ABOUT * many,
         images, [Panel(f"by {name}", partial(_plane, points, looks, metric)) for name, points in by.items()],
-        legend={f"{look + 1} {systems[at]}": look for at, look in looks.items()}, size=(3.8, 3.2),
+        legend={f"{look + 1} {systems[at]}": look for at, look in looks.items()}, look=point,
+        size=(3.8, 3.2),
     )  # fmt: skip
 
 
@@ -225,7 +225,7 @@ def _plane(points: Mapping[int, tuple[float, float]], looks: Mapping[int, int], 
     axes.plot(*zip(*best, strict=True), color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
     for at, (x, y) in points.items():
         if at in looks:
-            axes.plot([x], [y], MARKERS[looks[at] % len(MARKERS)], color=style(looks[at])["color"], markersize=7)
+            axes.plot([x], [y], **point(looks[at]))
         else:
             axes.plot([x], [y], "o", color=GREY, markersize=3.5, zorder=0)
     near = NEAR * np.maximum(np.ptp(list(points.values()), axis=0), 1e-9)  # [2]

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from ..drawing import COLOURS, INK, look, rounds_axis
 from ..drawing import STYLE as SHARED
-from ..graphics.graphic import Graphic, style
+from ..graphics.graphic import Graphic
 from .systems import System
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Key:
-    """A line of a legend."""
+    """A line of a legend. pattern: of dashes, "" where there is no line; mark: the path of a marker, "" for none."""
 
     name: str
     colour: str
     pattern: str = "none"
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,13 +103,23 @@ def figure(
 def of_graphic(graphic: Graphic) -> Panels:
     """A figure for print, in the colours of the page."""
     drawn = [figure(panel.draw, panel.title or graphic.title, size=graphic.size) for panel in graphic.panels]
-    keys = [Key(name, _colour(style(place)["color"]), PATTERN[style(place)["linestyle"]])
-            for name, place in graphic.legend.items()]  # fmt: skip
+    keys = [_key(name, **graphic.look(place)) for name, place in graphic.legend.items()]
     return Panels(graphic.title, drawn, keys, graphic.caption)
 
 
-def _colour(colour: str) -> str:
-    return NAMED[colour.lower()]
+def _key(name: str, color: str, linestyle: str, marker: str = "", **_: float) -> Key:
+    return Key(name, NAMED[color.lower()], PATTERN.get(linestyle, ""), _mark(marker) if marker else "")
+
+
+def _mark(marker: str) -> str:
+    """The outline of one of matplotlib's markers in the middle of a legend's line, of 26 by 10."""
+    from matplotlib.markers import MarkerStyle
+
+    shape = MarkerStyle(marker)
+    outlines = shape.get_path().transformed(shape.get_transform()).to_polygons()
+    size = 4.5 / max(np.abs(outline).max() for outline in outlines)
+    drawn = [outline * (size, -size) + (13, 5) for outline in outlines]
+    return " ".join("M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in outline) + "Z" for outline in drawn)
 
 
 def over_rounds(axes: "Axes") -> None:
