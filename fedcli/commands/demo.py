@@ -40,12 +40,12 @@ def demo(
     training = {"rounds": rounds, "epochs": 2, "lr": 3e-3, "batch_size": 32, "seed": seed, "work": work}
     runs = [train(method, data, resume=True, **training) for method in METHODS]
     made = report(runs, by=BY, work=work)
-    page = work / "report.html"
+    rows, page = made.rows, work / "report.html"
     o.write(page, made.to("html"))
     if json:
-        print(render(made.rows, "json"), end="")
+        print(render(rows, "json"), end="")
         return
-    show_rows(made.rows, sys.stdout)
+    show_rows(rows, sys.stdout)
     print(
         "The images are generated, and the disparity by race is planted: bleeds are fainter in two of its groups. "
         f"On real images: fedcli prepare isic2018 --raw DIR. All files are in {work}; the same tables with figures:"

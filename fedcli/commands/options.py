@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,8 +67,19 @@ def refuse_sealed(out: Path) -> None:
         raise UsageError("- is no file", "leave it out to print")
     if out.is_dir():
         raise UsageError(f"{out} is a folder", "give the name of a file")
-    if any((folder / "settings.json").is_file() for folder in out.resolve().parents):
-        raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", "give a file elsewhere")
+    _refuse_in_a_run(out, out.resolve().parents, "file")
+
+
+def refuse_sealed_folder(out: Path) -> None:
+    """Raise UsageError for a file, and for a folder that is, or lies in, that of a run."""
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file", "give a folder")
+    _refuse_in_a_run(out, [out.resolve(), *out.resolve().parents], "folder")
+
+
+def _refuse_in_a_run(out: Path, folders: Iterable[Path], what: str) -> None:
+    if any((folder / "settings.json").is_file() for folder in folders):
+        raise UsageError(f"{out} lies in the folder of a run, whose files are sealed", f"give a {what} elsewhere")
 
 
 def write(out: Path, text: str) -> None:

@@ -87,8 +87,10 @@ def report(
     if draw and not figures:
         raise UsageError("--draw chooses among figures", "add --figures DIR, a folder for them")
     out = out or (Path(options.work) / "report.html" if format == "html" else None)
-    for file in filter(None, (out, export, figures, card, evidence)):
+    for file in filter(None, (out, export)):
         o.refuse_sealed(file)  # before anything is evaluated
+    for folder in filter(None, (figures, card, evidence)):
+        o.refuse_sealed_folder(folder)
     from ..reporting.long import comma_separated
     from ..stages import report as stage
 

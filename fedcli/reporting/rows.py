@@ -169,8 +169,10 @@ def rows(
     spread: str | None = None,
     minutes: bool = False,
     traffic: bool = False,
+    warned: bool = False,
 ) -> list[Row]:
-    """One row per system, verified first, and below it one per view; says on stderr what cannot be compared.
+    """One row per system, verified first, and below it one per view; says on stderr what cannot be compared, unless
+    that was said before (warned).
 
     at: "last5" for means over the last five rounds, "last" for the last round, "best" for the round that was best on
     the clients' validation images. spread: "pooled" or "runs" makes the runs of a system one row whose ± is over all
@@ -189,7 +191,7 @@ def rows(
     for number, (row, differs) in enumerate(zip(systems, _differences(systems), strict=True), 1):
         row = replace(row, differs=differs, mark=f"[{number}]" if len(differs) > LONG else "")
         lines += _lines(row, metrics, spread or POOLED)
-    for note in notes(lines):
+    for note in notes(lines) if not warned else ():
         console.warn(note)
     return lines
 

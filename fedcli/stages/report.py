@@ -127,10 +127,13 @@ class Report:
             from ..reporting.page import PageOptions  # matplotlib and torch, for no other format
             from ..reporting.page import render as page
 
-            asked = PageOptions(reference=self.options.against, figures=figures, draw=draw, **self._shown())
+            asked = PageOptions(
+                reference=self.options.against, figures=figures, draw=draw,
+                warned="rows" in vars(self), **self._shown(),  # warned of when the rows were made
+            )  # fmt: skip
             return page(list(self.scores), asked)
-        more = [*self.choices, *self.operating] if format == "markdown" else []
-        return "\n".join([render(self.rows, format), *map(titled, more)])
+        tables = [*self.choices, *self.operating] if format == "markdown" else []
+        return "\n".join([render(self.rows, format), *map(titled, tables)])
 
     def _shown(self) -> dict[str, Any]:
         asked = self.options

@@ -131,7 +131,7 @@ def test_two_systems_stand_in_one_plane_and_on_the_page(tmp_path):
     assert list(made[0].legend) == ["1 FedAvg", "2 FedHEAL"]
     canvas = drawn.figure(made[0])
     named = [handle.get_marker() for handle in canvas.legends[0].legend_handles]
-    points = [line.get_marker() for line in canvas.axes[0].lines if len(line.get_xdata()) == 1]
+    points = [line.get_marker() for line in canvas.axes[0].lines if line.get_marker() != "None"]
     assert named == points == ["o", "s"]
     assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == ["None", "None"]
 
@@ -162,6 +162,20 @@ def test_figures_can_be_chosen_by_their_names(run, tmp_path):
     with pytest.raises(UsageError, match="no figure has 'rocks' in its name") as error:
         write(rows([run]), tmp_path, ["svg"], ["rocks"])
     assert "roc-sex-clean" in error.value.hint
+
+
+def test_figures_cards_and_evidence_are_written_anew_into_their_folders(run, tmp_path):
+    into = f"--figures {tmp_path}/f --draw flow --card {tmp_path}/c --evidence {tmp_path}/e"
+    for _ in range(2):
+        assert f"wrote {tmp_path}/e/evidence.html" in session.run(f"fedcli report {run} {into} --format json")
+
+
+def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, tmp_path):
+    """Of one run whose few images have small groups."""
+    out = f"--format html --out {tmp_path}/page.html"
+    said = session.run(f"fedcli report {run} {out}")
+    assert said.count("small group") == 1
+    assert session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count("small group") == 1
 
 
 def test_the_page_folds_the_figures(run, monkeypatch):

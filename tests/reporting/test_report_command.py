@@ -131,6 +131,9 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
     (tmp_path / "run" / "settings.json").write_text("{}")
     assert "- is no file" in session.run(f"fedcli report {path} --format csv --out -")
     assert "sealed" in session.run(f"fedcli report {path} --format html --out {tmp_path}/run/page.html")
+    for flag in ("--figures", "--card", "--evidence"):
+        assert "sealed" in session.run(f"fedcli report {path} {flag} {tmp_path}/run")
+        assert f"{out} is a file" in session.run(f"fedcli report {path} {flag} {out}")
     assert "is not one of last5, last, best" in session.run(f"fedcli report {path} --at lst5")
 
 

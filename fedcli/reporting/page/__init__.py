@@ -38,7 +38,7 @@ class PageOptions:
     at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
     the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
     bytes. figures: whether the figures of graphics stand on it too, folded; draw: only those with such a text in their
-    names.
+    names. warned: whether what cannot be compared was said on stderr before.
     """
 
     title: str = ""
@@ -55,6 +55,7 @@ class PageOptions:
     clocks: bool = True
     figures: bool = False
     draw: Sequence[str] = ()
+    warned: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,8 @@ def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) 
 
 def render(scores: list[Path], asked: PageOptions) -> str:
     """The page as text."""
-    timed = asked.minutes and asked.clocks
-    lines = without_counts(
-        rows(scores, metrics=asked.metrics, at=asked.at, spread=asked.spread, minutes=timed, traffic=True)
-    )
+    how = {"metrics": asked.metrics, "at": asked.at, "spread": asked.spread, "warned": asked.warned}
+    lines = without_counts(rows(scores, minutes=asked.minutes and asked.clocks, traffic=True, **how))
     compared = systems(lines)
     asked = replace(asked, metrics=shown(compared[0].scores, asked.metrics))
     if not asked.tables and asked.spread and asked.at == LAST5:
