@@ -14,7 +14,7 @@ import torch
 from .. import console
 from ..data import manifest
 from ..data.shard import Shard, Shards, load_tests
-from ..data.sources.tables import read_cells
+from ..data.sources.tables import lacking, read_cells
 from ..errors import FedcliError, UsageError, nearest
 from ..labels import NO, UNKNOWN, YES
 from ..runs.finished import Run, part
@@ -81,7 +81,7 @@ def _pairs(file: Path | None, theirs: list[str], ours: list[str], path: Path) ->
         return {name: name for name in theirs}
     head, records = read_cells(file, HINT)
     if missing := [name for name in ("theirs", "ours") if name not in head]:
-        raise FedcliError(f"{file} has no column {missing[0]!r}, only {', '.join(head)}", HINT)
+        raise FedcliError(f"{file} has {lacking(missing)}, only {', '.join(head)}", HINT)
     pairs: dict[str, str] = {}
     for record in records:
         name, own = record[head.index("theirs")], record[head.index("ours")]

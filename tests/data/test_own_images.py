@@ -242,7 +242,17 @@ def test_the_nearest_column_is_offered_whatever_its_case(tmp_path):
     for name in ("datei", "DATEI", "dateie"):
         with pytest.raises(FedcliError, match=f"no column '{name}'") as error:
             listed(raw, image_column=name)
-        assert error.value.hint.startswith("did you mean 'Datei'? ")
+        assert error.value.hint.startswith(f"did you mean 'Datei' for {name!r}? ")
+
+
+def test_all_columns_that_a_table_lacks_are_named_at_once(tmp_path):
+    raw = folder(tmp_path, "file,label,geschlecht\na.jpg,x,m\nb.jpg,y,f\n", "a.jpg", "b.jpg")
+    with pytest.raises(FedcliError) as error:
+        listed(raw, group="Geschlecht,age", site="age", patient="id")
+    assert error.value.sentence.endswith(
+        "has no columns 'image', 'Geschlecht', 'age', 'id', only file, label, geschlecht"
+    )
+    assert "--image-column; did you mean 'geschlecht' for 'Geschlecht'? " in error.value.hint
 
 
 def test_the_card_is_printed_for_a_person():

@@ -137,7 +137,7 @@ def test_an_unknown_grade_is_an_error(raw):
 
 def test_a_missing_table_and_a_missing_column_are_named(raw):
     write_csv(raw / "messidor_data.csv", ["id_code", "diagnosis"], [["a.png", 1]])
-    with pytest.raises(FedcliError, match="no column 'adjudicated_dme'"):
+    with pytest.raises(FedcliError, match="no columns 'adjudicated_dme', 'adjudicated_gradable'"):
         messidor2.rows(raw, DR)
     (raw / "messidor_data.csv").unlink()
     with pytest.raises(FedcliError, match="has no messidor_data.csv") as error:

@@ -19,7 +19,7 @@ from . import dicom, nifti, own_labels, packed
 from .images import is_coloured, is_packed_coloured, read_grey_or_rgb, read_packed, within
 from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, split_own, table_name
 from .source import Choices, Listing, Source, Unreadable
-from .tables import PARTS
+from .tables import PARTS, lacking
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
 SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
@@ -79,7 +79,7 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
     if missing := [name for name in wanted if name not in table]:
         known = ", ".join(name for name in table if name != packed.AT)[:200]
         hint = "--label-column, --group, --site and --patient name columns"
-        raise FedcliError(f"{raw / files[0]} has no column {missing[0]!r}, only {known}", hint)
+        raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", hint)
     if choices.split == "folder":
         raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
     unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)

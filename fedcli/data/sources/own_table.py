@@ -16,7 +16,7 @@ from ..pool import Row
 from . import dicom_header, own_labels
 from .images import within
 from .source import Choices, Listing
-from .tables import AGE_BANDS, age_band, fold_rows, place, read_cells, split_rows
+from .tables import AGE_BANDS, age_band, fold_rows, lacking, place, read_cells, split_rows
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -130,20 +130,20 @@ def _read(path: Path, wanted: list[str], about: list[str]) -> "DataFrame":
     head, records = read_cells(path, "save it as CSV in UTF-8")
     if twice := [name for name in wanted if head.count(name) > 1]:
         raise FedcliError(f"{path} has two columns {twice[0]!r}", "rename one of them")
-    if missing := [name for name in wanted if name not in head]:
-        flags = IN_PLACE_OF.get(missing[0]) or _meant(missing[0], head)
-        flags += "--image-column, --label-column, --group, --site and --patient name columns"
-        raise FedcliError(f"{path} has no column {missing[0]!r}, only {', '.join(head)}", flags)
+    if missing := [name for name in dict.fromkeys(wanted) if name not in head]:
+        flags = _meant(missing, head) + "--image-column, --label-column, --group, --site and --patient name columns"
+        raise FedcliError(f"{path} has {lacking(missing)}, only {', '.join(head)}", flags)
     if odd := [name for name in about if "/" in name]:
         raise FedcliError(f"{path}: the column {odd[0]!r} has a slash in its name", "rename it")
     return DataFrame({name: [record[head.index(name)] for record in records] for name in wanted}, dtype=str)
 
 
-def _meant(name: str, columns: list[str]) -> str:
-    """The beginning of a hint: the column whose name is nearest, "" where none is near."""
+def _meant(missing: list[str], columns: list[str]) -> str:
+    """The beginning of a hint: for each missing column what to give in its place, or the one whose name is nearest."""
     folded = {column.casefold(): column for column in columns}
-    close = get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-    return f"did you mean {folded[close[0]]!r}? " if close else ""
+    near = {name: get_close_matches(name.casefold(), folded, n=1, cutoff=0.6) for name in missing}
+    meant = {name: f"did you mean {folded[close[0]]!r} for {name!r}? " for name, close in near.items() if close}
+    return "".join(IN_PLACE_OF.get(name) or meant.get(name, "") for name in missing)
 
 
 def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[str]:

@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
@@ -42,10 +42,16 @@ def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
         raise FedcliError(f"{path} is not a readable CSV file: {error}", "download it again") from None
     if missing := [column for column in columns if column not in table]:
         there = ", ".join(map(str, table.columns))
-        raise FedcliError(f"{path} has no column {missing[0]!r}", f"columns found: {there}")
+        raise FedcliError(f"{path} has {lacking(missing)}", f"columns found: {there}")
     if table.empty:
         raise FedcliError(f"{path} has no rows", NO_ROWS)
     return table
+
+
+def lacking(columns: Sequence[str]) -> str:
+    """What a table has not, in words, all at once: "no column 'a'" or "no columns 'a', 'b'"."""
+    names = list(map(repr, dict.fromkeys(columns)))
+    return f"no column{'s' * (len(names) > 1)} {', '.join(names)}"
 
 
 def check_cells(path: Path) -> None:
@@ -75,7 +81,7 @@ def read_sheet(path: Path, columns: list[str]) -> "DataFrame":
         raise FedcliError(f"{path} is not a readable spreadsheet: {error}", "download it again") from None
     if missing := [column for column in columns if column not in table]:
         names = ", ".join(map(str, table.columns))
-        raise FedcliError(f"{path} has no column {missing[0]!r}", f"columns found: {names}")
+        raise FedcliError(f"{path} has {lacking(missing)}", f"columns found: {names}")
     return table
 
 
