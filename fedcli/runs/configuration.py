@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -34,6 +35,7 @@ class Execution:
         min_clients: sites that must answer in a round; 0: all that were asked.
         open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
         limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
+        trained: what is done with the folder of a run that was trained now, and not with one that lay there.
     """
 
     device: str = "cpu"
@@ -44,6 +46,7 @@ class Execution:
     min_clients: int = 0
     open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
     limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
+    trained: Callable[[Path], None] | None = None
 
 
 ON_CPU = Execution()  # one client after another

@@ -110,6 +110,8 @@ def train(
         result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
+        if execution.trained:
+            execution.trained(folder)
         return path
 
 

@@ -143,14 +143,18 @@ def _augmentation(options: TrainOptions) -> str | None:
 
 def _train(data: Path, configuration: Plan, options: TrainOptions, *, then: str | None = None) -> Run:
     made = runs.train(
-        data, configuration, work=Path(options.work), out=path_of(options.out), execution=_execution(options),
-        resume=options.resume, force=options.force, then=then,
+        data, configuration, work=Path(options.work), out=path_of(options.out),
+        execution=replace(_execution(options), trained=_say_speed), resume=options.resume, force=options.force,
+        then=then,
     )  # fmt: skip
-    if sentence := timing.speed(made.parent):
-        console.say(sentence)
     if place := tracking.training(options.track, made, Path(options.work)):
         console.say(f"tracked in {place}")
     return Run(made)
+
+
+def _say_speed(folder: Path) -> None:
+    if sentence := timing.speed(folder):
+        console.say(sentence)
 
 
 def _placed(options: TrainOptions) -> TrainOptions:

@@ -1,10 +1,11 @@
-"""How many rounds are trained where nobody says so, and warnings of what comes after the last one."""
+"""How many rounds are trained where nobody says so, and what is said beside and after them."""
 
 import pytest
 
 import fedcli
 from fedcli.data import manifest
 from fedcli.federation.training import Training, idle
+from fedcli.reporting import timing
 from fedcli.stages.options import TrainOptions
 from fedcli.stages.train import fitted
 
@@ -51,3 +52,12 @@ def test_what_comes_after_the_last_round_is_said():
     assert said == "--warmup 5 is longer than the 3 rounds: the learning rate ends at 3/5 of --lr"
     (said,) = idle(Training(schedule="step:2,3,40:0.1"), 3)
     assert "no round comes after 3, 40, as there are 3" in said
+
+
+def test_the_speed_of_a_run_is_said_when_it_was_trained_and_not_again(clients, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "fedcli")
+    monkeypatch.setattr(timing, "speed", lambda folder: f"speed of {folder.name}")
+    for _ in range(2):
+        fedcli.train("fedavg", clients[2], rounds=1, then="crt", work=tmp_path, out=tmp_path / "a")
+    assert caplog.text.count("already made") == 2
+    assert (caplog.text.count("speed of a\n"), caplog.text.count("speed of a-crt\n")) == (1, 1)
