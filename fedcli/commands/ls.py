@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import console, shapes, terminal
-from ..errors import FedcliError
+from ..errors import FedcliError, sentence
 from ..files import read_text
 from . import options as o
 
@@ -70,8 +70,7 @@ def _lines(work: Path, kind: str) -> list[dict[str, Any]]:
         try:
             lines.append(_unfinished(path.parent) if path.name == "settings.json" else _line(kind, path))
         except (FedcliError, OSError) as error:  # OSError: another process has just removed it
-            why = error.sentence if isinstance(error, FedcliError) else f"{error.filename}: {error.strerror}"
-            console.warn(f"left out {path.parent}: {why}")
+            console.warn(f"left out {path.parent}: {sentence(error)}")
     return lines
 
 

@@ -263,6 +263,7 @@ def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
 
     records = list(work.glob("runs/*/rounds.jsonl"))
     if not records:
+        latest.check_open(work)
         raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
     newest = max(records, key=latest.age).parent
     console.say(f"using {newest}")

@@ -4,7 +4,8 @@ import os
 import time
 from pathlib import Path
 
-from ..errors import FedcliError
+from .. import console
+from ..errors import ACCESS, FedcliError
 
 MADE_BY = {
     "dataset": "`fedcli prepare NAME`", "partition": "`fedcli prepare NAME` and then `fedcli partition`",
@@ -16,14 +17,31 @@ SLACK = 60 * 10**9  # nanoseconds by which the clock of a file server may be ahe
 
 def every(folder: Path, kind: str) -> list[Path]:
     """The manifests of a kind in the folders of this one; one that is a broken link is among them, so that it is read
-    and complained of, where Path.glob() would leave it out."""
-    paths = [path / f"{kind}.json" for path in sorted(folder.glob("*"))]
-    return [path for path in paths if os.path.lexists(path)]
+    and complained of, where Path.glob() would leave it out. One that may not be entered is named."""
+    folders = sorted(folder.glob("*"))
+    for path in closed(folder, *folders):
+        console.warn(f"left out {path}: Permission denied")
+    return [path / f"{kind}.json" for path in folders if os.path.lexists(path / f"{kind}.json")]
+
+
+def closed(*paths: Path) -> list[Path]:
+    """Those that are folders which this process may not enter: Path.glob() passes over them in silence."""
+    found = []
+    for path in paths:
+        try:
+            if path.is_dir():
+                os.scandir(path).close()
+                (path / ".").stat()
+        except PermissionError:
+            found.append(path)
+    return found
 
 
 def newest(work: Path, *kinds: str) -> Path:
     """The manifest of these kinds that was made or used last under the work folder; a link counts wherever it leads."""
     paths = [p for p in work.glob("**/*.json") if p.stem in kinds and ".tmp" not in str(p.relative_to(work))]
+    if not paths:
+        check_open(work)
     if not paths and "run" in kinds and (begun := sorted(work.glob("runs/*/settings.json"))):
         raise FedcliError(
             f"no run under {work} is finished", f"go on with: fedcli train --resume --out {begun[-1].parent}"
@@ -33,6 +51,12 @@ def newest(work: Path, *kinds: str) -> Path:
             f"no {' or '.join(kinds)} manifest under {work}", f"make one with {MADE_BY[kinds[-1]]}, or give its path"
         )
     return max(paths, key=age)
+
+
+def check_open(work: Path) -> None:
+    """Raises FedcliError where what is missed may lie in a folder that this process may not enter."""
+    if shut := closed(work, *work.glob("*"), *work.glob("*/*")):
+        raise FedcliError(f"Permission denied: {shut[0]}", ACCESS)
 
 
 def age(path: Path) -> tuple[int, str]:

@@ -98,6 +98,8 @@ def _read(path: Path, _: Stamp | None) -> tuple[Manifest, bytes]:
             json.dumps(raw, ensure_ascii=False).encode()  # half of a character cannot be written again
         known = Manifest(**raw)
     except (FedcliError, ValueError, RecursionError) as error:
+        if isinstance(error.__context__, OSError):  # what it holds is not known
+            raise
         raise FedcliError(f"{path} is not a fedcli manifest: {error}"[:300], hint) from None
     if known.kind not in KINDS:
         what = f"{path} is not a fedcli manifest: its kind is {known.kind!r}"

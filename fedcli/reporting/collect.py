@@ -7,7 +7,7 @@ from pathlib import Path
 
 from .. import console
 from ..data import latest, manifest
-from ..errors import FedcliError
+from ..errors import REFUSED, FedcliError, sentence
 from ..evaluation.bca import PERCENTILE
 from ..evaluation.existing import check, existing
 from ..evaluation.shots import thresholds
@@ -103,10 +103,11 @@ def _collected(paths: list[Path], scored: Callable[[Path], Evaluated], skip: boo
     for number, path in enumerate(paths, 1):
         try:
             results.append(scored(path))
-        except FedcliError as error:
-            if not skip or (number == len(paths) and not results):
+        except (FedcliError, OSError) as error:
+            shown = isinstance(error, FedcliError) or error.errno in REFUSED  # others' runs may be read, not scored
+            if not skip or not shown or (number == len(paths) and not results):
                 raise
-            console.warn(f"left out {path.parent}: {error.sentence}")
+            console.warn(f"left out {path.parent}: {sentence(error)}")
     before = [path for path, made_before in results if made_before]
     if before:
         several = f"{len(before)} runs have been evaluated already"

@@ -30,6 +30,7 @@ def unfinished(work: Path, out: Path | None) -> Path:
     begun = [path.parent for path in work.glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
     folders = [folder for folder in ([out] if out else begun) if (folder / "settings.json").is_file()]
     if not folders:
+        latest.check_open(out or work)
         raise FedcliError(
             f"no unfinished run in {out or work}",
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",

@@ -41,9 +41,13 @@ class Connections:
         end = begun + seconds
         for client in clients:
             while client not in self.open and time.monotonic() < end:
-                with suppress(FileNotFoundError, ConnectionRefusedError):
+                try:
                     self._connected(client)
                     continue
+                except PermissionError:  # waiting would not help; whoever sends to it says so
+                    break
+                except (FileNotFoundError, ConnectionRefusedError):
+                    pass
                 if not announced and time.monotonic() - begun >= SILENT:
                     console.say(f"waiting up to {seconds:g} s for {client} to listen at {self.folder / client}.sock")
                     announced = True
@@ -88,6 +92,8 @@ class Connections:
         path = self.folder / f"{client}.sock"
         if isinstance(error, FileNotFoundError | ConnectionRefusedError):
             return f"no site listens at {path}"
+        if isinstance(error, PermissionError):
+            return f"this account may not open {path}"
         if isinstance(error, TimeoutError):
             return "it did not answer in time"
         return "its process ended or closed the connection"

@@ -40,7 +40,12 @@ def listening(path: Path) -> Iterator[socket.socket]:
             if known.connect_ex(str(short(path))) == 0:
                 raise FedcliError(f"another process listens at {path}", "stop it, or give another --socket")
         beside = path.with_name(f".{secrets.token_hex(3)}")  # renamed once it listens: who sees a socket can connect
-        listener.bind(str(beside))
+        try:
+            listener.bind(str(beside))
+        except PermissionError as error:  # which does not say where
+            raise FedcliError(
+                f"no socket can be made in {path.parent}: {error.strerror}", "give another --socket"
+            ) from None
         try:
             beside.chmod(0o600)
             listener.listen()
