@@ -11,6 +11,8 @@ from typing import Any
 
 AGAIN = 0.05  # seconds
 INTERRUPTED = 130  # exit code
+TO_END = signal.SIGINT, signal.SIGTERM
+CAN_WAIT = hasattr(signal, "pthread_sigmask")  # not on Windows
 _came = False
 
 
@@ -35,6 +37,25 @@ def end(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
+def held_back() -> Iterator[None]:
+    """Signals to end wait until the block is over; a process forked within calls let_through() once it expects them."""
+    if not CAN_WAIT:
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TO_END)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_through() -> None:
+    """In a process that was forked within held_back()."""
+    if CAN_WAIT:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TO_END)
+
+
+@contextmanager
 def left_to_parent() -> Iterator[None]:
     """Processes that a library starts within hear no Ctrl-C: this one ends them, and they print no traceback."""
     if threading.current_thread() is not threading.main_thread():  # which alone may say what a signal does
@@ -50,6 +71,7 @@ def left_to_parent() -> Iterator[None]:
 def _unraisable(ignored: Any) -> None:
     """Python drops an error inside a destructor: an interrupt comes again, others are shown to programmers only."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        threading.Timer(AGAIN, _thread.interrupt_main).start()
+        again = signal.SIGTERM  # the other one may be ignored
+        threading.Timer(AGAIN, _thread.interrupt_main, [again]).start()
     elif sys.warnoptions:
         sys.__unraisablehook__(ignored)

@@ -11,6 +11,7 @@ import os
 import pickle
 import queue
 import signal
+import tempfile
 import threading
 import traceback
 from collections import deque
@@ -34,6 +35,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
 CAN_FORK = "fork" in multiprocessing.get_all_start_methods()
+SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
 
@@ -71,7 +73,8 @@ class Workers:
             end, far_end = channels(context, block if CAN_FORK else 0)
             inherited = [*ends, end] if CAN_FORK else []
             process = context.Process(target=_work, args=(far_end, inherited, setup, arguments), daemon=True)
-            process.start()
+            with interrupts.held_back():  # until it leaves Ctrl-C to this process: it would print a traceback
+                process.start()
             far_end.close()
             ends.append(end)
             self.processes.append(process)
@@ -179,6 +182,7 @@ def follow_parent() -> None:
     """In a worker process: leave Ctrl-C to the parent, and end when it ends."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupts.let_through()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -212,7 +216,8 @@ def one_each(
     context: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
     if CAN_FORK:
         context.set_forkserver_preload([preload])
-        with interrupts.left_to_parent():  # Python's own process, which imports that module, would print a traceback
+        # Python's own process, which imports that module, would print a traceback
+        with interrupts.left_to_parent(), _short_temporary_folder():
             forkserver.ensure_running()
     waiting, free = deque(enumerate(tasks)), deque(slots)
     running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
@@ -243,6 +248,18 @@ def one_each(
             process.terminate()
         for _, _, process in running.values():
             process.join()  # it saves its state first
+
+
+@contextlib.contextmanager
+def _short_temporary_folder() -> Iterator[None]:
+    """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
+        tempfile.tempdir = SHORT_TEMPORARY
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
 
 
 def _alone(pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...]) -> None:

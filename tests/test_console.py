@@ -4,6 +4,7 @@ import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,7 +61,8 @@ def test_a_listener_gets_the_progress_and_a_person_only_the_status(capsys):
     assert calls == [(3, 5), (4, 5), (5, 5)] and capsys.readouterr().err == "half way\n"
 
 
-def test_without_a_terminal_progress_is_one_line_at_its_end(capsys):
+def test_without_a_terminal_progress_is_one_line_at_its_end(capsys, monkeypatch):
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: 7.0))  # a clock that stands
     assert list(console.progress("ab", label="rounds", total=2)) == ["a", "b"]
     assert capsys.readouterr().err == "rounds 2/2 (0 s)\n"
 

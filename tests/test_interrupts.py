@@ -1,5 +1,6 @@
 """A command that was asked to end ends as interrupted, whatever a library made of the signal."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,11 +17,11 @@ from fedcli.files import may_pass
 SIGNALS = signal.SIGINT, signal.SIGTERM
 
 
-def interrupted(monkeypatch, work):
-    """How `fedcli ls` ends where its work is this."""
+def interrupted(monkeypatch, work, handler=signal.default_int_handler):
+    """How `fedcli ls` ends where its work is this. handler: of Ctrl-C, as Python starts."""
 
     def command():
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # as Python starts; a worker of pytest ignores it
+        signal.signal(signal.SIGINT, handler)  # a worker of pytest ignores it
         forked.main("fedcli ls")
 
     monkeypatch.setattr(ls, "_lines", lambda *_: work())
@@ -59,19 +60,21 @@ def test_in_a_thread_a_process_of_a_library_is_started_as_ever():
         assert thread.submit(start).result() == 0
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_inside_a_destructor_comes_again(monkeypatch, number):
+@pytest.mark.parametrize(
+    ("number", "handler"),
+    [*((number, signal.default_int_handler) for number in SIGNALS), (signal.SIGTERM, signal.SIG_IGN)],
+)
+def test_a_signal_inside_a_destructor_comes_again(monkeypatch, number, handler):
     class Handle:
         def __del__(self):
             signal.raise_signal(number)
 
     def library():
         Handle()
-        end = time.monotonic() + 30
-        while time.monotonic() < end:
-            time.sleep(0.01)
+        time.sleep(30)
+        os._exit(1)  # it did not come
 
-    ended = interrupted(monkeypatch, library)
+    ended = interrupted(monkeypatch, library, handler)
     assert (ended.returncode, ended.stderr.splitlines()[0]) == (130, "error: interrupted")
 
 

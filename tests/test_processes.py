@@ -4,6 +4,7 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 from multiprocessing import forkserver
 
 import numpy as np
@@ -89,12 +90,38 @@ def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
     assert worker.exitcode == 0 and capfd.readouterr().err == ""
 
 
+@pytest.mark.skipif(not CAN_FORK, reason="of forked processes")
+def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatch, capfd):
+    def interrupted(*work):
+        os.kill(os.getpid(), signal.SIGINT)
+        begin(*work)
+
+    begin = processes._work
+    monkeypatch.setattr(processes, "_work", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a worker of pytest ignores
+    try:
+        with Workers(2) as workers:
+            assert workers.submit(1, int, "7").result() == 7
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.skipif(not CAN_FORK, reason="there is no such process")
 def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
     seen = []
     monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(signal.getsignal(signal.SIGINT)))
     list(one_each(half_or_die, [], ["a"], preload="fedcli.processes"))
     assert seen == [signal.SIG_IGN]
+
+
+@pytest.mark.skipif(not CAN_FORK, reason="there is no such process")
+def test_a_temporary_folder_may_be_deep(tmp_path, monkeypatch):
+    seen, deep = [], str(tmp_path / ("x" * 90))
+    monkeypatch.setattr(tempfile, "tempdir", deep)
+    monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(tempfile.gettempdir()))
+    list(one_each(half_or_die, [], ["a"], preload="fedcli.processes"))
+    assert seen == ["/tmp"] and tempfile.tempdir == deep
 
 
 def test_a_killed_process_takes_no_other_with_it_and_says_its_code():

@@ -59,13 +59,15 @@ def check_open(work: Path) -> None:
         raise FedcliError(f"Permission denied: {shut[0]}", ACCESS)
 
 
-def age(path: Path) -> tuple[int, str]:
+def age(path: Path) -> tuple[int, int, str]:
     """What sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
 
-    What another process has just removed comes first, and so does a time in the future, which a wrong clock left.
+    What another process has just removed comes first, and so does a time in the future, which a wrong clock left. Where
+    file times are whole seconds, a chain may be made within one: what is made from the other comes later.
     """
     try:
         changed = path.lstat().st_mtime_ns
     except FileNotFoundError:
         changed = -1
-    return (changed if changed <= time.time_ns() + SLACK else 0, str(path))
+    step = [*MADE_BY].index(path.stem) if path.stem in MADE_BY else -1
+    return (changed if changed <= time.time_ns() + SLACK else 0, step, str(path))

@@ -14,6 +14,8 @@ from ..errors import FedcliError, UsageError
 from .frames import Arrays, Message, Scalars, decoded, encoded
 
 LONGEST_PATH = 100  # bytes; the system cuts what is much longer
+LONGEST_NAME = 70  # in the folder, whose short name takes the rest
+OPEN_FILES = Path("/proc/self/fd")  # where Linux has a short name for a folder that is open
 
 
 class Closed(Exception):
@@ -36,12 +38,13 @@ def listening(path: Path) -> Iterator[socket.socket]:
     if path.exists() and not path.is_socket():
         raise UsageError(f"{path} is there and no socket", "give another --socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as known:
-            if known.connect_ex(str(short(path))) == 0:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as known, named(path) as name:
+            if known.connect_ex(name) == 0:
                 raise FedcliError(f"another process listens at {path}", "stop it, or give another --socket")
         beside = path.with_name(f".{secrets.token_hex(3)}")  # renamed once it listens: who sees a socket can connect
         try:
-            listener.bind(str(beside))
+            with named(beside) as name:
+                listener.bind(name)
         except PermissionError as error:  # which does not say where
             raise FedcliError(
                 f"no socket can be made in {path.parent}: {error.strerror}", "give another --socket"
@@ -82,7 +85,8 @@ def connected(path: Path) -> socket.socket:
     """Raises OSError where nobody listens."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.connect(str(short(path)))
+        with named(path) as name:
+            connection.connect(name)
     except BaseException:
         connection.close()
         raise
@@ -102,10 +106,23 @@ def receive(connection: socket.socket, end: float | None) -> Message:
 
 
 def short(path: Path) -> Path:
-    """The path, if it is short enough for a socket. Raises UsageError."""
+    """The path, if it is short enough for a socket of every system. Raises UsageError."""
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise UsageError(f"{path} is too long for a socket's name", f"give one of at most {LONGEST_PATH} bytes")
     return path
+
+
+@contextmanager
+def named(path: Path) -> Iterator[str]:
+    """The path as a socket takes it, also in a folder whose own is too long. Raises UsageError, OSError."""
+    if len(os.fsencode(path)) <= LONGEST_PATH or len(os.fsencode(path.name)) > LONGEST_NAME or not OPEN_FILES.is_dir():
+        yield str(short(path))
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"{OPEN_FILES}/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def _fill(connection: socket.socket, buffer: memoryview, end: float | None) -> None:

@@ -60,8 +60,9 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server():
-    """(address, what was asked of it)."""
+def server(monkeypatch):
+    """(address, what was asked of it); no proxy stands before it."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     asked: list[tuple[str, str | None]] = []
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, asked)) as made:
         threading.Thread(target=made.serve_forever, daemon=True).start()

@@ -152,6 +152,13 @@ def test_the_newest_is_the_one_made_or_used_last(tmp_path):
         latest.newest(tmp_path, "run")
 
 
+def test_of_a_chain_made_within_a_tick_of_the_clock_the_last_is_the_newest(tmp_path):
+    made = make_chain(tmp_path, corrupted=True)
+    for path in tmp_path.glob("*/*/*.json"):
+        os.utime(path, (1e9, 1e9))
+    assert latest.newest(tmp_path, "dataset", "partition", "corruption") == made
+
+
 def test_a_stage_that_fails_leaves_nothing(tmp_path):
     def build(folder):
         (folder / "half.h5").write_text("half")

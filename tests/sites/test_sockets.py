@@ -18,7 +18,7 @@ from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.site import Site
 from fedcli.transport.sockets import listening as listening_at
-from fedcli.transport.sockets import receive
+from fedcli.transport.sockets import named, receive
 
 FORK = multiprocessing.get_context("fork")
 
@@ -100,8 +100,8 @@ def test_a_site_that_is_not_there_is_named(tmp_path, monkeypatch):
 @pytest.fixture
 def listening(tmp_path):
     """A socket at which nobody answers."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        listener.bind(str(tmp_path / "north.sock"))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, named(tmp_path / "north.sock") as name:
+        listener.bind(name)
         listener.listen()
         yield listener
 
@@ -132,8 +132,8 @@ def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(tmp_path, 
     data = make_chain(tmp_path)
     path = tmp_path / "s" / "north.sock"
     path.parent.mkdir()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
-        left.bind(str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left, named(path) as name:
+        left.bind(name)
     start(data, "north")
     with sockets.Connections(path.parent) as connections:
         connections.wait_for(["north"], 60)

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from fedcli.errors import UsageError
+from fedcli.errors import FedcliError, UsageError
 from fedcli.transport import sockets
 from fedcli.transport.frames import encoded
 
@@ -14,6 +14,21 @@ def test_a_path_that_is_no_socket_or_too_long_is_refused(tmp_path):
     with pytest.raises(UsageError, match="is there and no socket"), sockets.listening(tmp_path / "file"):
         pass
     with pytest.raises(UsageError, match="too long for a socket"), sockets.listening(tmp_path / ("x" * 120)):
+        pass
+
+
+@pytest.mark.skipif(not sockets.OPEN_FILES.is_dir(), reason="of Linux")
+def test_a_folder_may_be_deep(tmp_path, monkeypatch):
+    path = tmp_path / ("x" * 90) / "north.sock"
+    with sockets.listening(path):
+        assert list(path.parent.iterdir()) == [path]
+        sockets.connected(path).close()
+        with pytest.raises(FedcliError, match="another process listens"), sockets.listening(path):
+            pass
+    with pytest.raises(FileNotFoundError):
+        sockets.connected(path)
+    monkeypatch.setattr(sockets, "OPEN_FILES", tmp_path / "absent")
+    with pytest.raises(UsageError, match="too long for a socket"), sockets.listening(path):
         pass
 
 
