@@ -1,19 +1,23 @@
 """Sites of the toy federation in this process, and a transport to them that goes through bytes."""
 
 import io
+from contextlib import contextmanager
 
 import h5py
 import numpy as np
 from conftest import ROSTER, make_chain
 
 from fedcli.data import manifest
+from fedcli.federation.engines import REMOTE, Remote
 from fedcli.federation.training import Training
 from fedcli.runs.configuration import Execution, Plan
 from fedcli.runs.train import train
 from fedcli.sites.engine import Sites
+from fedcli.sites.policy import Policy
 from fedcli.sites.site import Site
 from fedcli.transport.frames import decoded, encoded
 
+OPEN = Policy(smallest_cell=1)
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
 
@@ -87,3 +91,15 @@ def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **
 
     execution = Execution(open_with=Opened, min_clients=min_clients)
     return train(data, configuration, work=work, execution=execution, **rest)
+
+
+def reached(monkeypatch, sites):
+    """--engine here:x asks these sites."""
+    transport = Carried(sites)
+
+    @contextmanager
+    def opened(federation, where, execution):
+        yield Sites(federation, transport)
+
+    monkeypatch.setitem(REMOTE, "here", Remote(opened, "X", "nothing"))
+    return transport

@@ -31,6 +31,10 @@ def export(
     client: Annotated[
         str | None, typer.Option(help="of model: that of this client, where clients have their own")
     ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="MANIFEST", help="of the model of a run trained at sites: the partition of one of them"),
+    ] = None,
     out: Annotated[Path, typer.Option("--out", OUT, metavar="DIR", help="write the files there")] = Path(),
     sockets: Annotated[
         Path, typer.Option(metavar="DIR", help="folder at the server in which the job listens for `fedcli train`")
@@ -53,7 +57,7 @@ def export(
     fedcli export model RUN --format onnx -o model; fedcli export RUN --format safetensors
     """
     if what not in ("nvflare", "flower"):
-        _model(what, sites or [], format, None if out == Path() else out, client=client, work=work)
+        _model(what, sites or [], format, None if out == Path() else out, client=client, data=data, work=work)
         return
     from ..sites.roster import names
     from ..transport import export as files

@@ -23,6 +23,7 @@ from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
+from ..runs.initial import is_at_sites
 from . import by_validation, clinical, cross_site, external, own_metrics, resampled, severities
 from .answering import of_client, predictions, who_answers
 from .bca import PERCENTILE
@@ -127,7 +128,8 @@ class Question:
 
 
 def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[str, Any]:
-    run = open_run(path, device)
+    at_sites = is_at_sites(path)
+    run = open_run(path, device, asked_for.tests.path if at_sites else None)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
     run, tested_on = external.with_tests(run, asked_for.tests)
@@ -154,7 +156,9 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         views={view: _quality(run, tables, y, groupings, how) for view, tables in others.items()},
         best_on_validation=by_validation.best(run, y, groupings, candidates, asked_for.extra.choose),
         candidates=candidates,
-        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits) if y.ndim == 1 else None,
+        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits)
+        if y.ndim == 1 and not at_sites
+        else None,
         labels=label_scores(logits, y, run.data.classes, groupings) if y.ndim == 2 else {},
         train_images=sum(map(len, run.data.train.values())) if y.ndim == 2 else 0,
         personal=_personal(run, y, groupings) if general else {},
@@ -239,7 +243,7 @@ def _about(run: Run, tested_on: str) -> dict[str, Any]:
         "warning": "; ".join(filter(None, [body.get("warning"), who_answers(run), tested_on])),
         "options": {key: value for key, value in run.manifest.options.items() if key not in UNCOPIED},
         "data": {kind: _stage(run.path, kind) for kind in ("dataset", "partition", "corruption")},
-        "roster_size": len(data.roster),
+        "roster_size": len(body["roster"]),
         "kept_rounds": run.rounds,
         "classes": data.classes,
         "attributes": data.attributes,
@@ -252,7 +256,9 @@ def _about(run: Run, tested_on: str) -> dict[str, Any]:
 
 def _stage(path: Path, kind: str) -> Stage | None:
     """Hash and options of the stage of this kind above a run."""
-    own = manifest.parent(path, "corruption", "partition")  # not the data of a run that this one started from
+    own = manifest.parent(path, "corruption", "partition", "sites")  # not those of a run that this one started from
+    if own is None or manifest.read(own).kind == "sites":  # which stand for a partition
+        return own and Stage(manifest.sha256(own), manifest.read(own).options) if kind == "partition" else None
     above = own if manifest.read(own).kind == kind else manifest.parent(own, kind)
     return above and Stage(manifest.sha256(above), manifest.read(above).options)
 

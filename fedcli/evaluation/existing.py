@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .. import console
-from ..data import manifest, sources
+from ..data import latest, manifest, sources
 from ..errors import FedcliError, UsageError, nearest
 from ..labels import is_multi_label
 from ..locks import remove_abandoned
@@ -40,7 +40,7 @@ def existing(
     """The scores that evaluate would make, if they lie there whole; None where they are to be made."""
     path = manifest.find(run_path, "run")
     if sites := _sites(path):
-        return _from_sites(path, _attributes(by, sites))
+        return _from_sites(path, _attributes(by, sites), others=not by)
     options, folder = asked(path, by, shots, more=more)
     target = folder / "scores.json"
     if not target.is_file():
@@ -91,14 +91,18 @@ def _sites(run: Path) -> Path | None:
     return data if data and manifest.read(data).kind == "sites" else None
 
 
-def _from_sites(run: Path, by: list[str]) -> Path | None:
-    """The scores that sites have given of a run, of all attributes or of these; None where there are none."""
+def _from_sites(run: Path, by: list[str], *, others: bool) -> Path | None:
+    """The scores that sites have given of a run by these attributes; None where there are none.
+
+    others: else those by other ones that were made last, since a report cannot ask the sites.
+    """
+    made = []
     for path in sorted((run.parent / "scores").glob("*/scores.json")):
         known = manifest.read(path, "scores")
-        asked = known.options.get("federated") and known.options["by"] == by
+        asked = known.options.get("federated")
         if asked and list(known.parents.values()) == [manifest.sha256(run)]:  # else of the run before it went on
-            return path
-    return None
+            made.append((known.options["by"] == by, latest.age(path), path))
+    return max(made)[-1] if made and (others or max(made)[0]) else None
 
 
 class Tests(Protocol):
@@ -125,6 +129,11 @@ def asked(
     if not others and _sites(run):
         what = f"the test images of {run.parent} are at its sites"
         raise FedcliError(what, f"fedcli evaluate {run.parent} --engine socket:DIR, nvflare:DIR or flower:DIR")
+    if (shots or severities) and _sites(run):
+        raise UsageError(
+            f"what classes and corruptions {run.parent} was trained on is at its sites",
+            "leave --shots and --corrupt out",
+        )
     data = others[0] if others else manifest.parent(run, "corruption", "partition")
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")

@@ -147,7 +147,7 @@ def _check_images(run: Run, path: Path) -> None:
     if theirs["size"] != [size, size]:
         has = f"{path} has images of {theirs['size'][0]} px, the run's network takes {size} px"
         raise FedcliError(has, f"prepare them with --size {size}")
-    ours, theirs = (manifest.read(_dataset(at)).options for at in (run.path, path))
+    ours, theirs = (manifest.read(_dataset(at)).options for at in (run.images or run.path, path))
     if differing := [name for name in LIKE_OURS if (ours.get(name) or None) != (theirs.get(name) or None)]:
         differences = ", ".join(
             f"--{name.replace('_', '-')} {_shown(theirs.get(name))}, the run's {_shown(ours.get(name))}"
@@ -170,7 +170,7 @@ def _dataset(path: Path) -> Path:
 def _check_unseen(run: Run, wanted: Asked, others: Shards) -> None:
     """Refuse images of the run's own dataset that its clients trained on."""
     assert wanted.path is not None
-    if manifest.sha256(_dataset(run.path)) != manifest.sha256(_dataset(wanted.path)):
+    if manifest.sha256(_dataset(run.images or run.path)) != manifest.sha256(_dataset(wanted.path)):
         return
     ids = [shard.ids for part in (run.data.train, run.data.val) for shard in part.values()]
     if seen := int(np.isin(others.test["clean"].ids, np.concatenate(ids)).sum()):

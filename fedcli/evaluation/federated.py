@@ -188,7 +188,7 @@ def _warning(warning: str, answers: _Answers, personal: bool) -> str:
     tallies = [of_round[ALL] for rounds in answers.whole.values() for of_round in rounds]
     left_out, resolution = sum(a.left_out for a in answers.last.values()), max(tally.resolution() for tally in tallies)
     if left_out:
-        warning = f"{warning}; {left_out} test images of classes that few others have are left out by their sites"
+        warning = f"{warning}; {left_out} test images are left out by their sites, where few images are of a class"
     if CORRUPTED not in answers.whole and any(answer.corrupted for answer in answers.last.values()):
         warning = f"{warning}; only clean images are scored over all: not all sites have them corrupted in one way"
     if personal:

@@ -66,7 +66,7 @@ def export(run: Run, format: str, folder: Path, client: str | None = None) -> Pa
     if folder.exists():
         raise FedcliError(f"{folder} is there already", "give another folder with --out, or remove it")
     predict.check_client(run, client)
-    preprocessing = predict.Preprocessing.of(run.path)
+    preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     size, channels = preprocessing.choices.size, preprocessing.channels
     module = Prepared(run.net.float(), run.manifest.body["model"]["channels"]).to("cpu").eval()

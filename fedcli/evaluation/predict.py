@@ -46,9 +46,9 @@ class Preprocessing:
     channels: int
 
     @classmethod
-    def of(cls, run: Path) -> "Preprocessing":
-        """From the chain of manifests above a run. Raises FedcliError."""
-        dataset = manifest.read(manifest.above(data_of(run), "dataset"))
+    def of(cls, run: Run) -> "Preprocessing":
+        """From the chain of manifests above a run's images. Raises FedcliError."""
+        dataset = manifest.read(manifest.above(run.images or data_of(run.path), "dataset"))
         known = {each.name for each in fields(Choices)}
         choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
         reader = sources.source(dataset.options["dataset"])
@@ -144,7 +144,7 @@ def predict(run: Run, files: list[Path], client: str | None = None, asked: Asked
     if of_sample([run.path]):
         console.warn("this run was trained on SYNTHETIC data: its probabilities say nothing about patients")
     operating = points(run, client, asked)
-    preprocessing = Preprocessing.of(run.path)
+    preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     done: list[str] = []
     unreadable: list[tuple[str, str]] = []

@@ -31,7 +31,7 @@ def asked(kinds: Sequence[str], severities: Sequence[str], run: Path) -> Asked:
     """
     if not kinds and not severities:
         return []
-    data = manifest.read(manifest.parent(run, "corruption", "partition"))
+    data = manifest.read(manifest.parent(run, "corruption", "partition", "sites"))
     if not kinds and not mixture.of_body(data.body):
         raise UsageError("--severity is about a corruption, and the run has none", "add --corrupt KIND")
     own = dict.fromkeys(kind for kind, _ in mixture.of_body(data.body).values())
@@ -66,7 +66,7 @@ def pixels(shard: Shard) -> Any:
 
 
 def _data(run: Run) -> manifest.Manifest:
-    return manifest.read(manifest.parent(run.path, "corruption", "partition"))
+    return manifest.read(run.images or manifest.parent(run.path, "corruption", "partition"))
 
 
 def differing(run: Run) -> mixture.Each:

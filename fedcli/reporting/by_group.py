@@ -19,6 +19,7 @@ class GroupTable:
     rows: list[list[str]]
     worst: str
     bca: bool = False
+    counted: bool = False  # by sites, which do not say whose image is which
 
 
 def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
@@ -37,16 +38,27 @@ def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
         ]
         title = f"Each group by {attribute}: {metric} of the last round's model, {scores.label}"
         known = [each for groups in versions.values() for each in groups.intervals.get(metric, {}).values()]
-        yield GroupTable(title, columns, rows, _worst(versions, metric), any(each.method == BCA for each in known))
+        yield GroupTable(
+            title,
+            columns,
+            rows,
+            _worst(versions, metric),
+            any(each.method == BCA for each in known),
+            bool(scores.curves),
+        )
 
 
 def legend(tables: list[GroupTable]) -> str:
     """What the numbers are."""
     small = f" {DAGGER} marks a group that is too small or lacks a class."
     kind = "BCa " if any(table.bca for table in tables) else ""
+    over = (
+        "images, which sites count without their patients, so too narrow where patients have several"
+        if any(table.counted for table in tables)
+        else "the patients of a group, or over its images where patients are unknown"
+    )
     words = (
-        f"In percent, with 95 % {kind}bootstrap intervals over the patients of a group, or over its images where "
-        "patients are unknown; gap: how far a group lies below the best group."
+        f"In percent, with 95 % {kind}bootstrap intervals over {over}; gap: how far a group lies below the best group."
     )
     return words + small * any(DAGGER in line[0] for table in tables for line in table.rows)
 

@@ -29,7 +29,7 @@ class Step:
 
 def steps(path: Path, scores: Scores) -> list[Step]:
     """Of the run behind a scores.json; [] where its data are not there, as at sites."""
-    return list(_steps(path, scores)) if manifest.parent(path, "dataset") else []
+    return list(_steps(path, scores)) if manifest.parent(manifest.above(path, "run"), "dataset") else []
 
 
 def _steps(path: Path, scores: Scores) -> Iterator[Step]:

@@ -18,7 +18,7 @@ from ..methods import METHODS, Method
 from ..methods.contract import Local
 from ..methods.mixins import GroupViews, views_of
 from ..models.layout import Layout
-from .initial import data_of
+from .initial import data_of, of_one_site
 from .own_code import method_of, model_of
 from .resources import check_device
 
@@ -33,6 +33,7 @@ class Run:
 
     Attributes:
         rounds: rounds whose model was kept, rising.
+        images: the manifest of the data.
     """
 
     path: Path
@@ -43,15 +44,19 @@ class Run:
     layout: Layout
     device: str
     method: Method = METHODS["fedavg"]
+    images: Path | None = None
 
 
-def open_run(path: Path, device: str = "cpu") -> Run:
-    """Open a run after checking every hash above it. Raises FedcliError, HashError."""
+def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run:
+    """Open a run after checking every hash above it. Raises FedcliError, HashError, UsageError.
+
+    images: where the run's own are at their sites, the partition or corruption of one of them.
+    """
     check_device(device)
     path = manifest.find(path, "run")
     verified = manifest.verify(path, "run")
     model = verified.body["model"]
-    above = data_of(path)
+    above = of_one_site(path, images) if images else data_of(path)
     data = load.load(above, channels=model["channels"], augment="none", device=device)
     if not len(data.test["clean"]):
         raise FedcliError(f"{above} holds no test image", "prepare or partition again with a test part")
@@ -67,7 +72,7 @@ def open_run(path: Path, device: str = "cpu") -> Run:
     ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
-    return Run(path, verified, data, rounds, net, Layout(net, tuple(model["personal"])), device, method)
+    return Run(path, verified, data, rounds, net, Layout(net, tuple(model["personal"])), device, method, above)
 
 
 def save_model(

@@ -9,13 +9,16 @@ import torch
 from torch import Tensor
 
 from ..data import manifest
-from ..errors import FedcliError
+from ..errors import FedcliError, UsageError
 from ..federation.state import read_tensors
 from ..methods import Method
 from ..models import Network, frozen_parts
 from .own_code import method_of
 
-AT_SITES = "what needs images of a run can be asked of its sites only"
+AT_SITES = (
+    "ask them by `evaluate --engine`; with the partition of one of them, evaluate takes --on, predict and export --data"
+)
+FORM = "classes", "attributes", "size", "channels"  # in which a site's images are as those of all others
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,38 @@ def take_head(net: Network, parent_run: ParentRun, method: Method, classes: list
 
 def data_of(run: Path, *kinds: str) -> Path:
     """The data that a run was trained on, or its nearest ancestor of these kinds. Raises FedcliError."""
-    data = manifest.parent(run, *(kinds or ("corruption", "partition")))
-    if data is None and (sites := manifest.parent(run, "sites")):
-        raise FedcliError(f"{run} was trained on images that are at their sites, see {sites}", AT_SITES)
+    kinds = kinds or ("corruption", "partition")
+    data = manifest.parent(run, *kinds, "sites")  # before the data of a run that this one began from
+    if data and "sites" not in kinds and manifest.read(data).kind == "sites":
+        raise FedcliError(f"{run} was trained on images that are at their sites, see {data}", AT_SITES)
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     return data
+
+
+def is_at_sites(run: Path) -> bool:
+    """Whether a run was trained on images that are at their sites."""
+    data = manifest.parent(run, "corruption", "partition", "sites")
+    return data is not None and manifest.read(data).kind == "sites"
+
+
+def of_one_site(run: Path, images: Path) -> Path:
+    """The manifest of a site's images, in place of those of all sites that a run was trained at.
+
+    Raises FedcliError where the run has images of its own, or these are of another form; HashError.
+    """
+    if not is_at_sites(run):
+        raise UsageError(f"the images of {run} are here, and no site's", "leave --data out")
+    made = manifest.read(run)
+    if made.body["model"]["personal"] or made.body["model"]["personal_models"] or made.options.get("bn") == "local":
+        raise FedcliError(f"each client's own part of the models of {run} is at its site", "only they can answer")
+    path = manifest.find(images, "corruption", "partition")
+    theirs, ours = manifest.verify(path, "corruption", "partition").body, manifest.read(data_of(run, "sites")).body
+    if differing := [key for key in FORM if theirs[key] != ours[key]]:
+        key = differing[0]
+        what = f"{path} has the {key} {theirs[key]}, the run's sites {ours[key]}"
+        raise FedcliError(what[:300], "give the partition that a site of the run describes")
+    return path
 
 
 def server_memory(parent_run: ParentRun, data: Path, roster: list[str], device: str) -> dict[str, Tensor]:

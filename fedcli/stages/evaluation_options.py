@@ -97,6 +97,12 @@ class PredictOptions(Options):
     files: Annotated[Sequence[Source], "images, folders of them, DICOM files", Flag("FILES...", True, local=True)]
     _: KW_ONLY
     client: Annotated[str | None, "the model of this client, where clients keep models of their own"] = None
+    data: Annotated[
+        Source | None,
+        "of a run that was trained at sites: the partition of one of them, by which files are prepared and whose "
+        "validation images choose thresholds",
+        Flag("MANIFEST"),
+    ] = None
     positive: Annotated[
         Sequence[str],
         "also decide for this class at a threshold chosen on the run's validation images; may be repeated; default: "

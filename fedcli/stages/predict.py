@@ -12,7 +12,7 @@ from ..evaluation import predict as scoring
 from ..evaluation.operating import Asked
 from ..runs.finished import open_run
 from .base import Source
-from .call import called_with, source
+from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions
 from .flags import WORK
 
@@ -83,7 +83,7 @@ def run(options: PredictOptions) -> Prediction:
     """
     files = scoring.named_files([Path(file) for file in options.files])
     with extensions.given(options.code):
-        opened = open_run(source(options.run, options.work, "run"), options.device)
+        opened = open_run(source(options.run, options.work, "run"), options.device, path_of(options.data))
         asked = Asked(options.positive, options.rule, options.cost)
         return Prediction(scoring.predict(opened, files, options.client, asked))
 
@@ -92,12 +92,14 @@ predict = called_with("predict", PredictOptions, run)
 
 
 def export(
-    given: Source | None, format: str, out: Path | None, *, client: str | None = None, work: Source = WORK
-) -> Path:
+    given: Source | None, format: str, out: Path | None, *, client: str | None = None, data: Path | None = None,
+    work: Source = WORK,
+) -> Path:  # fmt: skip
     """Write a run's last model as a file with its sidecar into a new folder, checked against predict.
 
+    data: of a run that was trained at sites, the partition of one of them.
     out: default: a folder `exported` beside the run's, named after run and format. Raises FedcliError, UsageError.
     """
     path = source(given, work, "run")
     name = "-".join(filter(None, [path.parent.name, client, format]))
-    return model_file.export(open_run(path), format, out or Path(work) / "exported" / name, client)
+    return model_file.export(open_run(path, images=data), format, out or Path(work) / "exported" / name, client)

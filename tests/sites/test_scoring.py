@@ -3,25 +3,22 @@
 import importlib
 import json
 import shutil
-from contextlib import contextmanager
 from dataclasses import replace
 
 import forked
 import numpy as np
 import published_schema
 import pytest
-from site_federation import Carried, chain_with_tests, plan, sites_of, train_at
+from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation.evaluate import evaluate
 from fedcli.evaluation.scores import Scores
-from fedcli.federation.engines import REMOTE, Remote
 from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.compare import compare
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.sites.description import SiteError, describe, gathered
-from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy
 from fedcli.sites.site import Site
 from fedcli.stages.corrupt import run as corrupt
@@ -30,25 +27,12 @@ from fedcli.stages.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.stages.options import CorruptOptions
 from fedcli.stages.report import Report
 
-OPEN = Policy(smallest_cell=1)
 TIED = 0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/test_tallies.py
 
 
 @pytest.fixture
 def data(tmp_path):
     return chain_with_tests(tmp_path)
-
-
-def reached(monkeypatch, sites):
-    """--engine here:x asks these sites."""
-    transport = Carried(sites)
-
-    @contextmanager
-    def opened(federation, where, execution):
-        yield Sites(federation, transport)
-
-    monkeypatch.setitem(REMOTE, "here", Remote(opened, "X", "nothing"))
-    return transport
 
 
 def federated(run, work, **more):

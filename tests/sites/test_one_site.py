@@ -1,0 +1,99 @@
+"""A model that was trained at sites, used at one of them: on its test images, on new files, as a file."""
+
+import json
+
+import pytest
+from hospitals import HOSPITALS, prepared, write_hospitals
+from site_federation import OPEN, plan, reached, sites_of, train_at
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, UsageError
+from fedcli.evaluation.scores import Scores
+from fedcli.reporting import by_group
+from fedcli.reporting.collect import Asked, scores_of_all
+from fedcli.reporting.flow import steps
+from fedcli.runs.train import train
+from fedcli.sites.description import describe, gathered
+from fedcli.stages.evaluate import run as evaluate_stage
+from fedcli.stages.evaluation_options import EvaluateOptions
+from fedcli.stages.predict import export
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A partition by hospital, with validation images."""
+    dataset = prepared(write_hospitals(tmp_path / "raw"), tmp_path)
+    return fedcli.partition(dataset, by=["hospital"], val=0.3, work=tmp_path).path
+
+
+def at_sites(data, tmp_path, **more):
+    """The sites, and a run of a coordinator that knows their descriptions alone."""
+    sites = sites_of(data, tmp_path / "sites", HOSPITALS, policy=OPEN)
+    (tmp_path / "described").mkdir(parents=True, exist_ok=True)
+    for client in sites:
+        (tmp_path / "described" / f"{client}.json").write_text(json.dumps(describe(data, client, client)))
+    federation = gathered([tmp_path / "described"], tmp_path)
+    return sites, train_at(sites, federation, plan(**more), tmp_path, out=tmp_path / "run")
+
+
+def test_new_files_get_the_probabilities_of_a_run_with_all_images_at_hand(data, tmp_path):
+    _, run = at_sites(data, tmp_path)
+    usual = train(data, plan(), work=tmp_path, out=tmp_path / "usual")
+    files = sorted((tmp_path / "raw").glob("*.png"))[:6]
+    asked = {"positive": ["ill"], "rule": ["sensitivity=0.9"]}
+    known, made = fedcli.predict(usual, files, **asked), fedcli.predict(run, files, data=data, **asked)
+    assert made.to("json") == known.to("json") and len(made.predicted.operating) == 1
+    with pytest.raises(FedcliError, match="images that are at their sites") as raised:
+        fedcli.predict(run, files)
+    assert "--data" in raised.value.hint and "--on" in raised.value.hint
+    with pytest.raises(UsageError, match="are here, and no site's"):
+        fedcli.predict(usual, files, data=data)
+    path = export(run, "torchscript", tmp_path / "exported", data=data)
+    assert json.loads(path.with_name("model.json").read_text())["preprocessing"]["size"] == 8
+
+
+def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data, tmp_path):
+    _, run = at_sites(data, tmp_path)
+    usual = fedcli.evaluate(train(data, plan(), work=tmp_path, out=tmp_path / "usual"), clinical=True)
+    made = evaluate_stage(EvaluateOptions(run, on=data, clinical=True, work=tmp_path))
+    scores, known = Scores.read(made.path), Scores.read(usual.path)
+    assert scores.versions == known.versions and scores.groups == known.groups
+    ill, as_known = (each.clinical.classes["ill"]["clean"] for each in (scores, known))
+    assert ill.overall == as_known.overall and ill.groups == as_known.groups and scores.roster_size == 3
+    assert scores.external.images == known.versions["clean"].count and scores.shots is None
+    assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and steps(made.path, scores) == []
+    for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):
+        with pytest.raises(UsageError, match="is at its sites"):
+            evaluate_stage(EvaluateOptions(run, on=data, work=tmp_path, **more))
+
+
+def test_images_of_another_form_and_models_of_clients_are_refused(data, tmp_path):
+    _, run = at_sites(data, tmp_path)
+    larger = fedcli.partition(prepared(tmp_path / "raw", tmp_path, size=16), by=["hospital"], work=tmp_path)
+    with pytest.raises(FedcliError, match=r"has the size \[16, 16\], the run's sites \[8, 8\]"):
+        fedcli.predict(run, [tmp_path / "raw" / "000.png"], data=larger.path)
+    _, own = at_sites(data, tmp_path / "own", method="fedbn")
+    with pytest.raises(FedcliError, match="is at its site"):
+        fedcli.predict(own, [tmp_path / "raw" / "000.png"], data=data)
+
+
+def test_a_run_that_began_from_one_with_images_does_not_take_those(data, tmp_path):
+    usual = train(data, plan(), work=tmp_path, out=tmp_path / "usual")
+    _, run = at_sites(data, tmp_path, weights=str(usual.parent))
+    assert manifest.parent(run, "partition")
+    with pytest.raises(FedcliError, match="images that are at their sites"):
+        fedcli.predict(run, [tmp_path / "raw" / "000.png"])
+
+
+def test_a_report_takes_what_sites_said_of_some_attributes_and_says_what_intervals_are_over(
+    data, tmp_path, monkeypatch
+):
+    sites, run = at_sites(data, tmp_path)
+    reached(monkeypatch, sites)
+    made = evaluate_stage(EvaluateOptions(run, by=("sex",), work=tmp_path, engine="here:x"))
+    assert scores_of_all([run], Asked([], None, ["evaluate"])) == [made.path]
+    with pytest.raises(FedcliError, match="are at its sites"):
+        scores_of_all([run], Asked(["hospital"], None, ["evaluate"]))
+    said = by_group.legend(list(by_group.tables(Scores.read(made.path))))
+    assert "over images, which sites count" in said and "over the patients" not in said
