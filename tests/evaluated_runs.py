@@ -71,7 +71,7 @@ def scorer(monkeypatch):
             return logits_of(run, round, version, client)
 
         monkeypatch.setattr("fedcli.runs.finished.load_mean_personal", lambda *_: False)
-        monkeypatch.setattr(stage, "open_run", lambda path, device: run)
+        monkeypatch.setattr(stage, "open_run", lambda *_: run)
         monkeypatch.setattr("fedcli.runs.finished.predict", predict)
         return evaluate(run.path, by=list(by), out=out, device="cpu", made_by=["evaluate"])
 

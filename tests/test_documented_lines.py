@@ -36,6 +36,8 @@ ONLY_PARSED = {  # what a line holds -> why it is not run here
     "--engine socket:": "needs sites that run",
     "--nvflare ": "answers until it is stopped; tests/consortium runs it",
     "--sites described": "needs sites that run",
+    "--data partition.json": "needs a run that sites trained; tests/sites/test_one_site.py has one",
+    "--on partition.json": "needs a run that sites trained; tests/sites/test_one_site.py has one",
     "qmix_loss": "FedMRL's agents learn from round 11 on",
 }
 MORE = {"fedcli prepare rsna-ich --raw kaggle --corrupt gaussian --ratio 0.2": " --clients 2"}  # the sample is small

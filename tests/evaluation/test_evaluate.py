@@ -200,7 +200,7 @@ def test_a_run_without_models_is_refused(tmp_path, scores_of):
 
 def test_a_diverged_model_leaves_no_scores_behind(tmp_path, monkeypatch):
     run = a_run(tmp_path)
-    monkeypatch.setattr(stage, "open_run", lambda path, device: run)
+    monkeypatch.setattr(stage, "open_run", lambda *_: run)
     monkeypatch.setattr("fedcli.runs.finished.predict", lambda *_, **__: np.full((90, 3), np.nan, np.float32))
     with pytest.raises(FedcliError, match="90 of 90 images got logits that are not finite"):
         evaluate(run.path, by=[], out=None, device="cpu", made_by=[])
