@@ -279,7 +279,7 @@ def test_a_page_is_made_without_torch(chain, tmp_path):
 
     ended = forked.run(work, tmp_path, anew=True)
     assert ended.returncode == 0, ended.stderr
-    assert "<html" in (tmp_path / "page.html").read_text()
+    assert "<html" in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_a_shared_option_of_a_pair_needs_its_half(chain, tmp_path):

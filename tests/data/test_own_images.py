@@ -1,5 +1,6 @@
 """Your own images: every way in which a table and a folder can disagree."""
 
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def test_a_spreadsheets_csv_is_read_as_it_comes(tmp_path, separator):
     assert labels(listed(raw)) == {"a.jpg": "x", "b.jpg": "y", "c, d.jpg": "x"}
 
 
+@pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="no such name of a file here")
 def test_accents_may_be_spelt_in_either_way(tmp_path):
     raw = folder(
         tmp_path, unicodedata.normalize("NFC", "image,label\nné.jpg,süd\nb.jpg,x\n"),

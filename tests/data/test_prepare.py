@@ -266,7 +266,7 @@ def test_real_ct_files_become_a_pool_in_kaggles_layout(tmp_path):
     (raw / "stage_2_train").mkdir(parents=True)
     rows = []
     for i, file in enumerate(files):
-        shutil.copy(file, raw / "stage_2_train" / f"ID_{i:03d}.dcm")
+        shutil.copyfile(file, raw / "stage_2_train" / f"ID_{i:03d}.dcm")
         rows += [[f"ID_{i:03d}_{s}", int(i % 5 == k)] for k, s in enumerate(rsna_ich.CLASSES)]
     write_csv(raw / "stage_2_train.csv", ["ID", "Label"], rows)
     cut = raw / "stage_2_train" / "ID_003.dcm"

@@ -141,7 +141,7 @@ def test_given_tables_come_first_and_the_words_of_others_are_text(scores, tmp_pa
         pictures=[("a sweep", tmp_path / "one.png")],
         findings=["A against B is inconclusive."], tests=[replace(table, title="Mine")], clocks=False,
     )  # fmt: skip
-    written = page.write(tmp_path / "p.html", scores[:1], asked).read_text()
+    written = page.write(tmp_path / "p.html", scores[:1], asked).read_text("utf-8")
     Reader(written)
     assert written.count("<script") == 1 and "&lt;script&gt;alert(1)" in written and "5 &lt; 6" in written
     assert "&lt;A &amp; B&gt;" in written and "a &amp; b" in written
@@ -175,7 +175,7 @@ def test_scores_alone_make_a_page(scores, tmp_path):
     new = ("intervals", "best_on_validation", "among_clients_groups")
     body = {key: value for key, value in old.body.items() if key not in new}
     alone = manifest.seal(tmp_path / "old", manifest.Manifest("scores", [], old.options, {}, {}, body))
-    written = page.write(tmp_path / "p.html", [alone]).read_text()
+    written = page.write(tmp_path / "p.html", [alone]).read_text("utf-8")
     Reader(written)
     assert "<h1>FedAvg on made</h1>" in written and 'id="figures"' not in written and 'id="corruption"' not in written
 
@@ -226,7 +226,7 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
         return evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
 
     alone = scored(clean, rounds=1, single_site=True)
-    assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text()
+    assert "Weights in the aggregation" not in page.write(tmp_path / "a.html", [alone]).read_text("utf-8")
     some = [
         alone,
         scored(clean, "afl", {"rule": "released"}, rounds=1),
@@ -235,7 +235,7 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        text = page.write(tmp_path / "b.html", some, page.PageOptions(at="last")).read_text()
+        text = page.write(tmp_path / "b.html", some, page.PageOptions(at="last")).read_text("utf-8")
     Reader(text)
     weighed = re.findall(r'aria-label="([^"]*). weight of each client', text)
     assert len(weighed) == 3 and not any("single-site" in name for name in weighed)
@@ -312,7 +312,7 @@ def test_a_score_stands_beside_its_own_interval(scores):
 
 def test_a_run_with_a_damaged_or_missing_line_of_its_clock_has_no_time(scores):
     file = manifest.parent(scores[0], "run").parent / "timing.jsonl"
-    whole = file.read_text()
+    whole = file.read_text("utf-8")
     first, second = whole.splitlines()
     assert timing.of_runs(scores[:1]).minutes > 0
     try:
@@ -342,9 +342,9 @@ def test_an_empty_test_set_has_no_pictures(tmp_path):
 @pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 def test_a_browser_shows_the_page_within_a_narrow_window(path, tmp_path):
     probe = "<script>document.title = document.documentElement.scrollWidth + ' of ' + innerWidth</script></body>"
-    (tmp_path / "page.html").write_text(path.read_text().replace("</body>", probe))
+    (tmp_path / "page.html").write_text(path.read_text("utf-8").replace("</body>", probe), "utf-8")
     command = [CHROMIUM, *QUIET.split(), f"--user-data-dir={tmp_path / 'profile'}", "--window-size=420,900"]
     command += ["--no-first-run", "--dump-dom", f"file://{tmp_path / 'page.html'}"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=60, check=True).stdout
     wide, window = map(int, re.search(r"<title>(\d+) of (\d+)</title>", shown).groups())
-    assert wide <= window and shown.count("<svg") == path.read_text().count("<svg")
+    assert wide <= window and shown.count("<svg") == path.read_text("utf-8").count("<svg")
