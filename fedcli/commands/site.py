@@ -133,7 +133,10 @@ def _scores(policy: "Policy", images: int) -> str:
     if not policy.allows_scores:
         return "evaluation: no counts of test images leave, and `fedcli evaluate` over the sites ends with a refusal"
     if not images:
-        hint = "`fedcli partition --by SITE`, SITE being the attribute of hospitals, gives each client its own"
+        hint = (
+            "`fedcli partition --by SITE`, SITE being the attribute of hospitals, gives each client its own, and "
+            "`--clients 1` all to the only one"
+        )
         return f"evaluation: it would be refused, since no test image is this client's; {hint}"
     return (
         f"evaluation, for each model: counts of answers on the {images} test images and histograms of their chances, "

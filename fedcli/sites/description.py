@@ -123,7 +123,9 @@ def check_against(expected: Mapping[str, Any], description: Mapping[str, Any], w
 def _hint(key: str) -> str:
     if key == "versions":
         return "install the same versions at all sites and at the coordinator"
-    return "prepare the images of all sites with the same options, so that classes, attributes and sizes are the same"
+    if key in ("classes", "attributes"):
+        return "images of one's own: give all sites the same --set classes=A,B and --set 'values=sex=female,male'"
+    return "prepare the images of all sites with the same options"
 
 
 def _short(value: Any) -> str:

@@ -101,7 +101,10 @@ def _write(
         kept = hold_out(single[part], numbers[part], options["val"], rng)
         rows["train"][name], rows["val"][name] = part[~kept], part[kept]
         rows["test"][name] = division.test.get(name, part[:0])
-    _write_rows(folder / "rows.h5", rows, np.flatnonzero(pool.split == TEST))
+    everyone = np.flatnonzero(pool.split == TEST)
+    if len(rows["test"]) == 1 and "hold_out" not in options:  # one hospital, so the test images are its own
+        rows["test"] = dict.fromkeys(rows["test"], everyone)
+    _write_rows(folder / "rows.h5", rows, everyone)
     if options["materialize"]:
         _write_sites(folder / "sites", pool, rows)
     names, parts, classes = list(division.train), list(division.train.values()), len(dataset["classes"])

@@ -17,6 +17,7 @@ from ..pool import Row
 from ..samples import own_images as sample
 from . import dicom, nifti, own_labels, packed
 from .images import is_coloured, is_packed_coloured, read_grey_or_rgb, read_packed, within
+from .own_names import agreed
 from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, split_own, table_name
 from .source import Choices, Listing, Source, Unreadable
 from .tables import PARTS, lacking
@@ -34,7 +35,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     white(choices)
     files, others = image_files(raw)
     if not files and (together := [file for file in others if packed.is_packed(file)]):
-        return _from_packed(raw, together, choices)
+        return agreed(_from_packed(raw, together, choices), choices.own)
     if not files:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
@@ -43,6 +44,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
         listing = from_table(raw, table, files, others, choices)
     else:
         listing = _from_folders(raw, files, others, choices)
+    listing = agreed(listing, choices.own)
     classes = listing.classes or []
     if listing.rows and len(classes) < 2:
         hint = "a classifier needs two classes; is --label-column the right one?"
@@ -85,7 +87,7 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
     unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][unlabelled]]
     listed, values, classes = rows_of(table[~unlabelled], raw / files[0], attributes, own)
-    if listed and len(classes) < 2:
+    if listed and len(classes) < 2 and not own.get("classes"):
         raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", "is --label-column the right one?")
     patient = own["patient"] if any(row.patient for row in listed) else None
     channels = own["channels"]

@@ -206,7 +206,7 @@ def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list
     if len(known) > GROUPS:
         hint = f"an attribute has at most {GROUPS}; put them into bands in the table"
         raise FedcliError(f"{path}: the column {name!r} has {len(known)} values", hint)
-    values = _ordered(known)
+    values = ordered(known)
     _note_similar(name, values)
     return values, [place(value, values) for value in column]
 
@@ -290,7 +290,7 @@ def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
 
 def classes_of(labels: list[str], path: Path) -> list[str]:
     """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
-    classes = _ordered(set(labels))
+    classes = ordered(set(labels))
     _check_length(classes, "the class", path)
     if several := next((label for label in classes if _is_list(label, classes)), ""):
         hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
@@ -325,7 +325,7 @@ def _is_fraction(label: str) -> bool:
     return number is not None and not number.is_integer()
 
 
-def _ordered(values: set[str]) -> list[str]:
+def ordered(values: set[str]) -> list[str]:
     """Numbers by size, other words by letters."""
     return sorted(values, key=lambda value: (_number(value) or 0.0, value) if _all_numbers(values) else (0.0, value))
 

@@ -1,0 +1,72 @@
+"""Classes and values that hospitals agree on, and the test images of a hospital that prepares its own."""
+
+import pytest
+from hospitals import prepared, write_hospitals
+from typed_lines import fedcli as typed
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.data.pool import pool_of, read_rows
+from fedcli.errors import FedcliError, UsageError
+from fedcli.sites.description import check_same, describe
+
+AGREED = {"classes": "ill,healthy", "values": "sex=male,female; hospital=south,north,east"}
+
+
+def described(raw, work, **settings):
+    """What a hospital with one client says of itself."""
+    more = {"group": ["sex"], "site": "hospital", "patient": "patient", "size": 8, "jobs": 1, "test": 0.4}
+    dataset = fedcli.prepare("images", raw=raw, work=work, set=settings, **more)
+    path = fedcli.partition(dataset, clients=1, work=work).path
+    return describe(path, "client-00", work.name)
+
+
+def lacking(raw, word):
+    """The folder without the images whose line has this word."""
+    table = raw / "labels.csv"
+    table.write_text("".join(line for line in table.read_text().splitlines(True) if f",{word}," not in line))
+    return raw
+
+
+def test_hospitals_that_lack_a_class_or_a_group_have_the_form_of_all(tmp_path):
+    whole = described(write_hospitals(tmp_path / "a"), tmp_path / "north", **AGREED)
+    no_ill = described(lacking(write_hospitals(tmp_path / "b"), "ill"), tmp_path / "east", **AGREED)
+    no_women = described(lacking(write_hospitals(tmp_path / "c"), "f"), tmp_path / "south", **AGREED)
+    check_same([whole, no_ill, no_women])
+    assert whole["classes"] == ["healthy", "ill"] and whole["attributes"]["sex"] == ["female", "male"]
+    assert no_ill["counts"]["class"]["train"]["ill"] == 0 and no_women["counts"]["sex"]["train"]["female"] == 0
+
+
+def test_the_agreed_names_change_nothing_where_all_are_there(tmp_path):
+    raw = write_hospitals(tmp_path / "raw")
+    plain, named = (described(raw, tmp_path / name, **more) for name, more in (("a", {}), ("b", AGREED)))
+    assert plain["counts"] == named["counts"] and plain["classes"] == named["classes"]
+    (usual,) = (tmp_path / "a" / "datasets").glob("*/pool.h5")
+    (other,) = (tmp_path / "b" / "datasets").glob("*/pool.h5")
+    assert usual.read_bytes() == other.read_bytes()
+
+
+def test_names_that_do_not_fit_the_images_are_refused(tmp_path):
+    raw = write_hospitals(tmp_path / "raw")
+    for settings, error, sentence in (
+        ({"classes": "ill,well"}, FedcliError, "the class 'healthy' of some images is none of ill, well"),
+        ({"values": "sex=female,x"}, FedcliError, "the sex 'male' of some images is none of female, x"),
+        ({"values": "race=a,b"}, UsageError, "'race', which is no group"),
+        ({"values": "sex"}, UsageError, "values has 'sex'"),
+    ):
+        with pytest.raises(error, match=sentence):
+            described(raw, tmp_path / "work", **settings)
+
+
+def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospitals(tmp_path):
+    dataset = prepared(write_hospitals(tmp_path / "raw"), tmp_path)
+    count = len(pool_of(dataset.path).y)
+    alone = fedcli.partition(dataset, clients=1, work=tmp_path).path
+    rows = read_rows(alone, 1, count)
+    assert rows["test/0"].tolist() == rows["test/all"].tolist() != []
+    held_out = fedcli.partition(dataset, clients=1, hold_out="south", work=tmp_path).path
+    assert not len(read_rows(held_out, 1, count)["test/0"])
+    several = fedcli.partition(dataset, clients=2, work=tmp_path).path
+    assert [client["test"] for client in manifest.read(several).body["roster"]] == [0, 0]
+    code, _, err = typed("site", "check", "--data", alone, "--name", "north")
+    assert code == 0 and f"counts of answers on the {len(rows['test/0'])} test images" in err
