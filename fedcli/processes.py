@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, TypeVar
 
-from . import console, extensions, interrupts
+from . import console, container, extensions, interrupts
 from .errors import FedcliError
 from .shared_blocks import Channel, channels
 
@@ -280,8 +280,9 @@ def _alone(pipe: Connection, function: Callable[..., Any], values: tuple[Any, ..
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use, also in a container that may keep only some of them busy."""
+    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(known, container.cores() or known)
 
 
 _items: tuple[Callable[[Any], list], Sequence] | None = None  # of a worker of in_order(), set once as it starts

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from .. import container
 from ..errors import FedcliError, UsageError
 
 resource: Any
@@ -20,11 +21,6 @@ except ImportError:  # Windows has no such module
 STATUS = Path("/proc/self/status")
 ROLLUP = Path("/proc/self/smaps_rollup")
 MEMORY = Path("/proc/meminfo")
-GROUP, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
-GROUP_FILES = {  # of both versions: what a group may take, what it takes, and how much of that are files
-    "": ("memory.max", "memory.current", "inactive_file"),
-    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-}
 PROCESSORS = Path("/proc/cpuinfo")
 
 
@@ -63,25 +59,7 @@ def free(device: str) -> int:
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
     known = _line(MEMORY, "MemAvailable")
-    return known and max(1, min([known, *_left_to_groups()]))
-
-
-def _left_to_groups() -> list[int]:
-    """Bytes that each control group of this process, such as a container or a job of SLURM, can still take."""
-    result = []
-    for line in GROUP.read_text().splitlines() if GROUP.exists() else []:
-        _, kind, name = line.split(":", 2)
-        if kind not in GROUP_FILES:
-            continue
-        root = GROUPS / kind
-        own = root / name.lstrip("/")
-        for folder in [own, *own.parents][: len(own.relative_to(root).parts) + 1]:
-            with contextlib.suppress(OSError, ValueError):  # no limit: no such file, or "max"
-                most, used, kept = GROUP_FILES[kind]
-                stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-                taken = int((folder / used).read_text()) - int(stat.get(kept, 0))  # files that can be read again
-                result.append(int((folder / most).read_text()) - taken)
-    return result
+    return known and max(1, min([known, *container.memory_left()]))
 
 
 def restart(device: str) -> None:

@@ -4,6 +4,7 @@ import platform
 
 import pytest
 
+from fedcli import container
 from fedcli.runs import resources
 
 GIB = 2**30
@@ -30,25 +31,11 @@ def test_a_system_that_tells_less_ends_no_training(tmp_path, monkeypatch, status
     assert resources.in_use("cpu") == (7000 * 1024 if status else resources.peak("cpu"))
 
 
-@pytest.mark.parametrize(
-    ("line", "folder", "files"),
-    [
-        ("0::/job/step", "job", ("memory.max", "memory.current", "inactive_file")),
-        ("7:memory:/docker/1a2b", "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")),
-    ],
-)
-def test_a_container_or_a_job_has_no_more_memory_than_it_may_take(tmp_path, monkeypatch, line, folder, files):
-    for name in ("GROUP", "GROUPS", "MEMORY"):
-        monkeypatch.setattr(resources, name, tmp_path / name)
-    resources.MEMORY.write_text("MemTotal: 99999999 kB\nMemAvailable: 67108864 kB\n")  # 64 GiB
-    assert resources.free("cpu") == 64 * GIB
-    resources.GROUP.write_text(f"3:cpu,cpuacct:/\n{line}\n")
-    assert resources.free("cpu") == 64 * GIB
-    group = resources.GROUPS / folder
-    group.mkdir(parents=True)
-    most, used, kept = files
-    (group / used).write_text(f"{3 * GIB}\n")
-    (group / "memory.stat").write_text(f"anon 5\n{kept} {GIB}\n")
-    for limit, free in ((8 * GIB, 6 * GIB), (2 * GIB, 1), (2**63 - 4096, 64 * GIB), ("max", 64 * GIB)):
-        (group / most).write_text(f"{limit}\n")
-        assert resources.free("cpu") == free
+@pytest.mark.parametrize(("left", "free"), [([], 64), ([80], 64), ([80, 6], 6)])
+def test_a_container_has_no_more_memory_than_it_may_take(tmp_path, monkeypatch, left, free):
+    monkeypatch.setattr(resources, "MEMORY", tmp_path / "meminfo")
+    resources.MEMORY.write_text("MemTotal: 99999999 kB\nMemAvailable: 67108864 kB\n")
+    monkeypatch.setattr(container, "memory_left", lambda: [gib * GIB for gib in left])
+    assert resources.free("cpu") == free * GIB
+    monkeypatch.setattr(container, "memory_left", lambda: [-5])
+    assert resources.free("cpu") == 1  # 0 would be a system that does not say
