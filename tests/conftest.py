@@ -62,7 +62,17 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(autouse=True)
-def _one_core(monkeypatch):
+def _in_its_folder():
+    """A test that leaves this process in another folder fails: pytest removes that folder under later ones."""
+    before = Path.cwd()
+    yield
+    after = Path.cwd()
+    os.chdir(before)
+    assert after == before
+
+
+@pytest.fixture(autouse=True)
+def _one_core(_in_its_folder, monkeypatch):
     """Nothing forks this large process unasked, since the suite has a worker on each core; results are the same."""
     monkeypatch.setattr("fedcli.processes.cores", lambda: 1)
     monkeypatch.setattr("fedcli.federation.engines.pool.cores", lambda: 1)

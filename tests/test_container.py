@@ -52,6 +52,11 @@ def test_cores_of_both_versions(group):
         assert container.cores() == cores
 
 
+def test_limits_that_cannot_be_read_are_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(container, "SELF", tmp_path)  # which is no file
+    assert container.cores() is None and container.memory_left() == []
+
+
 def test_no_more_processes_are_started_than_a_container_has_cores(monkeypatch):
     monkeypatch.undo()  # of the suite, whose processes count one core
     monkeypatch.setattr(processes.os, "sched_getaffinity", lambda _: range(64), raising=False)

@@ -157,7 +157,8 @@ def test_a_cluster_without_a_free_processor_is_refused(tmp_path, ray):
         trained(tmp_path, "fedavg", "ray")
 
 
-def test_a_node_without_the_data_is_refused(tmp_path):
+def test_a_node_without_the_data_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where a worker goes, which is this process here
     worker = on_ray.Worker()
     clients = InProcess(resolve("fedavg"), toy_net(), Layout(toy_net()), {}, TRAINING)
     assert worker.begin(lambda device, threads: clients, str(tmp_path), "cpu", 1) == []
