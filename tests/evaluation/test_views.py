@@ -133,7 +133,7 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     unknown = torch.arange(40) % 4 == 0
     test = {v: replace(s, groups={"sex": s.groups["sex"].masked_fill(unknown, -1)}) for v, s in run.data.test.items()}
     partly = replace(run, data=replace(run.data, test=test))
-    monkeypatch.setattr("fedcli.evaluation.evaluate.open_run", lambda path, device: partly)
+    monkeypatch.setattr("fedcli.evaluation.evaluate.open_run", lambda *_: partly)
     path = evaluate(run.path, by=[], out=tmp_path / "scores", device="cpu", made_by=[])
     body = manifest.read(path).body
     for result in (body, *body["views"].values()):
