@@ -64,7 +64,7 @@ def export(run: Run, format: str, folder: Path, client: str | None = None) -> Pa
     Raises FedcliError, UsageError.
     """
     if folder.exists():
-        raise FedcliError(f"{folder} is there already", "give another folder with --out, or remove it")
+        raise _taken(folder)
     predict.check_client(run, client)
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
@@ -82,8 +82,17 @@ def export(run: Run, format: str, folder: Path, client: str | None = None) -> Pa
             difference = _checked(run, scorer, one_by_one)
         _text(temporary / "model.json", _sidecar(run, preprocessing, path, format, client, one_by_one, difference))
         sync(temporary)
-        temporary.rename(folder)
+        try:
+            temporary.rename(folder)
+        except OSError:
+            if folder.exists():  # another process was faster
+                raise _taken(folder) from None
+            raise
     return folder / path.name
+
+
+def _taken(folder: Path) -> FedcliError:
+    return FedcliError(f"{folder} is there already", "give another folder with --out, or remove it")
 
 
 def _written(format: str, module: Prepared, example: Tensor, path: Path, any_batch: bool) -> Scorer:

@@ -15,6 +15,7 @@ from types import TracebackType
 from .. import console
 from ..errors import FedcliError
 from ..federation.engines.wire import Message
+from ..locks import held
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
 from ..transport import nvflare, sockets
@@ -25,6 +26,7 @@ from .site import Site
 
 WAIT = 30.0  # seconds for sites to begin listening
 JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their place
+LOCK = ".lock"
 SILENT = 1.0  # seconds of waiting before it is said
 
 
@@ -137,9 +139,10 @@ def job_connections(federation: PlannedFederation, where: str) -> Iterator[Conne
 def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:
     """Answer whoever connects, one after another, until the process is interrupted or it is over.
 
-    Raises FedcliError, UsageError.
+    Raises FedcliError, also where another process has the site's folder, whose epsilon only one can count; UsageError.
     """
-    with suppress(KeyboardInterrupt), sockets.listening(path) as listener:
+    busy = f"another process is a site that keeps its memory in {site.folder}", "stop it, or give another --state"
+    with suppress(KeyboardInterrupt), held(site.folder / LOCK, *busy), sockets.listening(path) as listener:
         console.say(f"site {site.name} listens at {path}")
         listener.settimeout(LOOK)
         while not over():

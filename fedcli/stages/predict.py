@@ -1,6 +1,7 @@
 """Predictions for image files, and models as files: what a finished run is used for."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,5 +102,6 @@ def export(
     out: default: a folder `exported` beside the run's, named after run and format. Raises FedcliError, UsageError.
     """
     path = source(given, work, "run")
-    name = "-".join(filter(None, [path.parent.name, client, format]))
+    called = re.sub(r"[^\w+-]+", "_", client or "")[:80]  # it may come from a table: no path in it
+    name = "-".join(filter(None, [path.parent.name, called, format]))
     return model_file.export(open_run(path, images=data), format, out or Path(work) / "exported" / name, client)

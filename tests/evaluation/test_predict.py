@@ -24,6 +24,7 @@ from fedcli.commands.app import app
 from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation import model_file, predict
 from fedcli.metrics import probabilities
+from fedcli.runs.finished import open_run
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +207,30 @@ def test_what_onnx_does_not_know_is_said_in_a_sentence_and_nothing_on_stdout(tmp
 def test_predict_without_a_file_says_what_is_missing(run):
     ended = typed("predict", run)
     assert ended.exit_code == 2 and "predict lacks FILES" in ended.stderr
+
+
+def test_of_two_exports_into_one_folder_the_slower_one_is_refused(run, tmp_path, monkeypatch):
+    folder, sidecar = tmp_path / "m", model_file._sidecar
+
+    def slow(*arguments):
+        folder.mkdir()
+        (folder / "model.pt").write_text("of the other process")
+        return sidecar(*arguments)
+
+    monkeypatch.setattr(model_file, "_sidecar", slow)
+    with pytest.raises(FedcliError, match="m is there already"):
+        model_file.export(open_run(run.path), "torchscript", folder)
+    assert (folder / "model.pt").read_text() == "of the other process" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_clients_name_leads_no_export_out_of_its_folder(tmp_path):
+    hospitals = ("../../../out", "north\nsouth")
+    raw = write_hospitals(tmp_path / "raw", count=48, hospitals=hospitals)
+    clients = fedcli.partition(prepared(raw, tmp_path / "work"), by=["hospital"], work=tmp_path / "work")
+    run = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=tmp_path / "work")
+    for client, part in zip(hospitals, ("_out", "north_south"), strict=True):
+        line = "export", "model", run.path, "--client", client, "--format", "torchscript", "--work", tmp_path / "work"
+        ended = typed(*line)
+        name = f"{run.path.parent.name}-{part}-torchscript"
+        assert ended.stdout == f"{tmp_path / 'work' / 'exported' / name / 'model.pt'}\n"
+        assert Path(ended.stdout.strip()).is_file()

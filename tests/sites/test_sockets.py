@@ -12,6 +12,7 @@ from site_federation import plan
 
 from fedcli.errors import FedcliError
 from fedcli.federation.server import Federation
+from fedcli.locks import held
 from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
 from fedcli.sites import sockets
@@ -141,3 +142,13 @@ def test_a_socket_that_is_left_over_is_replaced_and_one_in_use_is_not(tmp_path, 
     assert said[0]["description"]["client"] == "north" and path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(FedcliError, match="another process listens"), listening_at(path):
         pass
+
+
+def test_two_processes_cannot_be_one_site_since_each_would_count_its_own_epsilon(tmp_path):
+    data = make_chain(tmp_path)
+    with held(tmp_path / "state" / sockets.LOCK, "", ""):
+        site = Site(data, tmp_path / "state", client=ROSTER[0])
+        with pytest.raises(FedcliError, match="another process is a site that keeps its memory in .*state"):
+            sockets.serve(site, tmp_path / "b.sock", over=lambda: True)
+        sockets.serve(Site(data, tmp_path / "other", client=ROSTER[0]), tmp_path / "b.sock", over=lambda: True)
+    sockets.serve(site, tmp_path / "b.sock", over=lambda: True)

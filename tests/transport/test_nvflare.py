@@ -104,7 +104,7 @@ def test_a_process_that_cannot_attach_ends_the_site_in_a_sentence(tmp_path, prof
     """Also where Ctrl-C is ignored; and it is no interruption, of which nothing else would be said."""
     monkeypatch.setattr(nvflare.Attached, "_start", lambda self: popen("raise SystemExit(3)"))
     with pytest.raises(FedcliError, match="ended with exit code 3"):
-        serve_nvflare(SimpleNamespace(name="north"), profile)
+        serve_nvflare(SimpleNamespace(name="north", folder=tmp_path / "state"), profile)
     assert not interrupts.came()
 
 
