@@ -128,8 +128,8 @@ class Question:
 
 
 def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[str, Any]:
-    at_sites = is_at_sites(path)
-    run = open_run(path, device, asked_for.tests.path if at_sites else None)
+    other = asked_for.tests.path if is_at_sites(path) else None
+    run = open_run(path, device, other)
     if not run.rounds:
         raise FedcliError(f"{run.path} kept no model", "train the run again")
     run, tested_on = external.with_tests(run, asked_for.tests)
@@ -156,9 +156,9 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         views={view: _quality(run, tables, y, groupings, how) for view, tables in others.items()},
         best_on_validation=by_validation.best(run, y, groupings, candidates, asked_for.extra.choose),
         candidates=candidates,
-        shots=shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits)
-        if y.ndim == 1 and not at_sites
-        else None,
+        shots=None
+        if other or y.ndim == 2
+        else shot_scores(logits, y, run.data.classes, _trained_on(run), asked_for.limits),
         labels=label_scores(logits, y, run.data.classes, groupings) if y.ndim == 2 else {},
         train_images=sum(map(len, run.data.train.values())) if y.ndim == 2 else 0,
         personal=_personal(run, y, groupings) if general else {},
@@ -265,7 +265,7 @@ def _stage(path: Path, kind: str) -> Stage | None:
 
 def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings) -> dict[str, Client]:
     """Every client's scores; where clients are corrupted differently, each on test images corrupted as its own."""
-    each, made = severities.differing(run), {}
+    each, made, known = severities.differing(run), {}, {}
     for how in (None, *dict.fromkeys(each.values())):
         shown, answers = run, logits
         if how is not None:
@@ -274,8 +274,11 @@ def _clients(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings) -> d
             shown = replace(run, data=replace(run.data, test=tests))
             answers = {"corrupted": predictions(other)[severities.VERSION]}
         for client in (client for client in run.data.roster if each.get(client) == how):
-            scored = _client(shown, answers, y, client, groupings)
-            made[client] = replace(scored, corruption=" ".join(map(str, how or ())))
+            alone = has_personal_models(run) or trains_alone(run) or len(run.data.client_test[client])
+            key = client if alone else (how, client in run.data.corrupted)  # one model, the same images: once
+            if key not in known:
+                known[key] = _client(shown, answers, y, client, groupings)
+            made[client] = replace(known[key], corruption=" ".join(map(str, how or ())))
     return {client: made[client] for client in run.data.roster}
 
 

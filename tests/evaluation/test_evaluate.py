@@ -44,6 +44,18 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
     assert "ddof 0" in body["legend"]["std_last5"]
 
 
+def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_path, monkeypatch):
+    asked, client = [], stage._client
+    monkeypatch.setattr(stage, "_client", lambda *given: asked.append(given[3]) or client(*given))
+    run = train(make_chain(tmp_path, corrupted=True), Plan("fedavg", {}, Training(), 1), work=tmp_path, out=None)
+    body = body_of(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+    corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]
+    assert len(asked) == 2 and len(body["clients"]) == 4 and 0 < len(corrupted) < 4
+    for name, scores in body["clients"].items():
+        same = next(each for each in asked if (each in corrupted) == (name in corrupted))
+        assert scores == body["clients"][same]
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:١"])
 def test_a_run_is_not_opened_on_a_device_that_is_none(device, tmp_path):
     with pytest.raises(UsageError, match=f"--device '{device}' is unknown"):
