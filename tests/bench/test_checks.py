@@ -73,6 +73,7 @@ def test_the_command_prints_a_table_and_ends_with_1_where_something_does_not_hol
     assert ended.value.code == 1
     assert out.count("holds") == len(CHECKS) - 1 and out.count("FAILS") == 1
     assert "1 check does not hold; the first: part-way, It comes to another model than FedAvg" in err
+    assert {verdict.why for verdict in verdicts(Subject("fedavg"))} == {""}  # it is no other than itself
     with pytest.raises(SystemExit) as ended:
         app(["check", str(path), "--alone", "--set", "share=0.5", "--json"], prog_name="fedcli")
     assert ended.value.code == 0 and len(json.loads(capsys.readouterr().out)["part-way"]) == len(CHECKS)

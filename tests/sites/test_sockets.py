@@ -35,6 +35,8 @@ def _site(data, folder, client, path):
 def start(tmp_path):
     """Starts a client's site in a process and returns it; all are ended with the test."""
     begun = []
+    patient = pytest.MonkeyPatch()
+    patient.setattr(sockets, "WAIT", 200.0)  # seconds: a busy machine takes long to start processes
 
     def started(data, client):
         arguments = (data, tmp_path / "sites" / client, client, tmp_path / "s" / f"{client}.sock")
@@ -44,6 +46,7 @@ def start(tmp_path):
         return process
 
     yield started
+    patient.undo()
     for process in begun:
         process.kill()
         process.join()
