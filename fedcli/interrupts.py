@@ -68,10 +68,17 @@ def left_to_parent() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+def _again() -> None:
+    """Interrupt the main thread, also where it waits in a call of the system."""
+    if CAN_WAIT:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)  # SIGINT may be ignored
+    else:
+        _thread.interrupt_main()
+
+
 def _unraisable(ignored: Any) -> None:
     """Python drops an error inside a destructor: an interrupt comes again, others are shown to programmers only."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        again = signal.SIGTERM  # the other one may be ignored
-        threading.Timer(AGAIN, _thread.interrupt_main, [again]).start()
+        threading.Timer(AGAIN, _again).start()
     elif sys.warnoptions:
         sys.__unraisablehook__(ignored)
