@@ -1,13 +1,18 @@
 """Classes and values that hospitals agree on, and the test images of a hospital that prepares its own."""
 
+import json
+
+import h5py
+import numpy as np
 import pytest
 from hospitals import prepared, write_hospitals
 from typed_lines import fedcli as typed
 
 import fedcli
 from fedcli.data import manifest
-from fedcli.data.pool import pool_of, read_rows
+from fedcli.data.pool import TEST, pool_of, read_rows
 from fedcli.errors import FedcliError, UsageError
+from fedcli.files import sha256
 from fedcli.sites.description import check_same, describe
 
 AGREED = {"classes": "ill,healthy", "values": "sex=male,female; hospital=south,north,east"}
@@ -70,3 +75,18 @@ def test_the_test_images_are_the_only_clients_own_unless_they_are_another_hospit
     assert [client["test"] for client in manifest.read(several).body["roster"]] == [0, 0]
     code, _, err = typed("site", "check", "--data", alone, "--name", "north")
     assert code == 0 and f"counts of answers on the {len(rows['test/0'])} test images" in err
+
+
+def test_the_only_site_that_trains_has_no_test_images_of_others(tmp_path):
+    dataset = prepared(write_hospitals(tmp_path / "raw"), tmp_path).path
+    pool, hospitals = pool_of(dataset), manifest.read(dataset).body["attributes"]["hospital"]
+    trains = next(name for name in hospitals if name != "south")
+    with h5py.File(dataset.parent / "pool.h5", "r+") as file:  # the others have test images only
+        file["split"][:] = np.where(pool.groups["hospital"] == hospitals.index(trains), pool.split, TEST)
+    raw = json.loads(dataset.read_text())
+    raw["files"]["pool.h5"] = sha256(dataset.parent / "pool.h5")
+    dataset.write_text(json.dumps(raw))
+    by_site = fedcli.partition(dataset, by=["hospital"], work=tmp_path).path
+    assert [client["client"] for client in manifest.read(by_site).body["roster"]] == [trains]
+    own = read_rows(by_site, 1, len(pool.y))["test/0"]
+    assert {hospitals[at] for at in pool.groups["hospital"][own]} == {trains}

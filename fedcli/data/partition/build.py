@@ -102,7 +102,7 @@ def _write(
         rows["train"][name], rows["val"][name] = part[~kept], part[kept]
         rows["test"][name] = division.test.get(name, part[:0])
     everyone = np.flatnonzero(pool.split == TEST)
-    if len(rows["test"]) == 1 and "hold_out" not in options:  # one hospital, so the test images are its own
+    if len(rows["test"]) == 1 and not division.test and "hold_out" not in options:  # one hospital: they are its own
         rows["test"] = dict.fromkeys(rows["test"], everyone)
     _write_rows(folder / "rows.h5", rows, everyone)
     if options["materialize"]:
