@@ -1,7 +1,8 @@
 """Code from outside the package: a file that a command line names, or an entry point of an installed package.
 
-A file is run only where its path is given: nothing that a manifest names or that lies beside data is ever run. What a
-file registers goes into tables of its own, so that two files, or a file and fedcli, may use the same name.
+Only the words of a command, or the arguments of a call from Python, may name code: allow() takes them, and what any
+file says beyond them (a manifest, settings, a recipe, fedcli.toml, a message) is refused here. What a file of code
+registers goes into tables of its own, so that two files, or a file and fedcli, may use the same name.
 
     ./mine.py         the one method, dataset, ... that the file registers
     ./mine.py:NAME    the one of that name
@@ -12,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -37,6 +38,10 @@ KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, 
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)
 RETURNED = "it may return or register something of another form than fedcli expects; --debug shows where it was used"
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+CODE = (  # help of --code
+    "a file of code that may be run although only a run, a recipe or fedcli.toml names it, or the name of a network of "
+    "an installed package or a hub; may be repeated"
+)
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,8 @@ class _Filling:
 
 
 _filling: ContextVar[_Filling | None] = ContextVar("filling", default=None)
-_given: ContextVar[tuple[Path, ...]] = ContextVar("given", default=())
+_words: ContextVar[frozenset[str]] = ContextVar("words", default=frozenset())  # of the command
+_files: ContextVar[frozenset[str]] = ContextVar("files", default=frozenset())  # of code that they name
 _loaded: dict[tuple[Path, str], Loaded] = {}  # one module for equal bytes, so that its classes stay the same objects
 
 
@@ -85,19 +91,51 @@ def origin() -> Code | None:
     return filling.code if filling else None
 
 
+def allow(words: Iterable[str | os.PathLike[str]]) -> None:
+    """Take these words of the command: they, and what is in them between = , and +, may name code."""
+    texts = frozenset(map(os.fspath, words))
+    _words.set(_words.get() | texts)
+    _files.set(_files.get() | {file for text in texts for file in _files_in(text)})
+
+
+def words() -> frozenset[str]:
+    """The words that may name code, for another process of the same command."""
+    return _words.get()
+
+
 @contextmanager
-def given(files: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
-    """Within it, these files of code may be run where a finished run asks for them."""
-    before = _given.set(tuple(Path(file) for file in files))
+def allowed(words: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+    """Within it, these words may name code too."""
+    before = _words.set(_words.get()), _files.set(_files.get())
     try:
+        allow(words)
         yield
     finally:
-        _given.reset(before)
+        _words.reset(before[0])
+        _files.reset(before[1])
 
 
-def files_given() -> tuple[Path, ...]:
-    """The files of code that the command at hand was given for finished runs."""
-    return _given.get()
+def _files_in(word: str) -> Iterator[str]:
+    """The files of code that a word of a command may mean."""
+    for end in re.finditer(r"\.py(?=[:=,+]|$)", word):
+        for begin in [0, *(cut.end() for cut in re.finditer("[=,+]", word[: end.start()]))]:
+            yield _real(word[begin : end.end()])
+
+
+def _real(path: str | Path) -> str:
+    return os.path.realpath(path) if "\0" not in str(path) else str(path)
+
+
+def check_named(name: str, what: str) -> None:
+    """Refuse a name that the command does not say. Raises UsageError."""
+    pattern = rf"(?:^|[=,+:]){re.escape(name)}(?:$|[=,+:@])"
+    if not any(re.search(pattern, word) for word in _words.get()):
+        raise UsageError(f"{name} is {what} that a file names, not this command", f"--code {name} allows it")
+
+
+def files_named() -> list[Path]:
+    """The files of code that the command names."""
+    return [Path(file) for file in sorted(_files.get()) if Path(file).is_file()]
 
 
 def check_name(name: str) -> None:
@@ -107,8 +145,14 @@ def check_name(name: str) -> None:
 
 
 def load(path: Path) -> Loaded:
-    """Run a file and return what it registered; a file that did not change is run once. Raises FedcliError."""
+    """Run a file and return what it registered; a file that did not change is run once.
+
+    Raises FedcliError, UsageError for a file that the command does not name.
+    """
     source, sha256 = _read(path)
+    if _real(path) not in _files.get():
+        what = f"{path} is code that a file names, not this command: it is not run"
+        raise UsageError(what, f"if you know what it does: --code {path}")
     key = path.resolve(), sha256
     if key not in _loaded:
         _loaded[key] = _run(path, source, Code(path.name, key[1], path=key[0]))
@@ -214,6 +258,28 @@ def _is_own(name: str, value: Any, module: ModuleType) -> bool:
 def packages(kind: str) -> list[str]:
     """The names of a kind's entry points, without loading them."""
     return [entry.name for entry in entry_points(group=f"fedcli.{kind}")]
+
+
+def loads(kind: str, name: str) -> bool:
+    """Whether installed packages may be looked into for a name: the command says it.
+
+    Raises UsageError where it does not and the name is an entry point's.
+    """
+    try:
+        check_named(name, f"a {KINDS[kind][0]} of an installed package")
+    except UsageError:
+        if name in packages(kind):
+            raise
+        return False
+    return bool(packages(kind))
+
+
+def offered(kind: str, name: str) -> tuple[Any, Code] | None:
+    """What an installed package offers under a name that the command says; None where none does.
+
+    Raises UsageError.
+    """
+    return installed(kind).get(name) if loads(kind, name) else None
 
 
 @cache

@@ -226,7 +226,7 @@ def one_each(
             while waiting and free:
                 (index, task), slot = waiting.popleft(), free.popleft()
                 end, far_end = context.Pipe(duplex=False)
-                process = context.Process(target=_alone, args=(far_end, function, (*task, slot)))
+                process = context.Process(target=_alone, args=(far_end, function, (*task, slot), extensions.words()))
                 process.start()
                 far_end.close()
                 running[end] = index, slot, process
@@ -262,10 +262,13 @@ def _short_temporary_folder() -> Iterator[None]:
         tempfile.tempdir = before
 
 
-def _alone(pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...]) -> None:
+def _alone(
+    pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]
+) -> None:  # fmt: skip
     """The life of a process of one_each(); it ends when there is no parent to send to."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     signal.signal(signal.SIGTERM, interrupts.end)
+    extensions.allow(words)
 
     def send(*message: Any) -> None:
         try:

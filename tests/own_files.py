@@ -1,5 +1,7 @@
 """A method in a file, as somebody outside the package writes one."""
 
+from fedcli import extensions
+
 RULE = '''
 """A rule that goes a share of the way to the mean."""
 
@@ -27,6 +29,8 @@ register("part-way", Plain(), Part(), label="PartWay", about="part of the way")
 
 
 def written(folder, text, name="mine.py"):
+    """The file, which the tests that write it name as a command would."""
     path = folder / name
     path.write_text(text, encoding="utf-8")
+    extensions.allow([path])
     return path

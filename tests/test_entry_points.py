@@ -86,7 +86,8 @@ def package(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
-    yield
+    with extensions.allowed(["moon+part-way", "part-wya", "qqqq", "dots", "halves", "halfs", "flat"]):
+        yield
     forget()
     for name in [name for name in sys.modules if name.startswith("somebodys")]:
         del sys.modules[name]

@@ -10,6 +10,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections import deque
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,9 +48,8 @@ from . import (
     sweep,
     train,
 )
-from .panels import Command
+from .panels import ANYWHERE, Command
 
-LOG_FILE = "--log-file"
 READ_AS = {"int": "a whole number", "float": "a number", "bool": "true or false"}  # the type of pydantic's error
 LIMITED = "give the process more memory (ulimit -v), or install fedcli and its packages again"
 UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fedcli; --debug shows the traceback"
@@ -59,14 +59,14 @@ class Commands(TyperGroup):
     """A group whose commands end in one sentence, one hint and an exit code, never in a traceback."""
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
-        """--log-file may stand anywhere in the line."""
-        for at, word in enumerate(args):
-            if word == LOG_FILE and args[at + 1 :]:
-                args = [word, args[at + 1], *args[:at], *args[at + 2 :]]
-            elif word.startswith(f"{LOG_FILE}="):
-                args = [word, *args[:at], *args[at + 1 :]]
+        """--log-file and --code may stand anywhere in the line."""
+        flags, ours, others, words = [flag.split()[0] for flag, _ in ANYWHERE], [], [], deque(args)
+        while words:
+            word = words.popleft()
+            into = ours if word.partition("=")[0] in flags and ("=" in word or words) else others
+            into += [word, words.popleft()] if into is ours and "=" not in word else [word]
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, [*ours, *others])
         except Exception as error:
             _refuse(ctx, error)
             raise
@@ -182,11 +182,11 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
     ] = False,
-    log_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="also append every message with its time to this file")
-    ] = None,
+    log_file: Annotated[Path | None, typer.Option(metavar="FILE", help=ANYWHERE[0][1])] = None,
+    code: Annotated[list[str] | None, typer.Option(metavar="FILE", help=ANYWHERE[1][1])] = None,
 ) -> None:
     """Fair federated learning on medical images: prepare, partition, corrupt, train, evaluate, report."""
+    context.with_resource(extensions.allowed(code or []))
     if log_file:
         context.with_resource(console.logged(log_file))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import console, terminal
+from .. import console, extensions, terminal
 from ..errors import UsageError
 from . import complete
 from . import options as o
@@ -61,7 +61,9 @@ def datasets(
         entry = card(name)
         o.show_json(entry) if json else o.show_tree(_readable(entry))
         return
-    cards = {known: card(known) for known in [*SOURCES, *sources.names()]}
+    offered = extensions.installed("datasets")
+    extensions.allow(offered)
+    cards = {known: card(known) for known in dict.fromkeys([*SOURCES, *sources.REGISTERED, *offered])}
     if json:
         o.show_json(cards)
         return

@@ -1,10 +1,12 @@
 """A command whose help lists its options under headings."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
 
+from .. import extensions
 from . import defaults
 
 PANELS = {
@@ -15,14 +17,17 @@ PANELS = {
     "Data": """raw sample no_sample sample_images stratified attributes size fit clahe scaled_decoding window test split
         split_file fold folds strict table image_column label_column multi_label group site patient unknown clients val
         dirichlet minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
-        severity ratio on by shots code noise rate flip hide share client""",
+        severity ratio on by shots noise rate flip hide share client""",
     "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
     "Output": """work out name at choose interval spread separate against export format metric minutes bytes track
         figures draw card evidence materialize dry_run json quiet debug help""",
 }
 PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
 MANY = 15  # options, from which on a list needs headings
-LOG = ("--log-file FILE", "also append every message with its time to this file")
+ANYWHERE = [  # of the whole program, wherever they stand in the line
+    ("--log-file FILE", "also append every message with its time to this file"),
+    ("--code FILE", extensions.CODE),
+]
 
 
 class Command(TyperCommand):
@@ -38,7 +43,7 @@ class Command(TyperCommand):
             sections[panel] = [
                 records[name] for name in options if len(options) < MANY or _panel(name, trains) == panel
             ]
-        sections[list(sections)[-1]].append(LOG)
+        sections[list(sections)[-1]] += ANYWHERE
         for title, lines in sections.items():
             if lines:
                 with formatter.section(title):
@@ -56,7 +61,18 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's
         defaults.say(ctx)
+        extensions.allow(_typed(ctx))
         return super().invoke(ctx)
+
+
+def _typed(ctx: typer.Context) -> Iterator[str]:
+    """What was typed for options and for single arguments; not for lists of files, which a shell's pattern may fill."""
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        source = getattr(ctx.get_parameter_source(name), "name", "")
+        if source == "COMMANDLINE" and (parameter.param_type_name == "option" or parameter.nargs == 1):
+            value = ctx.params[name]
+            yield from map(str, value if isinstance(value, list | tuple) else [value])
 
 
 def _panel(name: str | None, trains: bool) -> str:

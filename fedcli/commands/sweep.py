@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .. import console
+from .. import console, extensions
 from ..errors import UsageError
 from ..locks import held
 from ..stages.options import PartitionOptions, TrainOptions
@@ -68,6 +68,7 @@ def sweep(
     data = words.pop(0) if words and not words[0].startswith("-") else None
     if words and not words[0].startswith("-"):
         raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
+    extensions.allow(words)
     common = parsed(TrainOptions, words)
     sites, grid = leave_one_out.asked(over or [])
     if sites:

@@ -60,7 +60,7 @@ _asked: ContextVar[tuple[OwnMetric, ...]] = ContextVar("asked", default=())
 
 def is_own(name: str) -> bool:
     """Whether a word names a metric from outside the package."""
-    return extensions.is_file(name) or (name not in METRICS and name in extensions.installed("metrics"))
+    return extensions.is_file(name) or (name not in METRICS and extensions.offered("metrics", name) is not None)
 
 
 def is_taken(name: str) -> bool:
@@ -73,10 +73,11 @@ def named(name: str) -> OwnMetric:
     if extensions.is_file(name):
         function, code = extensions.function(name, "metrics")
         own = OwnMetric(function.__name__, function, code)
-    elif name in (packages := extensions.installed("metrics")):
-        own = OwnMetric(name, *packages[name])
+    elif offered := extensions.offered("metrics", name):
+        own = OwnMetric(name, *offered)
     else:
-        raise UsageError(f"no metric of one's own is called {name!r}", nearest(name, ["./mine.py", *packages]))
+        known = ["./mine.py", *extensions.packages("metrics")]
+        raise UsageError(f"no metric of one's own is called {name!r}", nearest(name, known))
     if is_taken(own.name):
         raise UsageError(f"fedcli has a metric {own.name!r} already", f"give the function of {own.code} another name")
     return own

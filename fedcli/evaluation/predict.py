@@ -26,6 +26,7 @@ from ..metrics import chances
 from ..runs import finished as runs
 from ..runs.finished import Run
 from ..runs.initial import data_of
+from ..runs.own_code import file_of
 from .operating import NOTHING, Asked, OperatingPoint, points
 
 BATCH = 64  # images in memory at a time
@@ -51,11 +52,12 @@ class Preprocessing:
         dataset = manifest.read(manifest.above(run.images or data_of(run.path), "dataset"))
         known = {each.name for each in fields(Choices)}
         choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
-        reader = sources.source(dataset.options["dataset"])
+        name, code = dataset.options["dataset"], dataset.options.get("code", {})
+        reader = sources.source(f"{file_of(name, code)}:{name}" if "file" in code else name)
         if not reader.per_file:
             reader = own_images.SOURCE
             choices = Choices(**{**vars(choices), "own": {**OWN, **choices.own}})
-        return cls(dataset.options["dataset"], reader, choices, dataset.body["channels"])
+        return cls(name, reader, choices, dataset.body["channels"])
 
     def read(self, path: Path) -> np.ndarray:
         """uint8 [S, S, C] of one file. Raises Unreadable."""

@@ -129,20 +129,23 @@ def _is_known(half: str) -> bool:
     """Whether it names a method, or a file that is there."""
     if extensions.is_file(half):
         return extensions.split(half)[0].is_file()
-    return folded(half) in spellings() or folded(half) in spellings(installed())
+    return folded(half) in spellings() or folded(half) in spellings(_of_packages(half))
 
 
 def _known(name: str) -> Method:
     if extensions.is_file(name):
         return extensions.pick(name, "methods", lambda text, table: spellings(table).get(folded(text)))
-    for table in (METHODS, installed()):
-        known = spellings(table)
-        if folded(name) in known:
-            return table[known[folded(name)]]
+    table = METHODS if folded(name) in spellings() else _of_packages(name)
+    if folded(name) in (known := spellings(table)):
+        return table[known[folded(name)]]
     labels = [method.label for method in METHODS.values()]
-    names = [*METHODS, *installed()]
+    names = [*METHODS, *table]
     hint = nearest(name, [*names, *ALIASES, *labels], names)
     raise UsageError(f"unknown method {name[:80]!r}", hint if len(hint) < LONG else "`fedcli methods` lists them")
+
+
+def _of_packages(name: str) -> dict[str, Method]:
+    return installed() if extensions.loads("methods", name) else {}
 
 
 def installed() -> dict[str, Method]:

@@ -127,7 +127,7 @@ def describe(name: str) -> Model:
         return MODELS[name]
     if outside.is_outside(name):
         return Model(None, outside.channels(name), 8, "", sized=outside.make_of(name))
-    hint = nearest(name, [*MODELS, *extensions.installed("models")])
+    hint = nearest(name, [*MODELS, *extensions.packages("models")])
     raise UsageError(
         f"unknown model {name!r}", f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build"
     )

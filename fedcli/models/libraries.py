@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
+from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..provenance import LONG
 from .clip_text import open_clip
@@ -155,7 +156,12 @@ def _sided(own: str) -> tuple[str, int]:
 
 @contextmanager
 def _from_hub(name: str, own: str) -> Iterator[None]:
-    """Turn what a description on the hub can end in into a sentence; other networks are left alone."""
+    """Turn what a description on the hub can end in into a sentence; other networks are left alone.
+
+    Raises UsageError for a network of the hub that the command does not name.
+    """
+    if own.startswith(HUB):
+        extensions.check_named(name.partition("@")[0], "a network of a hub")
     try:
         yield
     except (FedcliError, UsageError):

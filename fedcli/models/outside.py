@@ -33,9 +33,9 @@ Make = Callable[[Asked], Network]
 
 
 def is_outside(name: str) -> bool:
-    return (
-        name.startswith((TORCHVISION, *LIBRARIES)) or extensions.is_file(name) or name in extensions.installed("models")
-    )
+    if name.startswith((TORCHVISION, *LIBRARIES)) or extensions.is_file(name):
+        return True
+    return extensions.offered("models", name) is not None
 
 
 def channels(name: str) -> int:
@@ -52,7 +52,9 @@ def make_of(name: str) -> Make:
         return partial(libraries.make, name)
     if extensions.is_file(name):
         return _by(name, extensions.function(name, "models", "build")[0])
-    return _by(name, extensions.installed("models")[name][0])
+    offered = extensions.offered("models", name)
+    assert offered is not None  # is_outside(name)
+    return _by(name, offered[0])
 
 
 def code_of(name: str) -> tuple[str, Code] | None:
@@ -63,7 +65,8 @@ def code_of(name: str) -> tuple[str, Code] | None:
     if extensions.is_file(name):
         function, code = extensions.function(name, "models", "build")
         return f"{code.name}:{function.__name__}", code
-    return (name, extensions.installed("models")[name][1]) if is_outside(name) and ":" not in name else None
+    offered = extensions.offered("models", name) if ":" not in name else None
+    return (name, offered[1]) if offered else None
 
 
 def titled(name: str) -> str:

@@ -83,16 +83,16 @@ def _needed(name: str, recorded: dict[str, str]) -> Method:
 
 
 def file_of(what: str, recorded: dict[str, str]) -> Path:
-    """The given file whose code a run recorded. Raises FedcliError, HashError."""
+    """The file that the command names whose code a run recorded. Raises FedcliError, HashError."""
     name, digest = recorded["file"], recorded.get("sha256", "")
-    files = extensions.files_given()
+    files = extensions.files_named()
     if same := [path for path in files if extensions.digest(path) == digest]:
         return same[0]
-    hint = f"give the file as it was (sha256 {digest[:DIGITS]}...): fedcli evaluate RUN --code {name}"
-    if files:
-        raise HashError(f"{files[0]} is not the {name} that this run was trained with", hint)
+    hint = f"give the file as it was (sha256 {digest[:DIGITS]}...): --code {name}"
+    if other := [path for path in files if path.name == name]:
+        raise HashError(f"{other[0]} is not the {name} that this run was trained with", hint)
     whose = what if ":" in what else f"{what} of {name}"
-    raise UsageError(f"the network of this run is built by {whose}", hint)
+    raise UsageError(f"this was made with {whose}, which the command does not name", hint)
 
 
 def opens_files(method: str, model: str) -> bool:

@@ -1,15 +1,16 @@
 """A stage as Python calls it: the options as arguments, checked as they are on the command line."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
-from inspect import Signature, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, get_type_hints
 
-from .. import console
+from .. import console, extensions
 from ..data import latest, manifest
 from ..errors import UsageError
+from ..extensions import CODE
 from .base import Options, Source
 
 P = ParamSpec("P")
@@ -18,28 +19,45 @@ Made = TypeVar("Made")
 
 
 def called_with(name: str, options: Callable[P, Asked], run: Callable[[Asked], Made]) -> Callable[P, Made]:
-    """The function `name`: run() with the fields of its options as arguments, as on the command line or by name."""
+    """The function `name`: run() with the fields of its options as arguments, as on the command line or by name.
+
+    It also takes code=, and may run what its arguments name, as the command line may.
+    """
 
     @wraps(run)
     def call(*args: P.args, **kwargs: P.kwargs) -> Made:
+        code: Any = kwargs.pop("code", ())
         try:
             given = signature(options).bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"fedcli.{name}() {error}") from None
-        return run(options(*given.args, **given.kwargs))
+        with extensions.allowed(_words([code, *given.arguments.values()])):
+            return run(options(*given.args, **given.kwargs))
 
     call.__name__ = call.__qualname__ = name
     _describe(call, cast(type[Options], options), get_type_hints(run)["return"])
     return call
 
 
+def _words(values: Iterable[Any]) -> Iterator[str]:
+    """The texts and paths among arguments, and within their lists and tables."""
+    for value in values:
+        if isinstance(value, str | os.PathLike):
+            yield str(value)
+        elif isinstance(value, Mapping):
+            yield from _words(value.values())
+        elif isinstance(value, Sequence):
+            yield from _words(value)
+
+
 def _describe(call: Any, options: type[Options], made: Any) -> None:
     """Give a function the signature and the words that help() and notebooks show."""
     plain, asked = get_type_hints(options), signature(options).parameters.values()
     parameters = [parameter.replace(annotation=plain[parameter.name]) for parameter in asked]
+    parameters.append(Parameter("code", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[Source]))
     call.__signature__ = Signature(parameters, return_annotation=made)
     call.__annotations__ = {**{name: plain[name] for name in options.__dataclass_fields__}, "return": made}
-    lines = [f"    {field.name}: {field.kind.meaning}" for field in options.declared()]
+    lines = [f"    {field.name}: {field.kind.meaning}" for field in options.declared()] + [f"    code: {CODE}"]
     call.__doc__ = "\n".join([cleandoc(call.__doc__), "", "Args:", *lines])
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .. import console, extensions
+from .. import console
 from ..errors import UsageError
 from ..evaluation import own_metrics
 from ..evaluation.choice import check_rule
@@ -39,7 +39,7 @@ def run(options: EvaluateOptions) -> Scores:
         options.cross_site, options.clinical, options.positive, options.cost, options.rule, options.choose,
         options.interval,
     )  # fmt: skip
-    with extensions.given(options.code), own_metrics.asked_for(options.metric):
+    with own_metrics.asked_for(options.metric):
         path = score_run(
             source(options.run, options.work, "run"), by=list(options.by), shots=options.shots,
             out=path_of(options.out), device=options.device, made_by=options.made_by(), extra=extra,

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
 from .base import Flag, Options, Source
-from .flags import CODE, INPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Track, Work
+from .flags import INPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Track, Work
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,11 @@ class EvaluateOptions(Options):
         "also write the last round's predictions beside the scores, a row per image",
         Flag("csv", local=True),
     ] = None
-    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
-    metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
+    metric: Annotated[
+        Sequence[str],
+        "a metric of your own: ./mine.py:NAME, or a package's; may be repeated",
+        Flag("FILE", local=True),
+    ] = ()
     engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
     timeout: Timeout = 0.0
     track: Track = None
@@ -118,7 +121,6 @@ class PredictOptions(Options):
     cost: Annotated[
         float | None, "also the threshold of least cost, where a missed image costs N false alarms, > 0"
     ] = None
-    code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
     device: Device = "cpu"
     work: Work = WORK
 

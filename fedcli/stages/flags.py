@@ -20,7 +20,6 @@ Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
 On = Annotated[Sequence[str], "corrupt this client instead of a share; may be repeated", Flag("CLIENT")]
-CODE = Flag("FILE", local=True)
 Track = Annotated[
     str | None,
     "also give curves, scores and the page to tensorboard or mlflow, as files under --work or with :DIR or :URI behind "

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import extensions
 from ..csv_text import csv_text
 from ..evaluation import model_file
 from ..evaluation import predict as scoring
@@ -83,10 +82,9 @@ def run(options: PredictOptions) -> Prediction:
     Raises FedcliError, UsageError.
     """
     files = scoring.named_files([Path(file) for file in options.files])
-    with extensions.given(options.code):
-        opened = open_run(source(options.run, options.work, "run"), options.device, path_of(options.data))
-        asked = Asked(options.positive, options.rule, options.cost)
-        return Prediction(scoring.predict(opened, files, options.client, asked))
+    opened = open_run(source(options.run, options.work, "run"), options.device, path_of(options.data))
+    asked = Asked(options.positive, options.rule, options.cost)
+    return Prediction(scoring.predict(opened, files, options.client, asked))
 
 
 predict = called_with("predict", PredictOptions, run)

@@ -71,7 +71,7 @@ def test_what_it_writes_runs_from_images_to_scores(made, tmp_path, monkeypatch, 
     assert run(*line) == 0
     assert capsys.readouterr().out.strip().endswith("run.json")
     assert run("evaluate", "--quiet") == 2  # the file that builds the network is not named
-    assert "the network of this run is built by my_model.py:build" in capsys.readouterr().err
+    assert "this was made with my_model.py:build, which the command does not name" in capsys.readouterr().err
     assert run("evaluate", "--quiet", "--code", mine["model"]) == 0
     assert run("report") == 0
     capsys.readouterr()

@@ -161,8 +161,8 @@ def test_a_node_without_the_data_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where a worker goes, which is this process here
     worker = on_ray.Worker()
     clients = InProcess(resolve("fedavg"), toy_net(), Layout(toy_net()), {}, TRAINING)
-    assert worker.begin(lambda device, threads: clients, str(tmp_path), "cpu", 1) == []
-    refused = worker.begin(lambda device, threads: clients, str(tmp_path / "absent"), "cpu", 1)
+    assert worker.begin(lambda device, threads: clients, str(tmp_path), frozenset(), "cpu", 1) == []
+    refused = worker.begin(lambda device, threads: clients, str(tmp_path / "absent"), frozenset(), "cpu", 1)
     assert isinstance(refused, FedcliError) and f"has no {tmp_path / 'absent'}" in refused.sentence
 
 

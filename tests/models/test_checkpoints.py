@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedcli import models
+from fedcli import extensions, models
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import resolve
 from fedcli.models import checkpoints, libraries, outside
@@ -163,7 +163,9 @@ def hub(tmp_path, monkeypatch):
         snapshot.mkdir(parents=True)
         return snapshot
 
-    return put
+    named = ["clinic/eyes", "clinic/clip", "clinic/absent", "a b//c"]
+    with extensions.allowed(f"{library}:hf-hub:{name}" for name in named for library in ("timm", "open_clip")):
+        yield put
 
 
 def test_a_network_of_the_hub_is_built_from_its_cache_with_its_weights(hub):

@@ -117,18 +117,19 @@ def test_a_changed_file_is_not_resumed(data, mine, tmp_path, monkeypatch):
 
 def test_scores_need_the_file_only_where_it_builds_the_network(data, mine, tmp_path):
     plain = train(data, plan(mine, rounds=1), work=tmp_path)
-    deeper = written(tmp_path, DEEPER, "deeper.py")
-    run = train(data, plan(deeper, rounds=1), work=tmp_path)
+    with extensions.allowed([]):  # the command that trains ends here
+        deeper = written(tmp_path, DEEPER, "deeper.py")
+        run = train(data, plan(deeper, rounds=1), work=tmp_path)
     mine.unlink()
     assert open_run(plain).method.label == "PartWay"
-    with pytest.raises(UsageError, match="the network of this run is built by part-way of deeper.py") as caught:
+    with pytest.raises(UsageError, match="made with part-way of deeper.py, which the command does not name") as caught:
         open_run(run)
     assert "--code deeper.py" in caught.value.hint
-    with extensions.given([deeper]):
+    with extensions.allowed([deeper]):
         assert len(open_run(run).net.backbone) == 2
     deeper.write_text(DEEPER + "\n", encoding="utf-8")
     with (
-        extensions.given([deeper]),
+        extensions.allowed([deeper]),
         pytest.raises(HashError, match="is not the deeper.py that this run was trained with"),
     ):
         open_run(run)

@@ -262,10 +262,12 @@ def named(name: str) -> type[Scheme]:
     """A scheme by its name, or by PATH.py or PATH.py:NAME. Raises FedcliError, UsageError."""
     if extensions.is_file(name):
         return extensions.pick(name, "partitions")
-    packages = extensions.installed("partitions") if name not in SCHEMES else {}
-    if name not in SCHEMES and name not in packages:
-        raise UsageError(f"unknown partition scheme {name!r}", nearest(name, [*SCHEMES, *packages]))
-    return SCHEMES[name] if name in SCHEMES else packages[name][0]
+    if name in SCHEMES:
+        return SCHEMES[name]
+    if offered := extensions.offered("partitions", name):
+        return offered[0]
+    known = [*SCHEMES, *extensions.packages("partitions")]
+    raise UsageError(f"unknown partition scheme {name!r}", nearest(name, known))
 
 
 def resolve(name: str, settings: Mapping[str, Any] | None = None) -> Scheme:

@@ -30,10 +30,10 @@ from . import (
     rsna_ich,
     toy,
 )
-from .own import names, own, plain, register
+from .own import REGISTERED, names, own, plain, register
 from .source import Source
 
-__all__ = ["SOURCES", "Source", "names", "plain", "register"]
+__all__ = ["REGISTERED", "SOURCES", "Source", "names", "plain", "register"]
 
 SOURCES: dict[str, Source] = {
     "bcn20000": bcn20000.SOURCE,
@@ -79,8 +79,12 @@ def named(name: str) -> str:
         return known
     if own(name):
         return name
-    known_names = [*SOURCES, *names()]
-    raise UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*known_names, *ALIASES], known_names))
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> UsageError:
+    known = [*SOURCES, *names()]
+    return UsageError(f"unknown dataset {name!r}", nearest(name.lower(), [*known, *ALIASES], known))
 
 
 def means(name: str) -> str | None:
@@ -99,7 +103,7 @@ def source(name: str) -> Source:
         return SOURCES[name]
     if other := own(name):
         return other.source
-    raise UsageError(f"unknown dataset {name!r}", nearest(name, [*SOURCES, *names()]))
+    raise _unknown(name)
 
 
 def card(name: str) -> dict[str, Any]:

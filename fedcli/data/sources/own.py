@@ -57,7 +57,8 @@ def own(name: str) -> Own | None:
         return extensions.pick(name, "datasets")
     if name in REGISTERED:
         return REGISTERED[name]
-    return extensions.installed("datasets").get(name, (None,))[0]
+    offered = extensions.offered("datasets", name)
+    return offered[0] if offered else None
 
 
 def plain(name: str) -> str:
@@ -67,5 +68,5 @@ def plain(name: str) -> str:
 
 
 def names() -> list[str]:
-    """Of those that packages and a notebook registered."""
-    return [*REGISTERED, *extensions.installed("datasets")]
+    """Of those that a notebook registered, and the entry points of packages, of which none is loaded."""
+    return [*REGISTERED, *extensions.packages("datasets")]

@@ -151,9 +151,8 @@ class Ray:
         share = 1 / math.ceil(count / gpus) if on_gpu else 0  # so that no worker waits for what others leave of GPUs
         kind = self.ray.remote(num_cpus=threads, num_gpus=share)(Worker)
         workers = [kind.remote() for _ in range(count)]
-        begun = [
-            worker.begin.remote(remake, str(Path.cwd()), "cuda" if on_gpu else "cpu", threads) for worker in workers
-        ]
+        folder, words = str(Path.cwd()), extensions.words()
+        begun = [worker.begin.remote(remake, folder, words, "cuda" if on_gpu else "cpu", threads) for worker in workers]
         for result in begun:
             if self._answers(result) is None:
                 raise FedcliError(
@@ -180,13 +179,14 @@ class Worker:
     """An actor: some clients of the federation, in a process that ray starts wherever a CPU or GPU is free."""
 
     def begin(
-        self, remake: Callable[[str, int], InProcess], folder: str, device: str, threads: int
+        self, remake: Callable[[str, int], InProcess], folder: str, words: frozenset[str], device: str, threads: int
     ) -> list | Exception:
         """Make the clients as the process in that folder did. Returns [], or what went wrong."""
         try:
             if not Path(folder).is_dir():
                 raise FedcliError(f"the node {os.uname().nodename} has no {folder}", "nodes need the same files")
             os.chdir(folder)  # paths of a plan may be relative
+            extensions.allow(words)
             self.clients = remake(device, threads)
         except Exception as error:
             return portable(extensions.fault(error) or error)
