@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from .. import console
 from ..data import latest, manifest, sources
-from ..errors import FedcliError, UsageError, nearest
+from ..errors import FedcliError, HashError, UsageError, nearest
 from ..labels import is_multi_label
 from ..locks import remove_abandoned
 from . import own_metrics
@@ -134,6 +134,7 @@ def asked(
             f"what classes and corruptions {run.parent} was trained on is at its sites",
             "leave --shots and --corrupt out",
         )
+    _refuse_changed(run)
     data = others[0] if others else manifest.parent(run, "corruption", "partition")
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
@@ -143,6 +144,15 @@ def asked(
     options |= {"severities": [list(pair) for pair in severities]} if severities else {}
     options |= own_metrics.recorded() | (tests.options if tests else {}) | (more or {})
     return options, run.parent / "scores" / manifest.identity(options, [run, *others])
+
+
+def _refuse_changed(run: Path) -> None:
+    """Refuse a run whose manifest is not the one that its scores were made from. Raises HashError."""
+    now = manifest.sha256(run)
+    for path, known in evaluations(run.parent / "scores"):
+        if now not in known.parents.values():
+            hint = f"restore it; or, where the run was trained again, remove {path.parent}"
+            raise HashError(f"{run} has changed since {path} was made from it", hint)
 
 
 def _attributes(by: list[str], data: Path) -> list[str]:

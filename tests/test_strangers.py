@@ -1,0 +1,56 @@
+"""Nothing that a file names is run or fetched: not from manifests, settings, recipes, policies or fedcli.toml."""
+
+import json
+from pathlib import Path
+
+import pytest
+from strangers import FILES, PROBES, RUN, TOML, alike, made, played, texts
+
+FILE, FUNCTION, HUB = PROBES[:3]
+KNOWN = [  # a file, where in it, what is put there, a command that once used it
+    *(("runs/fedavg/run.json", ("body", "model", "name"), FUNCTION, words) for words in FILES["runs/fedavg/run.json"]),
+    ("runs/fedavg/run.json", ("body", "model", "name"), HUB, ["evaluate", RUN]),
+    *(("runs/fedavg/run.json", ("body", "method"), FILE, words) for words in FILES["runs/fedavg/run.json"]),
+    ("datasets/*/dataset.json", ("options", "dataset"), FILE, ["predict", RUN, "image.png"]),
+    ("datasets/*/dataset.json", ("options", "dataset"), FILE, ["export", "model", RUN, "--format", "safetensors"]),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A small federation, and beside it code that says when it runs."""
+    return made(tmp_path_factory.mktemp("whole"))
+
+
+def check(whole, folder, cases):
+    """Nothing was run, nothing was asked of the network, and every command ended with an exit code of its own."""
+    ends, said = played(whole, folder, cases)
+    assert [end for end in ends if end["wrong"]] == []
+    assert "error: unexpected" not in said
+    return [end["code"] for end in ends], said
+
+
+def test_what_once_ran_is_refused_with_the_file_and_the_flag_that_would_allow_it(whole, tmp_path):
+    _, said = check(whole, tmp_path, KNOWN)
+    assert "error: evil.py is code that a file names, not this command: it is not run" in said
+    assert "hint: if you know what it does: --code evil.py" in said
+    assert f"error: {HUB} is a network of a hub that a file names, not this command" in said
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_text_of_a_manifest_runs_code_or_asks_the_network(file, whole, tmp_path):
+    """Each text in turn, with the kinds of probes and the commands taken in turn."""
+    (path,) = whole.glob(f"fedcli-work/{file}")
+    found = alike(json.loads(path.read_text(encoding="utf-8")))
+    assert len(found) > 3
+    lines = FILES[file]
+    check(whole, tmp_path, [(file, p, PROBES[k % len(PROBES)], lines[k % len(lines)]) for k, p in enumerate(found)])
+
+
+@pytest.mark.parametrize("file", TOML)
+def test_no_text_of_a_toml_file_does(file, whole, tmp_path):
+    text, lines = TOML[file]
+    spans = texts(text)
+    assert check(whole, tmp_path, [(file, spans[0], text[slice(*spans[0])][1:-1], line) for line in lines])[0][0] == 0
+    cases = [(p, line) for p in spans for line in lines]
+    check(whole, tmp_path, [(file, p, PROBES[k % len(PROBES)], line) for k, (p, line) in enumerate(cases)])
