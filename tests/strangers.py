@@ -1,4 +1,4 @@
-"""Words that name somebody's code or a network of a hub, put where a file says a text, and whether anything came of it."""
+"""Words that name somebody's code or a network of a hub, put where a file says a text; did anything run?"""
 
 import contextlib
 import hashlib
@@ -106,7 +106,8 @@ def federation() -> None:
 
     Image.new("L", (8, 8)).save("image.png")
     for line in (
-        ["prepare", "toy", "--size", "8", "--sample-images", "80", "--jobs", "1"], ["partition", "--iid", "--clients", "2"],
+        ["prepare", "toy", "--size", "8", "--sample-images", "80", "--jobs", "1"],
+        ["partition", "--iid", "--clients", "2"],
         ["corrupt", "contrast", "--ratio", "0.5", "--jobs", "1"], ["train", "fedavg", *ONE, "--out", RUN],
         ["train", "fedavg", *ONE, "--lr", "0.01", "--out", OTHER], ["evaluate", RUN], ["evaluate", OTHER],
     ):  # fmt: skip
