@@ -31,7 +31,7 @@ class Execution:
         engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what
             suits. It changes no bit.
         checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
-        timeout: seconds that an engine waits for the sites' answers in a round; 0 waits for as long as it takes.
+        timeout: seconds that an engine waits for a site without a sign of life; 0 waits for as long as it takes.
         min_clients: sites that must answer in a round; 0: all that were asked.
         open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
         limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
@@ -42,7 +42,7 @@ class Execution:
     threads: int = 0
     engine: str | None = "in-process"
     checkpoint_every: int = 0
-    timeout: float = 0
+    timeout: float = 600
     min_clients: int = 0
     open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
     limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None

@@ -37,7 +37,7 @@ class Transport(Protocol):
     ) -> Iterable[tuple[str, Message | str]]:
         """(client, its answer), or (client, a sentence on why there is none), in any order; each client once.
 
-        messages: (client, message) of different clients. timeout: seconds for all of them; None waits.
+        messages: (client, message) of different clients. timeout: seconds without a sign of life; None waits.
         """
         ...
 

@@ -81,7 +81,7 @@ class EvaluateOptions(Options):
     code: Annotated[Sequence[Source], "file of your own that builds the run's network; may be repeated", CODE] = ()
     metric: Annotated[Sequence[str], "a metric of your own: ./mine.py:NAME, or a package's; may be repeated", CODE] = ()
     engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
-    timeout: Timeout = 0.0
+    timeout: Timeout = 600.0
     track: Track = None
     device: Device = "cpu"
     work: Work = WORK

@@ -83,7 +83,17 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
         raise FrameError(
             f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
         )
-    return name, np.empty(shape, kind)
+    try:
+        return name, np.empty(shape, kind)
+    except MemoryError:
+        raise FrameError(f"a message arrived whose array {name[:40]!r} does not fit into memory") from None
+
+
+def plain(text: object, most: int) -> str:
+    """What another side wrote, as it may be shown: on one line, without control characters, at most so long."""
+    words = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * most]).split()
+    short = " ".join(words)
+    return short if len(short) <= most else f"{short[: most - 1]}…"
 
 
 def digest(message: Message) -> str:
