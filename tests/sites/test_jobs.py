@@ -63,9 +63,9 @@ def answered_wrongly(question, answered, wrong):
             lambda s, a: ({"client": "south", "error": "an unexpected ValueError"}, {}),
             "site south: an unexpected Value",
         ),
-        (lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}), "client south sent an update that is not finite"),
-        (lambda s, a: (s, a | {"theta": a["theta"][:-1]}), "site south answered with a model of shape"),
-        (lambda s, a: (s, {}), "a report arrived without its array"),
+        (lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}), "site south: its model is not finite"),
+        (lambda s, a: (s, a | {"theta": a["theta"][:-1]}), "site south: it answered with a model of shape"),
+        (lambda s, a: (s, {}), "site south: a report arrived without its array"),
     ],
 )
 def test_what_a_site_answers_wrongly_is_one_sentence(tmp_path, wrong, sentence):
