@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from .. import models
 from .. import options as settings_of
 from ..data.transforms import check_augment
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
 from ..labels import is_multi_label
@@ -18,6 +18,7 @@ from ..methods.contract import Aggregator
 from ..methods.mixins import BalancedSampling, LearnsFromTeacher
 from ..methods.registry import METHODS, Method, resolve
 
+PRECISIONS = "fp32", "bf16", "auto"
 ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
 
 
@@ -97,6 +98,10 @@ class Plan:
             check_augment(self.augment)
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} trains nothing", "give at least 1")
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"--precision {self.precision!r} is unknown", nearest(self.precision, PRECISIONS))
+        if self.eval_every < 0:
+            raise UsageError(f"--eval-every {self.eval_every} is no number of rounds", "0 is never")
         if self.patience < 0:
             raise UsageError(f"--patience {self.patience} is no number of rounds", "0 plays all rounds")
         if not 0 < self.participation <= 1:
