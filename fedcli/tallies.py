@@ -53,17 +53,21 @@ class Tally:
         return cls.of(np.zeros((0, classes)), np.zeros(0, np.int64))
 
     @classmethod
-    def of_arrays(cls, arrays: Arrays, classes: int) -> "Tally | None":
-        """What arrays() made; None where it cannot be that."""
+    def of_arrays(cls, arrays: Arrays, classes: int, most: int) -> "Tally | None":
+        """What arrays() made of at most so many images; None where it cannot be that."""
         shapes = {name: array.shape for name, array in cls.nothing(classes).arrays().items()}
         if {name: array.shape for name, array in arrays.items()} != shapes:
             return None
-        if any(array.dtype != np.int64 or (array < 0).any() for array in arrays.values()):
+        if any(array.dtype != np.int64 for array in arrays.values()):
+            return None
+        if any((array < 0).any() or (array > most * FINE).any() for array in arrays.values()):  # else sums run over
             return None
         made = cls(**arrays)
-        images = made.table.sum(1)  # [C]
-        alike = (made.chances.sum(2) == images[:, None]).all() and made.top[:, 0].sum() == images.sum()
-        return made if alike and made.positive[:, 0].sum() == images.sum() else None
+        images, right = made.table.sum(1), np.trace(made.table)  # [C]
+        alike = (made.chances.sum(2) == images[:, None]).all() and images.sum() <= most
+        of_one = images[1:2].sum()
+        binned = _fits(made.top, images.sum(), right) and _fits(made.positive, images.sum(), of_one)
+        return made if alike and binned else None
 
     def arrays(self) -> Arrays:
         """By the names of the attributes."""
@@ -144,6 +148,14 @@ def _calibrated(chance: np.ndarray, right: np.ndarray) -> np.ndarray:
     out = np.zeros((BINS, 3), np.int64)
     np.add.at(out, place, np.stack([np.ones(len(chance)), right, np.rint(chance * FINE)], 1).astype(np.int64))
     return out
+
+
+def _fits(bins: np.ndarray, images: int, right: int) -> bool:
+    """Whether bins [BINS, 3] can be those of so many images, of which so many are right."""
+    count, hits, chance = bins.T  # [BINS] each
+    edges = np.arange(BINS + 1) * FINE / BINS
+    between = (np.floor(edges[:-1]) * count <= chance) & (chance <= np.ceil(edges[1:]) * count)
+    return bool(count.sum() == images and hits.sum() == right and (hits <= count).all() and between.all())
 
 
 def _error(bins: np.ndarray) -> float | None:

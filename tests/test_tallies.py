@@ -54,8 +54,8 @@ def test_a_threshold_gives_the_rates_that_it_promises():
 @pytest.mark.parametrize("change", ["shape", "type", "sign", "sum", "name"])
 def test_arrays_that_are_no_tally_are_not_taken_for_one(change):
     arrays = Tally.of(*answers(3)).arrays()
-    assert Tally.of_arrays(arrays, 3).images == 600 and Tally.of_arrays(arrays, 4) is None
+    assert Tally.of_arrays(arrays, 3, 600).images == 600 and Tally.of_arrays(arrays, 4, 600) is None
     table = arrays["table"]
     changed = {"shape": table[:2], "type": table.astype(float), "sign": -table, "sum": table + 1}
     other = {**arrays, "table": changed[change]} if change in changed else {**arrays, "more": table}
-    assert Tally.of_arrays(other, 3) is None
+    assert Tally.of_arrays(other, 3, 600) is None and Tally.of_arrays(arrays, 3, 599) is None

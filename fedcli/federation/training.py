@@ -103,8 +103,10 @@ class Training:
 
     def check(self) -> None:
         """Raise UsageError for numbers no optimizer can work with."""
+        default = usual(self.optimizer)[0]
+        if self.epochs < 1:
+            raise UsageError(f"--epochs {self.epochs} trains nothing", "give at least 1")
         if not 0 < self.lr < math.inf:
-            default = OPTIMIZERS[self.optimizer][0]
             raise UsageError(f"--lr {self.lr} is not above 0", f"the default of {self.optimizer} is {default:g}")
         if not 0 <= self.weight_decay < math.inf:
             raise UsageError(f"--weight-decay {self.weight_decay} is not 0 or above", "0 turns it off")
@@ -166,6 +168,13 @@ class Training:
             raise UsageError(f"--class-weights {self.class_weights!r} is unknown", hint)
         if name == "effective" and not 0 <= _number(number) < 1:
             raise UsageError(f"--class-weights {self.class_weights}: {number!r} is not in [0, 1)", "effective:0.999")
+
+
+def usual(optimizer: str) -> tuple[float, float, float]:
+    """Learning rate, momentum and weight decay of an optimizer. Raises UsageError where it is unknown."""
+    if optimizer not in OPTIMIZERS:
+        raise UsageError(f"--optimizer {optimizer!r} is unknown", nearest(optimizer, OPTIMIZERS))
+    return OPTIMIZERS[optimizer]
 
 
 def idle(training: Training, rounds: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from .. import models
 from .. import options as settings_of
 from ..data.transforms import check_augment
-from ..errors import UsageError
+from ..errors import UsageError, nearest
 from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
 from ..labels import is_multi_label
@@ -18,6 +18,7 @@ from ..methods.contract import Aggregator
 from ..methods.mixins import BalancedSampling, LearnsFromTeacher
 from ..methods.registry import METHODS, Method, resolve
 
+PRECISIONS = "fp32", "bf16", "auto"
 ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
 
 
@@ -31,7 +32,7 @@ class Execution:
         engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what
             suits. It changes no bit.
         checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
-        timeout: seconds that an engine waits for the sites' answers in a round; 0 waits for as long as it takes.
+        timeout: seconds that an engine waits for a site without a sign of life; 0 waits for as long as it takes.
         min_clients: sites that must answer in a round; 0: all that were asked.
         open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
         limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
@@ -42,7 +43,7 @@ class Execution:
     threads: int = 0
     engine: str | None = "in-process"
     checkpoint_every: int = 0
-    timeout: float = 0
+    timeout: float = 600
     min_clients: int = 0
     open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
     limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
@@ -97,6 +98,10 @@ class Plan:
             check_augment(self.augment)
         if self.rounds < 1:
             raise UsageError(f"--rounds {self.rounds} trains nothing", "give at least 1")
+        if self.precision not in PRECISIONS:
+            raise UsageError(f"--precision {self.precision!r} is unknown", nearest(self.precision, PRECISIONS))
+        if self.eval_every < 0:
+            raise UsageError(f"--eval-every {self.eval_every} is no number of rounds", "0 is never")
         if self.patience < 0:
             raise UsageError(f"--patience {self.patience} is no number of rounds", "0 plays all rounds")
         if not 0 < self.participation <= 1:

@@ -15,7 +15,10 @@ from ..data import bodies, holdings, manifest
 from ..errors import FedcliError
 from ..files import read_text
 from ..labels import is_multi_label
+from ..transport.frames import plain
 
+LONGEST, LONGEST_HINT = 380, 200  # characters of an error
+MOST_IMAGES = 10_000_000  # of a part: numbers that are as large take memory at the coordinator
 SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
 SAME = ("classes", "attributes", "size", "channels", "augment", "versions")  # at all sites
@@ -27,7 +30,10 @@ NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
 
 
 class SiteError(FedcliError):
-    """A site that cannot take part, or failed to."""
+    """A site that cannot take part, or failed to. Its words may be the site's: they are cut, and put on one line."""
+
+    def __init__(self, sentence: str, hint: str = ""):
+        super().__init__(plain(sentence, LONGEST), plain(hint, LONGEST_HINT))
 
 
 def versions() -> dict[str, str]:
@@ -62,6 +68,7 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
         for column, clients in counts.items()
     }
     about = {key: body[key] for key in (*bodies.POOLED, "dataset")} | ({"sample": True} if body.get("sample") else {})
+    about |= {"label_noise": True} if client in body.get("label_noise", {}) else {}  # then it trains on other labels
     return {
         **about, "client": name, "data": manifest.sha256(manifest.find(data)), "images": parts, "counts": shown,
         "versions": versions(),
@@ -71,9 +78,10 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
 def hidden(cells: Mapping[str, int], smallest: int) -> dict[str, int | None]:
     """Counts by value, with None for those from 1 to below smallest, and for others until the hidden sum is as large.
 
-    The sum of all is known, so that a single hidden cell would be its difference to those that are shown.
+    The sum of all is known, so that a single hidden cell would be its difference to those that are shown. Of equal
+    counts the first is hidden: what a site later counts of its test images leaves out the same classes.
     """
-    rising = sorted((count, value) for value, count in cells.items() if count)
+    rising = sorted(((count, value) for value, count in cells.items() if count), key=lambda cell: cell[0])
     secret = [value for count, value in rising if count < smallest]
     for _, value in rising[len(secret) :]:
         if not secret or (len(secret) > 1 and sum(cells[name] for name in secret) >= smallest):
@@ -91,7 +99,26 @@ def read(path: Path) -> dict[str, Any]:
         raise FedcliError(f"{path} is no JSON: {error}"[:300], hint) from None
     shapes.check(content, SHAPE, path, hint)
     check_name(content["client"])
+    try:
+        check_numbers(content)
+    except SiteError as error:
+        raise FedcliError(f"{path}: {error.sentence}", hint) from None
     return content
+
+
+def check_numbers(description: Mapping[str, Any]) -> None:
+    """Raises SiteError for numbers of images that cannot be, or do not add up."""
+    images, counts = description["images"], description["counts"]
+    if odd := [part for part in PARTS if not 0 <= images[part] <= MOST_IMAGES]:
+        raise SiteError(f"it describes {str(images[odd[0]])[:40]} images of the part {odd[0]!r}")
+    for column in ("class", *description["attributes"]):
+        for part in PARTS:
+            cells = counts.get(column, {}).get(part, {})
+            shown = [count for count in cells.values() if count is not None]
+            whole = column == "class" and len(shown) == len(cells)
+            odd_sum = sum(shown) != images[part] if whole else sum(shown) > images[part]
+            if min(shown, default=0) < 0 or odd_sum:
+                raise SiteError(f"its numbers of images by {column!r} do not add up to {images[part]} of {part!r}")
 
 
 def check_name(client: str) -> None:

@@ -6,22 +6,22 @@ answers as they come. To add one: a file here, and a line in REMOTE, see __init_
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from .. import shapes
-from ..errors import FedcliError
 from ..federation.client import Absent, Report, Task
-from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays, unpack
+from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays
 from ..runs.assembly import PlannedFederation
 from ..tallies import Answer
-from ..transport.frames import digest
-from .description import SAME, SHAPE, SiteError, check_against, versions
-from .scoring import keys, of_message
+from ..transport.frames import digest, plain
+from .answers import Known, Lengths, counts, description, odd_ones, of_site
+from .answers import report as checked
+from .description import SAME, SiteError, versions
+from .scoring import keys
 from .site import BEGIN, SCORE, START, TRAIN
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
@@ -37,7 +37,7 @@ class Transport(Protocol):
     ) -> Iterable[tuple[str, Message | str]]:
         """(client, its answer), or (client, a sentence on why there is none), in any order; each client once.
 
-        messages: (client, message) of different clients. timeout: seconds for all of them; None waits.
+        messages: (client, message) of different clients. timeout: seconds without a sign of life; None waits.
         """
         ...
 
@@ -53,53 +53,69 @@ class Sites:
         self.federation, self.transport, self.timeout = federation, transport, timeout
         self.beginning = _beginning(federation)
         self.run = self.beginning[0]["run"]
-        self._known = federation.data.body.get("data", {})  # sha256 of what a site that described itself holds
+        self.known: dict[str, Known] = {}  # what sites that have begun say of themselves
+        self.refused: dict[str, SiteError] = {}  # sites that said what cannot be as they began
+        self._agreed: dict[str, Any] = {}
+        self._lengths = Lengths()
         failed = self._begin(federation.data.roster)
         present = len(federation.data.roster) - len(failed)
         if failed and present < (federation.min_clients or len(federation.data.roster)):
             raise next(iter(failed.values()))
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report | Absent]:
-        answers = self._asked(tasks)
-        unknown = [client for client, answer in answers.items() if _lacks(answer)]
-        if unknown:  # sites that were started again
-            failed = self._begin(unknown)
-            answers |= self._asked([task for task in tasks if task.client in unknown and task.client not in failed])
-            answers |= {client: error.sentence for client, error in failed.items()}
-        for task in tasks:  # in task order, whatever came first
+        if again := [task.client for task in tasks if task.client in self.refused]:
+            self._begin(again)
+        asked = [task for task in tasks if task.client not in self.refused]
+        answers, failed = self._asked(asked), dict(self.refused)
+        if unknown := [client for client, answer in answers.items() if self._lacks(client, answer)]:
+            failed |= self._begin(unknown)
+            answers |= self._asked([task for task in asked if task.client in unknown and task.client not in failed])
+        reports: dict[str, Report] = {}
+        for task in tasks:
             try:
-                yield self._report(task, answers.pop(task.client, NOTHING))
-            except FedcliError as error:
-                if not self.federation.min_clients:
-                    raise
-                yield Absent(task.client, error.sentence.removeprefix(f"site {task.client}: "))
+                if task.client in failed:
+                    raise failed[task.client]
+                reports[task.client] = self._report(task, answers.pop(task.client, NOTHING))
+            except SiteError as error:
+                self._give_up(failed, {task.client: error})
+        self._give_up(failed, odd_ones(reports, self._agreed))
+        sound = {client: report for client, report in reports.items() if client not in failed}
+        self._give_up(failed, self._lengths.check(tasks[0].theta, sound, tasks[0].round))
+        for task in tasks:  # in task order, whatever came first
+            error, report = failed.get(task.client), reports.pop(task.client, None)
+            if error is None and report is not None:
+                yield report
+            else:
+                yield Absent(task.client, str(error).removeprefix(f"site {task.client}").lstrip(": "))
+
+    def _give_up(self, failed: dict[str, SiteError], wrong: Mapping[str, SiteError]) -> None:
+        """Add sites to those that are left out. Raises SiteError where none may be."""
+        failed |= wrong
+        if wrong and not self.federation.min_clients:
+            raise next(iter(wrong.values()))
 
     def _begin(self, clients: Sequence[str]) -> dict[str, SiteError]:
-        """Begin the run at these sites; who did not, and why. Raises SiteError for one that holds other data."""
+        """Begin the run at these sites; who did not, and why."""
         scalars, arrays = self.beginning
         messages = [(client, ({**scalars, "client": client}, arrays)) for client in clients]
         answers = dict(self.transport(messages, self.timeout))
-        body, counts = self.federation.data.body, self.federation.counts
+        body, digests = self.federation.data.body, self.federation.data.body.get("data", {})
         expected = {key: body[key] for key in SAME if key in body} | {"versions": versions()}
+        entries = {entry["client"]: entry for entry in body["roster"]}
         failed: dict[str, SiteError] = {}
         for client in clients:
+            self.refused.pop(client, None)
             try:
-                description = _answered(client, answers.get(client, NOTHING))[0].get("description")
+                said = _answered(client, answers.get(client, NOTHING))[0].get("description")
             except SiteError as error:
                 failed[client] = error
                 continue
-            shapes.check(description, SHAPE, f"site {client} described itself wrongly", "is it another version?")
-            assert isinstance(description, dict)
-            check_against(expected, description, "the coordinator")
-            if description["data"] != self._known.get(client, description["data"]):
-                raise SiteError(
-                    f"site {client} holds other data than it described", "start it with that data, or describe it again"
-                )
-            if (images := description["images"]["train"]) != counts[client]:
-                raise SiteError(
-                    f"site {client} has {images} training images, the coordinator knows of {counts[client]}",
-                    "start the site with the data that it described, or describe it again",
-                )
+            try:
+                entry = {**entries[client], "train": self.federation.counts[client]}
+                with of_site(client):
+                    self.known[client] = description(client, said, expected, entry, digests.get(client))
+            except SiteError as error:
+                failed[client] = self.refused[client] = error
         return failed
 
     def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> dict[str, Answer]:
@@ -110,17 +126,25 @@ class Sites:
         question = {"ask": SCORE, "run": self.run, "round": round}
         arrays = to_arrays({"theta": theta})
         answers = dict(self.transport([(c, ({**question, "client": c}, arrays)) for c in clients], self.timeout))
-        body, made = self.federation.data.body, {}
+        made = {}
         for client in clients:
-            scalars, counts = _answered(client, answers.get(client, NOTHING))
-            if (scalars.get("run"), scalars.get("round")) != (self.run, round):
-                raise SiteError(f"site {client} answered another question than that of round {round}")
-            made[client] = of_message(client, (scalars, counts), keys(body["attributes"]), len(body["classes"]))
+            answer = _answered(client, answers.get(client, NOTHING))
+            with of_site(client):
+                self._check_question(client, answer, round)
+                made[client] = counts(answer, keys(self.federation.data.body["attributes"]), self.known[client])
         return made
+
+    def _check_question(self, client: str, answer: Message, round: int) -> None:
+        if (answer[0].get("run"), answer[0].get("round")) != (self.run, round):
+            raise SiteError(f"site {client} answered another question than that of round {round}")
 
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
         """What came back, by client."""
         return dict(self.transport([(task.client, self._message(task)) for task in tasks], self.timeout))
+
+    def _lacks(self, client: str, answer: Message | str) -> bool:
+        """Whether a site has to begin the run: one that was started again, or that was absent at the start."""
+        return not isinstance(answer, str) and (bool(answer[0].get("unknown")) or client not in self.known)
 
     def _message(self, task: Task) -> Message:
         scalars, arrays = pack(task)
@@ -128,20 +152,16 @@ class Sites:
         return {**scalars, "ask": TRAIN, "run": self.run, "after": after}, arrays
 
     def _report(self, task: Task, answer: Message | str) -> Report:
-        """Raises SiteError, MessageError for what is no report on this task."""
-        scalars, arrays = _answered(task.client, answer)
-        if (scalars.get("run"), scalars.get("round")) != (self.run, task.round):
-            raise SiteError(f"site {task.client} answered another question than that of round {task.round}")
-        memory = {AFTER: torch.tensor(task.round)} if scalars.get("kept") else {}
-        report = unpack(Report, (scalars, arrays), memory, self.federation.device)
-        if report.theta.shape != task.theta.shape or report.theta.dtype != task.theta.dtype:
-            what = f"of shape {list(report.theta.shape)}, not {list(task.theta.shape)}, or of another type"
-            raise SiteError(f"site {task.client} answered with a model {what}")
-        if report.loss.ndim or not report.loss.is_floating_point() or report.n < 1 or report.steps < 0:
-            raise SiteError(f"site {task.client} answered without its loss, or with numbers that cannot be")
-        if not report.theta.isfinite().all() and self.federation.min_clients:  # otherwise the server says so
-            raise SiteError(f"site {task.client}: its model is not finite (NaN or infinity)")
-        return replace(report, client=task.client, row=task.row)
+        """Raises SiteError for what is no report on this task."""
+        whole = _answered(task.client, answer)
+        try:
+            with of_site(task.client):
+                self._check_question(task.client, whole, task.round)
+                report = checked(task, whole, self.known[task.client], self.federation)
+        except SiteError as error:
+            raise self._lengths.blamed(error) if "not finite" in error.sentence else error from None
+        memory = {AFTER: torch.tensor(task.round)} if whole[0].get("kept") else {}
+        return replace(report, client=task.client, row=task.row, memory=memory)
 
 
 def _beginning(federation: PlannedFederation) -> Message:
@@ -157,18 +177,13 @@ def _beginning(federation: PlannedFederation) -> Message:
     return {"ask": BEGIN, "run": run, **scalars}, arrays
 
 
-def _lacks(answer: Message | str) -> bool:
-    """Whether a site says that it has not begun the run."""
-    return not isinstance(answer, str) and bool(answer[0].get("unknown"))
-
-
 def _answered(client: str, answer: Message | str) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
     if isinstance(answer, str):
         raise SiteError(f"site {client}: {answer}", "start it again; training goes on with --resume")
     scalars, _ = answer
     if "error" in scalars:
-        raise SiteError(f"site {client}: {scalars['error']}"[:380], str(scalars.get("hint", "")))
+        raise SiteError(f"site {client}: {plain(scalars['error'], 300)}", str(scalars.get("hint", "")))
     if scalars.get("client") != client:
         raise SiteError(
             f"site {client} answered as {str(scalars.get('client'))[:80]!r}", "start it with another --name"

@@ -7,9 +7,9 @@ out of that attribute's tallies; see description.hidden() for what is left out b
 import numpy as np
 
 from ..data.shard import Shard
-from ..federation.engines.wire import Arrays, Message
-from ..tallies import Answer, Tally
-from .description import SiteError, hidden
+from ..federation.engines.wire import Arrays
+from ..tallies import Tally
+from .description import hidden
 
 ALL = "all"
 Tallies = dict[str, Tally]  # ALL, or "attribute/place of the value" -> the tally
@@ -45,27 +45,6 @@ def to_arrays(versions: dict[str, Tallies]) -> Arrays:
         for key, tally in tallies.items()
         for name, array in tally.arrays().items()
     }
-
-
-def of_message(client: str, message: Message, keys: list[str], classes: int) -> Answer:
-    """What a site says of a model. Raises SiteError where it cannot be that."""
-    scalars, arrays = message
-    made: dict[str, Tallies] = {}
-    for version in sorted({name.partition("/")[0] for name in arrays}):
-        for key in keys:
-            start = f"{version}/{key}/"
-            own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
-            tally = Tally.of_arrays(own, classes)
-            if tally is None:
-                what = f"site {client} answered with counts of {key!r} that cannot be"
-                raise SiteError(what, "is it another version?")
-            made.setdefault(version, {})[key] = tally
-    if "clean" not in made:
-        raise SiteError(f"site {client} answered without counts", "is it another version?")
-    left_out = scalars.get("left_out", 0)
-    if type(left_out) is not int or left_out < 0:
-        raise SiteError(f"site {client} leaves out {str(left_out)[:40]!r} images, which is no number of images")
-    return Answer(made, bool(scalars.get("corrupted")), left_out)
 
 
 def keys(attributes: dict[str, list[str]]) -> list[str]:

@@ -1,6 +1,6 @@
 """A site: a client's images, network, memory and policy, in a process that its hospital owns. It knows no engine.
 
-    <folder>/audit.jsonl                  a line for every answer: when, to what, its sha256, names and shapes
+    <folder>/audit.jsonl                  a line for every answer: when, to what, sha256 and bytes, names and shapes
     <folder>/memory/<run>/<round>.h5      what the client keeps
     <folder>/privacy.json, noise.key      answers that were noised, and the secret that their noise is from
 
@@ -28,7 +28,7 @@ import torch
 from .. import console
 from ..data import manifest, mixture
 from ..data.shard import Shards
-from ..errors import FedcliError
+from ..errors import NO_ROOM, FedcliError, of_system
 from ..federation.client import Report, Task
 from ..federation.engines.in_process import InProcess
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors, unpack
@@ -48,6 +48,8 @@ from .scoring import tallied, to_arrays
 DESCRIBE, BEGIN, TRAIN, SCORE = "describe", "begin", "train", "score"
 START = "start/"
 PARTS = "whole", "measure", "train"
+MOST_THREADS = 1024  # as of --threads
+LONGEST = 300  # characters of a sentence or hint that leaves, or is written down
 UNKNOWN = "the site has not begun this run"
 _log = logging.getLogger(__name__)
 
@@ -85,17 +87,27 @@ class Site:
 
     def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
         """The answer to one message, after it was written into the audit file."""
-        asked = {key: scalars.get(key) for key in ("ask", "run", "round", "part")}
-        asked |= {MASKED: scalars[MASKED]} if MASKED in scalars else {}
+        known = [key for key in ("ask", "run", "round", "part", MASKED) if key in scalars or key != MASKED]
+        asked = {key: _short(scalars.get(key)) for key in known}
         try:
+            asked["question"] = {"sha256": frames.digest((scalars, arrays)), "bytes": _bytes(arrays)}
             answer = self._answered(scalars, arrays)
             self._audit(asked, answer)
         except FedcliError as error:
             return self._failed(asked, error.sentence, error.hint)
-        except Exception as error:  # its text may hold what must not leave
-            _log.exception("%s failed", asked["ask"])
-            return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
+        except OSError as error:
+            if not (here := of_system(error)) or not error.strerror:
+                return self._unexpected(asked, error)
+            what = "its disk is full" if error.errno in NO_ROOM else f"its system refused a file: {error.strerror}"
+            return self._failed(asked, what, "mend that there; training goes on with --resume", here.sentence)
+        except Exception as error:
+            return self._unexpected(asked, error)
         return answer
+
+    def _unexpected(self, asked: Scalars, error: Exception) -> Message:
+        """What went wrong inside; its text may hold what must not leave."""
+        _log.exception("%s failed", asked["ask"])
+        return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
 
     def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
         known: dict[Any, Callable[[Scalars, Arrays], Message]] = {
@@ -114,7 +126,8 @@ class Site:
 
     def _begin(self, scalars: Scalars, arrays: Arrays) -> Message:
         run, threads = scalars.get("run"), scalars.get("threads")
-        if not isinstance(run, str) or not re.fullmatch("[0-9a-f]{16}", run) or not isinstance(threads, int):
+        counted = type(threads) is int and 1 <= threads <= MOST_THREADS
+        if not isinstance(run, str) or not re.fullmatch("[0-9a-f]{16}", run) or not counted:
             raise SiteError("it was asked to begin a run without a name or a number of threads")
         if scalars.get("versions") != versions():
             raise SiteError(f"it has {versions()}, the coordinator {str(scalars.get('versions'))[:120]}")
@@ -202,9 +215,10 @@ class Site:
                 noised.theta[span].clamp_(min=0)
         return noised
 
-    def _failed(self, asked: Scalars, sentence: str, hint: str) -> Message:
-        """An answer that says why there is no other."""
-        console.warn(f"{self.name}: {sentence}")
+    def _failed(self, asked: Scalars, sentence: str, hint: str, here: str = "") -> Message:
+        """An answer that says why there is no other. here: what is said at the site in its place."""
+        sentence, hint = frames.plain(sentence, LONGEST), frames.plain(hint, LONGEST)
+        console.warn(f"{self.name}: {here or sentence}")
         answer: Message = {"client": self.name, "error": sentence, "hint": hint}, {}
         try:
             self._audit(asked, answer)
@@ -218,9 +232,18 @@ class Site:
         self.folder.mkdir(parents=True, exist_ok=True)
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **asked, "sha256": frames.digest(answer),
-            "bytes": sum(array.nbytes for array in arrays.values()), "scalars": sorted(scalars),
+            "bytes": _bytes(arrays), "scalars": sorted(scalars),
             "arrays": {name: [array.dtype.name, list(array.shape)] for name, array in sorted(arrays.items())},
             **({"error": scalars["error"]} if "error" in scalars else {}),
         }  # fmt: skip
         with appending(self.folder / "audit.jsonl") as file:
             append(file, line)
+
+
+def _bytes(arrays: Arrays) -> int:
+    return sum(array.nbytes for array in arrays.values())
+
+
+def _short(value: Any) -> Any:
+    """What a question says, as it is written down: a number or a few characters."""
+    return value if value is None or (type(value) is int and abs(value) < 2**63) else frames.plain(value, 40)

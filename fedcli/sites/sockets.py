@@ -4,12 +4,15 @@ A site listens at DIR/CLIENT.sock, which only its owner may open. Where sites ar
 authenticates both sides has to carry the messages.
 """
 
+import math
 import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
 from types import TracebackType
 
 from .. import console
@@ -19,7 +22,7 @@ from ..locks import held
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
 from ..transport import nvflare, sockets
-from ..transport.relay import LOOK
+from ..transport.relay import LOOK, Relay
 from .description import SiteError
 from .engine import Sites
 from .site import Site
@@ -28,6 +31,9 @@ WAIT = 30.0  # seconds for sites to begin listening
 JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their place
 LOCK = ".lock"
 SILENT = 1.0  # seconds of waiting before it is said
+EVERY = 30.0  # seconds between two sentences on which answers are waited for
+MOST_NAMED = 5  # sites in such a sentence
+STOPPED = "the site was stopped", "start it again; training goes on with --resume"
 
 
 class Connections:
@@ -36,6 +42,8 @@ class Connections:
     def __init__(self, folder: Path):
         self.folder = folder
         self.open: dict[str, socket.socket] = {}
+        self._why: dict[str, str] = {}  # what a site's last notice said, of those that are waited for
+        self._heard: dict[str, float] = {}
 
     def wait_for(self, clients: Sequence[str], seconds: float) -> None:
         """Until every site listens, or the time is over."""
@@ -48,7 +56,7 @@ class Connections:
                     continue
                 except PermissionError:  # waiting would not help; whoever sends to it says so
                     break
-                except (FileNotFoundError, ConnectionRefusedError):
+                except (FileNotFoundError, ConnectionRefusedError, BlockingIOError):
                     pass
                 if not announced and time.monotonic() - begun >= SILENT:
                     console.say(f"waiting up to {seconds:g} s for {client} to listen at {self.folder / client}.sock")
@@ -58,29 +66,69 @@ class Connections:
     def __call__(
         self, messages: Sequence[tuple[str, Message]], timeout: float | None
     ) -> Iterator[tuple[str, Message | str]]:
-        end = None if timeout is None else time.monotonic() + timeout
-        failed = {client: why for client, message in messages if (why := self._send(client, message, end))}
-        yield from failed.items()
-        for client, _ in messages:
-            if client not in failed:
-                yield client, self._receive(client, end)
+        """As a Transport, where timeout is without a sign of life; each site is asked by a thread of its own."""
+        answers: SimpleQueue[tuple[str, Message | str | Exception]] = SimpleQueue()
+        waiting = {client for client, _ in messages}
+        self._why, self._heard = {}, dict.fromkeys(waiting, time.monotonic())
+        for client, message in messages:
+            Thread(
+                target=lambda client, message: answers.put((client, self._ask(client, message, timeout))),
+                args=(client, message), daemon=True,
+            ).start()  # fmt: skip
+        said = time.monotonic()
+        while waiting:
+            try:
+                client, answer = answers.get(timeout=max(0.0, said + EVERY - time.monotonic()))
+            except Empty:
+                said = time.monotonic()
+                console.say(self._waiting_for(sorted(waiting)))
+                self._keep_others(waiting)
+                continue
+            waiting.discard(client)
+            if isinstance(answer, Exception):
+                raise answer
+            yield client, answer
 
-    def _send(self, client: str, message: Message, end: float | None) -> str:
-        """Why it could not be sent; "" where it was."""
-        try:
-            sockets.send(self._connected(client), message, end)
-        except OSError as error:
-            return self._lost(client, error)
-        return ""
+    def _ask(self, client: str, message: Message, timeout: float | None) -> Message | str | Exception:
+        """The answer, a sentence on why there is none, or an error of our own."""
 
-    def _receive(self, client: str, end: float | None) -> Message | str:
+        def noticed(why: str, alive: bool) -> None:
+            if alive:
+                self._heard[client] = time.monotonic()
+            elif self._why.get(client) != why:
+                console.say(f"site {client}: {why}")
+            self._why[client] = why
+            busy[:] = [] if alive else [why]
+
+        busy: list[str] = []
         try:
-            return sockets.receive(self.open[client], end)
+            sockets.send(self._connected(client), message, timeout)
+            return sockets.receive(self.open[client], timeout, noticed)
+        except TimeoutError as error:
+            self._lost(client, error)
+            return sockets.silent(timeout or 0, *busy)
         except (OSError, sockets.Closed) as error:
             return self._lost(client, error)
         except FedcliError as error:
             self._lost(client, error)
             return error.sentence
+        except Exception as error:
+            return error
+
+    def _waiting_for(self, clients: Sequence[str]) -> str:
+        """Which sites, and why."""
+        now = time.monotonic()
+        each = [
+            f"{client} ({self._why.get(client, 'no answer yet')}, last sign of life {now - self._heard[client]:.0f} s ago)"
+            for client in clients[:MOST_NAMED]
+        ]
+        return f"waiting for {', '.join(each)}{f' and {len(clients) - len(each)} more' * (len(clients) > len(each))}"
+
+    def _keep_others(self, waiting: set[str]) -> None:
+        """Tell the sites that have answered that this coordinator is alive."""
+        for client in self.open.keys() - waiting:
+            with suppress(OSError):  # whoever asks it next says so
+                sockets.tell(self.open[client], "it waits for other sites", alive=True)
 
     def _connected(self, client: str) -> socket.socket:
         if client not in self.open:
@@ -96,8 +144,6 @@ class Connections:
             return f"no site listens at {path}"
         if isinstance(error, PermissionError):
             return f"this account may not open {path}"
-        if isinstance(error, TimeoutError):
-            return "it did not answer in time"
         return "its process ended or closed the connection"
 
     def __enter__(self) -> "Connections":
@@ -105,6 +151,8 @@ class Connections:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for connection in self.open.values():
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for it
             connection.close()
 
 
@@ -137,21 +185,19 @@ def job_connections(federation: PlannedFederation, where: str) -> Iterator[Conne
 
 
 def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:
-    """Answer whoever connects, one after another, until the process is interrupted or it is over.
+    """Answer whoever connects, one coordinator after another, until the process is interrupted or it is over.
 
     Raises FedcliError, also where another process has the site's folder, whose epsilon only one can count; UsageError.
     """
     busy = f"another process is a site that keeps its memory in {site.folder}", "stop it, or give another --state"
-    with suppress(KeyboardInterrupt), held(site.folder / LOCK, *busy), sockets.listening(path) as listener:
+    with (
+        suppress(KeyboardInterrupt), held(site.folder / LOCK, *busy),
+        Relay({site.name: path}, math.inf, alive=True, ended=STOPPED) as relay,
+    ):  # fmt: skip
         console.say(f"site {site.name} listens at {path}")
-        listener.settimeout(LOOK)
-        while not over():
-            try:
-                connection, _ = listener.accept()
-            except TimeoutError:
-                continue
-            with connection:
-                sockets.talk(site, connection)
+        while not over() and not relay.over:
+            for question in relay.questions(LOOK):  # in this thread, whose threads torch was told of
+                question.answer(site.answer(*question.message))
 
 
 def serve_nvflare(site: Site, profile: Path) -> None:

@@ -84,7 +84,7 @@ class EvaluateOptions(Options):
         Flag("FILE", local=True),
     ] = ()
     engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
-    timeout: Timeout = 0.0
+    timeout: Timeout = 600.0
     track: Track = None
     device: Device = "cpu"
     work: Work = WORK

@@ -15,7 +15,7 @@ Out = Annotated[Source | None, "folder of this result; default: a name under --w
 Seed = Annotated[int, "seed of every random number of this stage"]
 Jobs = Annotated[int, "processes, >= 0; 0 uses every core", LOCAL]
 Device = Annotated[str, "cpu, cuda or cuda:N", LOCAL]
-Timeout = Annotated[float, "seconds to wait for the sites' answers in a round, >= 0; 0: as long as it takes", LOCAL]
+Timeout = Annotated[float, "seconds to wait for a site that gives no sign of life, >= 0; 0: as long as it takes", LOCAL]
 Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]

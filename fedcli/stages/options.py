@@ -326,7 +326,7 @@ class TrainOptions(Options):
     sites: Annotated[
         Sequence[Source], "description of a site, or a folder of them, in place of DATA", Flag("FILE", local=True)
     ] = ()
-    timeout: Timeout = 0.0
+    timeout: Timeout = 600.0
     jobs: Annotated[int | None, "short for --engine pool:N, >= 1", LOCAL] = None
     at_once: Annotated[int | None, "short for --engine streams:N, >= 1", LOCAL] = None
     min_clients: Annotated[int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", LOCAL] = 0

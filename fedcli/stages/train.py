@@ -2,7 +2,6 @@
 
 import re
 import tempfile
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ from ..bench import limits
 from ..bench.estimate import Estimate
 from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
-from ..errors import UsageError, nearest
+from ..errors import UsageError
 from ..extensions import is_file
 from ..federation.engines import named, parsed
-from ..federation.training import OPTIMIZERS, Training, idle
+from ..federation.training import Training, idle
+from ..federation.training import usual as usual_of
 from ..methods import METHODS, resolve
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
@@ -34,7 +34,6 @@ from .results import Run
 
 ROUNDS, MOST_ROUNDS, STEPS = 20, 50, 100  # by default; local steps of the median client
 DATA = "corruption", "partition", "sites", "dataset"
-PRECISIONS = "fp32", "bf16", "auto"
 SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
 WITH_RESUME = {  # may be given anew
     "engine", "at_once", "jobs", "timeout", "min_clients", "resume", "force", "work", "out", "checkpoint_every",
@@ -113,7 +112,7 @@ def plan(options: TrainOptions) -> Plan:
     method = _method(options)
     usual = method.default_training
     optimizer = options.optimizer or usual.get("optimizer", "adam")
-    _check(options, optimizer)
+    _check(options)
     training = Training(
         optimizer=optimizer, epochs=options.epochs, batch_size=options.batch_size, prior=options.prior, bn=options.bn,
         personal=options.personal, warmup=options.warmup, nesterov=options.nesterov, clip_norm=options.clip_norm,
@@ -251,17 +250,15 @@ def _completed(options: TrainOptions, usual: dict[str, Any], optimizer: str) -> 
 
 
 def _defaults(usual: dict[str, Any], optimizer: str) -> dict[str, Any]:
-    known: dict[str, Any] = dict(zip(("lr", "momentum", "weight_decay"), OPTIMIZERS[optimizer], strict=True))
+    known: dict[str, Any] = dict(zip(("lr", "momentum", "weight_decay"), usual_of(optimizer), strict=True))
     known["schedule"] = "constant"
     if usual.get("optimizer", optimizer) == optimizer:
         known |= {name: usual[name] for name in known if name in usual}
     return known
 
 
-def _check(options: TrainOptions, optimizer: str) -> None:
-    """Refuse what cannot go together. Raises UsageError."""
-    _one_of("--optimizer", optimizer, OPTIMIZERS)
-    _one_of("--precision", options.precision, PRECISIONS)
+def _check(options: TrainOptions) -> None:
+    """Refuse an engine that is unknown, or not for this device. Raises UsageError."""
     if engine := _execution(options).engine:
         parsed(engine, options.device)
 
@@ -299,8 +296,3 @@ def _second(first: Plan, then: str, weights: str, precision: str | None = None) 
         weights=weights, teacher=None, freeze=False, augment=None, participation=1.0,
         precision=precision or first.precision, patience=0,
     )  # fmt: skip
-
-
-def _one_of(flag: str, value: str, known: Collection[str]) -> None:
-    if value not in known:
-        raise UsageError(f"{flag} {value!r} is unknown", nearest(value, known))

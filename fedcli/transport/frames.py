@@ -41,7 +41,10 @@ def encoded(message: Message) -> Iterator[bytes | memoryview]:
     if odd := [name for name, array in ordered if array.dtype.name not in TYPES]:
         raise FrameError(f"a message holds no array of type {arrays[odd[0]].dtype}: {odd[0]!r}")
     listed = [[name, array.dtype.name, list(array.shape)] for name, array in ordered]
-    text = json.dumps({"scalars": scalars, "arrays": listed}, sort_keys=True).encode()
+    try:
+        text = json.dumps({"scalars": scalars, "arrays": listed}, sort_keys=True).encode()
+    except RecursionError:
+        raise FrameError("a message holds lists or objects too deep in one another") from None
     if len(text) > LONGEST_TEXT or sum(array.nbytes for _, array in ordered) > LARGEST:
         raise FrameError(f"a message has more than {LONGEST_TEXT >> 20} MiB of text or {LARGEST >> 30} GiB of arrays")
     yield HEAD.pack(MAGIC, len(text)) + text
@@ -83,7 +86,17 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
         raise FrameError(
             f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
         )
-    return name, np.empty(shape, kind)
+    try:
+        return name, np.empty(shape, kind)
+    except MemoryError:
+        raise FrameError(f"a message arrived whose array {name[:40]!r} does not fit into memory") from None
+
+
+def plain(text: object, most: int) -> str:
+    """What another side wrote, as it may be shown: on one line, without control characters, at most so long."""
+    words = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * most]).split()
+    short = " ".join(words)
+    return short if len(short) <= most else f"{short[: most - 1]}…"
 
 
 def digest(message: Message) -> str:

@@ -18,7 +18,7 @@ from .. import shapes
 from ..errors import FedcliError
 from ..files import read_text
 from .frames import Message
-from .relay import Question, Relay, answered
+from .relay import Question, Relay, answered, paths_in
 
 INSTALLED = find_spec("nvflare") is not None
 Base: Any = object
@@ -71,7 +71,7 @@ class Controller(Base):
     def control_flow(self, abort_signal: Any, fl_ctx: Any) -> None:
         """Pass questions on until nobody asks any more."""
         try:
-            with Relay(self.folder, self.clients, self.idle) as relay:
+            with Relay(paths_in(self.folder, self.clients), self.idle) as relay:
                 self.log_info(fl_ctx, f"listening in {self.folder} for {', '.join(self.clients)}")
                 while not abort_signal.triggered and not relay.over:
                     for question in relay.questions(0.1):

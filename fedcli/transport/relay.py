@@ -2,27 +2,34 @@
 
 `fedcli train --engine nvflare:DIR` connects to DIR/CLIENT.sock as if the site itself listened there. What runs inside
 NVFlare or Flower takes the questions from here, sends each to its site, and brings back the answer. It knows no method
-and no run, so that one job serves every run of a federation.
+and no run, so that one job serves every run of a federation. A site's own socket is served in the same way.
+
+Each connection has a thread, so that one that is silent keeps nobody waiting. The first that asks something has the site
+until it ends; others are told so, and one of them gets it where that one is silent for too long.
 """
 
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
+from .. import console
 from ..errors import FedcliError
 from .frames import Arrays, Message, Scalars
-from .sockets import Closed, ask, listening, talk
+from .sockets import PATIENCE, Closed, ask, listening, talk, tell
 
 MASKED = "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
 SUM = "sum"  # scalar of a task whose report is only wanted within a sum: the clients, and the most images of one
 LOOK = 0.2  # seconds between two looks whether to go on listening
+LIFE = 10.0  # seconds between two notices
+MOST = 64  # connections to a site at once
+JOB_ENDED = "the job that carries messages to it ended", "start the job again, then use --resume"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,20 +50,49 @@ class Question:
         self.answer(failed(self.client, sentence, hint))
 
 
+@dataclass
+class _Turn:
+    """Which connection has a site for itself; written by the thread that holds the lock."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: socket.socket | None = None
+    since: str = ""
+    heard: float = 0.0  # when it last asked or said something, or was answered
+    busy: bool = False
+
+    def take_from_silent(self, client: str) -> None:
+        """End the connection that has the site where nothing was heard of it for too long."""
+        if (silent := self.connection) and not self.busy and time.monotonic() - self.heard > PATIENCE:
+            console.warn(
+                f"{client}: the coordinator that was served since {self.since} is silent; another one is waiting"
+            )
+            with suppress(OSError):
+                silent.shutdown(socket.SHUT_RDWR)
+
+
 class Relay:
     """Questions of a coordinator, whoever brings them to the sites. A context manager: it owns sockets and threads."""
 
-    def __init__(self, folder: Path, clients: Sequence[str], idle: float):
-        """folder: of the sockets. idle: seconds without a coordinator after which the relay is over."""
-        self.folder, self.idle = folder, idle
+    def __init__(
+        self, paths: Mapping[str, Path], idle: float, *, alive: bool = False, ended: tuple[str, str] = JOB_ENDED
+    ):
+        """paths: client -> its socket. idle: seconds without a coordinator after which the relay is over.
+
+        alive: whether a question that waits is a sign of life: what carries it then says by itself that a site is lost.
+        ended: sentence and hint for questions that are not answered when it ends.
+        """
+        self.idle, self.alive, self.ended = idle, alive, ended
+        self._paths = paths
         self._asked: SimpleQueue[Question] = SimpleQueue()
         self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, threading.Thread] = {}
         self._waiting: set[Question] = set()
         self._last = time.monotonic()
         self._failed: list[Exception] = []
-        self._threads = [threading.Thread(target=self._listen, args=(client,), daemon=True) for client in clients]
+        self._turns = {client: _Turn() for client in paths}
+        self._sockets = ExitStack()
+        self._listeners: list[threading.Thread] = []
 
     @property
     def over(self) -> bool:
@@ -66,62 +102,83 @@ class Relay:
         return not self._open and time.monotonic() - self._last > self.idle
 
     def questions(self, wait: float) -> Iterator[Question]:
-        """The questions that arrived, after at most so many seconds."""
+        """The questions that arrived, after at most so many seconds; without those that nobody waits for any more."""
         with suppress(Empty):
-            yield self._asked.get(timeout=wait)
+            question = self._asked.get(timeout=wait)
             while True:
-                yield self._asked.get_nowait()
+                if not question.reply.done():
+                    yield question
+                question = self._asked.get_nowait()
 
     def __enter__(self) -> "Relay":
-        for thread in self._threads:
+        """Raises FedcliError, UsageError where a socket cannot be listened at."""
+        with ExitStack() as opened:
+            for client, path in self._paths.items():
+                listener = opened.enter_context(listening(path))
+                listening_to = threading.Thread(target=self._listen, args=(client, listener), daemon=True)
+                self._listeners.append(listening_to)
+            self._sockets = opened.pop_all()
+        for thread in self._listeners:
             thread.start()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stop.set()
         with self._lock:
+            threads = [*self._listeners, *self._open.values()]
             for question in self._waiting:
-                question.fail("the job that carries messages to it ended", "start the job again, then use --resume")
+                question.fail(*self.ended)
             for connection in self._open:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RD)
-        for thread in self._threads:
-            thread.join(10)
+        end = time.monotonic() + 10
+        for thread in threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        self._sockets.close()
 
-    def _listen(self, client: str) -> None:
-        """Take connections for one site, one after another."""
+    def _listen(self, client: str, listener: socket.socket) -> None:
+        """Take connections for one site."""
+        listener.settimeout(LOOK)
         try:
-            with listening(self.folder / f"{client}.sock") as listener:
-                while not self._stop.is_set():
-                    listener.settimeout(LOOK)
-                    with suppress(TimeoutError):
-                        self._talk(client, listener.accept()[0])
+            while not self._stop.is_set():
+                with suppress(TimeoutError):
+                    self._start(client, listener.accept()[0])
         except Exception as error:
             self._failed.append(error)  # raised by `over`, in the thread that runs the job
 
-    def _talk(self, client: str, connection: socket.socket) -> None:
+    def _start(self, client: str, connection: socket.socket) -> None:
+        thread = threading.Thread(target=self._talk, args=(client, connection), daemon=True)
         with self._lock:
-            if self._stop.is_set():  # it came after the others were closed
+            if self._stop.is_set() or len(self._open) >= MOST * len(self._paths):
                 connection.close()
                 return
-            self._open.add(connection)
+            self._open[connection] = thread
+        thread.start()
+
+    def _talk(self, client: str, connection: socket.socket) -> None:
+        asked = _Asked(self, client, connection)
         try:
             with connection:
-                talk(_Asked(self, client), connection)
+                talk(asked, connection, asked.heard)
         finally:
+            asked.leave()
             with self._lock:
                 self._last = time.monotonic()  # first: else `over` could see no connection and the time before it
-                self._open.discard(connection)
+                del self._open[connection]
 
-    def _answer(self, question: Question) -> Message:
+    def _answer(self, question: Question, connection: socket.socket) -> Message:
         with self._lock:
             self._waiting.add(question)
         if self._stop.is_set():
-            question.fail("the job that carries messages to it ended")
+            question.fail(*self.ended)
         self._asked.put(question)
         try:
-            return question.reply.result()
+            while True:
+                with suppress(TimeoutError):
+                    return question.reply.result(LIFE)
+                tell(connection, "it is at work" if self.alive else "the job waits for it", alive=self.alive)
         finally:
+            question.reply.cancel()  # where nobody waits any more
             with self._lock:
                 self._waiting.discard(question)
 
@@ -147,12 +204,45 @@ def failed(client: str, sentence: str, hint: str) -> Message:
     return {"client": client, "error": sentence, "hint": hint}, {}
 
 
-@dataclass(frozen=True)
 class _Asked:
-    """Stands for a site."""
+    """Stands for a site in one connection, which waits for its turn before its first answer."""
 
-    relay: Relay
-    client: str
+    def __init__(self, relay: Relay, client: str, connection: socket.socket):
+        self.relay, self.client, self.connection = relay, client, connection
+        self.turn = relay._turns[client]
+        self.served = False
 
     def answer(self, scalars: Scalars, arrays: Arrays) -> Message:
-        return self.relay._answer(Question(self.client, (scalars, arrays)))
+        if not self.served:
+            self._wait()
+        self.turn.busy = True
+        try:
+            return self.relay._answer(Question(self.client, (scalars, arrays)), self.connection)
+        finally:
+            self.turn.heard, self.turn.busy = time.monotonic(), False
+
+    def heard(self) -> None:
+        if self.served:
+            self.turn.heard = time.monotonic()
+
+    def leave(self) -> None:
+        if self.served:
+            self.turn.connection = None
+            self.turn.lock.release()
+
+    def _wait(self) -> None:
+        """Raises Closed where the relay ends, OSError where nobody waits any more."""
+        turn, seconds = self.turn, min(1.0, LIFE)  # one that has just been left is free in a moment
+        while not turn.lock.acquire(timeout=seconds):
+            if self.relay._stop.is_set():
+                raise Closed
+            tell(self.connection, f"it serves another coordinator since {turn.since}", alive=False)
+            turn.take_from_silent(self.client)
+            seconds = LIFE
+        self.served, turn.heard = True, time.monotonic()
+        turn.since, turn.connection = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()), self.connection
+
+
+def paths_in(folder: Path, clients: Sequence[str]) -> dict[str, Path]:
+    """Where a coordinator looks for the sockets of these sites."""
+    return {client: folder / f"{client}.sock" for client in clients}

@@ -1,20 +1,32 @@
-"""Messages through sockets of this machine, which have a name in a folder: one side asks, the other answers."""
+"""Messages through sockets of this machine, which have a name in a folder: one side asks, the other answers.
+
+Whoever answers may send notices before the answer: messages with the scalars of notice(), which say that it is alive, or
+why there is no answer yet. Whoever has asked may send them too, between two questions.
+"""
 
 import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
 from .. import console
 from ..errors import FedcliError, UsageError
-from .frames import Arrays, Message, Scalars, decoded, encoded
+from .frames import Arrays, Message, Scalars, decoded, encoded, plain
 
 LONGEST_PATH = 100  # bytes; the system cuts what is much longer
 LONGEST_NAME = 70  # in the folder, whose short name takes the rest
+HANDSHAKE = 30.0  # seconds in which a new connection must ask something
+PATIENCE = 600.0  # seconds without a sign of life, after which the other side is given up
+LONGEST_NOTICE = 200  # characters
+PIECE = 2**20  # bytes of which at least one must be taken in that time
+NOTICE, ALIVE = (
+    "notice",
+    "alive",
+)  # scalars of a notice: a sentence without a full stop, and whether it is a sign of life
 OPEN_FILES = Path("/proc/self/fd")  # where Linux has a short name for a folder that is open
 
 
@@ -62,29 +74,49 @@ def listening(path: Path) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
 
 
-def talk(answering: Answering, connection: socket.socket) -> None:
-    """Answer the messages of one connection until it is closed."""
+def talk(answering: Answering, connection: socket.socket, heard: Callable[[], None] = lambda: None) -> None:
+    """Answer the messages of one connection until it is closed; one that asks nothing from the start on is given up.
+
+    heard: called at every notice.
+    """
+    patience: float | None = HANDSHAKE
     while True:
         try:
-            send(connection, answering.answer(*receive(connection, None)))
+            asked = receive(connection, patience, lambda why, alive: heard())
+            send(connection, answering.answer(*asked), PATIENCE)
         except FedcliError as error:  # what arrived is no message, so nothing after it can be
             console.warn(error.sentence)
             return
         except (OSError, Closed):
             return
+        patience = None
 
 
 def ask(path: Path, message: Message) -> Message:
     """The answer of whoever listens at path. Raises OSError, Closed, FedcliError."""
+    waiting: list[str] = []
+
+    def noticed(why: str, alive: bool) -> None:
+        waiting[:] = [] if alive else [why]
+
     with connected(path) as connection:
-        send(connection, message)
-        return receive(connection, None)
+        try:
+            send(connection, message, PATIENCE)
+            return receive(connection, PATIENCE, noticed)
+        except TimeoutError:
+            raise FedcliError(silent(PATIENCE, *waiting), "look at `fedcli site` there, then use --resume") from None
+
+
+def silent(patience: float, busy: str = "") -> str:
+    """Why a side was given up. busy: what its last notice said, if that was no sign of life."""
+    return f"{busy}; that was waited for {patience:g} s" if busy else f"it gave no sign of life for {patience:g} s"
 
 
 def connected(path: Path) -> socket.socket:
-    """Raises OSError where nobody listens."""
+    """Raises OSError where nobody listens, or where nobody takes connections."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        connection.settimeout(HANDSHAKE)
         with named(path) as name:
             connection.connect(name)
     except BaseException:
@@ -93,16 +125,45 @@ def connected(path: Path) -> socket.socket:
     return connection
 
 
-def send(connection: socket.socket, message: Message, end: float | None = None) -> None:
-    """Send a message before the time `end`. Raises OSError, TimeoutError."""
-    connection.settimeout(_left(end))
+def send(connection: socket.socket, message: Message, patience: float | None = None) -> None:
+    """Send a message. Raises OSError, TimeoutError where none of it was taken for so many seconds."""
+    connection.settimeout(patience)
     for piece in encoded(message):
-        connection.sendall(piece)
+        for at in range(0, len(piece), PIECE):
+            connection.sendall(piece[at : at + PIECE])
 
 
-def receive(connection: socket.socket, end: float | None) -> Message:
-    """A message that arrives before the time `end`. Raises Closed, OSError, TimeoutError, FedcliError."""
-    return decoded(lambda buffer: _fill(connection, buffer, end))
+def tell(connection: socket.socket, why: str, *, alive: bool) -> None:
+    """Send a notice, which is dropped where nobody reads. Raises OSError where the other side is gone."""
+    connection.settimeout(0)
+    with suppress(BlockingIOError):
+        connection.send(b"".join(map(bytes, encoded(({NOTICE: why, ALIVE: alive}, {})))))  # so few bytes go as one
+
+
+def receive(
+    connection: socket.socket, patience: float | None = None,
+    noticed: Callable[[str, bool], None] = lambda why, alive: None,
+) -> Message:  # fmt: skip
+    """The next message that is no notice. Raises Closed, OSError, TimeoutError, FedcliError.
+
+    patience: seconds without a sign of life. noticed: called with each notice, its sentence and whether it is such a sign.
+    """
+    end = _after(patience)
+    while True:
+        connection.settimeout(None if end is None else max(1e-3, end - time.monotonic()))  # 0 would mean another thing
+        if not connection.recv(1, socket.MSG_PEEK):
+            raise Closed
+        connection.settimeout(patience)
+        message = decoded(lambda buffer: _fill(connection, buffer))
+        if NOTICE not in message[0]:
+            return message
+        alive = message[0].get(ALIVE) is True
+        noticed(plain(message[0][NOTICE], LONGEST_NOTICE), alive)
+        end = _after(patience) if alive else end
+
+
+def _after(patience: float | None) -> float | None:
+    return None if patience is None else time.monotonic() + patience
 
 
 def short(path: Path) -> Path:
@@ -125,15 +186,9 @@ def named(path: Path) -> Iterator[str]:
         os.close(folder)
 
 
-def _fill(connection: socket.socket, buffer: memoryview, end: float | None) -> None:
+def _fill(connection: socket.socket, buffer: memoryview) -> None:
     while len(buffer):
-        connection.settimeout(_left(end))
         count = connection.recv_into(buffer)
         if not count:
             raise Closed
         buffer = buffer[count:]
-
-
-def _left(end: float | None) -> float | None:
-    """Seconds that are left; a socket takes 0 for something else."""
-    return None if end is None else max(1e-3, end - time.monotonic())

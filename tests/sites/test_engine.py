@@ -130,14 +130,14 @@ def with_array(name, make):
 WRONG = {
     "nothing": (lambda answer: "it did not answer in time", "site south: it did not answer in time"),
     "a sentence": (changed(error="its disk is full"), "site south: its disk is full"),
-    "NaN": (with_array("theta", lambda a: a * np.nan), "client south sent an update that is not finite"),
-    "another shape": (with_array("theta", lambda a: a[:-1]), r"site south answered with a model of shape"),
-    "another type": (with_array("theta", lambda a: a.astype(np.float64)), r"site south answered with a model"),
+    "NaN": (with_array("theta", lambda a: a * np.nan), "site south: its model is not finite"),
+    "another shape": (with_array("theta", lambda a: a[:-1]), r"site south: it answered with a model of shape"),
+    "another type": (with_array("theta", lambda a: a.astype(np.float64)), r"site south: it answered with a model"),
     "another name": (changed(client="north"), "site south answered as 'north'"),
     "another round": (changed(round=7), "site south answered another question"),
-    "no loss": (lambda answer: (answer[0], {"theta": answer[1]["theta"]}), "without its array 'loss'"),
-    "no images": (changed(n=0), "site south answered without its loss, or with numbers that cannot be"),
-    "a text": (changed(steps="many"), "the steps of a report is a whole number"),
+    "no loss": (lambda answer: (answer[0], {"theta": answer[1]["theta"]}), "site south: .*without its array 'loss'"),
+    "no images": (changed(n=0), "site south: it answered of 0 training images, and described 20"),
+    "a text": (changed(steps="many"), "site south: the steps of a report is a whole number"),
 }
 
 

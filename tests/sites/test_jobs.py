@@ -12,7 +12,7 @@ from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
-from fedcli.transport.relay import Relay
+from fedcli.transport.relay import Relay, paths_in
 
 
 class Job(threading.Thread):
@@ -23,7 +23,7 @@ class Job(threading.Thread):
         self.folder, self.sites, self.pass_on, self.ended = folder, sites, answer, threading.Event()
 
     def run(self):
-        with Relay(self.folder, list(self.sites), idle=60) as relay:
+        with Relay(paths_in(self.folder, list(self.sites)), idle=60) as relay:
             while not self.ended.is_set():
                 for question in relay.questions(0.02):
                     self.pass_on(question, self.sites[question.client].answer(*question.message))
@@ -63,9 +63,9 @@ def answered_wrongly(question, answered, wrong):
             lambda s, a: ({"client": "south", "error": "an unexpected ValueError"}, {}),
             "site south: an unexpected Value",
         ),
-        (lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}), "client south sent an update that is not finite"),
-        (lambda s, a: (s, a | {"theta": a["theta"][:-1]}), "site south answered with a model of shape"),
-        (lambda s, a: (s, {}), "a report arrived without its array"),
+        (lambda s, a: (s, a | {"theta": a["theta"] * float("nan")}), "site south: its model is not finite"),
+        (lambda s, a: (s, a | {"theta": a["theta"][:-1]}), "site south: it answered with a model of shape"),
+        (lambda s, a: (s, {}), "site south: a report arrived without its array"),
     ],
 )
 def test_what_a_site_answers_wrongly_is_one_sentence(tmp_path, wrong, sentence):
@@ -86,7 +86,7 @@ def test_a_site_of_another_version_and_one_that_is_silent_are_named(tmp_path):
         train(data, plan(), work=tmp_path, execution=Execution(engine=f"nvflare:{tmp_path / 's'}"))
     with (
         Job(tmp_path / "s", sites, lambda question, answered: None),
-        pytest.raises(SiteError, match="not answer in time"),
+        pytest.raises(SiteError, match="site .*: it gave no sign of life for 0.3 s"),
     ):
         train(data, plan(), work=tmp_path, execution=Execution(engine=f"nvflare:{tmp_path / 's'}", timeout=0.3))
 

@@ -230,7 +230,7 @@ def test_counts_that_cannot_be_are_refused(data, tmp_path, monkeypatch):
     with pytest.raises(SiteError, match="site north answered with counts of 'all' that cannot be"):
         federated(run, tmp_path)
     transport.change = lambda client, question, answer: ({**answer[0], "left_out": "many"}, answer[1])
-    with pytest.raises(SiteError, match="site north leaves out 'many' images, which is no number of images"):
+    with pytest.raises(SiteError, match="site north leaves out 'many' images, which is no number of its 10"):
         federated(run, tmp_path)
 
 

@@ -19,7 +19,7 @@ from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.site import Site
 from fedcli.transport.sockets import listening as listening_at
-from fedcli.transport.sockets import named, receive
+from fedcli.transport.sockets import named, receive, talk, tell
 
 FORK = multiprocessing.get_context("fork")
 
@@ -113,7 +113,38 @@ def listening(tmp_path):
 def test_a_site_that_does_not_answer_in_time_is_given_up(tmp_path, listening):
     with sockets.Connections(tmp_path) as connections:
         answers = dict(connections([("north", ({}, {}))], 0.05))
-        assert answers == {"north": "it did not answer in time"} and not connections.open
+        assert answers == {"north": "it gave no sign of life for 0.05 s"} and not connections.open
+
+
+def test_while_a_site_is_waited_for_a_sentence_names_it_and_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr(sockets, "EVERY", 0.01)
+    said = threading.Event()
+
+    class Slow:
+        def answer(self, scalars, arrays):
+            tell(theirs, "it serves another coordinator since noon", alive=False)
+            assert said.wait(60)
+            return scalars, arrays
+
+    def heard(text):
+        if text.startswith("waiting for north (it serves another coordinator since noon, last sign of life "):
+            said.set()
+
+    monkeypatch.setattr(sockets.console, "say", heard)
+    ours, theirs = socket.socketpair()
+    idle, site = socket.socketpair()
+    with ours, theirs, idle, site, sockets.Connections(tmp_path) as connections:
+        connections.open |= {"north": ours, "south": idle}
+        threading.Thread(target=talk, args=(Slow(), theirs), daemon=True).start()
+        assert dict(connections([("north", ({"a": 1}, {}))], 60)) == {"north": ({"a": 1}, {})}
+        assert said.is_set() and b"it waits for other sites" in site.recv(1000)
+
+
+def test_who_is_waited_for_is_cut_where_there_are_many(tmp_path):
+    with sockets.Connections(tmp_path) as connections:
+        connections._heard = dict.fromkeys("abcdefgh", 0.0)
+        said = connections._waiting_for("abcdefgh")
+    assert said.startswith("waiting for a (no answer yet, last sign of life ") and said.endswith(" and 3 more")
 
 
 @pytest.mark.parametrize(("sent", "sentence"), [(b"", "its process ended"), (b"x" * 99, "no message of fedcli")])

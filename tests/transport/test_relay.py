@@ -1,5 +1,6 @@
 """Questions of a coordinator at the sockets of a job, and their answers."""
 
+import re
 import socket
 import threading
 import time
@@ -8,8 +9,9 @@ from concurrent.futures import Future
 import pytest
 
 from fedcli.errors import FedcliError
+from fedcli.transport import relay as relays
 from fedcli.transport import sockets
-from fedcli.transport.relay import MASKED, Question, Relay, answered
+from fedcli.transport.relay import MASKED, Question, Relay, answered, paths_in
 
 ASKED = {"ask": "train", "round": 1}, {}
 
@@ -46,7 +48,7 @@ def next_of(relay):
 
 
 def test_a_question_is_answered_by_whoever_carries_it(tmp_path):
-    with Relay(tmp_path, ["north", "south"], idle=60) as relay:
+    with Relay(paths_in(tmp_path, ["north", "south"]), idle=60) as relay:
         thread, answers = asking(tmp_path / "north.sock")
         question = next_of(relay)
         assert (question.client, question.message) == ("north", ASKED) and not relay.over
@@ -58,7 +60,7 @@ def test_a_question_is_answered_by_whoever_carries_it(tmp_path):
 
 
 def test_a_job_that_ends_answers_what_is_open(tmp_path):
-    with Relay(tmp_path, ["north"], idle=60) as relay:
+    with Relay(paths_in(tmp_path, ["north"]), idle=60) as relay:
         thread, answers = asking(tmp_path / "north.sock")
         next_of(relay)
     thread.join(60)
@@ -66,7 +68,7 @@ def test_a_job_that_ends_answers_what_is_open(tmp_path):
 
 
 def test_a_relay_is_over_when_nobody_asks_any_more(tmp_path):
-    with Relay(tmp_path, ["north"], idle=0) as relay:
+    with Relay(paths_in(tmp_path, ["north"]), idle=0) as relay:
         until((tmp_path / "north.sock").is_socket)
         with sockets.connected(tmp_path / "north.sock"):
             until(lambda: relay._open)
@@ -77,12 +79,12 @@ def test_a_relay_is_over_when_nobody_asks_any_more(tmp_path):
 def test_a_relay_is_not_over_in_the_moment_in_which_a_coordinator_leaves(tmp_path):
     seen = []
 
-    class Open(set):
-        def discard(self, connection):
-            super().discard(connection)
+    class Open(dict):
+        def __delitem__(self, connection):
+            super().__delitem__(connection)
             seen.append(relay.over)
 
-    relay = Relay(tmp_path, ["north"], idle=60)
+    relay = Relay(paths_in(tmp_path, ["north"]), idle=60)
     relay._open, relay._last = Open(), time.monotonic() - 100
     with relay:
         until((tmp_path / "north.sock").is_socket)
@@ -93,11 +95,11 @@ def test_a_relay_is_not_over_in_the_moment_in_which_a_coordinator_leaves(tmp_pat
 
 def test_a_coordinator_that_comes_while_a_job_ends_is_not_listened_to(tmp_path, monkeypatch):
     monkeypatch.setattr("fedcli.transport.relay.talk", lambda *_: pytest.fail("listens to it"))
-    with Relay(tmp_path, ["north"], idle=60) as relay:
+    with Relay(paths_in(tmp_path, ["north"]), idle=60) as relay:
         pass
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        relay._talk("north", theirs)
+        relay._start("north", theirs)
         assert ours.recv(1) == b""
 
 
@@ -112,13 +114,112 @@ def test_of_two_answers_at_once_one_counts():
     assert question.reply.result(0) == ASKED
 
 
-def test_a_relay_whose_socket_is_in_use_says_so(tmp_path):
-    def over(relay):
-        with pytest.raises(FedcliError, match="another process listens at .*north.sock"):
-            until(lambda: relay.over)
+def test_a_relay_whose_socket_is_in_use_says_so_and_leaves_none(tmp_path):
+    with (
+        sockets.listening(tmp_path / "south.sock"),
+        pytest.raises(FedcliError, match="another process listens at .*south.sock"),
+        Relay(paths_in(tmp_path, ["north", "south"]), idle=60),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
 
-    with sockets.listening(tmp_path / "north.sock"), Relay(tmp_path, ["north"], idle=60) as relay:
-        over(relay)
+
+def test_a_silent_and_a_half_open_connection_keep_nobody_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(sockets, "HANDSHAKE", 60.0)
+    path = tmp_path / "north.sock"
+    with Relay({"north": path}, idle=60) as relay, sockets.connected(path), sockets.connected(path) as half:
+        half.sendall(b"FCLI\0\0")
+        until(lambda: len(relay._open) == 2)
+        thread, answers = asking(path)
+        question = next_of(relay)
+        question.answer(Site().answer(*question.message))
+        thread.join(60)
+    assert answers == [({**ASKED[0], "client": "north"}, {})]
+
+
+def test_a_connection_that_asks_nothing_is_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(sockets, "HANDSHAKE", 0.01)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        sockets.talk(Site(), theirs)  # returns
+
+
+def test_more_connections_than_can_be_served_are_ended(tmp_path, monkeypatch):
+    monkeypatch.setattr(relays, "MOST", 1)
+    path = tmp_path / "north.sock"
+    with Relay({"north": path}, idle=60) as relay, sockets.connected(path):
+        until(lambda: relay._open)
+        with sockets.connected(path) as other:
+            assert other.recv(1) == b""
+
+
+def test_a_second_coordinator_is_told_since_when_another_is_served(tmp_path, monkeypatch):
+    monkeypatch.setattr(relays, "LIFE", 0.01)
+    path, told = tmp_path / "north.sock", []
+    with Relay({"north": path}, idle=60) as relay, sockets.connected(path) as first, sockets.connected(path) as second:
+        sockets.send(first, ASKED)
+        question = next_of(relay)
+        sockets.send(second, ASKED)
+
+        def noticed(why, alive):
+            told.append((why, alive))
+            question.answer(ASKED)
+            first.close()
+
+        until(lambda: second.recv(1, socket.MSG_PEEK))
+        thread = threading.Thread(target=lambda: next_of(relay).answer(ASKED), daemon=True)
+        thread.start()
+        assert sockets.receive(second, 60, noticed) == ASKED
+        thread.join(60)
+    assert re.fullmatch(r"it serves another coordinator since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", told[0][0])
+    assert told[0][1] is False
+
+
+def test_a_coordinator_that_is_silent_loses_the_site_to_one_that_waits(tmp_path, monkeypatch):
+    monkeypatch.setattr(relays, "LIFE", 0.01)
+    path = tmp_path / "north.sock"
+    with Relay({"north": path}, idle=60) as relay, sockets.connected(path) as silent, sockets.connected(path) as other:
+        sockets.send(silent, ASKED)
+        next_of(relay).answer(ASKED)
+        assert sockets.receive(silent) == ASKED
+        monkeypatch.setattr(relays, "PATIENCE", -1.0)
+        sockets.send(other, ASKED)
+        next_of(relay).answer(ASKED)
+        assert sockets.receive(other, 60) == ASKED and silent.recv(1) == b""
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_signs_of_life_outlast_a_patience_and_other_notices_do_not(tmp_path, monkeypatch, alive):
+    monkeypatch.setattr(relays, "LIFE", 0.01)
+    with Relay({"north": tmp_path / "n"}, idle=60, alive=alive) as relay, sockets.connected(tmp_path / "n") as one:
+        sockets.send(one, ASKED)
+        question, told = next_of(relay), []
+
+        def noticed(why, alive):
+            told.append(why)
+            if alive and len(told) == 30:  # ten times as long
+                question.answer(ASKED)
+
+        if alive:
+            assert sockets.receive(one, 30, noticed) == ASKED and set(told) == {"it is at work"}
+        else:
+            with pytest.raises(TimeoutError):
+                sockets.receive(one, 0.1, noticed)
+            assert set(told) == {"the job waits for it"}
+
+
+def test_a_question_that_nobody_waits_for_any_more_is_not_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(relays, "LIFE", 0.01)
+    path, asked = tmp_path / "north.sock", []
+    with Relay({"north": path}, idle=60) as relay:
+        with sockets.connected(path) as gone:
+            sockets.send(gone, ASKED)
+            until(lambda: relay._waiting)
+        until(lambda: not relay._open)
+        with sockets.connected(path) as other:
+            sockets.send(other, ({"ask": "describe"}, {}))
+            until(lambda: asked.extend(relay.questions(1)) or asked)
+    assert [question.message[0] for question in asked] == [{"ask": "describe"}]
 
 
 @pytest.fixture

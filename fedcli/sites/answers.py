@@ -1,0 +1,221 @@
+"""Whether what a site says can be true: each of its answers against what it described, and against the other sites'.
+
+Nothing here trusts a number of a site before it is bounded: none of them decides how much memory is taken. What is wrong
+is a SiteError that names the site. What a site that lies within these bounds can do stands in docs/sites.md.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .. import console, shapes
+from ..errors import FedcliError
+from ..federation.client import Report, Task
+from ..federation.engines.wire import Message, unpack
+from ..runs.assembly import PlannedFederation
+from ..tallies import Answer, Tally
+from .description import PARTS, SHAPE, SiteError, check_against, check_numbers
+from .scoring import ALL, Tallies
+
+LARGEST = 1e15  # number of a model or a column: its square, and sums over sites, are within float32
+FAR, TOO_FAR = 10, 10_000  # times as long as the others' updates: what is warned of, and what is refused
+OF_IMAGES = (
+    "class_images",
+    "group_counts",
+    "cell_counts",
+    "group_class_counts",
+    "feature_n",
+)  # columns that count images
+OF_CLASSES = "class_images", "feature_n"  # those with one number for each class
+CLEAN, CORRUPTED = "clean", "corrupted"
+ANOTHER = "is it another version?"
+ASK = "ask the site what it runs; training goes on without it by --min-clients, or with it by --resume"
+Known = Mapping[str, Any]  # a description
+
+
+@contextmanager
+def of_site(client: str) -> Iterator[None]:
+    """Errors inside as SiteErrors that name the site."""
+    try:
+        yield
+    except FedcliError as error:
+        named = error.sentence.startswith((f"site {client} ", f"site {client}:"))
+        raise SiteError(error.sentence if named else f"site {client}: {error.sentence}", error.hint or ASK) from None
+
+
+def description(client: str, said: Any, expected: Known, entry: Known, digest: str | None) -> Known:
+    """What a site says of itself as it begins a run. Raises SiteError.
+
+    expected: what is the same at all sites. entry: the client's images of the roster, by part. digest: sha256 of what it
+    described before, None where it did not; only then its images for validation and test may be others.
+    """
+    shapes.check(said, SHAPE, f"site {client} described itself wrongly", ANOTHER)
+    if said["client"] != client:
+        raise SiteError(f"it describes itself as {said['client']!r}", "start it with another --name")
+    check_against(expected, said, "the coordinator")
+    if digest not in (None, said["data"]):
+        raise SiteError(
+            f"site {client} holds other data than it described", "start it with that data, or describe it again"
+        )
+    for part in PARTS if digest else PARTS[:1]:
+        if (images := said["images"][part]) != entry[part]:
+            kind = {"train": "training", "val": "validation"}.get(part, part)
+            raise SiteError(
+                f"site {client} has {images} {kind} images, the coordinator knows of {entry[part]}",
+                "start the site with the data that it described, or describe it again",
+            )
+    check_numbers(said)
+    return said
+
+
+def report(task: Task, message: Message, known: Known, federation: PlannedFederation) -> Report:
+    """The report that a message holds. Raises FedcliError for what is no report on this task of this site."""
+    scalars, arrays = message
+    made = unpack(Report, message, device=federation.device)
+    n, training = known["images"]["train"], federation.plan.training
+    steps = 0 if task.part == "measure" else training.epochs * math.ceil(n / training.batch_size)
+    if made.n != n:
+        raise SiteError(f"it answered of {str(made.n)[:40]} training images, and described {n}")
+    if made.steps != steps:
+        raise SiteError(f"it answered after {str(made.steps)[:40]} local steps, where {n} images take {steps}")
+    if made.theta.shape != task.theta.shape or made.theta.dtype != task.theta.dtype:
+        what = f"of shape {list(made.theta.shape)}, not {list(task.theta.shape)}, or of another type"
+        raise SiteError(f"it answered with a model {what}")
+    _check_size("its model", arrays["theta"])
+    for name, span in federation.layout.spans.items():
+        if name.endswith("running_var") and (arrays["theta"][span] < 0).any():
+            raise SiteError(f"the variance {name!r} of its model is below 0")
+    loss = arrays["loss"]
+    if loss.ndim or loss.dtype.kind != "f" or abs(loss) > LARGEST:  # NaN: a policy leaves it out
+        raise SiteError("it answered without its loss, or with one that cannot be")
+    for name in made.columns:
+        _check_column(name, arrays[f"columns/{name}"], n, known)
+    return made
+
+
+def _check_size(what: str, values: np.ndarray) -> None:
+    if values.dtype.kind == "f" and values.size:
+        largest = max(values.max(), -values.min())  # NaN where there is one
+        if not np.isfinite(largest):
+            raise SiteError(f"{what} is not finite (NaN or infinity)", "lower --lr if its training diverged")
+        if largest > LARGEST:
+            raise SiteError(f"{what} has numbers beyond {LARGEST:g}", "lower --lr if its training diverged")
+
+
+def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
+    _check_size(f"its column {name!r}", values)
+    if name in OF_IMAGES and ((values < 0).any() or values.sum() > n):
+        raise SiteError(f"its column {name!r} counts more than its {n} training images, or fewer than none")
+    if name in OF_CLASSES and not known.get("label_noise"):
+        shown = [known["counts"]["class"].get("train", {}).get(each) for each in known["classes"]]
+        if values.shape != (len(shown),) or any(
+            c not in (None, v) for c, v in zip(shown, values.tolist(), strict=True)
+        ):
+            raise SiteError(f"its column {name!r} has other numbers of images by class than it described")
+    if name == "validation_images" and not 0 <= values.sum() <= known["images"]["val"]:
+        raise SiteError(f"its column {name!r} is not within the {known['images']['val']} that it described")
+
+
+def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str, SiteError]:
+    """Who reported other columns than most sites did; of equally many, than in the round before, or than the fewest.
+
+    agreed: changed here; the columns (name, shape, type) that a part of a round had.
+    """
+    columns = {
+        client: [(name, list(value.shape), str(value.dtype)) for name, value in sorted(report.columns.items())]
+        for client, report in reports.items()
+    }
+    if not columns:
+        return {}
+    part = "train" if any(report.steps for report in reports.values()) else "measure"
+    every, before = list(columns.values()), agreed.get(part)
+    usual = agreed[part] = max(every, key=lambda each: (every.count(each), each == before, -len(each)))
+    wrong = {}
+    for client, own in columns.items():
+        if differing := [column[0] for column in (*own, *usual) if (column in own) != (column in usual)]:
+            what = f"site {client} reported its column {differing[0]!r} not as the others did"
+            wrong[client] = SiteError(what, "every client must report the same names, each of one shape and type")
+    return wrong
+
+
+class Lengths:
+    """How long the sites' updates are beside one another, over the rounds of a run."""
+
+    def __init__(self) -> None:
+        self.far: dict[str, str] = {}  # site -> the sentence on its update that was much longer than the others'
+
+    def check(self, theta: Tensor, reports: Mapping[str, Report], round: int) -> dict[str, SiteError]:
+        """Who sent an update that no training makes; warns of those that are only far longer than the others'.
+
+        theta: the model [P] that was sent.
+        """
+        lengths = {client: _length(report.theta - theta) for client, report in reports.items() if report.steps}
+        wrong = {}
+        for client, length in lengths.items():
+            others = [other for name, other in lengths.items() if name != client]
+            usual = float(np.median(others)) if others else 0.0
+            what = f"the update of site {client} in round {round} is {length / max(usual, 1e-30):.3g} times as long as "
+            what += "the others' (median)"
+            if length > TOO_FAR * max(usual, _length(theta), 1.0):
+                what = (
+                    f"site {client}: its update has a length of {length:.3g}, the model {_length(theta):.3g} and the "
+                )
+                wrong[client] = SiteError(f"{what}others' {usual:.3g}", "lower --lr if its training diverged")
+            elif usual and length > FAR * usual and client not in self.far:
+                self.far[client] = what
+                console.warn(f"{what}: other settings, or one that bends the model?")
+        return wrong
+
+    def blamed(self, error: SiteError) -> SiteError:
+        """The error on a model that is not finite, with who may have bent the model it began with."""
+        return (
+            SiteError(error.sentence, f"{error.hint}; before, {next(iter(self.far.values()))}") if self.far else error
+        )
+
+
+def _length(vector: Tensor) -> float:
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+
+
+def counts(message: Message, keys: list[str], known: Known) -> Answer:
+    """What a site says of a model on its test images. Raises SiteError where it cannot be that."""
+    scalars, arrays = message
+    images, classes = known["images"]["test"], len(known["classes"])
+    versions = sorted({name.partition("/")[0] for name in arrays})
+    if CLEAN not in versions or versions[1:] not in ([], [CORRUPTED]):
+        raise SiteError("it answered without counts", ANOTHER)
+    made: dict[str, Tallies] = {}
+    for version in versions:
+        for key in keys:
+            start = f"{version}/{key}/"
+            own = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
+            tally = Tally.of_arrays(own, classes, images)
+            if tally is None:
+                raise SiteError(f"site {known['client']} answered with counts of {key!r} that cannot be", ANOTHER)
+            made.setdefault(version, {})[key] = tally
+        _check_groups(made[version], known["attributes"])
+    left_out = scalars.get("left_out", 0)
+    if type(left_out) is not int or not 0 <= left_out <= images:
+        what = f"site {known['client']} leaves out {str(left_out)[:40]!r} images, which is no number of its {images}"
+        raise SiteError(what, ANOTHER)
+    shown = known["counts"]["class"].get("test", {})
+    described = [shown.get(name) or 0 for name in known["classes"]]  # a hidden class is left out of every count
+    for tallies in made.values():
+        counted = tallies[ALL].table.sum(1).tolist()  # [C]
+        if counted != described or sum(counted) + left_out != images:
+            what = f"it counts {counted} test images by class and leaves out {left_out}"
+            raise SiteError(f"{what}, where it described {described} of {images}"[:300], "describe the site again")
+    return Answer(made, bool(scalars.get("corrupted")), left_out)
+
+
+def _check_groups(tallies: Tallies, attributes: Mapping[str, list[str]]) -> None:
+    """Raises SiteError where the groups of an attribute hold together what all images do not."""
+    for name, values in attributes.items():
+        for part, whole in tallies[ALL].arrays().items():
+            if values and (sum(tallies[f"{name}/{g}"].arrays()[part] for g in range(len(values))) > whole).any():
+                raise SiteError(f"its counts by {name!r} hold more than those of all images", ANOTHER)

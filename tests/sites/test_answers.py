@@ -1,0 +1,201 @@
+"""What a site says that cannot be true: it is named, it is left out where others are enough, and it bends nothing."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import make_chain
+from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
+
+from fedcli.errors import FedcliError
+from fedcli.runs.train import train
+from fedcli.sites.description import SiteError, describe, gathered, hidden
+from fedcli.stages.evaluate import run as evaluate_stage
+from fedcli.stages.evaluation_options import EvaluateOptions
+
+
+def scalars(**changed):
+    return lambda answer: ({**answer[0], **changed}, answer[1])
+
+
+def array(name, make):
+    return lambda answer: (answer[0], {**answer[1], name: make(answer[1].get(name))})
+
+
+def first_is(value):
+    """The array with another first number."""
+
+    def changed(numbers):
+        numbers = numbers.copy()
+        numbers.flat[0] = value
+        return numbers
+
+    return changed
+
+
+LIES = {  # method, what becomes of an answer, what is said of it
+    "a million million images": ("fedavg", scalars(n=10**12), "it answered of 1000000000000 training images, and desc"),
+    "a number of 400 digits": ("fedavg", scalars(n=10**400), "it answered of 10000.* training images, and described 20"),
+    "steps": ("fedavg", scalars(steps=10**400), "local steps, where 20 images take 3"),
+    "a huge number": ("fedavg", array("theta", first_is(3e38)), r"its model has numbers beyond 1e\+15"),
+    "a long update": ("fedavg", array("theta", lambda a: a + 1e9), "its update has a length of .*, the model"),
+    "a variance below 0": ("fedavg", array("theta", lambda a: -a - 1), "the variance .*running_var' of its model is below"),
+    "an endless loss": ("fedavg", array("loss", lambda a: np.array(np.inf, np.float32)), "answered without its loss"),
+    "losses": ("fedavg", array("loss", lambda a: np.zeros(3, np.float32)), "answered without its loss"),
+    "a column more": ("fedavg", array("columns/x", lambda _: np.zeros(2)), "reported its column 'x' not as the others"),
+    "a longer column": ("scaffold", array("columns/control_change", lambda a: a[1:]), "'control_change' not as the othe"),
+    "another type": ("qffl", array("columns/loss_before", lambda a: a.astype("float64")), "'loss_before' not as the othe"),
+    "a column of NaN": ("qffl", array("columns/loss_before", lambda a: a * np.nan), "'loss_before' is not finite"),
+    "more of a class": ("fediic", array("columns/class_images", lambda a: a * 3), "'class_images' counts more than its 20"),
+    "a class below 0": ("fediic", array("columns/class_images", lambda a: a - 9), "'class_images' counts more than its 20"),
+    "another class": ("fediic", array("columns/class_images", lambda a: a + [1, -1, 0]), "other numbers of images by class"),
+    "validation": ("fedmrl", array("columns/validation_images", lambda a: a + 1), "'validation_images' is not within the 0"),
+}  # fmt: skip
+
+
+def lying(change, round=1, client="south"):
+    return lambda who, question, answer: change(answer) if (who, question.get("round")) == (client, round) else answer
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_is_named_and_the_run_goes_on_without_its_site_or_with_honest_ones(tmp_path, lie):
+    method, change, sentence = LIES[lie]
+    data = make_chain(tmp_path)
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    with pytest.raises(SiteError, match=f"^site south.*{sentence}") as error:
+        train_at(sites, data, plan(method), tmp_path, change=lying(change), out=tmp_path / "ended")
+    assert len(error.value.sentence) < 400 and error.value.hint
+    run = train_at(sites, data, plan(method), tmp_path, out=tmp_path / "left", change=lying(change), min_clients=1)
+    first, second = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
+    assert list(first["absent"]) == ["south"] and "absent" not in second
+
+
+def test_a_run_that_a_lie_has_ended_comes_with_honest_sites_to_its_usual_bytes(tmp_path):
+    data = make_chain(tmp_path)
+    usual = train(data, plan(), work=tmp_path, out=tmp_path / "usual")
+    sites, lie = sites_of(data, tmp_path / "sites"), array("theta", first_is(3e38))
+    with pytest.raises(SiteError, match="site south: its model has numbers beyond"):
+        train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=lying(lie, 2))
+    run = train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", resume=True)
+    for name in ("rounds.jsonl", "run.json", "models/00002.h5"):
+        assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
+
+
+def test_an_update_far_longer_than_the_others_is_warned_of_once_and_named_where_a_model_breaks_later(tmp_path, caplog):
+    data = make_chain(tmp_path)
+
+    def change(client, question, answer):
+        if client == "south" and question.get("round") in (1, 2):
+            return array("theta", lambda a: a + 1)(answer)
+        if client == "north" and question.get("round") == 3:
+            return array("theta", first_is(np.nan))(answer)
+        return answer
+
+    with pytest.raises(SiteError, match="site north: its model is not finite") as error:
+        train_at(sites_of(data, tmp_path / "sites"), data, plan(rounds=3), tmp_path, change=change)
+    assert "before, the update of site south in round 1 is" in error.value.hint
+    warned = [record.getMessage() for record in caplog.records if "times as long as the others'" in record.getMessage()]
+    assert len(warned) == 1 and "site south in round 1" in warned[0]
+
+
+def test_a_site_that_describes_itself_wrongly_is_left_out_until_it_does_not(tmp_path):
+    data = make_chain(tmp_path)
+    asked = []
+
+    def change(client, question, answer):
+        if client == "south":
+            asked.append(question["ask"])
+            if question["ask"] == "begin" and asked.count("begin") <= 2:
+                return {**answer[0], "description": {**answer[0]["description"], "classes": ["\x1b[31m\n" * 99]}}, {}
+        return answer
+
+    run = train_at(sites_of(data, tmp_path / "sites"), data, plan(), tmp_path, change=change, min_clients=3)
+    first, second = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
+    assert first["absent"]["south"].startswith("has the classes") and "absent" not in second
+    assert asked == ["begin", "begin", "begin", "train"]
+
+
+def test_the_words_of_a_site_are_put_on_one_line_and_cut(tmp_path):
+    data = make_chain(tmp_path)
+    words = "first\nerror: forged \x1b[31mred\x07 \u202e" + "long " * 999
+    with pytest.raises(SiteError) as error:
+        train_at(sites_of(data, tmp_path), data, plan(), tmp_path, change=lying(scalars(error=words, hint=words)))
+    for text, most in ((error.value.sentence, 380), (error.value.hint, 200)):
+        assert text.isprintable() and len(text) <= most and "first error: forged [31mred long long" in text
+    assert error.value.sentence.startswith("site south: first")
+
+
+def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_count(tmp_path):
+    """It knows the run from a coordinator that was killed."""
+    data = make_chain(tmp_path)
+    sites = sites_of(data, tmp_path / "sites")
+    train_at(sites, data, plan(), tmp_path, out=tmp_path / "before")
+    asked = []
+
+    def change(client, question, answer):
+        asked.extend([question["ask"]] if client == "south" else [])
+        return "it gave no sign of life" if (client, len(asked)) == ("south", 1) else answer
+
+    train_at(sites, data, plan(), tmp_path, out=tmp_path / "run", change=change, min_clients=3)
+    assert asked == ["begin", "train", "begin", "train", "train"]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"images": {"train": 10**400, "val": 0, "test": 0}}, "north.json: it describes 1000.* images of the part 'train'"),
+        ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
+        ({"images": {"train": 21, "val": 0, "test": 0}}, "by 'class' do not add up to 21 of 'train'"),
+        ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),
+        ({"counts": {}}, "by 'class' do not add up to 20"),
+    ],
+)  # fmt: skip
+def test_a_description_whose_numbers_cannot_be_is_refused(tmp_path, change, sentence):
+    described = describe(make_chain(tmp_path), "north", "north", smallest=1)
+    (tmp_path / "north.json").write_text(json.dumps(described | change))
+    with pytest.raises(FedcliError, match=sentence):
+        gathered([tmp_path / "north.json"], tmp_path)
+
+
+def every(make):
+    return lambda answer: (answer[0], {name: make(numbers) for name, numbers in answer[1].items()})
+
+
+COUNTED = {
+    "three times": (every(lambda a: a * 3), "counts of 'all' that cannot be"),
+    "a thousand million times": (every(lambda a: a * 10**9), "counts of 'all' that cannot be"),
+    "beyond what 64 bits hold": (every(lambda a: a * 2**40), "counts of 'all' that cannot be"),
+    "nothing": (every(lambda a: a * 0), r"it counts \[0, 0, 0\] test images by class and leaves out 0"),
+    "left out": (
+        scalars(left_out=10**30),
+        "leaves out '1000000000000000000000000000000' images, which is no number of",
+    ),
+    "left out beside": (scalars(left_out=3), "test images by class and leaves out 3, where it described"),
+    "another class": (every(lambda a: a[::-1].copy() if len(a) == 3 else a), "cannot be"),
+    "other chances": (array("clean/all/top", lambda a: a[:, [0, 1, 1]]), "counts of 'all' that cannot be"),
+    "more right": (array("clean/all/top", lambda a: a[:, [0, 0, 2]]), "counts of 'all' that cannot be"),
+    "a group of all": (
+        lambda answer: (answer[0], {n: answer[1][n.replace("sex/0", "all")] for n in answer[1]}),
+        "its counts by 'sex' hold more than those of all images",
+    ),
+    "another version": (lambda answer: (answer[0], {f"x{n}": a for n, a in answer[1].items()}), "without counts"),
+}
+
+
+@pytest.mark.parametrize("lie", COUNTED)
+def test_counts_that_are_not_of_the_described_images_are_scored_by_nobody(tmp_path, monkeypatch, lie):
+    change, sentence = COUNTED[lie]
+    data = chain_with_tests(tmp_path)
+    sites = sites_of(data, tmp_path / "sites", policy=OPEN)
+    run = train_at(sites, data, plan(rounds=1), tmp_path, out=tmp_path / "run")
+    transport = reached(monkeypatch, sites)
+    transport.change = lambda client, question, answer: (
+        change(answer) if (client, question["ask"]) == ("north", "score") else answer
+    )
+    with pytest.raises(SiteError, match=f"^site north.*{sentence}"):
+        evaluate_stage(EvaluateOptions(run, work=tmp_path, engine="here:x"))
+
+
+def test_classes_that_a_description_hides_are_the_ones_that_an_evaluation_leaves_out():
+    """Of equal counts the first is hidden, whatever it is called."""
+    assert hidden({"b": 4, "a": 4, "c": 2}, 3) == {"b": None, "a": 4, "c": None}
