@@ -21,7 +21,7 @@ from .. import models
 from ..data import manifest, transforms
 from ..errors import FedcliError
 from ..files import sync
-from ..locks import scratch
+from ..locks import remove_abandoned, scratch
 from ..metrics import probabilities
 from ..runs import finished as runs
 from ..runs.finished import Run
@@ -64,6 +64,7 @@ def export(run: Run, format: str, folder: Path, client: str | None = None) -> Pa
     Raises FedcliError, UsageError.
     """
     if folder.exists():
+        remove_abandoned(folder)
         raise _taken(folder)
     predict.check_client(run, client)
     preprocessing = predict.Preprocessing.of(run)
