@@ -43,9 +43,11 @@ def renaming(folder: Path) -> Iterator[None]:
     """Hold a lock beside a folder for a moment, after whoever holds it, and remove it."""
     path = folder.with_name(f".{folder.name}.{RENAMING}.lock")
     with _file_lock(path):
-        yield
-        with suppress(OSError):
-            path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
 
 
 def _file_lock(path: Path) -> FileLock:
