@@ -11,6 +11,8 @@ from filelock import FileLock, Timeout
 
 from .errors import FedcliError
 
+RENAMING = "renaming"  # stands in the name of a lock where the name of a folder of a process' own has random digits
+
 
 class Busy(FedcliError):
     """Another process holds a lock file; wait() returns when it no longer does."""
@@ -37,12 +39,15 @@ def held(path: Path, sentence: str, hint: str) -> Iterator[None]:
 
 
 @contextmanager
-def waited(path: Path) -> Iterator[None]:
-    """Hold a lock file for a moment, after whoever holds it, and remove it."""
+def renaming(folder: Path) -> Iterator[None]:
+    """Hold a lock beside a folder for a moment, after whoever holds it, and remove it."""
+    path = folder.with_name(f".{folder.name}.{RENAMING}.lock")
     with _file_lock(path):
-        yield
-        with suppress(OSError):
-            path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
 
 
 def _file_lock(path: Path) -> FileLock:
@@ -68,8 +73,8 @@ def scratch(folder: Path) -> Iterator[Path]:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove what killed processes have left beside a target: their folders and locks."""
-    abandoned = re.compile(rf"\.{re.escape(folder.name)}(\.[0-9a-f]{{8}})?\.lock")
+    """Remove what killed processes have left beside a target: their folders and locks, known by their names."""
+    abandoned = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{8}}|{RENAMING})\.lock")
     for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
         _remove_if_dead(old)
 

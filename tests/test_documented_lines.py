@@ -182,8 +182,25 @@ def after(raw, tmp_path_factory):
     return run
 
 
+@pytest.fixture
+def connected():
+    """Addresses of machines that this process looks up or connects to; a socket that is a file is none."""
+    heard: list[tuple] = []
+    HEARING.append(heard)
+    if len(HEARING) == 1:
+        sys.addaudithook(lambda event, args: HEARING[-1].append(args[:2]) if _is_far(event, args) else None)
+    return heard
+
+
+HEARING: list[list[tuple]] = []  # a hook of a process stays
+
+
+def _is_far(event: str, args: tuple) -> bool:
+    return event == "socket.getaddrinfo" or (event == "socket.connect" and isinstance(args[1], tuple))
+
+
 @pytest.mark.parametrize("heading", GUIDES)
-def test_the_lines_of_a_guide_run(heading, raw, after, tmp_path, monkeypatch):
+def test_the_lines_of_a_guide_run_and_open_no_connection(heading, raw, after, tmp_path, monkeypatch, connected):
     shutil.copytree(after(tuple(BEFORE.get(heading, []))), tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     Path("moco_v2_800ep_pretrain.pth.tar").touch()
@@ -198,6 +215,18 @@ def test_the_lines_of_a_guide_run(heading, raw, after, tmp_path, monkeypatch):
                 COMMANDS[name].make_context(name, rest)
         else:
             session.output(line, lambda shown: as_run(shown, raw))
+    assert not connected
+
+
+SHOWN = {line.split()[1] for lines in GUIDES.values() for line in lines} | {"demo"}  # which test_terminal.py runs
+
+
+@pytest.mark.parametrize("name", sorted({*COMMANDS} - SHOWN))
+def test_a_command_that_no_guide_gives_words_opens_no_connection(name, after, tmp_path, monkeypatch, connected):
+    shutil.copytree(after(tuple(DIGITS)), tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    session.output(f"fedcli {name} {SHORTER.get(name, '')}")
+    assert not connected
 
 
 @pytest.mark.long

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from .. import interrupts
 from ..data.shard import Shard
+from ..data.sources.images import import_albumentations
 from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from .measuring import threads
 from .problem import BATCH, LEARNING_RATE, Problem, Train, train_epoch, weights
@@ -108,7 +109,7 @@ class ImageFiles(Dataset):
     """Files of images and their classes; each is read, normalised and made a tensor by itself."""
 
     def __init__(self, files: Sequence[Path], y: Sequence[int]):
-        import albumentations
+        albumentations = import_albumentations()
         from albumentations.pytorch import ToTensorV2
 
         normal = albumentations.Normalize(IMAGENET_MEAN, IMAGENET_STD)

@@ -8,14 +8,13 @@ set = { tau = 0.4 }
 """
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from .. import console
+from .. import console, toml_text
 from ..errors import UsageError, nearest
 from ..stages.base import text
 
@@ -74,10 +73,7 @@ def _variables() -> Iterator[tuple[str, str]]:
 
 
 def _file() -> dict[str, Any]:
-    try:
-        return tomllib.loads(FILE.read_text(encoding="utf-8")) if FILE.is_file() else {}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{FILE} is not TOML: {error}", "mend that line, or move the file away") from None
+    return toml_text.read(FILE, "mend that line, or move the file away") if FILE.is_file() else {}
 
 
 def _typed(value: Any) -> Any:

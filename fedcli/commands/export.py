@@ -1,12 +1,13 @@
 """fedcli export."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from .. import console
-from ..errors import UsageError, nearest
+from ..errors import FedcliError, UsageError, nearest
 from . import options as o
 
 OUT = "-o"
@@ -35,7 +36,10 @@ def export(
         Path | None,
         typer.Option(metavar="MANIFEST", help="of the model of a run trained at sites: the partition of one of them"),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", OUT, metavar="DIR", help="write the files there")] = Path(),
+    out: Annotated[
+        Path,
+        typer.Option("--out", OUT, metavar="DIR", help="write the files there; of model also a file, such as m.onnx"),
+    ] = Path(),
     sockets: Annotated[
         Path, typer.Option(metavar="DIR", help="folder at the server in which the job listens for `fedcli train`")
     ] = Path("/run/fedcli"),
@@ -49,7 +53,7 @@ def export(
 ) -> None:
     """Write a run's model as a file of another program, or the job that carries messages to sites.
 
-    A model is checked against `fedcli predict` before it is kept; model.json says how its images are prepared.
+    A model is checked against `fedcli predict` before it is kept; a .json beside it says how its images are prepared.
     A job of NVFlare, or an app of Flower, serves every run of its sites, whatever the method.
     Neither package is needed for it, and no code travels.
 
@@ -65,11 +69,18 @@ def export(
     if out == Path():
         raise UsageError("where should the files go?", "add -o DIR")
     made = files.ENGINES[what](files.Job(names(_sites(sites)), sockets, idle, attach))
+    if edited := [out / name for name, text in made.items() if _differs(out / name, text)]:
+        raise FedcliError(f"{edited[0]} is there already, with other content", "give another -o, or remove it")
     for name, text in made.items():
         o.write(out / name, text)
     for line in files.ALLOW[what]:
         console.say(line)
     print(out)
+
+
+def _differs(path: Path, text: str) -> bool:
+    """Whether something else stands where a file is to be written."""
+    return os.path.lexists(path) and not (path.is_file() and path.read_bytes() == text.encode())
 
 
 def _sites(given: list[Path] | None) -> list[Path]:
@@ -90,5 +101,5 @@ def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **
     from ..stages.predict import export as written
 
     path = written(given[0] if given else None, format, out, **more)
-    console.say(f"checked against fedcli predict; how to prepare images: {path.with_name('model.json')}")
+    console.say(f"checked against fedcli predict; how to prepare images: {path.with_suffix('.json')}")
     print(path)

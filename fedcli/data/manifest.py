@@ -19,7 +19,7 @@ from typing import Any
 from .. import console, shapes
 from ..errors import FedcliError, HashError
 from ..files import Stamp, flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
-from ..locks import remove_abandoned, scratch, waited
+from ..locks import remove_abandoned, renaming, scratch
 from ..provenance import other_code
 from . import bodies
 
@@ -246,7 +246,7 @@ def stage(
         body = build(temporary)
         with flushing(temporary):
             seal(temporary, Manifest(kind, made_by, options, links(folder, parents), {}, body))
-        with waited(folder.with_name(f".{folder.name}.lock")):
+        with renaming(folder):
             if folder.exists() and not damaged(target, options, parents):
                 return reuse(target, options, parents)  # another process finished the same stage first
             _move(temporary, folder, target)

@@ -62,10 +62,9 @@ def read(path: Path) -> str:
 
 def pipeline(kind: str) -> Any:
     """The pipeline, ready for one thread. Raises FedcliError for one that is none, or not albumentations' own."""
-    from .sources.images import import_cv2
+    from .sources.images import import_albumentations
 
-    import_cv2()
-    import albumentations
+    albumentations = import_albumentations()
     from albumentations.core.serialization import SERIALIZABLE_REGISTRY
 
     body = json.loads(kind.removeprefix(PREFIX))

@@ -35,7 +35,7 @@ WHOLE = "unit", "lesion", "patient"  # splits that keep a unit's images together
 MANY = 1000  # images of a raw folder, which are announced before they are prepared
 ABSENT = "-1"  # stands for the contents of a file that cannot be read
 FILLED = "another --split, --test or --split-file may fill it"
-PIECE, READERS, TURN = 2**16, 8, 16  # bytes read of a large raw file at each of three places; threads, files of a turn
+READERS, TURN = 8, 16  # threads that read raw files, files of a turn
 RUN, RUN_BYTES = 32, 2**22  # images and bytes that a worker holds before it writes them
 
 
@@ -160,7 +160,7 @@ def check_inside(code: str, raw: Path, listing: Listing) -> None:
 
 
 def contents_of(raw: Path, listing: Listing) -> dict[str, str]:
-    """Size and digest of every image used (of large ones three pieces); "-1" of one that cannot be read."""
+    """Size and digest of every image used; "-1" of one that cannot be read."""
     root = str(raw)  # a Path per image would take longer than looking it up
     names = sorted({str(row.source) for row in listing.rows} | {name for name, _ in listing.skipped})
     parts = [names[at : at + TURN] for at in range(0, len(names), TURN)]  # handing a thread one file costs as much
@@ -189,19 +189,12 @@ def refuse_changed(raw: Path, contents: Mapping[str, str], kept: list[Row], skip
 
 
 def _seen(path: str) -> str:
-    """Size and digest of a regular file, "-1" of anything else.
-
-    Of a large file the first, middle and last piece are read: two images that swap names differ in them.
-    """
+    """Size and digest of a regular file, "-1" of anything else."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116
             return ABSENT
         with open(path, "rb", buffering=0) as file:
-            size, digest = os.fstat(file.fileno()).st_size, hashlib.sha256()
-            for start in (0, size // 2, size - PIECE) if size > 3 * PIECE else (0,):
-                file.seek(start)
-                digest.update(file.read(PIECE if size > 3 * PIECE else size))
-            return f"{size} {digest.hexdigest()}"
+            return f"{os.fstat(file.fileno()).st_size} {hashlib.file_digest(file, 'sha256').hexdigest()}"
     except (OSError, ValueError) as error:  # ValueError: no name at all
         if may_pass(error):
             raise

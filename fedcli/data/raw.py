@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import console
 from ..errors import UsageError
-from ..locks import scratch
+from ..locks import remove_abandoned, scratch
 from . import sources
 
 SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail
@@ -72,6 +72,7 @@ def usual_sample(name: str, work: Path) -> Path:
     folder = work / "samples" / f"{sources.plain(name)}{version}-usual"
     if not folder.exists():
         write_sample(name, folder, usual=True)
+    remove_abandoned(folder)
     return folder
 
 

@@ -21,7 +21,7 @@ from .. import models
 from ..data import manifest, transforms
 from ..errors import FedcliError
 from ..files import sync
-from ..locks import scratch
+from ..locks import remove_abandoned, renaming, scratch
 from ..metrics import probabilities
 from ..runs import finished as runs
 from ..runs.finished import Run
@@ -58,13 +58,16 @@ class Prepared(nn.Module):
         return self.net(x * self.scale + self.offset)
 
 
-def export(run: Run, format: str, folder: Path, client: str | None = None) -> Path:
-    """Write model.onnx, model.pt2, model.pt or model.safetensors and model.json into a new folder; returns the file.
+def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
+    """Write a run's model and its sidecar and return the model's path.
 
-    Raises FedcliError, UsageError.
+    out: a new folder for model.onnx, model.pt2, model.pt or model.safetensors and model.json; where its name ends as such
+    a file's, the file, with NAME.json beside it. Raises FedcliError, UsageError.
     """
-    if folder.exists():
-        raise _taken(folder)
+    is_file = out.suffix == f".{SUFFIXES[format]}"
+    if out.exists():
+        remove_abandoned(out)
+        raise _taken(out)
     predict.check_client(run, client)
     preprocessing = predict.Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
@@ -72,27 +75,37 @@ def export(run: Run, format: str, folder: Path, client: str | None = None) -> Pa
     module = Prepared(run.net.float(), run.manifest.body["model"]["channels"]).to("cpu").eval()
     one_by_one = models.describe(run.manifest.body["model"]["name"]).kind == "clip"  # its attention fixes the batch
     example = torch.rand(1 if one_by_one else 2, channels, size, size)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(folder) as temporary:
-        path = temporary / f"model.{SUFFIXES[format]}"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with scratch(out) as temporary:
+        path = temporary / (out.name if is_file else f"model.{SUFFIXES[format]}")
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")  # of exporters that are to be replaced
             with _slow_attention():
                 scorer = _written(format, module, example, path, not one_by_one)
             difference = _checked(run, scorer, one_by_one)
-        _text(temporary / "model.json", _sidecar(run, preprocessing, path, format, client, one_by_one, difference))
+        sidecar = _sidecar(run, preprocessing, path, format, client, one_by_one, difference)
+        _text(path.with_suffix(".json"), sidecar)
         sync(temporary)
-        try:
-            temporary.rename(folder)
-        except OSError:
-            if folder.exists():  # another process was faster
-                raise _taken(folder) from None
-            raise
-    return folder / path.name
+        with renaming(out):
+            if out.exists():  # another process was faster
+                raise _taken(out)
+            if not is_file:
+                temporary.rename(out)
+                return out / path.name
+            _beside(path.with_suffix(".json"), out.with_suffix(".json"))
+            path.rename(out)
+    return out
 
 
-def _taken(folder: Path) -> FedcliError:
-    return FedcliError(f"{folder} is there already", "give another folder with --out, or remove it")
+def _beside(made: Path, sidecar: Path) -> None:
+    """Put a sidecar where it belongs; one of a process that was killed before its model came says the same."""
+    if sidecar.exists() and sidecar.read_bytes() != made.read_bytes():
+        raise _taken(sidecar)
+    made.rename(sidecar)
+
+
+def _taken(path: Path) -> FedcliError:
+    return FedcliError(f"{path} is there already", "give another --out, or remove it")
 
 
 def _written(format: str, module: Prepared, example: Tensor, path: Path, any_batch: bool) -> Scorer:
@@ -178,6 +191,18 @@ def _load_onnx(path: Path, module: Prepared) -> Scorer:
 
 def _torchscript(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
     torch.jit.save(torch.jit.trace(module, example), str(path))
+    _without_places(path)
+
+
+def _without_places(path: Path) -> None:
+    """Leave out of a TorchScript file where on this machine the code of each operation lies."""
+    whole = torch._C.PyTorchFileReader(io.BytesIO(path.read_bytes()))
+    writer = torch._C.PyTorchFileWriter(str(path))  # keeps tensors aligned, as no zip file of Python's does
+    for name in whole.get_all_records():
+        if not name.endswith(".debug_pkl") and name not in ("version", ".data/serialization_id"):  # which it writes
+            record = whole.get_record(name)
+            writer.write_record(name, record, len(record))
+    writer.write_end_of_file()
 
 
 def _load_torchscript(path: Path, module: Prepared) -> Scorer:
@@ -187,7 +212,10 @@ def _load_torchscript(path: Path, module: Prepared) -> Scorer:
 
 def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
     shapes = ({0: torch.export.Dim("batch")},) if any_batch else None
-    torch.export.save(torch.export.export(module, (example,), dynamic_shapes=shapes), path)
+    program = torch.export.export(module, (example,), dynamic_shapes=shapes)
+    for node in program.graph.nodes:
+        node.meta.pop("stack_trace", None)  # it names files of this machine
+    torch.export.save(program, path)
 
 
 def _load_torch_export(path: Path, module: Prepared) -> Scorer:

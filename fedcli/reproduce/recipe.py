@@ -3,7 +3,6 @@
 README of recipes/ lists the keys. Every mistake is reported with its place and the nearest known word.
 """
 
-import tomllib
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import fedcli
 
+from .. import toml_text
 from ..errors import FedcliError, UsageError
 from . import checks, places, published, shape
 from .flags import files_in
@@ -64,12 +64,7 @@ def _meant(word: str, known: dict[str, Path]) -> str:
 
 def load(path: Path) -> Recipe:
     """Read a recipe and check all that can be known without running it. Raises UsageError."""
-    try:
-        body = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "give a recipe's name or its file") from None
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not TOML: {error}", "mend that line") from None
+    body = toml_text.read(path)
     try:
         return _recipe(path.stem, body, path.parent)
     except UsageError as error:

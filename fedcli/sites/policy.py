@@ -18,16 +18,14 @@ delta = 1e-5
 Every refusal is a sentence that the coordinator shows.
 """
 
-import tomllib
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from .. import console, options
+from .. import console, options, toml_text
 from ..errors import FedcliError, UsageError, nearest
 from ..federation import privacy as account
 from ..federation.client import Report
-from ..files import read_text
 from ..methods import resolve
 from ..runs import own_code
 from ..runs.configuration import Plan
@@ -136,10 +134,7 @@ def read(path: Path | None) -> Policy:
     """The policy in a file; None is the one that allows all. Raises FedcliError, UsageError."""
     if path is None:
         return Policy()
-    try:
-        table = tomllib.loads(read_text(path, "give a policy.toml"))
-    except ValueError as error:
-        raise UsageError(f"{path} is no TOML: {error}"[:300], "docs/sites.md shows a policy") from None
+    table = toml_text.read(path, "docs/sites.md shows a policy")
     privacy = table.pop("privacy", None)
     policy = _named(path, _filled(path, Policy(), table))
     if privacy is None:

@@ -94,10 +94,11 @@ def export(
     given: Source | None, format: str, out: Path | None, *, client: str | None = None, data: Path | None = None,
     work: Source = WORK,
 ) -> Path:  # fmt: skip
-    """Write a run's last model as a file with its sidecar into a new folder, checked against predict.
+    """Write a run's last model as a file with its sidecar, checked against predict.
 
     data: of a run that was trained at sites, the partition of one of them.
-    out: default: a folder `exported` beside the run's, named after run and format. Raises FedcliError, UsageError.
+    out: a new folder, or a file by the format's suffix; default: a folder `exported` beside the run's, named after run
+    and format. Raises FedcliError, UsageError.
     """
     path = source(given, work, "run")
     called = re.sub(r"[^\w+-]+", "_", client or "")[:80]  # it may come from a table: no path in it

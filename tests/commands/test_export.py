@@ -38,6 +38,19 @@ def test_the_files_are_written_and_what_to_allow_is_said(tmp_path, engine):
     assert ("class_allow_list" if engine == "nvflare" else "SuperLink") in done.stderr
 
 
+@pytest.mark.parametrize("engine", ["nvflare", "flower"])
+def test_an_edited_file_of_a_job_is_not_overwritten(tmp_path, engine):
+    line = engine, make_chain(tmp_path), "-o", tmp_path / "out"
+    assert export(*line).exit_code == 0 and export(*line).exit_code == 0
+    for path in [path for path in (tmp_path / "out").rglob("*") if path.is_file()]:
+        before = path.read_text()
+        path.write_text(before + "mine")
+        done = export(*line)
+        assert done.exit_code == 1 and f"{path.name} is there already, with other content" in done.stderr
+        assert path.read_text() == before + "mine"
+        path.write_text(before)
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

@@ -83,7 +83,7 @@ def test_a_download_that_broke_off_goes_on_from_there(server, tmp_path):
     with pytest.raises(FedcliError, match="cannot be downloaded") as error:
         fetch(f"{address}/broken", tmp_path / "file", MD5)
     assert "give the same command again" in error.value.hint and not (tmp_path / "file").exists()
-    half = (tmp_path / "file.part").stat().st_size
+    half = (tmp_path / ".file.part").stat().st_size
     assert 0 < half < len(BODY)
     fetch(f"{address}/broken", tmp_path / "file", MD5)
     assert (tmp_path / "file").read_bytes() == BODY and asked[-1] == ("/broken", f"bytes={half}-")
@@ -92,17 +92,38 @@ def test_a_download_that_broke_off_goes_on_from_there(server, tmp_path):
 @pytest.mark.parametrize("kept", [BODY, BODY[:100]])
 def test_a_whole_part_and_a_server_without_ranges(server, tmp_path, kept):
     address, _ = server
-    (tmp_path / "file.part").write_bytes(kept)
+    (tmp_path / ".file.part").write_bytes(kept)
     fetch(f"{address}/{'file' if kept == BODY else 'plain'}", tmp_path / "file", MD5)
     assert (tmp_path / "file").read_bytes() == BODY
 
 
-def test_another_file_is_refused_and_what_was_there_stays(server, tmp_path):
-    address, _ = server
-    (tmp_path / "file").write_bytes(b"older")
+def test_another_file_is_refused(server, tmp_path):
     with pytest.raises(HashError, match="its MD5 differs"):
-        fetch(f"{address}/file", tmp_path / "file", "0" * 32)
-    assert (tmp_path / "file").read_bytes() == b"older" and not (tmp_path / "file.part").exists()
+        fetch(f"{server[0]}/file", tmp_path / "file", "0" * 32)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("unpacked", [{}, {"unpack": "pictures"}])
+def test_a_file_of_that_name_with_other_content_stays(server, tmp_path, unpacked):
+    (tmp_path / "all.zip").write_bytes(b"mine")
+    archive = {"path": "all.zip", "url": f"{server[0]}/zip", "sha256": hashlib.sha256(ZIP).hexdigest()} | unpacked
+    with pytest.raises(FedcliError, match=r"all\.zip is there and is not the file that was published") as error:
+        download("digits", card("digits") | {"download": [archive]}, tmp_path, [])
+    assert "move it away" in error.value.hint
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"mine"] and not server[1]
+
+
+@pytest.mark.parametrize("content", [ZIP, b"other"])
+def test_an_archive_that_was_there_before_stays(server, tmp_path, content):
+    for name in ("all.zip", "all.zip.part", "pictures.part"):  # a browser's, too
+        (tmp_path / name).write_bytes(content)
+    if content != ZIP:
+        (tmp_path / "pictures").mkdir()
+    archive = {"path": "all.zip", "url": f"{server[0]}/zip", "sha256": hashlib.sha256(ZIP).hexdigest()}
+    for _ in range(2):
+        download("digits", card("digits") | {"download": [archive | {"unpack": "pictures"}]}, tmp_path, [])
+    assert not server[1] and (tmp_path / "pictures").is_dir()
+    assert all((tmp_path / name).read_bytes() == content for name in ("all.zip", "all.zip.part", "pictures.part"))
 
 
 def test_an_absent_file_a_dead_server_and_another_scheme_are_sentences(server, tmp_path):
@@ -141,13 +162,16 @@ def test_an_archive_is_unpacked_recorded_and_not_fetched_again(server, tmp_path)
 
 def test_an_archive_that_was_not_unpacked_to_its_end_is_unpacked_again(server, tmp_path):
     address, asked = server
-    (tmp_path / "all.zip").write_bytes(ZIP)
-    (tmp_path / "pictures.part").mkdir()
-    (tmp_path / "pictures.part" / "half").write_bytes(b"fi")
+    (tmp_path / ".all.zip.part").write_bytes(ZIP)
+    left = tmp_path / ".pictures.0123abcd.tmp"  # of a process that was killed
+    left.mkdir()
+    (left / "half").write_bytes(b"fi")
+    left.with_suffix(".lock").touch()
     archive = {"path": "all.zip", "url": f"{address}/zip", "sha256": hashlib.sha256(ZIP).hexdigest()}
     download("digits", card("digits") | {"download": [archive | {"unpack": "pictures"}]}, tmp_path, [])
-    assert not asked and {path.name for path in (tmp_path / "pictures").iterdir()} == {"a", "deep"}
-    assert not (tmp_path / "pictures.part").exists() and not (tmp_path / "all.zip").exists()
+    assert asked == [("/zip", f"bytes={len(ZIP)}-")]
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {"a", "deep"}
+    assert {path.name for path in tmp_path.iterdir()} == {"pictures", "download.json"}
 
 
 @pytest.mark.parametrize("content", [b"PK but no archive", ZIP[:-30]])
@@ -166,8 +190,9 @@ def test_no_name_in_an_archive_leads_out_of_the_folder(tmp_path):
     ).exists()
 
 
-def test_a_damaged_record_is_a_sentence(tmp_path):
-    (tmp_path / "download.json").write_text("[")
+@pytest.mark.parametrize("text", ["[", '{"a": {}}'])
+def test_a_record_that_is_not_ours_is_a_sentence(tmp_path, text):
+    (tmp_path / "download.json").write_text(text)
     with pytest.raises(FedcliError, match="is not what fedcli wrote"):
         download("isic2018", card("isic2018"), tmp_path, [])
 
@@ -175,7 +200,11 @@ def test_a_damaged_record_is_a_sentence(tmp_path):
 def test_a_dataset_behind_a_form_is_explained_step_by_step(tmp_path):
     with pytest.raises(FedcliError, match="fedcli cannot download rsna-ich") as error:
         download("rsna-ich", card("rsna-ich"), tmp_path / "new", [])
-    assert "kaggle.com" in error.value.hint and "prepare rsna-ich --raw" in error.value.hint
+    assert (
+        "kaggle.com" in error.value.hint
+        and "licence: RSNA" in error.value.hint
+        and "prepare rsna-ich --raw" in error.value.hint
+    )
     assert not (tmp_path / "new").exists()
 
 

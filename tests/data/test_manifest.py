@@ -255,11 +255,21 @@ def test_a_kill_after_the_rename_leaves_no_lock_once_the_command_is_typed_again(
         "build": lambda folder: {"classes": []},
     }
     manifest.stage("scores", **made)
-    abandoned = [tmp_path / ".made.0123abcd.lock", tmp_path / ".made.lock"]
+    abandoned = [tmp_path / ".made.0123abcd.lock", tmp_path / ".made.renaming.lock"]
     for lock in abandoned:
         lock.touch()
     manifest.stage("scores", **made)
     assert not any(lock.exists() for lock in abandoned)
+
+
+def test_files_of_other_names_beside_a_result_stay(tmp_path):
+    own = [tmp_path / ".one.lock", tmp_path / ".one.tmp" / "notes"]
+    own[1].parent.mkdir()
+    for path in own:
+        path.write_text("mine")
+    made(tmp_path)
+    made(tmp_path)
+    assert [path.read_text() for path in own] == ["mine", "mine"]
 
 
 def test_numbers_about_skew_are_numbers(tmp_path):

@@ -1,8 +1,11 @@
 """Training augmentation by an albumentations pipeline from a file."""
 
 import json
+import os
+import sys
 
 import albumentations as A
+import forked
 import pytest
 import torch
 from conftest import make_chain
@@ -51,6 +54,34 @@ def test_engines_and_a_resumed_run_train_the_same_bytes_also_without_the_file(tm
     assert models[0] == models[1] != models[2]
     assert runs[0].manifest.options["augment"].startswith("pipeline:")
     assert str(tmp_path) not in json.dumps(runs[0].manifest.made_by)
+
+
+CONNECTED = """
+import socket, sys
+def heard(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        print(event, args[-1], flush=True)
+sys.addaudithook(heard)
+from pathlib import Path
+from fedcli.data import pipelines
+from fedcli.data.sources import images
+{door}
+assert "albumentations" in sys.modules
+"""
+
+
+@pytest.mark.parametrize("door", ["pipelines.read(Path('augment.yaml'))", "images.pipeline(8, 'pad', True, True)"])
+def test_no_newer_version_is_asked_for(tmp_path, door):
+    save(tmp_path)
+
+    def work():
+        os.environ.pop("NO_ALBUMENTATIONS_UPDATE", None)
+        for name in [name for name in sys.modules if name.partition(".")[0] == "albumentations"]:
+            del sys.modules[name]
+        exec(CONNECTED.format(door=door), {})
+
+    ended = forked.run(work, tmp_path, anew=True)
+    assert (ended.returncode, ended.stdout) == (0, ""), ended.stderr
 
 
 def lambda_file(folder):

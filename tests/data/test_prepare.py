@@ -102,6 +102,16 @@ def test_other_raw_files_are_another_result_and_another_place_is_not(skin, tmp_p
     assert len({first, second, run("isic2018", tmp_path, raw=skin)}) == 3
 
 
+def test_a_large_image_that_changed_anywhere_is_another_result(skin, tmp_path):
+    path = skin / "images" / "i00.jpg"
+    path.unlink()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (300, 400, 3), np.uint8)).save(path, "BMP")
+    first, pixels = run("isic2018", tmp_path, raw=skin), bytearray(path.read_bytes())
+    pixels[100_000:150_000] = bytes(50_000)
+    path.write_bytes(pixels)
+    assert run("isic2018", tmp_path, raw=skin) != first
+
+
 def test_an_unreadable_image_is_left_out_and_listed(skin, tmp_path, capsys):
     whole = read_pool(run("isic2018", tmp_path, raw=skin).parent / "pool.h5")
     damage(skin, "i05.jpg")

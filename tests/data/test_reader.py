@@ -26,13 +26,13 @@ def test_the_memory_of_an_image_is_that_of_the_one_before(tmp_path):
 
 def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_path):
     for i in range(prepare.TURN + 2):
-        (tmp_path / f"{i}.png").write_bytes(np.full(3 * prepare.PIECE + i, i, np.uint8).tobytes())
+        (tmp_path / f"{i}.png").write_bytes(np.full(1000 + i, i, np.uint8).tobytes())
     rows = [Row(str(i), 0, f"{i}.png") for i in reversed(range(prepare.TURN + 2))]
     contents = prepare.contents_of(tmp_path, Listing(rows, skipped=[("none.png", "absent")]))
     assert list(contents) == sorted([*(row.source for row in rows), "none.png"])
     assert contents["none.png"] == prepare.ABSENT
     sizes = {name: int(seen.split()[0]) for name, seen in contents.items() if name != "none.png"}
-    assert sizes == {f"{i}.png": 3 * prepare.PIECE + i for i in range(prepare.TURN + 2)}
+    assert sizes == {f"{i}.png": 1000 + i for i in range(prepare.TURN + 2)}
     assert len(set(contents.values())) == len(contents)
 
 

@@ -1,16 +1,20 @@
 """Every synthetic sample goes the whole way, from its folder to scores, as its dataset would."""
 
+import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
+import forked
 import numpy as np
 import pytest
 from raw_folders import prepare
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.data import manifest
+from fedcli.data import manifest, sources
 from fedcli.data.pool import read_pool
+from fedcli.data.raw import usual_sample
 from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
 from fedcli.evaluation import intervals
@@ -106,6 +110,34 @@ def test_the_next_step_that_a_samples_making_prints_works(name, tmp_path, monkey
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.stderr
     assert Path(done.stdout.strip()).is_file()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_sample_that_was_not_made_to_its_end_is_made_again(tmp_path, monkeypatch, there):
+    folder = tmp_path / "sample"
+    if there:
+        folder.mkdir()
+
+    def dies(made):
+        (made / "half").touch()
+        os._exit(9)
+
+    def work():
+        monkeypatch.setattr(sources, "source", lambda name: replace(SOURCES[name], sample=dies))
+        make_sample("isic2018", folder)
+
+    assert forked.run(work, tmp_path).returncode == 9
+    assert list(tmp_path.rglob("half"))
+    make_sample("isic2018", folder)
+    assert not list(tmp_path.rglob("half")) and not list(tmp_path.rglob("*.lock")) and sources.is_sample(folder)
+
+
+def test_the_lock_of_a_sample_that_was_renamed_is_removed_later(tmp_path):
+    folder = usual_sample("isic2018", tmp_path)
+    left = folder.with_name(f".{folder.name}.0123abcd.lock")
+    left.touch()
+    usual_sample("isic2018", tmp_path)
+    assert not left.exists()
 
 
 def test_a_sample_needs_a_new_folder_and_a_dataset_with_files(tmp_path):

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import warnings
+import zipfile
 from functools import cache
 from pathlib import Path
 
@@ -151,6 +152,32 @@ def test_a_model_is_written_with_its_sidecar_and_agrees_with_predict(run, export
     assert about["largest_difference_from_predict"] <= 1e-5 and about["classes"] == ["healthy", "ill"]
     assert about["input"]["shape"][0] == "batch" and ended.stdout.strip() == str(folder / about["file"])
     assert "is there already" in typed("export", run, "--format", format, "-o", folder).stderr
+
+
+@pytest.mark.parametrize("format", model_file.FORMATS)
+def test_an_exported_model_names_no_place_on_this_machine(exported, format):
+    for path in exported(format)[1].iterdir():
+        parts = [path.read_bytes()]
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as opened:
+                parts += [opened.read(name) for name in opened.namelist()]
+        for place in {Path(torch.__file__).parents[1], Path(model_file.__file__).parents[2], Path.home()}:
+            assert not any(os.fsencode(place) + b"/" in part for part in parts)
+
+
+def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
+    line = "export", run, "--format", "safetensors", "-o", tmp_path / "m.safetensors"
+    ended = typed(*line)
+    assert ended.stdout == f"{tmp_path / 'm.safetensors'}\n" and f"{tmp_path / 'm.json'}" in ended.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"m.safetensors", "m.json"}
+    assert json.loads((tmp_path / "m.json").read_text())["file"] == "m.safetensors"
+    assert "m.safetensors is there already" in typed(*line).stderr
+    (tmp_path / "m.safetensors").unlink()  # as after a kill between the two
+    assert typed(*line).exit_code == 0 and (tmp_path / "m.safetensors").is_file()
+    (tmp_path / "m.safetensors").unlink()
+    (tmp_path / "m.json").write_text("mine")
+    assert "m.json is there already" in typed(*line).stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
 
 
 def test_onnx_runs_without_fedcli_on_prepared_pixels(run, exported, work):

@@ -169,7 +169,7 @@ def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
     ("text", "sentence"),
     [
         ("method = []", "a policy has no 'method'"),
-        ("methods = [", "is no TOML"),
+        ("methods = [", "is not TOML"),
         ("methods = 3", "methods is not a list of names"),
         ("minimum_images = -1", "minimum_images=-1 is out of range"),
         ("privacy = 1", "privacy is not a table"),

@@ -7,6 +7,7 @@ from typing import Any
 import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
+from ...locks import remove_abandoned, scratch
 from ...provenance import Code
 from . import (
     bcn20000,
@@ -144,9 +145,17 @@ def make_sample(name: str, folder: Path, *, usual: bool = False) -> Path:
     if make is None:
         why = "has no synthetic sample" if reader.files else "reads no files, so it has no synthetic sample"
         raise FedcliError(f"{name} {why}", f"fedcli prepare {name}{' --raw DIR' * reader.files}")
+    if folder.is_dir():
+        remove_abandoned(folder / "sample")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise FedcliError(f"{folder} is not an empty folder", "name a new one; a sample overwrites nothing")
-    folder.mkdir(parents=True, exist_ok=True)
-    make(folder)
-    (folder / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=plain(name)), encoding="utf-8")
+    there = folder.exists()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with scratch(folder / "sample" if there else folder) as made:  # a folder that is there may be a mount, or at hand
+        make(made)
+        (made / SAMPLE_MARK).write_text(SAMPLE_WORDS.format(name=plain(name)), encoding="utf-8")
+        for each in made.iterdir() if there else ():
+            each.rename(folder / each.name)
+        if not there:
+            made.rename(folder)
     return folder

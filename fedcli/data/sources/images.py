@@ -44,6 +44,15 @@ def import_cv2() -> ModuleType:
     return cv2
 
 
+def import_albumentations() -> ModuleType:
+    """The albumentations module, with the OpenCV that it needs; it does not ask the network for a newer version."""
+    import_cv2()
+    os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
+    import albumentations
+
+    return albumentations
+
+
 def within(raw: Path, name: str, by: Path | str = "") -> Path:
     """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link.
 
@@ -265,10 +274,7 @@ def _cv2() -> ModuleType:
 @cache
 def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
     """albumentations' steps, built once per process."""
-    cv2 = import_cv2()
-    os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"  # or importing it asks the network for a newer version
-    import albumentations
-
+    cv2, albumentations = import_cv2(), import_albumentations()
     how = cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
     contrast = [albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1)] if clahe else []
     if fit == "pad":
