@@ -18,6 +18,7 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .errors import FedcliError
 from .labels import UNKNOWN, YES
@@ -35,6 +36,7 @@ DECISIONS = (
 AREAS = "auc_ovo_macro", "auc_ovr_macro", "auc_ovr_weighted"
 CALIBRATION = "calibration_error_top_label"
 BINS = 15
+CLOSE = 1e-12  # scores no further apart are equal, as sums of shares are in another order: no two shares are so close
 FEW = 8  # classes, below which their sum has the same bits in NumPy
 OF_LABEL = "auc", "average_precision", "balanced_accuracy", "f1", "calibration_error"  # of one label of several
 OF_LABELS = (  # of all of them
@@ -52,6 +54,12 @@ def better_low(metric: str) -> bool:
     """Whether a metric is better when it is low; of one's own metrics the name says so."""
     own = metric.endswith(("_error", "_cost", "_loss"))
     return own or metric.startswith(("calibration_error", "demographic_parity", "equalized_odds", "average_odds"))
+
+
+def apart(a: ArrayLike, b: ArrayLike) -> np.ndarray:
+    """a - b of scores on the 0..1 scale, and 0 where rounding alone sets them apart: for every comparison of scores."""
+    difference = np.subtract(a, b)
+    return np.where(np.abs(difference) <= CLOSE, 0.0, difference)
 
 
 def score(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:

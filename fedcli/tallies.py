@@ -13,6 +13,8 @@ from . import metrics
 from .metrics import BINS, CALIBRATION
 
 FINE = 2048  # bins of a chance
+HALF = FINE // 2  # the bin that begins at one half
+NOTHING = 1e-30  # by which a logit is larger and no chance is
 Arrays = dict[str, np.ndarray]
 TOP, POSITIVE = "top", "positive"
 RATES = 0.01, 0.05, 0.1, 0.2  # false positive rates at which the true positive rate is asked for
@@ -112,14 +114,20 @@ class Tally:
     def rebuilt(self) -> tuple[np.ndarray, np.ndarray]:
         """Logits [N, C] and labels [N] of as many images, class by class, with the same decisions.
 
-        Of two classes with the same chances too, up to their bins; of more, counts do not say which chances are of one
+        Of two classes with the same chances too, up to their bins (what is in HALF, where images at exactly one half are
+        decided for class 0, is at one half); of more, counts do not say which chances are of one
         image, so every image is sure of its decision.
         """
         classes = len(self.table)
         if classes == 2:
             y, place = (np.repeat(at.ravel(), self.chances[:, 1].ravel()) for at in np.indices((2, FINE)))
             chance = (place + 0.5) / FINE
-            return np.log(np.stack([1 - chance, chance], 1)), y
+            logits = np.log(np.stack([1 - chance, chance], 1))
+            for c in (0, 1):
+                at, below = np.flatnonzero((y == c) & (place == HALF)), self.chances[c, 1, :HALF].sum()
+                logits[at] = 0.0, NOTHING
+                logits[at[: max(0, self.table[c, 0] - below)]] = 0.0
+            return logits, y
         y, guess = (np.repeat(at.ravel(), self.table.ravel()) for at in np.indices((classes, classes)))
         return np.eye(classes)[guess], y
 

@@ -7,6 +7,7 @@ Where all resamples lie on one side of the score z0 is infinite, and the percent
 
 import numpy as np
 
+from ..metrics import apart
 from .bootstrap import CHUNK, LEVEL, interval, weighted
 
 PERCENTILE, BCA = METHODS = "percentile", "bca"
@@ -33,10 +34,11 @@ def bca_interval(
     known, left = values[~np.isnan(values)], without[~np.isnan(without)]
     if value is None or not len(known) or len(left) < 2:
         return interval(values, level)
-    bias = ndtri(((known < value).mean() + (known <= value).mean()) / 2)  # z0, Eq. 14.14
+    above = apart(known, value)
+    bias = ndtri(((above < 0).mean() + (above <= 0).mean()) / 2)  # z0, Eq. 14.14
     if not np.isfinite(bias):
         return interval(values, level)
-    off = left.mean() - left
+    off = apart(left.mean(), left)
     spread = (off**2).sum() ** 1.5
     acceleration = (off**3).sum() / (6 * spread) if spread else 0.0  # Eq. 14.15
     normal = bias + ndtri([(1 - level) / 2, (1 + level) / 2])

@@ -10,6 +10,7 @@ Van Calster et al., BMC Med. 17, 2019). Net benefit: Vickers and Elkin, Med. Dec
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -84,22 +85,24 @@ def threshold_of(rule: str, value: float | None, score: np.ndarray, label: np.nd
 
     "youden": the largest sensitivity + specificity. "sensitivity": the highest threshold that reaches the value.
     "specificity": the lowest that does. "cost": the least cost, where a missed positive costs `value` false alarms.
-    Of equals the highest threshold counts. Chosen thresholds are scores that occur, so they are finite.
+    Of equals the highest threshold counts; whole numbers are compared, so that no rounding makes them differ. Chosen thresholds are scores that occur, so they are finite.
     """
     ill = int((label == 1).sum())
     if not 0 < ill < len(label):
         return None
     thresholds, hits, alarms = (column[1:] for column in curve(score, label))
-    sensitivity, specificity = hits / ill, 1 - alarms / (len(label) - ill)
+    well = len(label) - ill
     if rule == "youden":
-        return float(thresholds[np.argmax(sensitivity + specificity)])
+        return float(thresholds[np.argmax(hits * well - alarms * ill)])
     if rule == "cost":
         assert value is not None
-        return float(thresholds[np.argmin(value * (ill - hits) + alarms)])
+        cost = Fraction(str(value))  # as it was typed
+        missed, false = (ill - hits).astype(object), alarms.astype(object)  # whole numbers of any size
+        return float(thresholds[np.argmin(cost.numerator * missed + cost.denominator * false)])
     assert value is not None
     if rule == "sensitivity":
-        return float(thresholds[np.argmax(sensitivity >= value)])
-    reaching = np.flatnonzero(specificity >= value)
+        return float(thresholds[np.argmax(hits / ill >= value)])
+    reaching = np.flatnonzero((well - alarms) / well >= value)
     return float(thresholds[reaching[-1]]) if len(reaching) else float(np.nextafter(thresholds[0], np.inf))
 
 

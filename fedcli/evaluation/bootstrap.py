@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import FedcliError
 from ..labels import NO, UNKNOWN, YES
-from ..metrics import label_probabilities, mean_recall, probabilities
+from ..metrics import apart, label_probabilities, mean_recall, probabilities
 from ..seeds import derive
 from .ranked_pairs import Ranking, mirrored, total
 from .statistics import sign_floor
@@ -156,7 +156,7 @@ def bootstrap_p(differences: np.ndarray, units: int) -> float | None:
     units: patients that differ at all; p is no less than their sign_floor, for resamples of few patients hold the same
         ones again and again and cannot show how others would differ.
     """
-    known = differences[~np.isnan(differences)]
+    known = apart(differences[~np.isnan(differences)], 0.0)
     if not len(known):
         return None
     fewer = min((known <= 0).sum(), (known >= 0).sum())

@@ -20,6 +20,7 @@ from typing import Annotated
 import numpy as np
 
 from ..errors import UsageError, nearest
+from ..metrics import apart
 from .parts import Number
 from .schema import Names
 
@@ -77,9 +78,12 @@ def values(candidates: Sequence[Candidate], rule: str) -> list[float | None]:
 def chosen(candidates: Sequence[Candidate], rule: str) -> int | None:
     """The place of the one that a rule takes; None where no candidate has what it looks at."""
     sign = -1 if rule == DTO else 1
-    known = [
-        (sign * value, candidate.score or 0.0, -place)
+    known = {
+        place: (sign * value, candidate.score or 0.0)
         for place, (candidate, value) in enumerate(zip(candidates, values(candidates, rule), strict=True))
         if value is not None
-    ]
-    return -max(known)[2] if known else None
+    }
+    for by in (0, 1):
+        best = max((scores[by] for scores in known.values()), default=0.0)
+        known = {place: scores for place, scores in known.items() if apart(scores[by], best) == 0}
+    return min(known, default=None)

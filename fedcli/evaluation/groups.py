@@ -21,7 +21,7 @@ from itertools import product
 import numpy as np
 
 from ..labels import UNKNOWN, YES
-from ..metrics import CALIBRATION
+from ..metrics import CALIBRATION, apart
 from .parts import COMPARED, PARITY, Across, Between, Extreme, Group, GroupScores, Score
 
 LOW = CALIBRATION, "calibration_error_macro"  # metrics that are better when low
@@ -108,14 +108,14 @@ def spread(column: dict[str, float | None], *, low: bool = False) -> Between:
     known = {value: number for value, number in column.items() if number is not None}
     if len(known) < 2:
         return Between(None, None, None, None, None)
-    worst, best = min(known, key=known.get), max(known, key=known.get)
+    numbers = list(known.values())
+    worst, best = (next(v for v in known if apart(known[v], edge) == 0) for edge in (min(numbers), max(numbers)))
     if low:
         worst, best = best, worst
-    numbers = list(known.values())
     return Between(
         Extreme(worst, known[worst]),
         Extreme(best, known[best]),
-        max(numbers) - min(numbers),
+        abs(known[best] - known[worst]),
         float(np.std(numbers)),
         float(np.mean(numbers)),
     )

@@ -14,6 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
+from ..metrics import apart
 from ..seeds import derive
 from .bootstrap import weighted
 from .clinical_parts import GapTest, Subgroup
@@ -22,7 +23,6 @@ from .statistics import holm
 
 DEALS = 999
 STEP = 200  # deals at a time
-CLOSE = 1e-12
 Grouping = tuple[np.ndarray, list[str]]
 
 
@@ -121,4 +121,4 @@ def _blocks(known: np.ndarray, unit: np.ndarray) -> Iterator[np.ndarray]:
 
 def _p(drawn: np.ndarray, seen: float) -> float | None:
     known = drawn[np.isfinite(drawn)]
-    return float((1 + (known >= seen - CLOSE).sum()) / (1 + len(known))) if len(known) else None
+    return float((1 + (apart(known, seen) >= 0).sum()) / (1 + len(known))) if len(known) else None

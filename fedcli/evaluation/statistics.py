@@ -17,6 +17,7 @@ from math import sqrt
 import numpy as np
 
 from ..errors import FedcliError
+from ..metrics import CLOSE, apart
 
 
 def sign_floor(units: int) -> float:
@@ -56,13 +57,12 @@ def delong(score_a: np.ndarray, score_b: np.ndarray, y: np.ndarray) -> DeLong:
     parts = [_components(np.asarray(score, np.float64), truth) for score in (score_a, score_b)]
     tens, ones = (np.stack(components) for components in zip(*parts, strict=True))  # V10 [2, m], V01 [2, n]
     auc = tens.mean(1)  # [2]
-    s10, s01 = np.cov(tens), np.cov(ones)  # [2, 2] each, Eq. 5 and 6 of DeLong et al.
-    spread = s10 / m + s01 / n
-    difference = float(auc[1] - auc[0])
-    se = sqrt(max(float(spread[0, 0] + spread[1, 1] - 2 * spread[0, 1]), 0.0))
-    se = se if se > 1e-12 else 0.0  # rounding of components that are alike
+    difference = float(apart(*auc[::-1]))
+    se_a, se_b, se = np.sqrt(  # Eq. 5 and 6 of DeLong et al., of a, of b, and of their difference
+        np.var([*tens, tens[1] - tens[0]], axis=1, ddof=1) / m + np.var([*ones, ones[1] - ones[0]], axis=1, ddof=1) / n
+    ).tolist()
+    se = se if se > CLOSE else 0.0  # rounding of components that are alike
     z = difference / se if se else 0.0 if difference == 0 else None
-    se_a, se_b = (sqrt(float(spread[i, i])) for i in (0, 1))
     return DeLong(float(auc[0]), float(auc[1]), se_a, se_b, difference, se, z, _normal_p(z))
 
 
@@ -132,11 +132,11 @@ def paired_t(a: list[float], b: list[float], *, overlap: float = 0.0) -> Paired:
     mean = float(d.mean())
     if len(d) < 2:
         return Paired(len(d), mean, None, None)
-    se = float(d.std(ddof=1)) * sqrt(1 / len(d) + overlap)
-    if se <= 1e-12 * max(abs(mean), 1e-300):  # rounding of equal differences
+    if np.ptp(d) <= CLOSE:
         return Paired(len(d), mean, 0.0 if mean == 0 else None, 1.0 if mean == 0 else None)
     from scipy.special import stdtr
 
+    se = float(d.std(ddof=1)) * sqrt(1 / len(d) + overlap)
     return Paired(len(d), mean, mean / se, float(2 * stdtr(len(d) - 1, -abs(mean / se))))
 
 
@@ -150,7 +150,7 @@ def wilcoxon(a: list[float], b: list[float]) -> Paired:
     floor = sign_floor(len(d))
     if not len(known):
         return Paired(len(d), 0.0, 0.0, 1.0, floor)
-    ranks = np.rint(2 * _midranks(np.abs(known))).astype(int)  # twice the midranks, so that they are whole
+    ranks = np.rint(2 * _midranks(_levels(np.abs(known)))).astype(int)  # twice the midranks, so that they are whole
     rises = int(ranks[known > 0].sum())
     chance = np.zeros(ranks.sum() + 1)  # of each twice rank sum, with signs by coin
     chance[0] = 1
@@ -164,7 +164,15 @@ def wilcoxon(a: list[float], b: list[float]) -> Paired:
 def _differences(a: list[float], b: list[float]) -> np.ndarray:
     if len(a) != len(b) or not len(a):
         raise FedcliError(f"{len(a)} and {len(b)} numbers make no pairs", "give runs of the same seeds")
-    return np.round(np.asarray(b, np.float64) - np.asarray(a, np.float64), 12)  # alike but for floating point: ties
+    return apart(b, a)
+
+
+def _levels(values: np.ndarray) -> np.ndarray:
+    """Whole numbers [N] in the order of the values, the same for those that rounding alone sets apart."""
+    order = np.argsort(values)
+    levels = np.zeros(len(values), int)
+    levels[order[1:]] = np.cumsum(np.diff(values[order]) > CLOSE)
+    return levels
 
 
 def holm(ps: list[float | None]) -> list[float | None]:

@@ -19,7 +19,8 @@ How we differ, and why:
   demographic parity alone: alpha / sqrt(t) times mu. There the counts in g enter once for each client, and group 0's
   bound holds for every group; here they enter once, and each group has its own.
 - the paper's text was not at hand: the code, its authors' older one and declearn's FedFB (Inria) were read, the last
-  two for opportunity and odds of two groups; of more, each is compared with the first, as demographic parity has it.
+  two for opportunity and odds of two groups; of more, each is compared with the first, as demographic parity has it,
+  and where lambda of all but the first come to more than n_y / n, they shrink in proportion until that is their sum.
   declearn compares sums of losses there; we take means, as the authors' older code does, since rates shall be equal.
 - losses are of all training images under the model that a round starts from, summed over clients as in groups.py, so
   lambda is one round late. The code averages models by weighted counts, we weigh losses and average by image count.

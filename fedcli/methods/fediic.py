@@ -17,6 +17,8 @@ How we differ, and why:
 - the second view is the image as it is, where the code draws two augmentations: a step sees one draw here.
 - l_c is that of the model one round before, since a client sends its sums with its model; in the first round it is 1,
   and a class of which no client of a round has an image keeps its own.
+- prototypes move at their own lengths, and are brought to length 1 when they have moved: along the slope of cosines a
+  short one turns farther in a step than a long one.
 - moving prototypes ends when no two of them agree, where the code's steps are 0 too, and after `moves` steps at the
   latest, as in the code.
 - the projector is linear, of two layers, as in the code; its width is 128 where the code has 1024 for EfficientNet.

@@ -12,7 +12,7 @@ from ..evaluation import predictions, rebuilt
 from ..evaluation.parts import VERSIONS
 from ..files import sha256
 from ..labels import UNKNOWN, YES
-from ..metrics import chances
+from ..metrics import apart, chances
 from .systems import Pairs, Scored
 
 ROOM = 2**28  # bytes of the answers that are remembered
@@ -68,7 +68,7 @@ def differing(pairs: Pairs, metric: str, version: str, images: Callable[[Scored]
         key = first.id.tobytes()
         sets.setdefault(key, []).append(difference if images is None else difference * images(a)[:, None])
         units[key] = first.units
-    moved = {key: (np.abs(np.mean(parts, axis=0)) > 1e-9).any(1) for key, parts in sets.items()}  # [N]
+    moved = {key: apart(np.mean(parts, axis=0), 0.0).any(1) for key, parts in sets.items()}  # [N]
     return sum(len(np.unique(units[key][at])) for key, at in moved.items()) + sum(counted.values())
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from ..errors import FedcliError
 from ..evaluation.parts import MODELS
 from ..evaluation.scores import Scores
+from ..metrics import apart
 from .answers import one_class
 from .systems import Scored
 
@@ -41,7 +42,7 @@ def _is_stuck(scores: Scores, version: str) -> bool:
     if interval is None or interval.low is None:
         return False
     seen = _classes_seen(scores, version)
-    return seen > 1 and interval.low <= 1 / seen
+    return seen > 1 and bool(apart(interval.low, 1 / seen) <= 0)
 
 
 def _metric(scores: Scores) -> str:

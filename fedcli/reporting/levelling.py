@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ..evaluation.scores import Scores
+from ..metrics import apart
 from .columns import area
 from .rows import Row
 
@@ -26,7 +27,7 @@ def _note(first: Row, row: Row, attribute: str) -> Iterator[str]:
         return
     was, now = [before[group] for group in shared], [after[group] for group in shared]
     narrower = (max(was) - min(was)) - (max(now) - min(now))
-    if narrower > 0 and all(b <= a for a, b in zip(was, now, strict=True)):
+    if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
         best, metric = max(shared, key=lambda group: before[group]), area(row.scores)
         points, fell = f"{100 * narrower:.2f} points", f"{100 * before[best]:.2f} to {100 * after[best]:.2f} % {metric}"
         yield (

@@ -74,7 +74,7 @@ class Scoring:
     def best(self, before: Best | None, state: RunState, line: dict[str, Any]) -> Best | None:
         """The best model up to this round; only a better score takes the place of an earlier round's."""
         score = line["validation"][self.metric] if "validation" in line else None
-        if score is None or (before and score <= before.score):
+        if score is None or (before and metrics.apart(score, before.score) <= 0):
             return before
         theta, clients = self.federation.kept(state)
         return Best(state.round, score, theta.cpu(), {c: _of_its_own(memory) for c, memory in clients.items()})

@@ -194,6 +194,8 @@ def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_tha
     assert made.temperature == pytest.approx(4, rel=0.1)
     assert made.negative_log_likelihood[1] < made.negative_log_likelihood[0]
     assert made.calibration_error_top_label[1] < made.calibration_error_top_label[0]
+    each = [sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3)) for t in (4, 1)]
+    assert made.brier == [pytest.approx(each[0]), pytest.approx(each[1], rel=0.02)]  # as Brier had it: over all classes
     assert made.negative_log_likelihood[0] == pytest.approx(sk.log_loss(y, probabilities(4 * logits)))
 
 

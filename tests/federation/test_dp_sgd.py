@@ -54,9 +54,9 @@ def small_net():
     return Network(body, 16, CLASSES)
 
 
-def private(net, shard, gradient, places):
+def private(net, shard, gradient, places, *, name="north", round=1, **more):
     layout = Layout(net)
-    client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
+    client = ClientRound(name, 0, round, 3, 0.1, layout.read(), {}, layout, shard, None, {}, **more)
     batch = shard.batch(torch.tensor(places, dtype=torch.int64))
     layout.zero_grad()
     return gradient(net, Local().loss, batch, client), layout.grad.clone()
@@ -92,6 +92,13 @@ def test_a_step_without_images_is_noise_of_the_stated_size():
     loss, made = private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])
     assert loss == 0 and float(made.std()) == pytest.approx(3.0 * 0.5 / 4.0, rel=0.03)
     assert torch.equal(made, private(net, shard, PrivateGradient(0.5, 3.0, 4.0), [])[1])
+
+
+@pytest.mark.parametrize("other", [{"steps": 1}, {"round": 2}, {"name": "south"}, {"seed": 1}])
+def test_every_step_round_client_and_run_has_noise_of_its_own(other):
+    net, shard, gradient = small_net(), toy_shard("north", 6), PrivateGradient(1.0, 1.0, 1.0)
+    first, second = (private(net, shard, gradient, [], **more)[1] for more in ({}, other))
+    assert (first - second).std() > 1
 
 
 def test_images_are_drawn_independently_at_the_stated_rate():

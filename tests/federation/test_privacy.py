@@ -2,15 +2,18 @@
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 import torch
-from conftest import make_chain, play
+from conftest import make_chain, play, toy_net, toy_shard
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.federation.client import Training
+from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.privacy import epsilon, noised_model
+from fedcli.methods import resolve
+from fedcli.models.layout import Layout
 from fedcli.runs.configuration import Plan
 from fedcli.runs.train import train
 
@@ -84,3 +87,14 @@ def test_what_is_no_noise_is_refused(changed, message):
 def test_clients_that_train_alone_send_nothing_to_add_noise_to():
     with pytest.raises(UsageError, match="--single-site sends nothing"):
         Plan("fedavg", {}, replace(SGD, dp_noise=1.0), rounds=1, single_site=True).check()
+
+
+def test_every_round_client_and_run_has_noise_of_its_own():
+    """Else the noise of one answer would cancel in the difference to another."""
+    training, net = replace(SGD, lr=1e-12, dp_noise=5.0), toy_net()
+    layout = Layout(net)
+    start, t, seen = layout.read(), layout.trainable, []
+    for client, round, seed in (("north", 1, 0), ("south", 1, 0), ("north", 2, 0), ("north", 1, 1)):
+        task = Task(client, 0, round, 3, seed, start, {}, {})
+        seen.append(run_client(resolve("fedavg"), net, layout, toy_shard("north", 9), task, training).theta[:t])
+    assert all((a - b).std() > 3 for a, b in combinations(seen, 2))

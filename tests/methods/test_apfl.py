@@ -1,5 +1,7 @@
 """APFL: a mixture of two models, beside a global track that is FedAvg's."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -22,27 +24,28 @@ def gradient(theta, shard):
     """dL/dtheta [T] over the whole shard in train mode, as autograd says."""
     net = toy_net(dropout=0.0).train()
     layout = Layout(net)
-    layout.load(theta)
+    layout.params.copy_(theta)
     F.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     return layout.grad.clone()
 
 
-def test_a_step_from_two_different_models_written_out():
-    """v <- v - lr alpha g(alpha v + (1 - alpha) w), and the model is the mixture of the new two."""
+def test_two_steps_from_two_different_models_written_out():
+    """v <- v - lr alpha g(alpha v + (1 - alpha) w), alpha in the first step; the model is the mixture of the new two."""
     start, own, shard = Layout(toy_net()).read(), Layout(toy_net(seed=4)).read(), toy_shard("north")
     net = toy_net(dropout=0.0)
     layout = Layout(net)
     t = layout.trainable
     task = Task("north", 0, 2, 3, 0, start, {}, {"own_part": own[:t], "model": own, "alpha": torch.tensor(0.25)})
     method = resolve("apfl", {"solver": "sgd", "adaptive": True})
-    report = run_client(method, net, layout, shard, task, SGD)
+    report = run_client(method, net, layout, shard, task, replace(SGD, epochs=2))
 
-    mixture = start.clone()
-    mixture[:t] += 0.25 * (own[:t] - start[:t])
-    g = gradient(mixture, shard)
-    v, w = own[:t] - 0.1 * 0.25 * g, start[:t] - 0.1 * gradient(start, shard)
-    alpha = (0.25 - 0.1 * ((own[:t] - start[:t]) @ g)).clamp(0, 1)
-    torch.testing.assert_close(report.memory["own_part"], v)
+    v, w, alpha = own[:t], start[:t], torch.tensor(0.25)
+    for step in range(2):
+        g = gradient(alpha * v + (1 - alpha) * w, shard)
+        moved = (alpha - 0.1 * ((v - w) @ g)).clamp(0, 1)
+        v, w = v - 0.1 * alpha * g, w - 0.1 * gradient(w, shard)
+        alpha = alpha if step else moved
+    torch.testing.assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(report.memory["alpha"], alpha)
     torch.testing.assert_close(report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5)
 

@@ -20,8 +20,12 @@ def test_eta_by_hand():
 
 
 def test_weights_count_in_both_sums():
-    """3/4 (2, 0) + 1/4 (-2, 0) = (1, 0); squares 4: eta 2. Epsilon 1 halves it to 1."""
+    """3/4 (2, 0) + 1/4 (-2, 0) = (1, 0); squares 4: eta 2. Epsilon 1 halves it to 1.
+
+    3/4 (2, 0) + 1/4 (-4, 0) = (1/2, 0); squares 3/4 4 + 1/4 16 = 7: eta 14.
+    """
     assert model([[2.0, 0.0], [-2.0, 0.0]]) == (pytest.approx([2.0, 0.0]), pytest.approx(2.0))
+    assert model([[2.0, 0.0], [-4.0, 0.0]]) == (pytest.approx([7.0, 0.0]), pytest.approx(14.0))
     assert model([[2.0, 0.0], [-2.0, 0.0]], epsilon=1.0) == (pytest.approx([1.0, 0.0]), 1.0)
 
 

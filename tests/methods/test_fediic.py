@@ -19,6 +19,14 @@ def test_the_contrast_within_a_client_by_hand():
     assert rare.item() == pytest.approx(2 * math.exp(-1 / 0.07), rel=1e-2)
 
 
+def test_the_temperature_of_two_classes_is_the_root_of_their_shares_product():
+    """Shares 1/2 and 1/8: 1/2 and 1/8 within a class, 1/4 between them, where vectors agree by 0.6."""
+    z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.6, 0.8], [0.6, 0.8]], dtype=torch.float64)
+    made = contrast(z, torch.tensor([0, 0, 1, 1]), torch.tensor([1 / 2, 1 / 2, 1 / 8, 1 / 8]).double())
+    each = [-math.log(math.exp(own) / (math.exp(own) + 2 * math.exp(0.6 / 0.25))) for own in (1 / 0.5, 1 / 0.125)]
+    assert made.item() == pytest.approx(sum(each) / 2)
+
+
 def test_prototypes_move_until_no_two_of_them_agree():
     near = torch.tensor([[1.0, 0.1, 0.0], [1.0, -0.1, 0.0], [1.0, 0.0, 0.1]])
     unit = separated(near, 1000)

@@ -4,10 +4,12 @@ import math
 
 import pytest
 import torch
-from conftest import client_updates, flat_layout, play
+from conftest import client_updates, flat_layout, play, toy_net, toy_shard
 
 from fedcli.methods import resolve
+from fedcli.methods.contract import ClientRound
 from fedcli.methods.fednoro import distances, distilled, noisy_clients
+from fedcli.models.layout import Layout
 
 
 def test_the_loss_of_a_noisy_client_by_hand():
@@ -67,3 +69,39 @@ def test_noisy_clients_are_looked_for_when_the_first_stage_ends():
 def test_a_first_stage_that_never_ends_is_logit_adjustment():
     ours, adjusted = play("fednoro", {"warm_up": 1.0}, rounds=3), play("logit-adjust", rounds=3)
     torch.testing.assert_close(ours.theta, adjusted.theta)
+
+
+@pytest.mark.parametrize(("round", "left"), [(11, 1), (24, 2 / 3), (50, 0), (51, 0)])
+def test_the_share_of_distillation_rises_from_the_first_round_of_the_second_stage(round, left):
+    """As in the code, whose rounds count from 0: its share is least in round 10 and full in round 49."""
+    _, _, client = at_a_noisy_client(round)
+    assert client.scratch["share"].item() == pytest.approx(0.8 * math.exp(-5 * left**2))
+
+
+def at_a_noisy_client(round):
+    net, shard = toy_net(dropout=0.0), toy_shard("north", 6)
+    layout, shared = Layout(net), {"noisy": torch.tensor([True]), "begun": torch.tensor(10)}
+    client = ClientRound("north", 0, round, 100, 0.1, layout.read(), shared, layout, shard, None, {})
+    local = resolve("fednoro").local
+    local.on_round_start(net, client)
+    return local, net, client
+
+
+def test_the_received_model_teaches_at_temperature_08():
+    local, net, client = at_a_noisy_client(11)
+    client.scratch["share"] = torch.tensor(0.5)
+    batch = client.shard.batch(torch.arange(6))
+    soft = (net.eval()(batch.x) / 0.8).softmax(1).detach()
+    client.layout.params.mul_(1.5)  # the student is elsewhere by then
+    net.train()
+    expected = distilled(net(batch.x) + client.offset, batch.y, soft, torch.tensor(0.5))
+    torch.testing.assert_close(local.loss(net, batch, client), expected)
+
+
+def test_buffers_count_in_distances():
+    layout = Layout(toy_net())
+    models = torch.zeros(3, len(layout.flat))
+    models[1, layout.trainable] = 3.0
+    models[2, layout.trainable - 1] = 6.0
+    made = distances(client_updates(models, layout=layout), torch.tensor([False, True, True]))
+    assert made.tolist() == pytest.approx([0, 0.5, 1])

@@ -29,6 +29,13 @@ def test_groups_of_patients_by_hand():
     assert made["group_weights"] == pytest.approx([0.625 / 0.75, 0.375 / 0.25])
 
 
+def test_an_absent_group_keeps_its_weight_and_the_others_share_the_rest():
+    """Of all images (8, 2, 6) the two that are here have 4/7 and 3/7: mu = 3/4 (4/7 - 3/14, 3/7 + 3/14)."""
+    before = {"group_shares": torch.tensor([0.5, 0.25, 0.25]).double(), "group_images": torch.tensor([4.0, 2.0, 2.0])}
+    made = moved("gifair", [[4.0, 0.0, 4.0]], [[4.0, 0.0, 8.0]], before, strength=0.5)
+    assert made["group_shares"] == pytest.approx([0.75 * 5 / 14, 0.25, 0.75 * 9 / 14])
+
+
 def test_clients_by_hand():
     table = client_updates(torch.eye(2), n=(3, 1), loss_before=(1.0, 2.0))
     theta, weights = resolve("gifair-clients", {"strength": 0.5}).aggregator.aggregate(torch.zeros(2), table, {})

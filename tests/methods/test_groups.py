@@ -158,6 +158,13 @@ def test_an_absent_group_keeps_its_share_and_a_round_without_groups_changes_noth
     assert nobody == {name: value.tolist() for name, value in before.items()}
 
 
+@pytest.mark.parametrize("spec", ["group-dro", "fedminmax"])
+def test_a_mean_loss_is_that_of_the_images_of_this_round(spec):
+    """Both groups have the loss 2 now, whatever the images of earlier rounds."""
+    before = {"group_shares": torch.tensor([0.5, 0.5]).double(), "group_images": torch.tensor([90.0, 10.0])}
+    assert moved(spec, [[5.0, 5.0]], [[10.0, 10.0]], before, eta=0.1)["group_shares"] == pytest.approx([0.5, 0.5])
+
+
 @pytest.mark.parametrize("spec", ["group-dro", "fedminmax", "gifair"])
 def test_a_group_that_first_comes_in_a_later_round_starts_as_it_would_have_in_the_first(spec):
     """Its clients were absent: with a share of 0 its images would weigh nothing, and climb by small steps."""

@@ -5,10 +5,12 @@ import torch
 from conftest import ROSTER, play, toy_net, toy_shard, toy_shards
 from torch import nn
 
+from fedcli.data.shard import EVALUATION_BATCH
 from fedcli.data.transforms import to_pixels
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.methods import resolve
+from fedcli.methods.contract import ClientRound
 from fedcli.methods.harmofl import STANDS, AmplitudeNorm
 from fedcli.methods.spectra import amplitudes
 from fedcli.models.layout import Layout
@@ -43,6 +45,16 @@ def test_the_spectrum_is_the_mean_over_all_images_of_all_clients_and_is_shared_o
     expected = amplitudes(everyone, low).mean(0).flatten()
     for theta in seen:
         torch.testing.assert_close(amplitude_of(theta, low=low), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_a_clients_spectrum_is_the_mean_over_all_of_its_evaluation_batches():
+    shard, net = toy_shard("north", 2 * EVALUATION_BATCH + 3), network(low=0.2)
+    shard.images[:EVALUATION_BATCH] //= 2
+    layout = Layout(net)
+    client = ClientRound("north", 0, 1, 3, 0.1, layout.read(), {}, layout, shard, None, {})
+    resolve("harmofl", {"low": 0.2}).local.on_round_start(net, client)
+    expected = amplitudes(torch.cat([batch.x for batch in shard.in_order()]), 0.2).mean(0).flatten()
+    torch.testing.assert_close(layout.flat[layout.spans[STANDS]], expected, atol=1e-5, rtol=1e-4)
 
 
 def test_all_clients_may_count_the_same():

@@ -28,3 +28,7 @@ def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_pa
     assert not list(levelling.notes([first, with_groups(second, f=0.75, m=0.85)]))  # f gained
     assert not list(levelling.notes([first, with_groups(second, f=0.60, m=0.85)]))  # the gap grew
     assert not list(levelling.notes([first]))
+    high = 0.3 + 0.5, 0.1 + 0.7  # 0.8 twice, but for the last bit
+    first = with_groups(first, f=0.70, m=0.90)
+    assert not list(levelling.notes([first, with_groups(second, f=high[1] - 0.1, m=high[0] + 0.1)]))
+    assert list(levelling.notes([with_groups(first, f=high[1], m=0.90), with_groups(second, f=high[0], m=0.85)]))
