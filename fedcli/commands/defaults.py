@@ -61,7 +61,7 @@ def say(context: typer.Context) -> None:
     for parameter in context.command.params:
         if is_default(context, parameter.name or ""):
             value = context.params.get(parameter.name or "")
-            value = " ".join(map(str, value)) if isinstance(value, list) else value
+            value = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
             console.say(f"--{(parameter.name or '').replace('_', '-')} {value} from {origin(parameter.name or '')}")
 
 

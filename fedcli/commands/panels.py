@@ -34,7 +34,7 @@ class Command(TyperCommand):
     """Options under headings where there are many; those that were not typed are named when it runs."""
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]  # its own click's
-        records = {parameter.name: parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
+        records = {_name(parameter): parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
         arguments = [p.name for p in self.get_params(ctx) if p.param_type_name == "argument"]
         options = [name for name in records if name not in arguments and records[name]]
         trains = "rounds" in options
@@ -73,6 +73,11 @@ def _typed(ctx: typer.Context) -> Iterator[str]:
         if source == "COMMANDLINE" and (parameter.param_type_name == "option" or parameter.nargs == 1):
             value = ctx.params[name]
             yield from map(str, value if isinstance(value, list | tuple) else [value])
+
+
+def _name(parameter: Any) -> str | None:
+    """Some versions of click call --help otherwise."""
+    return "help" if "--help" in parameter.opts else parameter.name
 
 
 def _panel(name: str | None, trains: bool) -> str:

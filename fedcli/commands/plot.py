@@ -60,7 +60,8 @@ def plot(
             metavar="WHAT",
             help="counts: who holds how many training images of each class and attribute, of a run or a partition; "
             "divergence: Fed-MAS's by class, beside the counts (--set by_class=true); features: mean features of "
-            "classes by client, before and behind Fed-MAS's projector; adapters: S by group, U'U and VV' of FairLoRA",
+            "classes by client, before and behind Fed-MAS's projector; adapters: S by group, cosines in "
+            "U'U and VV' of FairLoRA",
         ),
     ] = None,
     reduce: Annotated[

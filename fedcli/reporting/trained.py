@@ -3,7 +3,8 @@
 Sources: Fed-MAS (arXiv 2307.14959), figure 4: each point is the mean feature of a class at a client, of head, medium
 and tail classes, with and without the projector; they do not say how points came into the plane, here it is PCA or
 t-SNE of scikit-learn. FairFedMed (arXiv 2508.00873), figure 4: S of every group, U'U and VV' of a trained adapter,
-where U is the factor that images meet first; they do not say of which layer, here it is the last that has S.
+where U is the factor that images meet first; they do not say of which layer, here it is the last that has S. They show
+that both products are near I; U begins at 0, so their cosines are drawn, which no length hides.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ..data.shard import Shard
 from ..errors import FedcliError, UsageError
@@ -84,13 +86,19 @@ def plot_adapters(folder: Path, out: Path) -> dict[str, Any]:
     u, s, v = (
         tensors[name].double() for name in (having[-1].A, having[-1].S, having[-1].B)
     )  # [in, r], [G, r], [r, out]
-    matrices = {"S": s.reshape(-1, s.shape[-1]), "U'U": u.T @ u, "VV'": v @ v.T}
+    matrices = {"S": s.reshape(-1, s.shape[-1]), "U'U": _cosines(u.T), "VV'": _cosines(v)}
     shown = {name: matrix.numpy() for name, matrix in matrices.items()}
     groups = _groups(run, len(shown["S"]))
     layer = having[-1].A.removesuffix(".A")
     title = f"{run.manifest.body['label']}: {layer}, rank {len(shown['VV' + chr(39)])}"
     drawing.draw(partial(_matrices, shown, groups, title), out)
     return {"layer": layer, "groups": groups, **{name: matrix.tolist() for name, matrix in shown.items()}}
+
+
+def _cosines(vectors: Tensor) -> Tensor:
+    """[r, n] -> [r, r]: near I where the vectors are orthogonal, however long they are; 0 of one without a length."""
+    directions = functional.normalize(vectors)
+    return directions @ directions.T
 
 
 def _opened(folder: Path, device: str) -> runs.Run:
@@ -200,16 +208,15 @@ def _colour(place: int, count: int) -> Any:
 def _matrices(shown: dict[str, np.ndarray], groups: list[str], title: str) -> "Figure":
     figure, axes = drawing.panels(len(shown), title, SQUARE, one_axis=False)
     for panel, (name, matrix) in zip(axes, shown.items(), strict=True):
-        panel.set_title(name, loc="left")
-        _matrix(panel, matrix)
+        panel.set_title(name if name == "S" else f"{name}, cosines", loc="left")
+        _matrix(panel, matrix, float(np.abs(matrix).max()) or 1.0 if name == "S" else 1.0)
         if name == "S":
             panel.set_yticks(np.arange(len(groups)), [drawing.short(group) for group in groups])
             panel.set_xlabel("singular value")
     return figure
 
 
-def _matrix(axes: "Axes", matrix: np.ndarray) -> None:
-    largest = float(np.abs(matrix).max()) or 1.0
+def _matrix(axes: "Axes", matrix: np.ndarray, largest: float) -> None:
     image = axes.imshow(matrix, aspect="auto", cmap="RdBu_r", vmin=-largest, vmax=largest)
     axes.grid(False)
     axes.figure.colorbar(image, ax=axes)

@@ -94,11 +94,13 @@ def _methods(recipe: Recipe) -> None:
 
 
 def _settings_of_data(recipe: Recipe) -> None:
-    """Refuse an option of a chain that none of its rows' methods has."""
-    for chain in recipe.chains.values():
-        known = {key for row in recipe.rows if chain.name in row.data for key in resolve(row.method).settings}
-        if odd := [key for key in chain.settings if key not in known]:
-            raise UsageError(f"data.{chain.name}.set: no row there has an option {odd[0]!r}", nearest(odd[0], known))
+    """Refuse an option of a chain or a scale that none of its rows' methods has."""
+    given = [(f"data.{name}", chain.settings, {name}) for name, chain in recipe.chains.items()]
+    given += [(scale, changes.get("settings", {}), {*recipe.chains}) for scale, changes in recipe.scales.items()]
+    for where, settings, data in given:
+        known = {key for row in recipe.rows if data & {*row.data} for key in resolve(row.method).settings}
+        if odd := [key for key in settings if key not in known]:
+            raise UsageError(f"{where}.set: no row there has an option {odd[0]!r}", nearest(odd[0], known))
 
 
 def try_training(cell: Cell, where: str = "") -> None:
@@ -144,7 +146,7 @@ def _cell(
     }
     listed = files_in(chain.lists)
     stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
-    stages["train"] |= {"method": row.method, "set": _settings(chain, row, scale), "seed": seed}
+    stages["train"] |= {"method": row.method, "set": _settings(chain, row, scale, recipe), "seed": seed}
     stages["prepare"] |= {"name": chain.dataset, "raw": folder or False}
     if stages["train"].get("rounds") is None:  # a recipe says the same whatever its data
         stages["train"]["rounds"] = resolve(row.method).default_training.get("rounds", ROUNDS)
@@ -178,10 +180,14 @@ def _of_row(partition: Flags, row: Row) -> Flags:
     return partition if "clients_file" in partition else partition | row.partition
 
 
-def _settings(chain: Chain, row: Row, scale: str) -> Flags:
-    """A row's options, with the data's own for those that its method has and it leaves open."""
-    known = resolve(row.method).settings
-    settings = {key: value for key, value in chain.settings.items() if key in known} | row.settings
+def _settings(chain: Chain, row: Row, scale: str, recipe: Recipe) -> Flags:
+    """A row's options, with the data's own for those that it leaves open, and the scale's in place of either.
+
+    Data and scale give the options that the row's method has.
+    """
+    changes = recipe.scales.get(scale, {}).get("settings", {})
+    settings = chain.settings | row.settings | changes
+    settings = {key: settings[key] for key in settings if key in row.settings or key in resolve(row.method).settings}
     return settings if scale == "paper" else _without_files(settings)
 
 

@@ -89,6 +89,7 @@ class Stages(Part):
 
 class Scale(Stages):
     evaluate: Evaluate = {}
+    settings: Settings = Field({}, alias="set")
 
 
 class Lists(Part):
@@ -100,7 +101,6 @@ class Data(Scale):
     title: Text = ""
     lists: Lists | None = None
     dataset: Text
-    settings: Settings = Field({}, alias="set")
 
 
 class Row(Stages):

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -87,16 +88,16 @@ def test_a_recipe_is_found_as_people_write_it(spelt):
 @pytest.mark.parametrize(
     ("words", "sentence", "line"),
     [
-        (["train", "fedavg", "--round", 2], "error: no such option: --round", "`fedcli train --help`"),
-        (["prepare"], "error: missing argument 'name'", "`fedcli prepare --help`"),
+        (["train", "fedavg", "--round", 2], "error: no such option:? '?--round\\b", "`fedcli train --help`"),
+        (["prepare"], "(?i)error: missing argument 'name'", "`fedcli prepare --help`"),
         (["trian"], "error: no such command 'trian'", "`fedcli --help`"),
-        (["--loud"], "error: no such option: --loud", "`fedcli --help`"),
+        (["--loud"], "error: no such option:? '?--loud\\b", "`fedcli --help`"),
         (["ls", "--work"], "error: option '--work' requires an argument", "`fedcli ls --help`"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_as_all_other_mistakes_are(words, sentence, line):
     code, out, err = run(*words)
-    assert code == 2 and not out and sentence in err and f"  hint: {line}" in err
+    assert (code, out) == (2, "") and re.search(f"{sentence}(.*\n)+  hint: {line}", err)
     assert "Usage" not in err and "Error" not in err
 
 
@@ -306,9 +307,8 @@ def test_help_of_a_large_command_has_headings():
     out = run("prepare", "--help")[1]  # trains nothing: its seed and --set are about the data
     assert "\nTraining:" not in out and "\nMethod:" not in out
     assert out.index("\nData:") < out.index("\n  --set") < out.index("\nMachine:")
-    for name in ("train", "evaluate", "report", "corrupt"):
-        assert "\nOptions:" not in run(name, "--help")[1]  # no option was forgotten
-    assert "--log-file" in run("ls", "--help")[1] and "\nTraining:" not in run("ls", "--help")[1]
+    forgotten = [name for name in ("train", "evaluate", "report", "corrupt") if "\nOptions:" in run(name, "--help")[1]]
+    assert not forgotten and "--log-file" in run("ls", "--help")[1] and "\nTraining:" not in run("ls", "--help")[1]
 
 
 def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):

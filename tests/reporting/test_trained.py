@@ -89,9 +89,16 @@ def test_the_matrices_are_those_of_the_last_adapter(work):
     finished.load_model(run, run.rounds[-1])
     shown = show(work, "lora", "adapters")
     tensors = run.layout.named(run.layout.read())
-    a, s = (tensors[f"{shown['layer']}.{role}"].double() for role in "AS")
+    a, s, b = (tensors[f"{shown['layer']}.{role}"].double() for role in "ASB")
     assert np.array(shown["S"]) == pytest.approx(s.numpy()) and shown["groups"] == ["f", "m"]
-    assert np.array(shown["U'U"]) == pytest.approx((a.T @ a).numpy())
+    for name, vectors in (("U'U", a.T), ("VV'", b)):
+        lengths = vectors.norm(dim=1)
+        assert np.array(shown[name]) == pytest.approx((vectors @ vectors.T / lengths / lengths[:, None]).numpy())
+
+
+def test_directions_are_compared_whatever_their_length():
+    short_and_long = torch.tensor([[1e-5, 0.0], [0.0, 40.0], [0.0, 0.0]], dtype=torch.float64)
+    assert trained._cosines(short_and_long).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ def without(pool: Pool, dataset: dict[str, Any], site: HeldOut) -> Pool:
     split = np.where(there, TEST, np.where(pool.split == TEST, UNUSED, pool.split)).astype(np.uint8)
     if not (split == TRAIN).any():
         raise FedcliError(f"without {site.value!r} there is no training image", "hold out another site")
-    if pool.patient is not None and (both := np.intersect1d(pool.patient[there], pool.patient[split == TRAIN])).any():
-        patients = counted(int((both != "").sum()), "patient or lesion has", "patients or lesions have")
+    both = set() if pool.patient is None else {*pool.patient[there]} & {*pool.patient[split == TRAIN]} - {""}
+    if both:
+        patients = counted(len(both), "patient or lesion has", "patients or lesions have")
         console.warn(f"{patients} images both at {site.value} and at sites that train")
     return replace(pool, split=split)
