@@ -20,6 +20,10 @@ from .network import Network
 from .vision import IMAGENET, imagenet
 
 OLD = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)  # how a file of torch.save began before it was a zip
+NUMBERS = (  # torch can do little with the others, such as float8
+    torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool, torch.uint8, torch.int8, torch.int16,
+    torch.int32, torch.int64,
+)  # fmt: skip
 PUBLISHED = "imagenet", "pretrained"  # words for the weights that are published with a network
 HEADS = "fc.", "classifier.", "head.", "heads.", "AuxLogits.", "aux1.", "aux2."  # they are for other classes
 BESIDE = (*HEADS, "decoder", "mask_token")  # the latter of masked autoencoders such as RETFound
@@ -100,7 +104,7 @@ def read(path: Path) -> dict[str, Tensor]:
 
 def _unusable(tensor: Tensor) -> str:
     """Why a tensor cannot start a network, "" where it can."""
-    if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_complex():
+    if tensor.layout != torch.strided or tensor.is_meta or tensor.dtype not in NUMBERS:
         return f"{tensor.dtype} of layout {tensor.layout} on {tensor.device}, not a plain tensor of numbers"
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():  # as of expand(): any size
         return "larger than the numbers that the file holds for it"

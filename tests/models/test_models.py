@@ -119,6 +119,7 @@ def test_old_densenet_names_are_understood(tmp_path):
         (torch.zeros(2, dtype=torch.complex64), "complex64"),
         (torch.zeros(2, device="meta"), "on meta"),
         (torch.zeros(1).expand(2**40), "larger than the numbers that the file holds"),
+        (torch.ones(2).to(torch.float8_e4m3fn), "float8_e4m3fn of layout torch.strided on cpu, not a plain tensor"),
         (torch.tensor([0.0, torch.nan]), "NaN"),
     ],
 )
