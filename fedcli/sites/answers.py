@@ -1,7 +1,7 @@
 """Whether what a site says can be true: each of its answers against what it described, and against the other sites'.
 
-Nothing here trusts a number of a site before it is bounded: none of them decides how much memory is taken. What is wrong
-is a SiteError that names the site. What a site that lies within these bounds can do stands in docs/sites.md.
+No number of a site is trusted before it is bounded: none of them decides how much memory is taken. What is wrong is a
+SiteError that names the site. What a site that lies within these bounds can do stands in docs/sites.md.
 """
 
 import math
@@ -51,8 +51,8 @@ def of_site(client: str) -> Iterator[None]:
 def description(client: str, said: Any, expected: Known, entry: Known, digest: str | None) -> Known:
     """What a site says of itself as it begins a run. Raises SiteError.
 
-    expected: what is the same at all sites. entry: the client's images of the roster, by part. digest: sha256 of what it
-    described before, None where it did not; only then its images for validation and test may be others.
+    expected: what is the same at all sites. entry: the client's images by part, as the roster has them. digest: sha256
+    of what it described before; None where it did not, and its images for validation and test are not known.
     """
     shapes.check(said, SHAPE, f"site {client} described itself wrongly", ANOTHER)
     if said["client"] != client:

@@ -1,4 +1,4 @@
-"""Messages between sites and coordinators, changed by a seed: their bytes, their text, and the numbers that they say."""
+"""Messages between sites and coordinators, changed by a seed: their bytes, text and numbers."""
 
 import io
 import json
