@@ -39,6 +39,7 @@ LIES = {  # method, what becomes of an answer, what is said of it
     "steps": ("fedavg", scalars(steps=10**400), "local steps, where 20 images take 3"),
     "a huge number": ("fedavg", array("theta", first_is(3e38)), r"its model has numbers beyond 1e\+15"),
     "a long update": ("fedavg", array("theta", lambda a: a + 1e9), "its update has a length of .*, the model"),
+    "a long column": ("scaffold", array("columns/control_change", lambda a: a * 2**40), "its control_change has"),
     "a variance below 0": ("fedavg", array("theta", lambda a: -a - 1), "the variance .*running_var' of its mod"),
     "an endless loss": ("fedavg", array("loss", lambda a: np.array(np.inf, np.float32)), "answered without its loss"),
     "losses": ("fedavg", array("loss", lambda a: np.zeros(3, np.float32)), "answered without its loss"),
