@@ -1,7 +1,7 @@
 """Whether what a site says can be true: each of its answers against what it described, and against the other sites'.
 
-Nothing here trusts a number of a site before it is bounded: none of them decides how much memory is taken. What is wrong
-is a SiteError that names the site. What a site that lies within these bounds can do stands in docs/sites.md.
+No number of a site is trusted before it is bounded: none of them decides how much memory is taken. What is wrong is a
+SiteError that names the site. What a site that lies within these bounds can do stands in docs/sites.md.
 """
 
 import math
@@ -32,6 +32,7 @@ OF_IMAGES = (
     "feature_n",
 )  # columns that count images
 OF_CLASSES = "class_images", "feature_n"  # those with one number for each class
+UPDATE = "update"
 CLEAN, CORRUPTED = "clean", "corrupted"
 ANOTHER = "is it another version?"
 ASK = "ask the site what it runs; training goes on without it by --min-clients, or with it by --resume"
@@ -51,8 +52,8 @@ def of_site(client: str) -> Iterator[None]:
 def description(client: str, said: Any, expected: Known, entry: Known, digest: str | None) -> Known:
     """What a site says of itself as it begins a run. Raises SiteError.
 
-    expected: what is the same at all sites. entry: the client's images of the roster, by part. digest: sha256 of what it
-    described before, None where it did not; only then its images for validation and test may be others.
+    expected: what is the same at all sites. entry: the client's images by part, as the roster has them. digest: sha256
+    of what it described before; None where it did not, and its images for validation and test are not known.
     """
     shapes.check(said, SHAPE, f"site {client} described itself wrongly", ANOTHER)
     if said["client"] != client:
@@ -144,42 +145,45 @@ def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str,
 
 
 class Lengths:
-    """How long the sites' updates are beside one another, over the rounds of a run."""
+    """How long the sites' updates and columns are beside one another, over the rounds of a run."""
 
     def __init__(self) -> None:
         self.far: dict[str, str] = {}  # site -> the sentence on its update that was much longer than the others'
 
     def check(self, theta: Tensor, reports: Mapping[str, Report], round: int) -> dict[str, SiteError]:
-        """Who sent an update that no training makes; warns of those that are only far longer than the others'.
+        """Who sent what no training makes; warns of updates that are only far longer than the others'.
 
-        theta: the model [P] that was sent.
+        theta: the model [P] that was sent. reports: of the same columns.
         """
-        lengths = {client: _length(report.theta - theta) for client, report in reports.items() if report.steps}
-        wrong = {}
-        for client, length in lengths.items():
-            others = [other for name, other in lengths.items() if name != client]
-            usual = float(np.median(others)) if others else 0.0
-            what = f"the update of site {client} in round {round} is {length / max(usual, 1e-30):.3g} times as long as "
-            what += "the others' (median)"
-            if length > TOO_FAR * max(usual, _length(theta), 1.0):
-                what = (
-                    f"site {client}: its update has a length of {length:.3g}, the model {_length(theta):.3g} and the "
-                )
-                wrong[client] = SiteError(f"{what}others' {usual:.3g}", "lower --lr if its training diverged")
-            elif usual and length > FAR * usual and client not in self.far:
-                self.far[client] = what
-                console.warn(f"{what}: other settings, or one that bends the model?")
+        wrong: dict[str, SiteError] = {}
+        model, names = _length(theta), next(({UPDATE, *report.columns} for report in reports.values()), set())
+        for name in sorted(names):
+            lengths = {client: _length(_sent(report, theta, name)) for client, report in reports.items()}
+            for client, length in lengths.items():
+                others = [other for who, other in lengths.items() if who != client]
+                usual = float(np.median(others)) if others else 0.0
+                if length > TOO_FAR * max(usual, model, reports[client].n):  # a column may be a sum over images
+                    what = f"site {client}: its {name} has a length of {length:.3g}, the others' {usual:.3g}"
+                    wrong[client] = SiteError(f"{what}, the model {model:.3g}", "lower --lr if its training diverged")
+                elif name == UPDATE and usual and length > FAR * usual and client not in self.far:
+                    times = f"{length / usual:.3g} times as long as the others'"
+                    self.far[client] = f"the update of site {client} in round {round} is {times}"
+                    console.warn(f"{self.far[client]} (median): other settings, or one that bends the model?")
         return wrong
 
     def blamed(self, error: SiteError) -> SiteError:
         """The error on a model that is not finite, with who may have bent the model it began with."""
-        return (
-            SiteError(error.sentence, f"{error.hint}; before, {next(iter(self.far.values()))}") if self.far else error
-        )
+        before = "".join(f"; before, {sentence}" for sentence in [*self.far.values()][:1])
+        return SiteError(error.sentence, error.hint + before)
+
+
+def _sent(report: Report, theta: Tensor, name: str) -> Tensor:
+    return report.theta - theta if name == UPDATE else report.columns[name]
 
 
 def _length(vector: Tensor) -> float:
-    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+    numbers = vector if vector.is_floating_point() else vector.double()
+    return float(torch.linalg.vector_norm(numbers, dtype=torch.float64))
 
 
 def counts(message: Message, keys: list[str], known: Known) -> Answer:

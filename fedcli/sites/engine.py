@@ -82,11 +82,10 @@ class Sites:
         sound = {client: report for client, report in reports.items() if client not in failed}
         self._give_up(failed, self._lengths.check(tasks[0].theta, sound, tasks[0].round))
         for task in tasks:  # in task order, whatever came first
-            error, report = failed.get(task.client), reports.pop(task.client, None)
-            if error is None and report is not None:
-                yield report
+            if why := failed.get(task.client):
+                yield Absent(task.client, why.sentence.removeprefix(f"site {task.client}").lstrip(": "))
             else:
-                yield Absent(task.client, str(error).removeprefix(f"site {task.client}").lstrip(": "))
+                yield reports.pop(task.client)
 
     def _give_up(self, failed: dict[str, SiteError], wrong: Mapping[str, SiteError]) -> None:
         """Add sites to those that are left out. Raises SiteError where none may be."""

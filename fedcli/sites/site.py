@@ -126,9 +126,10 @@ class Site:
 
     def _begin(self, scalars: Scalars, arrays: Arrays) -> Message:
         run, threads = scalars.get("run"), scalars.get("threads")
-        counted = type(threads) is int and 1 <= threads <= MOST_THREADS
-        if not isinstance(run, str) or not re.fullmatch("[0-9a-f]{16}", run) or not counted:
-            raise SiteError("it was asked to begin a run without a name or a number of threads")
+        if not isinstance(run, str) or not re.fullmatch("[0-9a-f]{16}", run):
+            raise SiteError("it was asked to begin a run without a name")
+        if type(threads) is not int or not 1 <= threads <= MOST_THREADS:
+            raise SiteError(f"it was asked to train with {str(threads)[:40]} threads")
         if scalars.get("versions") != versions():
             raise SiteError(f"it has {versions()}, the coordinator {str(scalars.get('versions'))[:120]}")
         plan = Plan.of(scalars["plan"] if isinstance(scalars.get("plan"), dict) else {})

@@ -118,11 +118,11 @@ class Connections:
     def _waiting_for(self, clients: Sequence[str]) -> str:
         """Which sites, and why."""
         now = time.monotonic()
-        each = [
-            f"{client} ({self._why.get(client, 'no answer yet')}, last sign of life {now - self._heard[client]:.0f} s ago)"
-            for client in clients[:MOST_NAMED]
-        ]
-        return f"waiting for {', '.join(each)}{f' and {len(clients) - len(each)} more' * (len(clients) > len(each))}"
+        named = clients[:MOST_NAMED]
+        why = [self._why.get(client, "no answer yet") for client in named]
+        ago = [f"last sign of life {now - self._heard[client]:.0f} s ago" for client in named]
+        said = ", ".join(f"{client} ({a}, {b})" for client, a, b in zip(named, why, ago, strict=True))
+        return f"waiting for {said}{f' and {len(clients) - len(named)} more' * (len(clients) > len(named))}"
 
     def _keep_others(self, waiting: set[str]) -> None:
         """Tell the sites that have answered that this coordinator is alive."""

@@ -4,8 +4,8 @@
 NVFlare or Flower takes the questions from here, sends each to its site, and brings back the answer. It knows no method
 and no run, so that one job serves every run of a federation. A site's own socket is served in the same way.
 
-Each connection has a thread, so that one that is silent keeps nobody waiting. The first that asks something has the site
-until it ends; others are told so, and one of them gets it where that one is silent for too long.
+Each connection has a thread, so that one that is silent keeps nobody waiting. The first that asks something has the
+site until it ends; others are told so, and one of them gets it where that one is silent for too long.
 """
 
 import socket

@@ -1,7 +1,7 @@
 """Messages through sockets of this machine, which have a name in a folder: one side asks, the other answers.
 
-Whoever answers may send notices before the answer: messages with the scalars of notice(), which say that it is alive, or
-why there is no answer yet. Whoever has asked may send them too, between two questions.
+Whoever answers may send notices before the answer, see tell(): they say that it is alive, or why there is no answer
+yet. Whoever has asked may send them too, between two questions.
 """
 
 import os
@@ -146,7 +146,7 @@ def receive(
 ) -> Message:  # fmt: skip
     """The next message that is no notice. Raises Closed, OSError, TimeoutError, FedcliError.
 
-    patience: seconds without a sign of life. noticed: called with each notice, its sentence and whether it is such a sign.
+    patience: seconds without a sign of life. noticed: called with each notice: its sentence, and whether it is a sign.
     """
     end = _after(patience)
     while True:

@@ -35,21 +35,22 @@ def first_is(value):
 
 LIES = {  # method, what becomes of an answer, what is said of it
     "a million million images": ("fedavg", scalars(n=10**12), "it answered of 1000000000000 training images, and desc"),
-    "a number of 400 digits": ("fedavg", scalars(n=10**400), "it answered of 10000.* training images, and described 20"),
+    "a number of 400 digits": ("fedavg", scalars(n=10**400), "it answered of 10000.* training images"),
     "steps": ("fedavg", scalars(steps=10**400), "local steps, where 20 images take 3"),
     "a huge number": ("fedavg", array("theta", first_is(3e38)), r"its model has numbers beyond 1e\+15"),
     "a long update": ("fedavg", array("theta", lambda a: a + 1e9), "its update has a length of .*, the model"),
-    "a variance below 0": ("fedavg", array("theta", lambda a: -a - 1), "the variance .*running_var' of its model is below"),
+    "a long column": ("scaffold", array("columns/control_change", lambda a: a * 2**40), "its control_change has"),
+    "a variance below 0": ("fedavg", array("theta", lambda a: -a - 1), "the variance .*running_var' of its mod"),
     "an endless loss": ("fedavg", array("loss", lambda a: np.array(np.inf, np.float32)), "answered without its loss"),
     "losses": ("fedavg", array("loss", lambda a: np.zeros(3, np.float32)), "answered without its loss"),
     "a column more": ("fedavg", array("columns/x", lambda _: np.zeros(2)), "reported its column 'x' not as the others"),
-    "a longer column": ("scaffold", array("columns/control_change", lambda a: a[1:]), "'control_change' not as the othe"),
-    "another type": ("qffl", array("columns/loss_before", lambda a: a.astype("float64")), "'loss_before' not as the othe"),
+    "a longer column": ("scaffold", array("columns/control_change", lambda a: a[1:]), "'control_change' not as"),
+    "another type": ("qffl", array("columns/loss_before", lambda a: a.astype("float64")), "'loss_before' not as"),
     "a column of NaN": ("qffl", array("columns/loss_before", lambda a: a * np.nan), "'loss_before' is not finite"),
-    "more of a class": ("fediic", array("columns/class_images", lambda a: a * 3), "'class_images' counts more than its 20"),
-    "a class below 0": ("fediic", array("columns/class_images", lambda a: a - 9), "'class_images' counts more than its 20"),
-    "another class": ("fediic", array("columns/class_images", lambda a: a + [1, -1, 0]), "other numbers of images by class"),
-    "validation": ("fedmrl", array("columns/validation_images", lambda a: a + 1), "'validation_images' is not within the 0"),
+    "more of a class": ("fediic", array("columns/class_images", lambda a: a * 3), "'class_images' counts more than"),
+    "a class below 0": ("fediic", array("columns/class_images", lambda a: a - 9), "'class_images' counts more than"),
+    "another class": ("fediic", array("columns/class_images", lambda a: a + [1, -1, 0]), "other numbers of images"),
+    "validation": ("fedmrl", array("columns/validation_images", lambda a: a + 1), "'validation_images' is not within"),
 }  # fmt: skip
 
 
@@ -143,7 +144,7 @@ def test_a_site_that_was_silent_at_the_start_has_to_begin_before_its_answers_cou
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"images": {"train": 10**400, "val": 0, "test": 0}}, "north.json: it describes 1000.* images of the part 'train'"),
+        ({"images": {"train": 10**400, "val": 0, "test": 0}}, "json: it describes 1000.* images of the part 'train'"),
         ({"images": {"train": -1, "val": 0, "test": 0}}, "it describes -1 images"),
         ({"images": {"train": 21, "val": 0, "test": 0}}, "by 'class' do not add up to 21 of 'train'"),
         ({"counts": {"class": {"train": {"a": -20, "b": 40}}}}, "by 'class' do not add up to 20"),

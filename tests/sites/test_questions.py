@@ -44,9 +44,9 @@ def audit(site):
         ({"precision": "int3"}, "--precision 'int3' is unknown"),
         ({"eval_every": -1}, "--eval-every -1 is no number of rounds"),
         ({"rounds": 0}, "--rounds 0 trains nothing"),
-        ({"threads": 0}, "without a name or a number of threads"),
-        ({"threads": True}, "without a name or a number of threads"),
-        ({"threads": 2**40}, "without a name or a number of threads"),
+        ({"threads": 0}, "to train with 0 threads"),
+        ({"threads": True}, "to train with True threads"),
+        ({"threads": 2**40}, "to train with 1099511627776 threads"),
         ({"method": "x" * 10**6}, "unknown method 'xxxx"),
     ],
 )
