@@ -6,7 +6,10 @@ so it serves two classes, several (each against the rest) and several labels per
 Sources: thresholds: Youden, Cancer 3, 1950. Intervals of shares: Wilson, JASA 22, 1927. Brier's parts: Murphy, J. Appl.
 Meteorol. 12, 1973, over the distinct scores rounded to bins. Slope and intercept: Cox, Biometrika 45, 1958: logistic
 regression of the labels on the score's log odds, and its intercept with the slope held at 1 (calibration in the large;
-Van Calster et al., BMC Med. 17, 2019). Net benefit: Vickers and Elkin, Med. Decis. Making 26, 2006.
+Van Calster et al., BMC Med. 17, 2019). Integrated calibration index: Austin and Steyerberg, Stat. Med. 38, 2019: the
+mean distance of the scores from the share of positives at each, by local regression (Cleveland, JASA 74, 1979) as R's
+loess has it by default: quadratic, over the nearest three quarters of the images. It is computed at POINTS of the scores and drawn on
+in straight lines between them. Net benefit: Vickers and Elkin, Med. Decis. Making 26, 2006.
 """
 
 from dataclasses import dataclass
@@ -18,6 +21,7 @@ Z = 1.959963984540054  # of a 95 % interval
 BINS = 10  # of equal width, of reliability curves and Brier's parts
 SMALLEST = 1e-7  # a probability nearer to 0 or 1 has its log odds cut off there
 STEPS, CLOSE = 100, 1e-10  # of Newton's method, and the step at which it ends
+SPAN, POINTS, FEWEST = 0.75, 100, 10  # of local regression: share of images, scores it is made at, fewest images
 BENEFITS = np.round(np.arange(0.05, 1.0, 0.05), 2)  # threshold probabilities of a decision curve
 
 
@@ -159,6 +163,30 @@ def calibration_line(score: np.ndarray, label: np.ndarray) -> tuple[float, float
     slope = _newton(np.stack([np.ones_like(x), x], 1), label, np.zeros_like(x))
     large = _newton(np.ones((len(x), 1)), label, x)
     return None if slope is None or large is None else (float(slope[1]), float(large[0]))
+
+
+def calibration_index(score: np.ndarray, label: np.ndarray) -> float | None:
+    """Mean distance of the scores from the smoothed share of positives; None of fewer than FEWEST images."""
+    if len(score) < FEWEST:
+        return None
+    rising = np.sort(score)
+    at = np.unique(rising[np.linspace(0, len(score) - 1, POINTS).round().astype(int)])
+    return float(np.abs(score - np.interp(score, at, smoothed(score, label, at))).mean())
+
+
+def smoothed(x: np.ndarray, y: np.ndarray, at: np.ndarray, degree: int = 2) -> np.ndarray:
+    """Local regression of y [N] on x [N] at some values of x: [T], each with tricube weights of the nearest SPAN."""
+    made = []
+    for point in at:
+        distance = np.abs(x - point)
+        width = max(np.partition(distance, int(SPAN * len(x)) - 1)[int(SPAN * len(x)) - 1], SMALLEST**2)
+        near = distance < width
+        powers = ((x[near] - point) / width)[:, None] ** np.arange(degree + 1)  # [n, degree + 1]
+        weighted = powers.T * (1 - (distance[near] / width) ** 3) ** 3
+        made.append(
+            (np.linalg.pinv(weighted @ powers, hermitian=True) @ (weighted @ y[near]))[0]
+        )  # few values may lie near
+    return np.array(made)
 
 
 def _newton(x: np.ndarray, y: np.ndarray, offset: np.ndarray) -> np.ndarray | None:

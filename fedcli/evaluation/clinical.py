@@ -247,6 +247,7 @@ def described(score: np.ndarray, label: np.ndarray) -> Described:
         off, resolution, uncertainty, slope, intercept,
         [list(part) for part in binary.reliability(score, label)],
         [list(line) for line in binary.net_benefit(score, label)],
+        binary.calibration_index(score, label),
     )  # fmt: skip
 
 

@@ -64,6 +64,8 @@ class Described:
         sensitivity_at_specificity_95: a point of these images' own ROC curve, so no threshold is carried to them.
         brier_reliability, brier_resolution, brier_uncertainty: Murphy's parts over ten bins.
         calibration_slope, calibration_intercept: 1 and 0 are ideal.
+        integrated_calibration_index: mean distance of the probabilities from the smoothed share that they came true in;
+            None of fewer than ten images.
         bins: mean probability, share of the class, images, of each bin that holds any.
         net_benefit: threshold probability, net benefit of the model, and of treating all.
     """
@@ -81,6 +83,7 @@ class Described:
     calibration_intercept: Number
     bins: list[list[float]]
     net_benefit: list[list[float]]
+    integrated_calibration_index: Number = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ TRANSFER = (
 HONEST = (
     "AP: average precision, to be read beside the share of the class; TPR at 95 %: sensitivity at 95 % specificity on "
     "these images' own ROC curve; Brier score, better when low; slope and intercept of calibration: 1 and 0 are ideal, "
-    "a slope below 1 says that probabilities are too extreme."
+    "a slope below 1 says that probabilities are too extreme; ICI: integrated calibration index, how far probabilities "
+    "are on average from the share that they come true in (local regression), better when low."
 )
 BENEFIT = (
     "Net benefit in true positives per 100 images at a threshold probability p: TP/n - FP/n * p/(1-p). A model is of "
@@ -149,6 +150,7 @@ def _honesty(title: str, known: OfClass) -> Table:
         rows += [[Cell(attribute), Cell(value), *_honest(of)] for value, of in groups.items()]
     heads = [Column("attribute"), Column("group"), Column("images"), Column("share", "%"), Column("AP", "%")]
     heads += [Column("TPR at 95 %", "%"), Column("Brier", lower=True), Column("slope"), Column("intercept")]
+    heads += [Column("ICI", lower=True)]
     return Table(f"Calibration: {title}", heads, rows, HONEST)
 
 
@@ -156,6 +158,7 @@ def _honest(of: Described) -> list[Cell]:
     return [
         Cell(str(of.count)), _share(of), percent(of.average_precision), percent(of.sensitivity_at_specificity_95),
         number(of.brier, digits=4), number(of.calibration_slope), number(of.calibration_intercept),
+        number(of.integrated_calibration_index, digits=4),
     ]  # fmt: skip
 
 

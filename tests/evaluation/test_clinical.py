@@ -12,6 +12,7 @@ from hospitals import prepared, write_hospitals
 from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 from statsmodels.api import GLM, families
+from statsmodels.nonparametric.smoothers_lowess import lowess
 from statsmodels.stats.proportion import proportion_confint
 
 import fedcli
@@ -110,6 +111,31 @@ def test_slope_and_intercept_of_calibration_agree_with_statsmodels(drawn):
     assert slope < 1.2
     assert binary.calibration_line(np.array([0.1, 0.9]), np.array([0, 1])) is None  # separated
     assert binary.calibration_line(np.full(9, 0.5), np.arange(9) % 2) is None
+
+
+def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(drawn):
+    score, label = drawn
+    line = lowess(label, score, frac=binary.SPAN, it=0, return_sorted=False)
+    assert binary.smoothed(score, label, score, degree=1) == pytest.approx(line, abs=1e-5)
+    at, near = float(score[0]), int(binary.SPAN * len(score))
+    distance = np.abs(score - at) / np.sort(np.abs(score - at))[near - 1]
+    weight = np.sqrt((1 - np.minimum(distance, 1) ** 3) ** 3)  # polyfit squares them
+    by_numpy = np.polyval(np.polyfit(score - at, label, 2, w=weight), 0.0)
+    assert binary.smoothed(score, label, np.array([at])) == pytest.approx([by_numpy])
+
+
+def test_the_calibration_index_is_the_mean_distance_to_the_smoothed_share(drawn):
+    score, label = drawn
+    index = binary.calibration_index(score, label)
+    assert index == pytest.approx(np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4)
+    many = np.random.default_rng(4).uniform(size=20_000)
+    came_true = (np.random.default_rng(5).uniform(size=20_000) < many**2).astype(int)
+    assert binary.calibration_index(many, came_true) == pytest.approx(1 / 2 - 1 / 3, abs=0.01)  # E(p - p^2)
+    assert binary.calibration_index(many**2, came_true) < 0.01
+    two = np.repeat([0.2, 0.7], [10, 30])  # as many as three quarters have one score
+    assert binary.calibration_index(two, np.tile([0, 1], 20)) == pytest.approx((10 * 0.3 + 30 * 0.2) / 40)
+    assert binary.calibration_index(np.full(20, 0.3), np.arange(20) % 2) == pytest.approx(0.2)
+    assert binary.calibration_index(many[:9], came_true[:9]) is None
 
 
 @pytest.mark.parametrize(("counted", "total"), [(0, 7), (3, 7), (7, 7), (95, 100)])
