@@ -7,6 +7,7 @@ only, and a run records the pipeline itself, so that it goes on without the file
 """
 
 import json
+import math
 import os
 import threading
 from collections import deque
@@ -23,7 +24,8 @@ from ..errors import FedcliError
 
 PREFIX = "pipeline:"  # of an augmentation that is a pipeline, before its JSON
 SUFFIXES = ".yaml", ".yml", ".json"
-LARGEST = 2**20  # bytes of a file
+LARGEST = 2**18  # bytes of a file, and parts of it once YAML's aliases are written out
+DEEPEST = 50  # lists and tables in one another
 THREADS = 4
 HINT = "write it with albumentations: A.save(A.Compose([...]), 'augment.yaml', data_format='yaml')"
 NAME = "__class_fullname__"
@@ -46,7 +48,7 @@ def read(path: Path) -> str:
         if path.stat().st_size > LARGEST:
             raise FedcliError(f"{path} has more than {LARGEST} bytes", HINT)
         text = path.read_text(encoding="utf-8")
-        body = json.loads(text) if path.suffix.lower() == ".json" else yaml.safe_load(text)
+        body = json.loads(text) if path.suffix.lower() == ".json" else _yaml(text)
         kind = PREFIX + json.dumps(body, sort_keys=True, allow_nan=False)
     except FileNotFoundError:
         raise FedcliError(f"no such file: {path}", HINT) from None
@@ -60,6 +62,29 @@ def read(path: Path) -> str:
     return kind
 
 
+def _yaml(text: str) -> Any:
+    """Raises ValueError where aliases of aliases make much of little text."""
+    import yaml
+
+    sizes: dict[Any, float] = {}
+
+    def size(node: yaml.Node) -> float:
+        if node not in sizes:
+            sizes[node] = math.inf  # where it holds itself
+            inside = node.value if isinstance(node, yaml.CollectionNode) else ()
+            parts = (part for each in inside for part in (each if isinstance(each, tuple) else (each,)))
+            sizes[node] = 1 + sum(map(size, parts))
+        return sizes[node]
+
+    loader = yaml.SafeLoader(text)
+    root = loader.get_single_node()
+    if root is None:
+        return None
+    if size(root) > LARGEST:
+        raise ValueError(f"with its aliases written out it has more than {LARGEST} parts")
+    return loader.construct_document(root)
+
+
 def pipeline(kind: str) -> Any:
     """The pipeline, ready for one thread. Raises FedcliError for one that is none, or not albumentations' own."""
     from .sources.images import import_albumentations
@@ -70,7 +95,7 @@ def pipeline(kind: str) -> Any:
     body = json.loads(kind.removeprefix(PREFIX))
     if not isinstance(body, dict) or not isinstance(body.get("transform"), dict):
         raise FedcliError("the pipeline has no transform", HINT)
-    for part in _parts(body):
+    for part in _parts(body, DEEPEST):
         if NAME in part and part[NAME] not in SERIALIZABLE_REGISTRY:
             raise FedcliError(f"{str(part[NAME])[:80]} is no transform of albumentations", HINT)
         if part.get("__type__") == "Lambda":
@@ -82,11 +107,13 @@ def pipeline(kind: str) -> Any:
     return made if isinstance(made, albumentations.Compose) else albumentations.Compose([made])
 
 
-def _parts(value: Any) -> Iterator[dict[str, Any]]:
+def _parts(value: Any, deepest: int) -> Iterator[dict[str, Any]]:
+    if not deepest:
+        raise FedcliError(f"the pipeline nests more than {DEEPEST} deep", HINT)
     if isinstance(value, dict):
         yield value
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from _parts(item)
+        yield from _parts(item, deepest - 1)
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:

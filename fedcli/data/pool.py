@@ -124,6 +124,8 @@ def pool_of(dataset: Path) -> Pool:
         ("split", pool.split, TRAIN, TEST),
         *((f"group/{name}", pool.groups.get(name), -1, len(known) - 1) for name, known in body["attributes"].items()),
     ]
+    if more := [name for name in pool.groups if name not in body["attributes"]]:
+        raise FedcliError(f"{pool.path} holds {more[0]!r} of each image, which is no attribute of {dataset.name}", HINT)
     for name, values, least, most in in_range:
         if values is None:
             raise FedcliError(f"{pool.path} has no dataset {name!r}", HINT)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from .. import console
 from ..errors import FedcliError
-from ..hdf5 import WHOLE, Column, open_hdf5
+from ..hdf5 import AGAIN, WHOLE, Column, open_hdf5
 from ..labels import YES
-from . import manifest, pipelines, transforms
+from . import bodies, manifest, pipelines, transforms
 from .hidden_attributes import groups_without
 from .pool import CHANGED, TEST, Pool, pool_of, read_rows
 
@@ -184,7 +184,11 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
     """
     body = manifest.read(path, "partition", "corruption").body
     partition = path if manifest.read(path).kind == "partition" else manifest.above(path, "partition")
-    pool = pool_of(manifest.above(path, "dataset"))
+    dataset = manifest.above(path, "dataset")
+    pool = pool_of(dataset)
+    described = manifest.read(dataset).body
+    if odd := [key for key in bodies.POOLED if key != "augment" and body[key] != described[key]]:
+        raise FedcliError(f"{path}: {odd[0]} differs from that of {dataset}", AGAIN)
     images = torch.from_numpy(pool.pixels()).permute(0, 3, 1, 2)  # [N, C, H, W], channels last in memory
     kind = transforms.check_augment(augment or body["augment"])
     roster = [client["client"] for client in body["roster"]]

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ from pydicom.encaps import encapsulate
 from raw_folders import write_slice
 from slice_values import hounsfield
 
-from fedcli.data.sources import dicom
+from fedcli.data.sources import dicom, dicom_header
+from fedcli.data.sources.source import Unreadable
 from fedcli.errors import FedcliError
 
 TILTED = np.add.outer(np.arange(64) * 40, np.arange(64) * 3) - 1500
@@ -54,6 +56,36 @@ def test_rle_gives_the_stored_values_back(tmp_path):
     slice_.compress(pydicom.uid.RLELossless)
     slice_.save_as(path)
     assert hounsfield(path) == TILTED.ravel().tolist()
+
+
+def deflated(path: Path, values: np.ndarray) -> Path:
+    slice_ = pydicom.dcmread(write_slice(path, values))
+    slice_.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
+    slice_.save_as(path)
+    return path
+
+
+def test_a_deflated_file_is_read(tmp_path):
+    assert hounsfield(deflated(tmp_path / "a.dcm", TILTED.astype(np.int16))) == TILTED.ravel().tolist()
+
+
+def test_a_deflated_file_of_much_is_not_inflated(tmp_path, monkeypatch):
+    path = deflated(tmp_path / "a.dcm", np.zeros((3000, 3000), np.int16))
+    monkeypatch.setattr(dicom_header, "MOST", 10_000_000)
+    monkeypatch.setattr(zlib, "decompress", None)  # pydicom's way, without a bound
+    for read in (dicom.read_slice, dicom.is_coloured, dicom_header.read_header):
+        with pytest.raises(Unreadable, match="is deflated, and holds more than 10,000,000 bytes"):
+            read(path)
+
+
+@pytest.mark.parametrize("syntax", [pydicom.uid.RLELossless, pydicom.uid.JPEG2000Lossless])
+def test_a_header_that_claims_a_huge_image_is_not_believed(tmp_path, syntax, monkeypatch):
+    path = write_slice(tmp_path / "a.dcm", np.zeros((8, 8), np.int16))
+    encapsulated(path, base64.b64decode(JPEG_2000), syntax, Rows=65535, Columns=65535)
+    monkeypatch.setattr(dicom, "_frame", None)
+    for read in (dicom.read_slice, dicom.read_picture):
+        with pytest.raises(Unreadable, match=r"claims an image of 65535 x 65535 pixels, 8,589,672,450 bytes"):
+            read(path)
 
 
 def test_a_coloured_jpeg_becomes_rgb(tmp_path):

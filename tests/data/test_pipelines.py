@@ -118,6 +118,33 @@ def test_yaml_that_would_call_python_is_refused(tmp_path):
         pipelines.read(tmp_path / "x.yaml")
 
 
+LEVELS = "".join(f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]\n" for k in range(1, 10))
+MERGED = "".join(f"a{k}: &a{k} {{<<: [{', '.join([f'*a{k - 1}'] * 9)}]}}\n" for k in range(1, 10))
+BOMBS = {
+    "aliases": ("x.yaml", f"a0: &a0 [x]\n{LEVELS}", "with its aliases written out"),
+    "merges": ("x.yaml", f"a0: &a0 {{x: 1}}\n{MERGED}", "with its aliases written out"),
+    "itself": ("x.yaml", "transform: &a [*a]", "with its aliases written out"),
+    "depth": ("x.yaml", "[" * 1000, "is no readable pipeline"),
+    "nothing": ("x.yaml", "", "has no transform"),
+    "some depth": ("x.yaml", "transform: {a: " + "[" * 60 + "]" * 60 + "}", "nests more than 50 deep"),
+    "depth of JSON": ("x.json", '{"transform": {"a": ' + "[" * 900 + "]" * 900 + "}}", "nests more than 50 deep"),
+    "size": ("x.yaml", "#" * 300_000, "has more than 262144 bytes"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "words"), BOMBS.values(), ids=BOMBS)
+def test_a_file_that_grows_when_it_is_read_is_refused(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(FedcliError, match=words):
+        pipelines.read(tmp_path / name)
+
+
+def test_an_alias_is_read(tmp_path):
+    text = save(tmp_path).read_text().replace("p: 1.0\n", "p: &one 1.0\n", 1).replace("p: 1.0\n", "p: *one\n", 1)
+    (tmp_path / "alias.yaml").write_text(text)
+    assert "*one" in text and json.loads(pipelines.read(tmp_path / "alias.yaml").removeprefix(pipelines.PREFIX))
+
+
 @pytest.mark.parametrize(
     ("transform", "words"), [(A.Resize(8, 8), "leave out transforms"), (A.Normalize(), "leave out")]
 )

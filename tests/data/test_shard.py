@@ -1,8 +1,35 @@
+import json
+
 import h5py
 import numpy as np
+import pytest
 from conftest import make_chain
 
-from fedcli.data.shard import load
+from fedcli.data.shard import load, load_tests
+from fedcli.errors import FedcliError
+
+CHANGES = {
+    "classes": ["a", "b", "d"], "attributes": {"sex": ["f"]}, "size": [8, 9], "channels": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("corrupted", [False, True])
+@pytest.mark.parametrize(("key", "value"), CHANGES.items())
+def test_a_chain_that_differs_in_what_its_images_are_is_refused(tmp_path, key, value, corrupted):
+    path = make_chain(tmp_path, corrupted=corrupted)
+    made = json.loads(path.read_text())
+    path.write_text(json.dumps(made | {"body": made["body"] | {key: value}}))
+    with pytest.raises(FedcliError, match=f"{path.name}: {key} differs from that of "):
+        load(path)
+
+
+def test_a_dataset_without_an_attribute_of_its_images_is_refused(tmp_path):
+    make_chain(tmp_path)
+    path = tmp_path / "datasets" / "made" / "dataset.json"
+    made = json.loads(path.read_text())
+    path.write_text(json.dumps(made | {"body": made["body"] | {"attributes": {}}}))
+    with pytest.raises(FedcliError, match="holds 'sex' of each image, which is no attribute of dataset.json"):
+        load_tests(path, channels=1)
 
 
 def test_test_images_know_their_patient(tmp_path):

@@ -1,6 +1,8 @@
 """MedMNIST: whichever .npz lies in the folder."""
 
+import zipfile
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -193,6 +195,34 @@ def test_what_is_no_set_of_images_with_one_label_is_refused_in_one_sentence(tmp_
     with pytest.raises(FedcliError, match=sentence) as error:
         medmnist.rows(tmp_path, choose())
     assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "shape"), [("train_labels", "|u1", (2**28 + 1, 1)), ("train_images", "|u1", (8, 2**15, 2**15))]
+)
+def test_an_array_that_claims_much_is_not_unpacked(tmp_path, monkeypatch, name, kind, shape):
+    write(tmp_path)
+    opened = medmnist._open
+
+    def claims(path, asked):
+        pixels, dtype = opened(path, asked)
+        return (replace(pixels, shape=shape), np.dtype(kind)) if asked == name else (pixels, dtype)
+
+    monkeypatch.setattr(medmnist, "_open", claims)
+    with pytest.raises(FedcliError, match=f"{name} claims"):
+        medmnist.rows(tmp_path, choose())
+
+
+def test_a_long_header_is_not_read(tmp_path):
+    path = write(tmp_path) / "octmnist.npz"
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["train_labels.npy"] = b"\x93NUMPY\x02\x00\xff\xff\xff\xff"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(FedcliError, match=r"train_labels cannot be read: its header is of version \(2, 0\)"):
+        medmnist.rows(tmp_path, choose())
 
 
 def test_a_damaged_archive_says_so(tmp_path):

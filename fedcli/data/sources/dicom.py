@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import FedcliError, UsageError, nearest
-from . import dicom_display
+from . import dicom_display, dicom_header
 from .dicom_display import first as _first
 from .source import Unreadable, unreadable
 
@@ -208,11 +208,16 @@ def _read(path: Path, **options) -> "Dataset":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
         try:
+            dicom_header.check_inflated(path)
             slice_ = pydicom.dcmread(path, **options)
         except pydicom.errors.InvalidDicomError:
             raise Unreadable("is no DICOM file: it does not begin as one") from None
         if not options and not any(name in slice_ for name in PIXELS):
             raise Unreadable("holds no pixel data")
+        if (frame := _bytes(slice_, frames=1)) > dicom_header.MOST:
+            raise Unreadable(
+                f"claims an image of {slice_.get('Rows')} x {slice_.get('Columns')} pixels, {frame:,} bytes"
+            )
         return slice_
 
 
@@ -261,12 +266,12 @@ def _frame(path: Path, slice_: "Dataset") -> np.ndarray:
         raise
 
 
-def _bytes(slice_: "Dataset") -> int:
+def _bytes(slice_: "Dataset", frames: int | None = None) -> int:
     """What the pixels of all frames take in a file without compression; 0 where its header does not say."""
     sides = [slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")]
     if slice_.get("PhotometricInterpretation") == "YBR_FULL_422":  # two pixels share their colours
         return 0
-    return math.prod(sides) * int(slice_.get("NumberOfFrames") or 1) // 8
+    return math.prod(sides) * (frames or int(slice_.get("NumberOfFrames") or 1)) // 8
 
 
 def _middle(slice_: "Dataset") -> int | None:

@@ -7,12 +7,15 @@ endian, deflated, letters beyond ASCII, several values, or anything else that is
 
 import struct
 import warnings
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
 from .source import Unreadable, unreadable
 
 BYTES = 2**14  # of a file, in which its patient usually is
+MOST = 2**29  # bytes of one frame, and of all that a deflated file holds
+COUNTED = 144  # bytes before what the first field of a file counts: the header up to the deflated rest
 SYNTAX, SEX, AGE, PATIENT, STUDY, ROWS = 0x00020010, 0x00100040, 0x00101010, 0x00100020, 0x0020000D, 0x00280010
 WIDE = b"OB", b"OD", b"OF", b"OL", b"OV", b"OW", b"SQ", b"SV", b"UC", b"UN", b"UR", b"UT", b"UV"  # four bytes of length
 IMPLICIT, DEFLATED, BIG_ENDIAN = b"1.2.840.10008.1.2", b"1.2.840.10008.1.2.1.99", b"1.2.840.10008.1.2.2"
@@ -73,10 +76,27 @@ def walk(data: bytes) -> dict[int, str] | None:
     return None
 
 
+def check_inflated(path: Path) -> None:
+    """Refuse a deflated file that pydicom, which has no bound, would inflate to more than MOST bytes."""
+    from pydicom.filereader import read_file_meta_info
+
+    about = read_file_meta_info(path)
+    if about.get("TransferSyntaxUID") != DEFLATED.decode():
+        return
+    count, inflater = 0, zlib.decompressobj(-zlib.MAX_WBITS)
+    with path.open("rb") as file:
+        file.seek(COUNTED + about.FileMetaInformationGroupLength)
+        while piece := inflater.unconsumed_tail or file.read(2**16):
+            count += len(inflater.decompress(piece, 2**20))
+            if count > MOST:
+                raise Unreadable(f"is deflated, and holds more than {MOST:,} bytes")
+
+
 def ask_pydicom(path: Path) -> dict[int, str]:
     """The same fields as pydicom reads them."""
     from pydicom.filereader import read_partial
 
+    check_inflated(path)
     with path.open("rb") as file, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd but harmless values; what matters raises
         slice_ = read_partial(file, stop_when=lambda tag, *_: tag > ROWS)

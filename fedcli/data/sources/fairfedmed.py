@@ -216,9 +216,9 @@ def _unfit(data: np.lib.npyio.NpzFile, member: str) -> str:
 def _header(data: np.lib.npyio.NpzFile, key: str) -> tuple[tuple[int, ...], np.dtype]:
     """Shape and type of a member, from its first bytes."""
     with cast(zipfile.ZipFile, data.zip).open(f"{key}.npy") as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, kind = read(file)
+        if (version := np.lib.format.read_magic(file)) != (1, 0):  # later ones are for headers of more than 64 KB
+            raise Unreadable(f"its {key} has a header of version {version}")
+        shape, _, kind = np.lib.format.read_array_header_1_0(file)
     return shape, kind
 
 

@@ -70,6 +70,7 @@ CLASSES = {  # in the order of the labels
 PARTS = "train", "val", "test"
 VAL = "train", "drop"
 HIGHEST = 32767  # the pool keeps labels in 16 bits
+MOST = 2**28  # bytes of the labels of a part, and of an image
 HINT = "expected a MedMNIST file, such as pathmnist.npz"
 AGAIN = "download it again"
 BROKEN = zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, RuntimeError  # the last: a password
@@ -179,6 +180,9 @@ def read_labels(path: Path, part: str) -> np.ndarray:
     """int64 [N], or [N, L] of several labels per image, each 0 or 1. Raises FedcliError."""
     name = f"{part}_labels"
     pixels, kind = _open(path, name)
+    if (count := math.prod(pixels.shape)) * kind.itemsize > MOST:
+        pixels.stream.close()
+        raise FedcliError(f"{path}: {name} claims {count:,} numbers", HINT)
     with pixels.stream as stream:
         stream.seek(0)
         try:
@@ -219,6 +223,8 @@ def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:
             f"{path}: {part}_images is {kind} {list(shape)}, expected uint8 [N, H, W], [N, H, W, 3] or [N, D, H, W]",
             HINT,
         )
+    if math.prod(shape[1:]) > MOST:
+        raise FedcliError(f"{path}: {part}_images claims {math.prod(shape[1:]):,} numbers per image", HINT)
     if shape[0] != count:
         raise FedcliError(f"{path} has {shape[0]} {part} images and {count} labels", AGAIN)
     return shape
@@ -264,8 +270,9 @@ def _open(path: Path, name: str) -> tuple[Pixels, np.dtype]:
 def _header(path: Path, name: str, stream: IO[bytes], length: int) -> tuple[tuple[int, ...], np.dtype]:
     """Shape of an array and the type of its numbers; the stream then stands at the first. Raises FedcliError."""
     try:
-        read = npy.read_array_header_1_0 if npy.read_magic(stream) == (1, 0) else npy.read_array_header_2_0
-        shape, by_column, kind = read(stream)
+        if (version := npy.read_magic(stream)) != (1, 0):  # later ones are for headers of more than 64 KB
+            raise ValueError(f"its header is of version {version}")
+        shape, by_column, kind = npy.read_array_header_1_0(stream)
     except BROKEN as error:
         raise FedcliError(f"{path}: {name} cannot be read: {error}", AGAIN) from None
     if kind.hasobject:
