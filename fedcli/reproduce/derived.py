@@ -34,7 +34,7 @@ def _minus_runs(runs: BySeed, other: BySeed) -> BySeed:
     return {
         seed: [value - taken for value, taken in zip(run, other[seed], strict=True)]
         for seed, run in runs.items()
-        if len(run) == len(other.get(seed, []))
+        if seed in other and len(run) == len(other[seed])
     }
 
 

@@ -105,11 +105,12 @@ def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
 @pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
 def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, lead):
     column = Column("lead", "d", "versions/clean/accuracy", "points", lower=lower, minus="*")
-    rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {}}
+    rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {0: []}}
     table = replace(recipe(*((name, "fedavg") for name in rows), reference="a"), columns=(column,))
     rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
     assert derived.with_derived(table, rounds, "a") == {"lead": {0: lead}}
-    assert derived.with_derived(table, {"a": rounds["a"]}, "a") == {"lead": {}}
+    for name in ("a", "none"):
+        assert derived.with_derived(table, {name: rounds[name]}, name) == {"lead": {}}
 
 
 def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
