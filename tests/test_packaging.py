@@ -37,10 +37,30 @@ def test_issue_templates_are_forms_with_a_name():
         assert path.name == "config.yml" or (form["name"] and all(part["type"] for part in form["body"]))
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists() or not shutil.which("git"), reason="not a git checkout")
-def test_no_large_file_is_kept():
-    """A package that was downloaded beside the sources would stay in the history of every clone."""
+def tracked() -> set[str]:
+    if not (ROOT / ".git").exists() or not shutil.which("git"):
+        pytest.skip("not a git checkout")
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]  # of a checkout that another user made too
     kept = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    paths = [ROOT / name for name in kept.split("\0") if name]
-    assert not [path.name for path in paths if path.is_file() and path.stat().st_size > 2**19]
+    return {name for name in kept.split("\0") if (ROOT / name).is_file()}
+
+
+def test_the_archive_of_sources_has_whatever_tests_and_pages_need(monkeypatch):
+    listed = pytest.importorskip("setuptools.command.egg_info").FileList()
+    monkeypatch.chdir(ROOT)
+    for line in Path("MANIFEST.in").read_text(encoding="utf-8").splitlines()[1:]:
+        listed.process_template_line(line)
+    packaged = "fedcli/", "data_manifests/", "recipes/", "pyproject.toml", "LICENSE", "MANIFEST.in", ".git", ".docker"
+    assert not {name for name in tracked() - {*listed.files} if not name.startswith(packaged)}
+
+
+def test_every_folder_of_data_in_the_package_is_named():
+    """Else setuptools warns, and means to leave it out."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    folders = {Path(name).parent for name in tracked() if name.startswith(("fedcli/", "data_manifests/", "recipes/"))}
+    assert {".".join(("fedcli", *folder.parts)).replace("fedcli.fedcli", "fedcli") for folder in folders} == {*declared}
+
+
+def test_no_large_file_is_kept():
+    """A package that was downloaded beside the sources would stay in the history of every clone."""
+    assert not [name for name in tracked() if (ROOT / name).stat().st_size > 2**19]

@@ -6,6 +6,8 @@ from typing import Any
 from .checks import Flags
 from .shape import Figure
 
+BEST_OTHER = "*"
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -68,7 +70,9 @@ class Column:
     Attributes:
         score: a place; a part that is * takes the mean over all that stand there, in each round.
         mean_of: other columns whose mean this one is; it has no data or score of its own then.
-        minus: name of a row whose number of the same seed and round is taken off; that row itself has none.
+        harmonic: whether that is their harmonic mean.
+        minus: name of a row whose number of the same seed and round is taken off; that row itself has none. BEST_OTHER
+            is the best of the other rows.
         lower: better when low.
         marked: whether its best is marked; a score that may choose nothing has none.
         validation: whether it is of the clients' validation images in each run's best round: it has a table of its own.
@@ -83,6 +87,7 @@ class Column:
     mean_of: tuple[str, ...] = ()
     validation: bool = False
     minus: str = ""
+    harmonic: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from .. import toml_text
 from ..errors import FedcliError, UsageError
 from . import checks, places, published, shape
 from .flags import files_in
-from .model import Chain, Column, Recipe, Row, at_values
+from .model import BEST_OTHER, Chain, Column, Recipe, Row, at_values
 from .shape import Figure
 
 SCALES = ("paper", "small", "smoke")
@@ -159,7 +159,7 @@ def _column(
     given: shape.Column, written: shape.Recipe, chains: dict[str, Chain], rows: tuple[Row, ...]
 ) -> Column:  # fmt: skip
     where = f"column {given.name!r}"
-    if given.mean_of:
+    if given.mean_of or given.harmonic_mean_of:
         return _mean_of(given, written, where)
     if not given.score:
         raise UsageError(f"{where} has no score", 'write for example score = "versions/clean/accuracy"')
@@ -167,7 +167,7 @@ def _column(
         raise UsageError(f"{where} does not say which data it is about", f"add data, one of {', '.join(chains)}")
     data = checks.known(f"{where}: data", given.data or next(iter(chains)), chains)
     if given.minus:
-        checks.known(f"{where}: minus", given.minus, [row.name for row in rows])
+        checks.known(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
     validation = given.score == ON_VALIDATION
     return Column(
         given.name, data, given.score, given.unit, given.lower,
@@ -182,16 +182,21 @@ def _chosen(written: shape.Recipe) -> bool:
 
 def _mean_of(given: shape.Column, written: shape.Recipe, where: str) -> Column:
     """A column that is the mean of others, in their unit."""
-    if own := sorted(given.model_fields_set - {"name", "mean_of"}):
+    key = "mean_of" if given.mean_of else "harmonic_mean_of"
+    if own := sorted(given.model_fields_set - {"name", key}):
         raise UsageError(f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out")
-    single = {column.name: column for column in written.column if not column.mean_of}
-    parts = [single[checks.known(f"{where}: mean_of", name, single)] for name in given.mean_of]
+    single = {column.name: column for column in written.column if column.score}
+    names = getattr(given, key)
+    parts = [single[checks.known(f"{where}: {key}", name, single)] for name in names]
     if len({(part.unit, part.lower) for part in parts}) > 1:
         raise UsageError(
             f"{where} is a mean of columns in different units or directions",
             "give them the same unit and the same lower",
         )
-    return Column(given.name, "", "", parts[0].unit, parts[0].lower, marked=not _chosen(written), mean_of=given.mean_of)
+    return Column(
+        given.name, "", "", parts[0].unit, parts[0].lower,
+        marked=not _chosen(written), mean_of=names, harmonic=key != "mean_of",
+    )  # fmt: skip
 
 
 def _check_names(figure: Figure, rows: tuple[Row, ...], columns: tuple[Column, ...], chains: dict[str, Chain]) -> None:

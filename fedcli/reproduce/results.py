@@ -13,17 +13,19 @@ from ..evaluation.parts import Number, OverRounds
 from ..evaluation.schema import children
 from ..evaluation.statistics import over_seeds
 from ..reporting import compare
+from ..reporting.chance import at_chance
 from ..reporting.systems import Scored, read
 from ..stages.train import plan
+from .derived import ByColumn, with_derived
 from .jobs import Outcome
 from .marks import Marks, score_tested
 from .model import Column, Recipe
+from .model import Row as RecipeRow
 from .record import Cell, Failed, Published, Results, Row, Tests
 
 TIMES = {"percent": 100.0, "points": 100.0, "MB": 1e-6, "none": 1.0}
 WITHIN, OVERLAP, OUTSIDE, UNKNOWN = "within both", "overlap", "outside", "-"
 Runs = Mapping[Path, Scored]  # by the path of their scores.json
-ByColumn = dict[str, dict[int, list[float]]]  # column -> seed -> a value per round that counts
 
 
 def collect(
@@ -39,7 +41,7 @@ def collect(
     nowhere = [column.name for column in recipe.columns if not _has_place(column, outcomes, runs, recipe)]
     names = dict.fromkeys(outcome.cell.row for outcome in outcomes)
     rounds = {name: _of_row(recipe, name, outcomes, runs) for name in names}
-    rows = [_row(recipe, name, outcomes, runs, _with_derived(recipe, rounds, name), scale, work) for name in names]
+    rows = [_row(recipe, name, outcomes, runs, with_derived(recipe, rounds, name), scale, work) for name in names]
     marks = Marks(recipe, rows, outcomes, runs)
     results = Results(
         recipe=recipe.name,
@@ -104,26 +106,6 @@ def _of_row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs) -> B
     }
 
 
-def _with_derived(recipe: Recipe, rounds: dict[str, ByColumn], name: str) -> ByColumn:
-    """A row's columns, those that are a difference to another row or a mean of other columns worked out."""
-    own = dict(rounds[name])
-    for column in recipe.columns:
-        if column.minus:
-            other = rounds.get(column.minus, {}).get(column.name, {})
-            own[column.name] = {} if name == column.minus else _minus_runs(own[column.name], other)
-    means = {c.name: _mean_runs([own[part] for part in c.mean_of]) for c in recipe.columns if c.mean_of}
-    return own | means
-
-
-def _minus_runs(runs: dict[int, list[float]], other: dict[int, list[float]]) -> dict[int, list[float]]:
-    """Seed -> difference to another row's run of the same seed in each round; only seeds and rounds that both have."""
-    return {
-        seed: [value - taken for value, taken in zip(run, other[seed], strict=True)]
-        for seed, run in runs.items()
-        if len(run) == len(other.get(seed, []))
-    }
-
-
 def _row(
     recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs, rounds: ByColumn, scale: str, work: Path
 ) -> Row:  # fmt: skip
@@ -143,11 +125,18 @@ def _row(
         rule=about[0].rule if about else None,
         command=_command(recipe, name, outcomes),
         holes=_holes(name, outcomes, rounds),
-        warnings=sorted({scores.warning for scores in about if scores.warning}),
+        warnings=sorted({scores.warning for scores in about if scores.warning}) + _at_chance(row, done, runs),
         cells=cells,
         scores={f"{outcome.cell.data}, seed {outcome.cell.seed}": _within(outcome.scores, work) for outcome in done},
         stem=row.stem,
     )
+
+
+def _at_chance(row: RecipeRow, done: list[Outcome], runs: Runs) -> list[str]:
+    """On which data a row's global models may be no better than chance; of clients' own models it is not known."""
+    titles = dict.fromkeys(outcome.cell.title for outcome in done if not row.scores_of)
+    said = {title: at_chance([runs[each.scores] for each in done if each.cell.title == title]) for title in titles}
+    return [": ".join(filter(None, [title, text])) for title, text in said.items() if text]
 
 
 def _holes(name: str, outcomes: list[Outcome], runs: ByColumn) -> dict[str, int]:
@@ -192,19 +181,6 @@ def _values(value: Any, at: str) -> list[Number]:
     if isinstance(value, OverRounds):
         return [value.last] if at == "last" else value.per_round
     return value if isinstance(value, list) else [value]
-
-
-def _mean_runs(columns: list[dict[int, list[float]]]) -> dict[int, list[float]]:
-    """Seed -> mean of several columns in each round, or of their means where their rounds are not as many."""
-    means = {}
-    for seed in columns[0]:
-        runs = [column.get(seed) for column in columns]
-        if not all(runs):
-            continue
-        if len({len(run) for run in runs}) > 1:
-            runs = [[sum(run) / len(run)] for run in runs]
-        means[seed] = [sum(values) / len(values) for values in zip(*runs, strict=True)]
-    return means
 
 
 def everywhere(scores: Any, place: str) -> list[Any]:

@@ -120,6 +120,7 @@ class Column(Part):
     lower: StrictBool = False
     minus: Text = ""
     mean_of: Texts = ()
+    harmonic_mean_of: Texts = ()
 
 
 class Figure(Part):

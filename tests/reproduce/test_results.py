@@ -15,7 +15,7 @@ from fedcli.evaluation.scores import Among, Best, Client, Scores, Traffic
 from fedcli.reporting.leads import Leads
 from fedcli.reporting.systems import Scored, read
 from fedcli.reporting.writers import starred
-from fedcli.reproduce import record, results, tables
+from fedcli.reproduce import derived, record, results, tables
 from fedcli.reproduce.expand import Cell
 from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.marks import Marks, score_tested
@@ -97,8 +97,20 @@ def test_the_spread_is_the_papers():
 
 def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
     first, second = {0: [70.0, 72.0], 1: [74.0, 76.0]}, {0: [60.0, 62.0], 1: []}
-    assert results._mean_runs([first, second]) == {0: [65.0, 67.0]}
-    assert results._mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
+    assert derived.mean_runs([first, second]) == {0: [65.0, 67.0]}
+    assert derived.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
+    assert derived.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {0: [40.0, 0.0]}  # 2PR/(P+R)
+
+
+@pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
+def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, lead):
+    column = Column("lead", "d", "versions/clean/accuracy", "points", lower=lower, minus="*")
+    rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {0: []}}
+    table = replace(recipe(*((name, "fedavg") for name in rows), reference="a"), columns=(column,))
+    rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
+    assert derived.with_derived(table, rounds, "a") == {"lead": {0: lead}}
+    for name in ("a", "none"):
+        assert derived.with_derived(table, {name: rounds[name]}, name) == {"lead": {}}
 
 
 def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
@@ -106,8 +118,8 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     both = replace(recipe(("FedAvg", "fedavg"), ("SALT", "salt"), reference="FedAvg"), columns=columns)
     mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
-    assert results._with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
-    assert results._with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
+    assert derived.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
+    assert derived.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
     marks = {"less": record.Marked([], [], False)}
     assert as_text(tables.ours(made(columns[1], cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]

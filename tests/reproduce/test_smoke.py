@@ -18,8 +18,9 @@ from fedcli.reproduce import forecast, raw, recipe
 
 PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fairfedmed-figure5": ("FairLoRA",),
-    "fed-mas-table2": (),
-    "fedheal-table5": ("FedAvg", "FedHEAL"),
+    "fed-mas-table3": (),
+    "fedheal-figure5": (),
+    "fedheal-table3": (),
     "fedism-plus-table1": ("FedAvg", "FedISM+"),
     "fedmrl-table1": ("FedAvg", "FedMRL"),
     "fairfedmed-table4": ("PromptFL",),  # volumes, whose projection trains in front of a frozen network
@@ -49,6 +50,8 @@ def test_a_recipe_of_each_paper_runs_from_end_to_end(name, tmp_path, monkeypatch
     for row, asked in zip(written["rows"], chosen, strict=True):
         assert len(row["scores"]) == len(asked.data)
         assert any(cell["mean"] is not None for cell in row["cells"].values())
+    numbers = [{name: cell["per_run"] for name, cell in row["cells"].items()} for row in written["rows"]]
+    assert all(numbers.count(row) == 1 for row in numbers)  # two equal rows may be one method, the other not applied
     assert not [note for note in written["notes"] if note.startswith(("Not there", "No picture"))]
     assert all((folder / picture).is_file() for picture in written.get("pictures", {}).values())
     assert written["title"] in (folder / "report.html").read_text()
