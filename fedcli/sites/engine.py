@@ -179,7 +179,8 @@ def _beginning(federation: PlannedFederation) -> Message:
 def _answered(client: str, answer: Message | str) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
     if isinstance(answer, str):
-        raise SiteError(f"site {client}: {answer}", "start it again; training goes on with --resume")
+        hint = "start it again, or give it more time by --timeout; training goes on with --resume"
+        raise SiteError(f"site {client}: {answer}", hint)
     scalars, _ = answer
     if "error" in scalars:
         raise SiteError(f"site {client}: {plain(scalars['error'], 300)}", str(scalars.get("hint", "")))
