@@ -7,7 +7,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, r
 
 from fedcli.errors import FedcliError
 from fedcli.evaluation import bootstrap as bootstrap_module
-from fedcli.evaluation.bootstrap import METRICS, _Plan, bootstrap, bootstrap_p, draw, interval
+from fedcli.evaluation.bootstrap import METRICS, _draws, _Plan, bootstrap, bootstrap_p, draw, interval
 from fedcli.evaluation.statistics import delong, holm, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from fedcli.metrics import probabilities, score
 
@@ -288,6 +288,15 @@ def test_wilcoxon_with_ties_and_zeros_is_the_count_over_all_signs():
 def test_no_numbers_give_wilcoxon_a_p_below_its_floor(n, floor):
     result = wilcoxon(list(range(n)), [10 * (i + 1) for i in range(n)])
     assert result.p == result.floor == floor
+
+
+def test_the_floor_of_wilcoxon_is_of_all_pairs_given():
+    assert wilcoxon([1, 2, 3], [1, 3, 5]).floor == 0.25
+
+
+def test_counts_of_pairs_of_images_do_not_overflow_where_patients_have_many():
+    (times,) = _draws(np.arange(46_341 // 3 + 1).repeat(3), 1, seed=0)
+    assert times.dtype == np.int64  # a resample may hold 46,341 images, whose pairs are 2^31
 
 
 def test_wilcoxon_of_the_same_numbers_is_no_difference():

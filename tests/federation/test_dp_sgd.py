@@ -114,6 +114,12 @@ def test_images_are_drawn_independently_at_the_stated_rate():
     assert (seen / len(sizes) - 0.25).abs().max() < 0.08
 
 
+def test_every_step_of_an_epoch_draws_images_and_augmentation_anew():
+    steps = list(poisson_turns(toy_shard("north", 40, kind="flip"), 20, shuffle=1, augment=1))
+    (first, chance), (second, other) = steps
+    assert first.tolist() != second.tolist() and chance[0].tolist() != other[0].tolist()
+
+
 def one_round(spec, training, settings=None):
     net = small_net()
     method = resolve(spec, settings)
@@ -122,9 +128,10 @@ def one_round(spec, training, settings=None):
     return run_client(method, net, layout, toy_shard("north", 20), task, training)
 
 
-def test_without_noise_and_cut_it_is_a_step_over_all_images():
+@pytest.mark.parametrize("batch_size", [20, 50])
+def test_without_noise_and_cut_it_is_a_step_over_all_images(batch_size):
     """A batch of all images: each is in the step for certain, and the mean of gradients is the mean's gradient."""
-    whole = replace(SGD, batch_size=20, epochs=2)
+    whole = replace(SGD, batch_size=batch_size, epochs=2)
     made = one_round("fedavg", replace(whole, dp_sgd=1e-12, dp_clip=1e6)).theta
     torch.testing.assert_close(made, one_round("fedavg", whole).theta, atol=1e-5, rtol=1e-4)
 

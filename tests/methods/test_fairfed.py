@@ -37,9 +37,10 @@ def test_the_weak_client_loses_by_the_original_and_gains_by_the_released_rule():
 def test_steps_add_up_over_rounds():
     """The mean accuracy goes by image count, not by the weights that have moved."""
     half, memory = resolve("fairfed", {"beta": 0.5}).aggregator, {}
-    # p = 0.75, 0.25; a = 0.8, 0.4: mean 0.7, gaps 0.1 and 0.3, mean gap 0.2: w +0.05, -0.05, twice
+    # p = 0.75, 0.25; a = 0.8, 0.4: mean 0.7, gaps 0.1 and 0.3, mean gap 0.2: w +0.05, -0.05, three times
     assert step(half, memory, 2, [0.8, 0.4], [3.0, 1.0]).tolist() == pytest.approx([0.80, 0.20])
     assert step(half, memory, 3, [0.8, 0.4], [3.0, 1.0]).tolist() == pytest.approx([0.85, 0.15])
+    assert step(half, memory, 4, [0.8, 0.4], [3.0, 1.0]).tolist() == pytest.approx([0.90, 0.10])
 
 
 def test_without_a_step_it_is_fedavg():

@@ -70,6 +70,13 @@ def test_weights_are_learned_longer_the_first_time():
     assert "start" not in started({}, {}).scratch
 
 
+def test_every_round_draws_images_of_its_own():
+    net, local = toy_net(), resolve("fedala", {"share": 0.5}).local
+    client = client_of(net, toy_shard("north", 12))
+    drawn = [torch.cat([b.at for b in local._batches(replace(client, round=t))]).tolist() for t in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2] and len(drawn[0]) == 6
+
+
 def test_without_a_step_on_the_weights_it_is_fedavg():
     """W stays 1: l + (theta - l) is theta, but for rounding."""
     ours = play("fedala", {"eta": 0.0, "most_passes": 1}, rounds=3).theta

@@ -103,6 +103,18 @@ def test_the_model_without_a_client_is_the_mean_of_the_others():
     assert seen[1][1].item() == pytest.approx(probes.balanced_accuracy(net, visit).item())
 
 
+def test_what_is_measured_is_that_mean_to_the_number(monkeypatch):
+    net, seen = toy_net(), []
+    layout = Layout(net)
+    last, others = layout.read() + 1, layout.read()
+    layout.load(0.3 * last + 0.7 * others)
+    shared, memory = {"contribution": torch.tensor([0.3, 0.7])}, {"fedce_last": last}
+    visit = ClientRound("north", 0, 2, 2, 0.1, layout.read(), shared, layout, toy_shard("north"), None, memory)
+    monkeypatch.setattr(probes, "balanced_accuracy", lambda *_: seen.append(layout.read()) or torch.tensor(0.5))
+    resolve("fedce").aggregator.measure_global(net, visit)
+    torch.testing.assert_close(seen[0], others, atol=1e-6, rtol=1e-5)
+
+
 def test_measuring_leaves_the_model_alone():
     net, shard = toy_net(), toy_shard("north")
     layout = Layout(net)

@@ -1,7 +1,10 @@
 import pytest
 import torch
-from conftest import play
+import torch.nn.functional as F
+from conftest import play, toy_net, toy_shard
+from group_clients import client_of
 
+from fedcli.methods import resolve
 from fedcli.methods.feddecorr import correlation, released
 
 
@@ -41,6 +44,21 @@ def test_constant_features_and_a_single_image_have_no_correlation():
     value.backward()
     assert value.item() == 0 and features.grad.isfinite().all()
     assert correlation(torch.randn(1, 3)).item() == 0
+
+
+@pytest.mark.parametrize(("rule", "penalty"), [("paper", correlation), ("released", released)])
+def test_the_gradient_is_that_of_the_loss_and_the_penalty_together(rule, penalty):
+    net, shard = toy_net(dropout=0.0), toy_shard("north", 8)
+    client = client_of(net, shard)
+    batch = next(shard.in_order())
+    features = net.features(batch.x)
+    loss = F.cross_entropy(net.head(features), batch.y)
+    parameters = [p for p in net.parameters() if p.requires_grad]
+    expected = torch.autograd.grad(loss + 0.5 * penalty(features), parameters)
+    said = resolve("feddecorr", {"beta": 0.5, "rule": rule}).local.gradient(net, batch, client)
+    for parameter, gradient in zip(parameters, expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(said, loss.detach())
 
 
 def test_without_strength_it_is_fedavg():

@@ -98,6 +98,15 @@ def test_absent_clients_keep_their_history():
     assert memory["rounds"].tolist() == [2, 2, 3]
 
 
+def test_an_absent_client_keeps_its_weight_and_the_others_share_what_they_had():
+    rule, memory = resolve("fedheal", {"rule": "paper"}).aggregator, {}
+    table = client_updates([[1.0, 1.0], [5.0, 2.0]], rows=[0, 2], roster=3)
+    for _ in range(2):
+        rule.aggregate(torch.zeros(2), table, memory)
+        assert memory["p"][1] == 1 / 3 and memory["p"].sum() == pytest.approx(1)
+    assert memory["p"][2] > 1 / 3 > memory["p"][0]
+
+
 def test_history_of_twenty_resnet18_clients_fits_in_250_megabytes():
     layout, memory = flat_layout(11_200_000), {}
     table = client_updates(torch.ones(1, 11_200_000), layout=layout, roster=20, rounds=200)

@@ -4,9 +4,11 @@ import pytest
 import torch
 from conftest import ROSTER, play, toy_net, toy_shard
 
+from fedcli.data.shard import Shard
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
+from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 
 SGD = Training(optimizer="sgd", lr=0.1, weight_decay=0.01, batch_size=8)
@@ -57,6 +59,22 @@ def test_the_passes_over_the_classifier_are_its_plain_descent():
     torch.nn.functional.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
     moved = own - 0.1 * torch.cat([net.head.weight.grad.flatten(), net.head.bias.grad])
     torch.testing.assert_close(report.memory["own"], moved)
+
+
+def test_the_passes_over_the_classifier_shuffle_anew_in_every_round_and_pass(monkeypatch):
+    seen, epoch = [], Shard.epoch
+
+    def watched(shard, size, *, shuffle, augment):
+        seen.append((shuffle, augment))
+        return epoch(shard, size, shuffle=shuffle, augment=augment)
+
+    monkeypatch.setattr(Shard, "epoch", watched)
+    net, shard, local = toy_net(), toy_shard("north", 20), resolve("fedrep", {"head_epochs": 2}).local
+    layout = Layout(net, local.personal_tensors(net))
+    for round in (1, 2):
+        client = ClientRound("north", 0, round, 3, 0.1, layout.read(), {}, layout, shard, None, {})
+        local.on_round_start(net, client)
+    assert len({shuffle for shuffle, _ in seen}) == len({augment for _, augment in seen}) == len(seen) == 4
 
 
 def test_clients_end_with_classifiers_of_their_own():
