@@ -70,6 +70,20 @@ def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
     assert " ".join(cells[0].chain[1].argv()) == "partition --dirichlet 1.0 --clients 4"
 
 
+def test_a_file_that_lies_among_the_images_is_given_by_its_name():
+    table = expand.check(recipe.find("fed-mas-table3"))
+    for scale in ("paper", "smoke"):
+        made = [
+            {
+                cell.chain[0].set.get("tone-file")
+                for cell in expand.cells(table, scale, files=files)
+                if cell.data == "tone"
+            }
+            for files in ({}, {"tone": "ISIC/bevan.csv"})
+        ]
+        assert made == [{None}, {"bevan.csv"}]
+
+
 def test_a_scale_changes_options_of_the_methods_that_have_them(tmp_path):
     table = expand.check(write(tmp_path, TINY + "[smoke.set]\nrho = 0.2\nq = 3"))
     settings = {
