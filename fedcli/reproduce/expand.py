@@ -123,6 +123,7 @@ def cells(
     seeds = seeds or (recipe.seeds[:1] if scale == "smoke" else recipe.seeds)
     places = [(seed, recipe.chains[name], row) for seed in seeds for row in recipe.rows for name in row.data]
     paths = {f"files.{name}": (files or {}).get(name) or asked(variable(name, "file")) for name in recipe.files}
+    paths |= {f"{name}.name": Path(path).name for name, path in paths.items()}
     return [_cell(recipe, scale, row, chain, seed, _folder(chain, raw or {}), paths) for seed, chain, row in places]
 
 

@@ -40,7 +40,8 @@ def known(stage: str, name: str) -> Declared:
 
 def files_in(value: Any) -> set[str]:
     """Names of the recipe's files that flags stand for."""
-    return {name.removeprefix("files.") for name in BRACED.findall(str(value)) if name.startswith("files.")}
+    named = (name.removesuffix(".name") for name in BRACED.findall(str(value)))
+    return {name.removeprefix("files.") for name in named if name.startswith("files.")}
 
 
 def asked(variable: str) -> str:

@@ -70,6 +70,29 @@ def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
     assert " ".join(cells[0].chain[1].argv()) == "partition --dirichlet 1.0 --clients 4"
 
 
+def test_a_file_that_lies_among_the_images_is_given_by_its_name():
+    table = expand.check(recipe.find("fed-mas-table3"))
+    for scale in ("paper", "smoke"):
+        made = [
+            {
+                cell.chain[0].set.get("tone-file")
+                for cell in expand.cells(table, scale, files=files)
+                if cell.data == "tone"
+            }
+            for files in ({}, {"tone": "ISIC/bevan.csv"})
+        ]
+        assert made == [{None}, {"bevan.csv"}]
+
+
+def test_a_scale_changes_options_of_the_methods_that_have_them(tmp_path):
+    table = expand.check(write(tmp_path, TINY + "[smoke.set]\nrho = 0.2\nq = 3"))
+    settings = {
+        scale: [cell.train.set for cell in expand.cells(table, scale, seeds=(0,))[1:]] for scale in ("paper", "smoke")
+    }
+    assert settings["paper"] == [{}, {"state": "loss", "q": "0.5"}, {"state": "loss", "q": "1"}]
+    assert settings["smoke"] == [{}, *[{"state": "loss", "q": "3", "rho": "0.2"}] * 2]
+
+
 MISTAKES = {
     ("[train]", "[trian]"): "the recipe: unknown key 'trian'|did you mean 'train'?",
     ("rounds = 7", "round = 7"): "train: train has no flag 'round'|did you mean 'rounds'?",
@@ -93,6 +116,9 @@ MISTAKES = {
     ("seeds = [0, 1]", "seeds = [0, 1"): "is not TOML",
     ("seeds = [0, 1]", 'files = ["moco"]'): "files should be a valid table",
     ("{seed}", "{sed}"): "row 'FedAvg': '{sed}': {sed} stands for nothing|did you mean 'seed'?",
+    ("[smoke.train]", "[smoke.set]\ntua = 1\n[smoke.train]"): (
+        "smoke.set: no row there has an option 'tua'|did you mean 'tau'?"
+    ),
     ("[train]", "[data.noise.set]\ntua = 1\n[train]"): (
         "data.noise.set: no row there has an option 'tua'|did you mean 'tau'?"
     ),

@@ -9,7 +9,7 @@ from scored_runs import N, model, scored
 
 from fedcli.data import manifest
 from fedcli.errors import UsageError
-from fedcli.evaluation.parts import BetweenRounds, Groups, GroupScores, GroupsOverRounds, Score, Summary
+from fedcli.evaluation.parts import BetweenRounds, Groups, GroupScores, GroupsOverRounds, Interval, Score, Summary
 from fedcli.evaluation.rounds import over_rounds
 from fedcli.evaluation.scores import Among, Best, Client, Scores, Traffic
 from fedcli.reporting.leads import Leads
@@ -236,6 +236,21 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     monkeypatch.setattr(Leads, "test", lambda self, score, first, second, _: asked.append((first, second)) or True)
     marked = Marks(three, result.rows, done, bodies).of(column)
     assert marked.best == ["Ditto"] and not marked.tested and not asked
+
+
+def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path):
+    weak, skilled = ({"clean": {"balanced_accuracy": vars(Interval(v, low, 0.9, 0.95, 1000, "image", N))}}
+                     for v, low in ((0.38, 0.3), (0.8, 0.7)))  # fmt: skip
+    paths = [scored(tmp_path / name, model(1.0, 1), intervals=of) for name, of in (("ISIC", weak), ("RSNA", skilled))]
+    runs = {run.path: run for run in read(paths)}
+    done = [
+        Outcome(Cell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()), path)
+        for path in paths
+    ]
+    row = Row("FedAvg", "fedavg", {}, ("ISIC", "RSNA"))
+    (said,) = results._at_chance(row, done, runs)
+    assert said.startswith("ISIC: decisions on clean images are not shown to be better than chance")
+    assert results._at_chance(replace(row, scores_of="personal"), done, runs) == []
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
