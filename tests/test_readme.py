@@ -74,7 +74,8 @@ def test_packages_and_cards_are_shipped():
 
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     items = {".".join(p.parent.relative_to(ROOT).parts) for p in ROOT.glob("fedcli/**/__init__.py")}
-    assert set(listed) == items | {"fedcli.data_manifests", "fedcli.recipes"}
+    of_data = {"fedcli.commands.templates", "fedcli.data_manifests", "fedcli.recipes", "fedcli.recipes.published"}
+    assert set(listed) == items | of_data
 
 
 def test_the_changelog_names_this_version():

@@ -30,7 +30,7 @@ def gradient(theta, shard):
 
 
 def test_two_steps_from_two_different_models_written_out():
-    """v <- v - lr alpha g(alpha v + (1 - alpha) w), alpha in the first step; the model is the mixture of the new two."""
+    """v <- v - lr alpha g(alpha v + (1 - alpha) w), alpha in the first step; the model mixes the new two."""
     start, own, shard = Layout(toy_net()).read(), Layout(toy_net(seed=4)).read(), toy_shard("north")
     net = toy_net(dropout=0.0)
     layout = Layout(net)
