@@ -80,8 +80,10 @@ def shown() -> Iterator[None]:
 
 @contextmanager
 def logged(path: Path) -> Iterator[None]:
-    """Append messages to a file as well, each with its time. Raises OSError where the file cannot be opened, FedcliError
-    for a pipe, which would be waited for."""
+    """Append messages to a file as well, each with its time.
+
+    Raises OSError where the file cannot be opened, FedcliError for a pipe, which would be waited for.
+    """
     if path.is_fifo():
         raise FedcliError(f"{path} is a pipe, and messages are appended to a file", "give --log-file the name of one")
     handler = _LogFile(path, encoding="utf-8")

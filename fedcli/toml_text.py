@@ -1,4 +1,4 @@
-"""TOML files, whose size and nesting are bounded before they are parsed: the parser bounds neither its depth nor its time."""
+"""TOML files, whose size and nesting are bounded before they are parsed: the parser bounds neither."""
 
 import re
 import tomllib

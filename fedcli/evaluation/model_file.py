@@ -61,8 +61,8 @@ class Prepared(nn.Module):
 def export(run: Run, format: str, out: Path, client: str | None = None) -> Path:
     """Write a run's model and its sidecar and return the model's path.
 
-    out: a new folder for model.onnx, model.pt2, model.pt or model.safetensors and model.json; where its name ends as such
-    a file's, the file, with NAME.json beside it. Raises FedcliError, UsageError.
+    out: a new folder for model.onnx, model.pt2, model.pt or model.safetensors and model.json; where its name ends as
+    such a file's, the file, with NAME.json beside it. Raises FedcliError, UsageError.
     """
     is_file = out.suffix == f".{SUFFIXES[format]}"
     if out.exists():

@@ -254,16 +254,6 @@ def test_a_log_file_gets_every_message_wherever_the_flag_stands(work, tmp_path):
     assert "INFO using" in text and "ERROR" in text and text.splitlines()[0][:2] == "20"
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
-def test_a_log_file_that_cannot_be_written_is_said_once_and_a_pipe_is_refused(work, tmp_path):
-    code, _, err = run("partition", "--iid", "--clients", 2, "--log-file", "/dev/full", "--work", work)
-    assert code == 0 and err.count("nothing more is written to /dev/full: No space left on device") == 1
-    assert "Traceback" not in err
-    os.mkfifo(tmp_path / "pipe")
-    code, _, err = run("ls", "--log-file", tmp_path / "pipe", "--work", work)
-    assert code == 1 and "pipe is a pipe" in err
-
-
 @pytest.mark.parametrize(
     ("line", "completed"),
     [
