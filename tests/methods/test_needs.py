@@ -1,10 +1,10 @@
 """What a server must see of each client, as methods declare it, against what their rules do with the models."""
 
+import ast
 import re
-from dataclasses import ast
+from dataclasses import replace
 
 import pytest
-import replace
 import torch
 
 from fedcli.bench.checks import Subject
