@@ -10,10 +10,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Protocol, TypeVar
+
+from .errors import FedcliError
 
 T = TypeVar("T")
 LONGEST = 400  # characters of a sentence
@@ -78,8 +80,13 @@ def shown() -> Iterator[None]:
 
 @contextmanager
 def logged(path: Path) -> Iterator[None]:
-    """Append messages to a file as well, each with its time. Raises OSError where the file cannot be opened."""
-    handler = logging.FileHandler(path, encoding="utf-8")
+    """Append messages to a file as well, each with its time.
+
+    Raises OSError where the file cannot be opened, FedcliError for a pipe, which would be waited for.
+    """
+    if path.is_fifo():
+        raise FedcliError(f"{path} is a pipe, and messages are appended to a file", "give --log-file the name of one")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     handler.addFilter(lambda record: not getattr(record, "passing", False))
     _log.addHandler(handler)
@@ -119,6 +126,19 @@ def shortened(text: str) -> str:
 def printable(text: str) -> str:
     """Text with control characters escaped: names from files and images must not drive a person's terminal."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+class _LogFile(logging.FileHandler):
+    """A file that gets no more once it cannot be written, a full disk's for example; the command goes on."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        _log.removeHandler(self)
+        error = sys.exc_info()[1]
+        warn(f"nothing more is written to {self.baseFilename}: {getattr(error, 'strerror', None) or error}")
+
+    def close(self) -> None:
+        with suppress(OSError):  # of what could not be written, which was said
+            super().close()
 
 
 class _Listener:

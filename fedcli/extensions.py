@@ -340,6 +340,7 @@ def fault(error: BaseException) -> OwnCodeError | None:
 def _sentence(path: Path, error: BaseException, file: str | None = None) -> tuple[str, str]:
     """The file and the line in it where an error was raised, or where it called what raised it."""
     file = file or str(path.resolve())
+    hint = "take sys.exit out of it" if isinstance(error, SystemExit) else "mend it; --debug shows the traceback"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     line = in_line(frames[-1].lineno if frames else None)
-    return f"{path}{line}: {message_of(error)}", "mend it; --debug shows the traceback"
+    return f"{path}{line}: {message_of(error)}", hint

@@ -1,6 +1,7 @@
 """A signal to end, remembered: whatever a library makes of it, the command ends as interrupted."""
 
 import _thread
+import atexit
 import signal
 import sys
 import threading
@@ -27,6 +28,10 @@ def listen() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end)
     sys.unraisablehook = _unraisable
+    if (
+        CAN_WAIT
+    ):  # until the process is gone: Python gives its handlers back first, and exit codes would be the signal's
+        atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, TO_END)
 
 
 def end(number: int, frame: FrameType | None) -> None:

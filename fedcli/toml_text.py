@@ -21,6 +21,8 @@ def read(path: Path, hint: str = "mend that line") -> dict[str, Any]:
         text = read_text(path, hint)
         if len(text) > LARGEST:
             raise UsageError(f"{path} has more than {LARGEST} characters", hint)
+        if "\\u0000" in text or "\\U00000000" in text:
+            raise ValueError("it holds zero bytes")
         _check_depth(text)
         return tomllib.loads(text)
     except FedcliError:

@@ -4,12 +4,14 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from fedcli import console
 from fedcli.commands.app import app
+from fedcli.errors import FedcliError
 
 WORK = """
 from fedcli import console
@@ -94,3 +96,14 @@ def test_a_command_restores_the_log():
     with pytest.raises(SystemExit):
         app(["datasets", "--quiet"], prog_name="fedcli")
     assert (log.handlers, log.level) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a system without /dev/full")
+def test_a_log_file_that_cannot_be_written_is_said_once_and_a_pipe_is_refused(tmp_path, capsys):
+    with console.shown(), console.logged(Path("/dev/full")):
+        console.say("one"), console.say("two")
+    said = "warning: nothing more is written to /dev/full: No space left on device"
+    assert capsys.readouterr().err.splitlines() == ["one", said, "two"]
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FedcliError, match="pipe is a pipe"), console.logged(tmp_path / "pipe"):
+        pass

@@ -3,9 +3,11 @@
 import sys
 from types import SimpleNamespace
 
+import forked
 import numpy as np
 import pytest
 import torch
+from conftest import make_chain
 from own_files import RULE, written
 
 from fedcli import extensions
@@ -237,3 +239,11 @@ def test_what_aggregate_and_loss_return_is_checked(tmp_path):
     for made, what in ((3.0, "a float"), (torch.zeros(2), r"a tensor of shape \[2\]")):
         with pytest.raises(FedcliError, match=rf"test_extensions\.py: loss of Mine returned {what}"):
             Mine().gradient(made, None, SimpleNamespace(private=None))
+
+
+def test_a_function_of_ones_own_code_that_ends_the_program_is_an_error(tmp_path):
+    (tmp_path / "net.py").write_text("import sys\n\n\ndef build(channels, classes):\n    sys.exit()\n")
+    data = make_chain(tmp_path)
+    ended = forked.command(f"fedcli train fedavg {data} --model {tmp_path / 'net.py'}:build --rounds 1", tmp_path)
+    assert ended.returncode == 1 and "net.py, line 5: SystemExit" in ended.stderr, ended.stderr
+    assert "take sys.exit out of it" in ended.stderr

@@ -114,3 +114,19 @@ def test_ctrl_c_while_modules_are_imported_is_a_sentence():
 def test_a_shell_that_ignores_ctrl_c_keeps_ignoring_it():
     ended = subprocess.run([sys.executable, "-c", EARLY.format(handler="SIG_IGN")], capture_output=True)
     assert ended.returncode == 0 and ended.stdout.startswith(b"fedcli ")
+
+
+LATE = """
+import os, signal
+from fedcli import interrupts
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):
+        kill(pid, number)
+interrupts.listen()
+late = Late()
+"""
+
+
+def test_a_signal_while_python_ends_changes_no_exit_code():
+    ended = subprocess.run([sys.executable, "-c", LATE + "raise SystemExit(130)"], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "")

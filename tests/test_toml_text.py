@@ -23,6 +23,7 @@ BOMBS = {
     "digits": ("x = " + "9" * 100_000, "is not TOML"),
     "size": ("x = 1\n" + "# more\n" * 200_000, "has more than 1048576 characters"),
     "nothing": ("x = \0", "zero bytes"),
+    "written nothing": ('x = "\\u0000"', "zero bytes"),
 }
 ALLOWED = """
 a.b.c = [[1.5, 2.5, {d = 3}], [0.1, 0.2, 0.3]]  # ((([[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[

@@ -95,6 +95,10 @@ class Commands(TyperGroup):
             raise typer.Exit(0) from None  # the reader of our output has seen enough
         except (typer.Exit, typer.Abort):
             raise
+        except SystemExit as error:
+            if fault := extensions.fault(error):
+                _end(ctx, fault.sentence, fault.hint, fault.code)
+            raise
         except (ImportError, MemoryError) as error:  # a limit on memory ends the loading of a library too
             if fault := extensions.fault(error):
                 _end(ctx, fault.sentence, fault.hint, fault.code)

@@ -16,14 +16,14 @@ INTERVALS = "percentile", "bca"
 
 def compare(
     runs: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="RUN...",
             help="runs or scores, or folders of runs, of two systems: a method in one setting, with one seed or "
-            "several",
+            "several; default: all runs under --work",
             autocompletion=complete.made("run"),
         ),
-    ],
+    ] = None,
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,6 +43,7 @@ def compare(
         ),
     ] = INTERVALS[0],
     seed: o.Seed = 0,
+    work: o.Work = o.DEFAULT_WORK,
     json: o.Json = False,
     quiet: o.Quiet = False,
     debug: o.Debug = False,
@@ -63,7 +64,7 @@ def compare(
     if interval not in INTERVALS:
         raise UsageError(f"--interval {interval!r} is unknown", nearest(interval, INTERVALS))
     check_names(metric or [])
-    paths = [path for run in runs for path in runs_in(Path(run))]
+    paths = [path for run in runs or [work] for path in runs_in(Path(run))]
     made_by = EvaluateOptions(by=by or (), interval=interval).made_by()
     asked = Asked(by or [], None, made_by, interval=interval)
     a, b = _two(scores_of_all(paths, asked))

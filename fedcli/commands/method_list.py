@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).parent.parent / "methods"
 NEEDS = ["", "sums", "scalars", "updates"]  # as methods.contract.NEEDS, from the least to the most
@@ -24,7 +24,19 @@ class Listed(NamedTuple):
 @cache
 def listed() -> tuple[Listed, ...]:
     """Every method, in the order of its registration."""
-    return tuple(line for module in _modules() for line in _registered(module))
+    try:
+        return tuple(line for module in _modules() for line in _registered(module))
+    except (ValueError, KeyError, TypeError):  # a file says something by a name or a call, which only Python reads
+        from ..methods import METHODS
+
+        place = {name: k for k, name in enumerate(_modules())}
+        return tuple(map(of, sorted(METHODS.values(), key=lambda each: place[each.module.rpartition(".")[2]])))
+
+
+def of(method: Any) -> Listed:
+    """The line of a method that was imported."""
+    needs_one = method.local.needs_one_label or method.aggregator.needs_one_label
+    return Listed(method.name, method.label, method.rule, method.needs, method.about, labels_of(needs_one))
 
 
 def _modules() -> list[str]:

@@ -29,7 +29,7 @@ def methods(
 
     several = _of_file(name) if name else []
     if len(several) > 1 and not json:
-        terminal.table(HEAD, [_line(method) for method in several])
+        terminal.table(HEAD, [list(method_list.of(method)) for method in several])
         return
     if name and len(several) <= 1:
         method = resolve(name)
@@ -46,17 +46,12 @@ def _list() -> None:
 
         lines = [[*line, "fedcli"] for line in lines]
         more = installed().values()
-        lines += [[*_line(m), ", ".join(map(str, m.code.values()))] for m in more]
+        lines += [[*method_list.of(m), ", ".join(map(str, m.code.values()))] for m in more]
     terminal.table(head + ["from"] * bool(packages), lines)
     print(
         "\nThe server needs sums over the clients (which secure aggregation computes), scalars of each, or its update."
     )
     print("A method without its own server rule can use another's as an add-on: fedcli train BASE+ADDON.")
-
-
-def _line(method: Any) -> list[str]:
-    labels = method_list.labels_of(_needs_one_label(method))
-    return [method.name, method.label, method.rule, method.needs, method.about, labels]
 
 
 def _needs_one_label(method: Any) -> str:

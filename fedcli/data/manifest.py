@@ -95,6 +95,8 @@ def _read(path: Path, _: Stamp | None) -> tuple[Manifest, bytes]:
         if not isinstance(raw, dict) or raw.keys() != KEYS:
             raise ValueError(f"its keys are not {', '.join(sorted(KEYS))}")
         if "\\u" in text:
+            if "\\u0000" in json.dumps(raw, ensure_ascii=False):  # which no name of a file has, and no text
+                raise ValueError("it holds zero bytes")
             json.dumps(raw, ensure_ascii=False).encode()  # half of a character cannot be written again
         known = Manifest(**raw)
     except (FedcliError, ValueError, RecursionError) as error:

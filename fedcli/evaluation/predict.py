@@ -109,20 +109,23 @@ class Predicted:
         return [self.classes[place] for place in self.chances.argmax(1)] if self.files else []
 
 
-def named_files(paths: Iterable[Path]) -> list[Path]:
-    """The files that paths mean: themselves, and of a folder every image in it. Raises FedcliError."""
+def named_files(paths: Iterable[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
+    """The files that paths mean: themselves, and of a folder every image in it; and those in it that are left out, with
+    why. Raises FedcliError."""
     files: list[Path] = []
+    left_out: list[tuple[str, str]] = []
     for path in paths:
         if not path.is_dir():
             files.append(path)
             continue
-        inside, others = own_images.image_files(path)
+        inside, others, outside = own_images.image_files(path)
+        left_out += [(str(path / name), why) for name, why in outside]
         if others:
             console.say(f"{path}: {console.counted(len(others), 'file is', 'files are')} no image, such as {others[0]}")
         files += [path / name for name in inside]
-    if not files:
+    if not files and not left_out:
         raise FedcliError("there is no image to score", f"files that are read: {', '.join(own_images.SUFFIXES)}")
-    return list(dict.fromkeys(files))
+    return list(dict.fromkeys(files)), left_out
 
 
 def check_client(run: Run, client: str | None) -> None:
@@ -136,12 +139,13 @@ def check_client(run: Run, client: str | None) -> None:
         raise UsageError(f"in {run.path} every client trained alone, so there is no global model", hint)
 
 
-def predict(run: Run, files: list[Path], client: str | None = None, asked: Asked = NOTHING) -> Predicted:
+def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: Asked = NOTHING) -> Predicted:
     """Chances of each class by the last round's model, and decisions at its operating points; a file that cannot be
     read is listed.
 
-    Raises FedcliError where no file can be read, UsageError.
+    paths: files, and folders of them. Raises FedcliError where no file can be read, UsageError.
     """
+    files, unreadable = named_files(paths)
     check_client(run, client)
     if of_sample([run.path]):
         console.warn("this run was trained on SYNTHETIC data: its probabilities say nothing about patients")
@@ -149,7 +153,6 @@ def predict(run: Run, files: list[Path], client: str | None = None, asked: Asked
     preprocessing = Preprocessing.of(run)
     runs.load_model(run, run.rounds[-1], client)
     done: list[str] = []
-    unreadable: list[tuple[str, str]] = []
     tables: list[np.ndarray] = []
     for batch in console.progress(list(_batches(files)), label="predict", total=-(-len(files) // BATCH)):
         images: list[np.ndarray] = []
@@ -163,7 +166,7 @@ def predict(run: Run, files: list[Path], client: str | None = None, asked: Asked
             tables.append(runs.logits(run.net, shard_of(np.stack(images), run), run.method.local))
     if not done:
         raise FedcliError(
-            f"none of {console.counted(len(files), 'file', 'files')} can be read", ": ".join(unreadable[0])
+            f"none of {console.counted(len(unreadable), 'file', 'files')} can be read", ": ".join(unreadable[0])
         )
     labels = run.data.test["clean"].y.cpu().numpy()[:0]
     table = chances(np.concatenate(tables), labels)

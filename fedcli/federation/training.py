@@ -121,7 +121,7 @@ class Training:
             raise UsageError("--momentum belongs to sgd", "add --optimizer sgd")
         if self.nesterov and not self.momentum:
             raise UsageError("--nesterov is a kind of momentum", "add --optimizer sgd --momentum 0.9")
-        if self.warmup < 0:
+        if not 0 <= self.warmup < 2**31:
             raise UsageError(f"--warmup {self.warmup} is no number of rounds", "0 is none")
         if not 0 <= self.clip_norm < math.inf:
             raise UsageError(f"--clip-norm {self.clip_norm} is not a length", "5 is common, 0 turns it off")

@@ -3,14 +3,15 @@
     torchvision:NAME    any classifier of torchvision, such as torchvision:convnext_tiny
     timm:NAME           any network of timm, which is installed with fedcli[timm], see libraries.py
     open_clip:NAME      the image tower of any CLIP of open_clip, which is installed with fedcli[clip]
-    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of a file
+    ./net.py:build      a function build(channels, classes), or build(channels, classes, size), of a file; it is given
+                        them by these names, or, where its own differ, in this order
 
 Such a function returns a backbone and the width of its features, or a whole classifier: its last layer of `classes`
 outputs is then taken off and a linear head put in its place, as it is for torchvision's.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -118,12 +119,19 @@ def _torchvision(name: str) -> Make:
     return make
 
 
+def _is_named(name: str, asks: Mapping[str, inspect.Parameter]) -> bool:
+    """Whether a function can be given an argument by this name."""
+    return name in asks and asks[name].kind is not inspect.Parameter.POSITIONAL_ONLY
+
+
 def _by(name: str, build: Callable[..., Any]) -> Make:
     """Of somebody's function."""
 
     def make(asked: Asked) -> Network:
-        sized = {"size": asked.size} if "size" in inspect.signature(build).parameters else {}
-        made = build(asked.channels, asked.classes, **sized)
+        asks = inspect.signature(build).parameters
+        given = {name: getattr(asked, name) for name in ("channels", "classes", "size") if _is_named(name, asks)}
+        plain = () if {"channels", "classes"} <= given.keys() else (asked.channels, asked.classes)
+        made = build(*plain, **{name: value for name, value in given.items() if name == "size" or not plain})
         if isinstance(made, Network):
             return made
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):

@@ -58,7 +58,7 @@ def _describe(call: Any, options: type[Options], made: Any) -> None:
     call.__signature__ = Signature(parameters, return_annotation=made)
     call.__annotations__ = {**{name: plain[name] for name in options.__dataclass_fields__}, "return": made}
     lines = [f"    {field.name}: {field.kind.meaning}" for field in options.declared()] + [f"    code: {CODE}"]
-    call.__doc__ = "\n".join([cleandoc(call.__doc__), "", "Args:", *lines])
+    call.__doc__ = "\n".join([cleandoc(call.__doc__ or ""), "", "Args:", *lines])
 
 
 def source(path: Source | None, work: Source, *kinds: str) -> Path:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ..data import hidden_attributes, label_noise
+from .. import console
+from ..data import hidden_attributes, label_noise, latest, manifest
 from ..data.corrupt import Who, full_kind, make_corruption
 from ..data.manifest import Destination
 from ..errors import UsageError
@@ -60,10 +61,21 @@ def _attributes(options: CorruptOptions) -> Path:
             "--ratio is for images and labels", "attributes are hidden at every client, or those --on names"
         )
     to = Destination(Path(options.work), path_of(options.out), options.made_by(()))
-    kinds = ("partition",) if options.partition is None else ("partition", "corruption")  # which is refused in words
-    partition = source(options.partition, options.work, *kinds)
+    partition = _before(options, "hidden_attributes")
     share = 0.3 if options.share is None else options.share
     return hidden_attributes.make_hidden(partition, options.hide, share, to, options.on, seed=options.seed)
+
+
+def _before(options: CorruptOptions, made: str) -> Path:
+    """The partition that is given; without one the newest, or what that was made from by the same command: a line that
+    is typed again does nothing twice."""
+    if options.partition is not None:
+        return source(options.partition, options.work, "partition", "corruption")  # the second is refused in words
+    newest = latest.newest(Path(options.work), "partition")
+    while made in manifest.read(newest).body and (earlier := manifest.parent(newest, "partition")):
+        newest = earlier
+    console.say(f"using {newest}")
+    return newest
 
 
 def _labels(options: CorruptOptions) -> Path:
@@ -80,8 +92,7 @@ def _labels(options: CorruptOptions) -> Path:
         Path(options.work), path_of(options.out), options.made_by(() if alone or options.on else ("ratio",))
     )
     who = Who(options.ratio, options.on, options.client)
-    kinds = ("partition",) if options.partition is None else ("partition", "corruption")  # which is refused in words
-    partition = source(options.partition, options.work, *kinds)
+    partition = _before(options, "label_noise")
     return label_noise.make_label_noise(partition, flips, to, who, given=not alone, seed=options.seed)
 
 

@@ -1,6 +1,7 @@
 """Predictions for image files, and models as files: what a finished run is used for."""
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +48,7 @@ class Prediction:
             | ({"at": {point.name: each for point, each in zip(points, called)}} if points else {})
             for file, decision, chances, called in self._each()
         ]
-        unreadable = [{"file": file, "why": why} for file, why in self.predicted.unreadable]
+        unreadable = [{"file": _text(file), "why": why} for file, why in self.predicted.unreadable]
         operating = [point.recorded for point in points]
         made = {"classes": self.predicted.classes, "operating_points": operating}
         made |= {"predictions": lines, "unreadable": unreadable}
@@ -73,7 +74,12 @@ class Prediction:
         """Of each file: its name, decision, chances, and the decision at each operating point."""
         made = self.predicted
         called = list(zip(*made.at_points, strict=True)) or [()] * len(made.files)
-        return list(zip(made.files, made.decisions, made.chances, called, strict=True))
+        return list(zip(map(_text, made.files), made.decisions, made.chances, called, strict=True))
+
+
+def _text(file: str) -> str:
+    """A file's name as text: bytes that are none as \\xff."""
+    return os.fsencode(file).decode("utf-8", "backslashreplace")
 
 
 def run(options: PredictOptions) -> Prediction:
@@ -81,7 +87,7 @@ def run(options: PredictOptions) -> Prediction:
 
     Raises FedcliError, UsageError.
     """
-    files = scoring.named_files([Path(file) for file in options.files])
+    files = [Path(file) for file in options.files]
     opened = open_run(source(options.run, options.work, "run"), options.device, path_of(options.data))
     asked = Asked(options.positive, options.rule, options.cost)
     return Prediction(scoring.predict(opened, files, options.client, asked))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import ROSTER
+from conftest import ROSTER, make_chain
 
 import fedcli
 from fedcli.data import manifest, shard
@@ -102,6 +102,14 @@ def test_clients_may_have_different_noise(source, work):
 def test_mistakes_are_explained(source, work, given, sentence):
     with pytest.raises(UsageError, match=sentence):
         fedcli.corrupt(source, "labels", work=work, **given)
+
+
+@pytest.mark.parametrize("line", [("labels", {"ratio": 0.5}), ("attributes", {"hide": ["sex"], "share": 0.5})])
+def test_the_same_line_without_a_path_makes_the_same_again(tmp_path, line):
+    make_chain(tmp_path)
+    word, given = line
+    made = [fedcli.corrupt(kind=word, work=tmp_path, **given).path for _ in range(2)]
+    assert made[0] == made[1] and len(list((tmp_path / "partitions").iterdir())) == 2
 
 
 def test_what_it_is_not_for_is_refused(noisy, source, work):

@@ -262,6 +262,13 @@ def test_a_kill_after_the_rename_leaves_no_lock_once_the_command_is_typed_again(
     assert not any(lock.exists() for lock in abandoned)
 
 
+def test_zero_bytes_are_a_sentence(tmp_path):
+    path = made(tmp_path)
+    path.write_text(path.read_text().replace('"kind": "dataset"', '"kind": "dataset\\u0000"'))
+    with pytest.raises(FedcliError, match="it holds zero bytes"):
+        manifest.read(path)
+
+
 def test_files_of_other_names_beside_a_result_stay(tmp_path):
     own = [tmp_path / ".one.lock", tmp_path / ".one.tmp" / "notes"]
     own[1].parent.mkdir()

@@ -113,6 +113,26 @@ def test_real_slices_are_scored_and_broken_copies_are_listed(run, tmp_path):
     assert unreadable == {*bad, "Rows.dcm", "NumberOfFrames.dcm", "no-pixels.dcm"}
 
 
+def test_a_link_out_of_a_folder_is_listed_and_a_link_that_is_named_is_read(run, work, tmp_path):
+    image, folder = next((work / "raw").glob("*.png")), tmp_path / "new"
+    folder.mkdir()
+    shutil.copy(image, folder / "own.png")
+    (folder / "link.png").symlink_to(image)
+    made = fedcli.predict(run, [folder, folder / "link.png"]).predicted
+    assert made.files == [str(folder / "own.png"), str(folder / "link.png")]
+    assert made.unreadable == [(str(folder / "link.png"), "is a link that leads out of the folder")]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_name_that_is_no_text_is_written_in_letters(run, work, tmp_path, format):
+    for name in (b"a\xff.png", b"torn\xfe.png"):
+        shutil.copy(next((work / "raw").glob("*.png")), os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/torn\xfe.png")).write_bytes(b"")
+    typed("predict", run, tmp_path, "--format", format, "--out", tmp_path / "made")
+    text = (tmp_path / "made").read_text(encoding="utf-8")
+    assert ("a\\\\xff.png" if format == "json" else "a\\xff.png") in text
+
+
 def test_what_cannot_be_predicted_is_refused(run, alone, tmp_path):
     with pytest.raises(FedcliError, match="none of 1 file can be read"):
         fedcli.predict(run, [tmp_path / "gone.png"])

@@ -55,6 +55,12 @@ def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
     assert rates(Training(lr=1.0, warmup=2, schedule="cosine"), 4) == [cosine[0] / 2, *cosine[1:]]
 
 
+@pytest.mark.parametrize("warmup", [-1, 10**400])
+def test_a_warmup_is_a_number_of_rounds(warmup):
+    with pytest.raises(UsageError, match="is no number of rounds"):
+        Training(warmup=warmup).check()
+
+
 def by_torch(kind, *, clip=0.0, rounds=1, kept=False, **options):
     """Three full-batch steps a round by torch's own optimizer; the weights after the last round."""
     net = toy_net(dropout=0.0).train()

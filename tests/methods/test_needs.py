@@ -1,5 +1,7 @@
 """What a server must see of each client, as methods declare it, against what their rules do with the models."""
 
+import ast
+import re
 from dataclasses import replace
 
 import pytest
@@ -65,3 +67,11 @@ def test_a_method_needs_no_less_than_its_rule_and_the_list_says_so(name):
 
 def test_a_pair_needs_what_its_rule_needs():
     assert resolve("scaffold+fedheal").needs == "updates" and resolve("moon+qffl").needs == "scalars"
+
+
+def test_a_method_that_says_something_by_a_name_is_listed_too(monkeypatch):
+    usual, read = method_list.listed(), method_list._tree.__wrapped__
+    text = ast.unparse(read("fedavg"))
+    named = ast.parse(re.sub(r"about='[^']*'", "about=WORDS", text))
+    monkeypatch.setattr(method_list, "_tree", lambda name: named if name == "fedavg" else read(name))
+    assert method_list.listed.__wrapped__() == usual

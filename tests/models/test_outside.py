@@ -134,6 +134,22 @@ def test_a_function_of_a_file_makes_a_network(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "head", ["channels, classes", "classes, channels=3, **_", "classes, *, size, channels", "c, n, /", "c, n, **_"]
+)
+def test_a_function_is_given_its_arguments_by_name(tmp_path, head):
+    made = "c, n" if head.startswith("c,") else "channels, classes"
+    text = f"""
+from torch import nn
+def build({head}):
+    inside, outside = {made}
+    return nn.Sequential(nn.Conv2d(inside, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, outside))
+"""
+    path = tmp_path / "net.py"
+    path.write_text(text)
+    holds(build(path))
+
+
+@pytest.mark.parametrize(
     ("name", "sentence"),
     [
         (":wrong", "has no last layer of 10 outputs that could be the classifier"),

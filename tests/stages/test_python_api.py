@@ -11,6 +11,8 @@ import pytest
 
 import fedcli
 from fedcli.errors import UsageError
+from fedcli.stages.call import called_with
+from fedcli.stages.options import PrepareOptions
 from fedcli.stages.results import Dataset, Partition, Run, Scores
 
 PAGE = (Path(__file__).parents[2] / "docs" / "python.md").read_text(encoding="utf-8")
@@ -155,3 +157,11 @@ def test_a_notebook_completes_the_stages_before_they_are_imported():
     code = "import fedcli; print(set(fedcli.__all__) <= set(dir(fedcli)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_a_stage_whose_docstring_was_stripped_can_be_called():
+    """As by python -OO."""
+
+    def run(options: PrepareOptions) -> Dataset: ...
+
+    assert "raw:" in called_with("prepare", PrepareOptions, run).__doc__

@@ -53,19 +53,19 @@ def import_albumentations() -> ModuleType:
     return albumentations
 
 
-def within(raw: Path, name: str, by: Path | str = "") -> Path:
+def within(raw: Path, name: str, by: Path | str = "", *, links: bool = False) -> Path:
     """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link.
 
-    by: the table or flag that names it, if any.
+    by: the table or flag that names it, if any. links: whoever reads it sees to where links lead.
     """
     path = Path(name)
-    if "\0" in name or path.is_absolute() or ".." in path.parts or _leads_out(raw, path):
+    if "\0" in name or path.is_absolute() or ".." in path.parts or not links and leads_out(raw, path):
         named = f"{by}: {name!r}" if by else repr(name)
         raise FedcliError(f"{named} leads out of {raw}", "name files relative to it, without '..' and links")
     return raw / path
 
 
-def _leads_out(raw: Path, path: Path) -> bool:
+def leads_out(raw: Path, path: Path | str) -> bool:
     try:
         return not (raw / path).resolve().is_relative_to(raw.resolve())
     except (OSError, RuntimeError):  # a link to itself leads nowhere; whoever reads it says so

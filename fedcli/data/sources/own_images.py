@@ -16,7 +16,7 @@ from ...labels import MULTI_LABEL
 from ..pool import Row
 from ..samples import own_images as sample
 from . import dicom, nifti, own_labels, packed
-from .images import is_coloured, is_packed_coloured, read_grey_or_rgb, read_packed, within
+from .images import is_coloured, is_packed_coloured, leads_out, read_grey_or_rgb, read_packed
 from .own_names import agreed
 from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, split_own, table_name
 from .source import Choices, Listing, Source, Unreadable
@@ -33,7 +33,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if choices.own["channels"] not in CHANNELS:
         raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
     white(choices)
-    files, others = image_files(raw)
+    files, others, outside = image_files(raw)
     if not files and (together := [file for file in others if packed.is_packed(file)]):
         return agreed(_from_packed(raw, together, choices), choices.own)
     if not files:
@@ -45,6 +45,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     else:
         listing = _from_folders(raw, files, others, choices)
     listing = agreed(listing, choices.own)
+    listing = replace(listing, skipped=[*listing.skipped, *outside])
     classes = listing.classes or []
     if listing.rows and len(classes) < 2:
         hint = "a classifier needs two classes; is --label-column the right one?"
@@ -135,10 +136,12 @@ def white(choices: Choices) -> float | None:
     return float(text)
 
 
-def image_files(raw: Path) -> tuple[list[str], list[str]]:
-    """Every image below raw and every other file, relative to it, sorted; links to folders are not followed."""
+def image_files(raw: Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
+    """Every image below raw and every other file, relative to it, sorted, and links out of raw with why these are left
+    out; links to folders are not followed."""
     images: list[str] = []
     others: list[str] = []
+    outside: list[tuple[str, str]] = []
     linked: list[str] = []
     for folder, below, names in os.walk(raw):
         below[:] = [name for name in below if not name.startswith((".", "__MACOSX"))]
@@ -149,12 +152,13 @@ def image_files(raw: Path) -> tuple[list[str], list[str]]:
                 continue
             file = (at / name).as_posix()
             known = name.lower().endswith(SUFFIXES)
-            if known and (raw / file).is_symlink():
-                within(raw, file)
+            if known and (raw / file).is_symlink() and leads_out(raw, file):
+                outside.append((file, "is a link that leads out of the folder"))
+                continue
             (images if known or _is_bare_dicom(raw, file) else others).append(file)
     if linked:
         console.say(f"links to folders are not followed: {min(linked)}{_more(linked)}; copy the files or name it --raw")
-    return sorted(images), sorted(others)
+    return sorted(images), sorted(others), sorted(outside)
 
 
 def _more(names: list[str]) -> str:

@@ -158,7 +158,7 @@ def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[
         folded.setdefault(known.casefold(), known)
     located = []
     for name in names:
-        within(raw, clean := name.replace("\\", "/"), raw / table)
+        within(raw, clean := name.replace("\\", "/"), raw / table, links=True)  # these are left out
         keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (beside / clean, Path(clean))]
         keys += [folded[key.casefold()] for key in keys if key.casefold() in folded]  # IM00.JPG for im00.jpg
         key = next((key for key in keys if key in places), None) if clean else None
