@@ -84,7 +84,7 @@ class FixedSimplex(Local):
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         span = self._hold_still(client)
         loss = super().gradient(net, batch, client)
-        client.layout.grad[span] = 0
+        client.layout.grad[span].zero_()
         return loss
 
     def on_round_end(self, net: "Network", client: ClientRound) -> None:

@@ -34,7 +34,7 @@ from .results import Run
 
 ROUNDS, MOST_ROUNDS, STEPS = 20, 50, 100  # by default; local steps of the median client
 DATA = "corruption", "partition", "sites", "dataset"
-PRECISIONS = "fp32", "bf16", "auto"
+PRECISIONS = "fp32", "tf32", "bf16", "auto"
 SERVER_OPTIMIZERS = {"momentum": "fedavgm", "adam": "fedadam", "yogi": "fedyogi", "adagrad": "fedadagrad"}
 WITH_RESUME = {  # may be given anew
     "engine", "at_once", "jobs", "timeout", "min_clients", "resume", "force", "work", "out", "checkpoint_every",
@@ -262,6 +262,8 @@ def _check(options: TrainOptions, optimizer: str) -> None:
     """Refuse what cannot go together. Raises UsageError."""
     _one_of("--optimizer", optimizer, OPTIMIZERS)
     _one_of("--precision", options.precision, PRECISIONS)
+    if options.precision == "tf32" and options.device == "cpu":
+        raise UsageError("--precision tf32 is a mode of NVIDIA's GPUs", "add --device cuda, or leave it out")
     if engine := _execution(options).engine:
         parsed(engine, options.device)
 
