@@ -185,7 +185,8 @@ class GraphRecorder:
         y = shard.y.new_zeros(batch_size, *shard.y.shape[1:])
         chance = torch.zeros(batch_size, 4, device=device) if shard.kind != "none" else None
         own = {name: values.new_zeros(batch_size, *values.shape[1:]) for name, values in client.per_image.items()}
-        return Recorded(round, replace(client, **slots), rows, y, at, chance, own, torch.zeros((), device=device))
+        kept = replace(client, **slots, report={}, per_image={})  # nothing else of a client that leaves
+        return Recorded(round, kept, rows, y, at, chance, own, torch.zeros((), device=device))
 
     def _replay(self, recorded: Recorded, at: Tensor, chance: Tensor | None, client: ClientRound) -> None:
         shard = client.shard
