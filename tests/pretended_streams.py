@@ -102,6 +102,8 @@ def waits(name):
 
 def key(tensor):
     with torch._C.DisableTorchFunction():
+        while torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # within vmap
+            tensor = torch._C._functorch.get_unwrapped(tensor)
         return tensor.untyped_storage()._cdata
 
 
@@ -111,6 +113,8 @@ def there(tensor):
 
 def tag(tensor):
     with torch._C.DisableTorchFunction():
+        while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            tensor = torch._C._functorch.get_unwrapped(tensor)
         storage = tensor.untyped_storage()
         place = places.get(storage._cdata)
         if place is None:

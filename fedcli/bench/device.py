@@ -93,7 +93,7 @@ def proofs(device: str, graph: Callable[[], Graph] | None = None) -> Iterator[Pr
 
 
 def failures(method: Method, device: str, graph: Callable[[], Graph] | None = None) -> dict[str, str]:
-    """Why a method does not hold, by check; {} where it holds all of them. An error in one is the answer of that one."""
+    """Why a method does not hold, by check; {} where it holds all. An error in one is the answer of that one."""
     failed: dict[str, str] = {}
     try:
         played = _OnDevice(method, device, graph)

@@ -35,7 +35,7 @@ class Shard:
     """Some images of the pool: one client's training part, or a test set.
 
     Attributes:
-        images: uint8 [M, C, H, W], shared by every shard of the run; where y is, or on the host where a GPU has no room.
+        images: uint8 [M, C, H, W], shared by every shard of the run; where y is, or on the host for lack of room.
         rows: int64 [N], which of them are this shard's; where they are.
         channels: what the net takes; grey images are repeated to three.
         kind: training augmentation, a key of transforms.AUGMENTS.
@@ -129,9 +129,10 @@ class Shard:
 
     def _streamed(self, rows: Tensor) -> Tensor:
         """Pixels that did not fit beside the network, gathered on the host and copied while it computes."""
-        staged = torch.empty(len(rows), *self.images.shape[1:], dtype=self.images.dtype, pin_memory=True)
-        torch.index_select(self.images, 0, rows, out=staged)
-        return staged.to(self.y.device, non_blocking=True)
+        pool = self.images.permute(0, 2, 3, 1)  # as it lies in memory, on which a convolution's choice may depend
+        staged = torch.empty(len(rows), *pool.shape[1:], dtype=pool.dtype, pin_memory=True)
+        torch.index_select(pool, 0, rows, out=staged)
+        return staged.to(self.y.device, non_blocking=True).permute(0, 3, 1, 2)
 
     def in_order(self, size: int = EVALUATION_BATCH) -> Iterator[Batch]:
         """One pass without shuffling or augmentation: the fixed view that indicators and scores use."""

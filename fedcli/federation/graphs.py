@@ -3,7 +3,7 @@
 In one launch a graph gathers, augments and normalises a batch, computes the method's gradient and updates the weights.
 It reads fixed addresses in memory, so every tensor of a client's round is copied into a slot of its own before the
 first step, and what the method gathers in scratch is copied back after the last. A graph keeps the numbers it was
-recorded with; so it is recorded anew when a number that a step reads changes (the round, for a method that reads it), or a
+recorded with; so it is recorded anew when a number that a step reads changes (for some methods the round), or a
 tensor's shape does. A client's last batch, if smaller, is an ordinary step.
 """
 
@@ -172,7 +172,7 @@ class GraphRecorder:
         return recorded
 
     def _new(self, client: ClientRound, batch_size: int, fields: dict[str, Any], round: int | None) -> Recorded:
-        """Slots for a step that is recorded with the first batch. Raises FedcliError for what a recording would keep."""
+        """Slots for a step, recorded with the first batch. Raises FedcliError for what it never sees change."""
         shard, device = client.shard, client.theta.device
         for path, value in _leaves([client.scratch, client.per_image]):
             if isinstance(value, Tensor) and value.device != device:
