@@ -28,7 +28,7 @@ class Tape(TorchDispatchMode):
         super().__init__()
         self.operations = []
 
-    def capture(self, step):
+    def capture(self, step, beside=None):
         with torch.random.fork_rng(devices=[]):
             step()  # as a warm-up does: what it moves must be put back
             self.record(step)

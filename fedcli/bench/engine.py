@@ -30,7 +30,7 @@ from ..federation.server import Federation
 from ..methods import Method, resolve
 from ..models.layout import Layout
 from ..processes import cores
-from ..runs.assembly import be_deterministic
+from ..runs.resources import be_deterministic
 from ..seeds import derive
 from . import limits
 from .formulas import formula

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from .. import console
 from ..federation.client import Report, Task, run_client
 from ..federation.engines import chosen
 from ..federation.engines.in_process import InProcess
@@ -49,16 +50,21 @@ class Limits:
 def measure(federation: PlannedFederation, execution: Execution, seconds: float) -> dict[str, Any] | None:
     """The Limits of a training as timing.jsonl keeps them; None where it took less than LEAST seconds.
 
-    Also None where a rule selects who trains, since the counted client does not stand for the others.
+    Also None where a rule selects who trains, since the counted client does not stand for the others, and where a GPU
+    has too little memory left.
     """
     rule = federation.method.aggregator
     if seconds < LEAST or isinstance(rule, SubsetTraining) and rule.trains_subset:
         return None
     device, precision = federation.device, federation.plan.precision
     name, count = chosen(execution.engine, federation.cohort_size, device)
-    with threads(torch.get_num_threads() * (count if name == "pool" else 1)):
-        speeds = matrix_speed(device, precision), copy_speed(device)
-    return asdict(Limits(*cost(federation), *speeds))
+    try:
+        with threads(torch.get_num_threads() * (count if name == "pool" else 1)):
+            speeds = matrix_speed(device, precision), copy_speed(device)
+        return asdict(Limits(*cost(federation), *speeds))
+    except torch.cuda.OutOfMemoryError:
+        console.say("no line on speed: beside this training the GPU has no memory to measure it in")
+        return None
 
 
 def cost(federation: PlannedFederation) -> tuple[float, float]:

@@ -205,7 +205,7 @@ def some_images(federation: PlannedFederation, names: list[str], images: int) ->
         if client in shards and len(shard):
             share = len(shards[client]) / counts[client]
             val[client] = _Watched.of(shard, max(1, round(share * len(shard))))
-    return replace(federation.clients, shards=shards, val=val)
+    return replace(federation.clients, shards=shards, val=val)  # and its steps, which are recorded once
 
 
 def next_state(federation: PlannedFederation, state: RunState, roster: list[str], engine: Engine) -> RunState:

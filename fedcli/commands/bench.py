@@ -210,7 +210,8 @@ def _show_device(device: str, as_json: bool) -> None:
 def _measured(speed: dict[str, Any]) -> list[str]:
     if speed["images_per_second"] is None:
         return [speed["why"], "-", "-"]
-    return [f"{speed['images_per_second']:,.0f}", f"{100 * speed['share']:.0f} %", f"{speed['peak_bytes'] / 1e9:.2f}"]
+    share = "-" if speed["share"] is None else f"{100 * speed['share']:.0f} %"
+    return [f"{speed['images_per_second']:,.0f}", share, f"{speed['peak_bytes'] / 1e9:.2f}"]
 
 
 def _beside_peers(asked: list[str] | None, problem: "Problem", repeats: int) -> list:

@@ -33,7 +33,7 @@ def check(
     """
     from ..bench import checks
     from ..methods import resolve
-    from ..runs.assembly import be_deterministic
+    from ..runs.resources import be_deterministic
     from ..stages.base import pairs as settings
 
     be_deterministic("cpu", 1)

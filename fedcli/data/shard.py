@@ -27,6 +27,7 @@ class Batch:
     x: Tensor  # float32 [B, C, H, W]
     y: Tensor  # int64 [B], or uint8 [B, L] of several labels per image
     at: Tensor  # int64 [B], places in the shard
+    per_image: dict[str, Tensor] = field(default_factory=dict)  # [B, ...] of each image, see ClientRound
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,8 @@ class Shard:
     """Some images of the pool: one client's training part, or a test set.
 
     Attributes:
-        images: uint8 [M, C, H, W], shared by every shard of the run.
-        rows: int64 [N], which of them are this shard's.
+        images: uint8 [M, C, H, W], shared by every shard of the run; where y is, or on the host for lack of room.
+        rows: int64 [N], which of them are this shard's; where they are.
         channels: what the net takes; grey images are repeated to three.
         kind: training augmentation, a key of transforms.AUGMENTS.
         derived: what was computed once from the fixed view, by name; never saved.
@@ -95,7 +96,8 @@ class Shard:
 
     def batch(self, at: Tensor, chance: Tensor | None = None) -> Batch:
         """The images at these places [B], augmented where chance [B, 4] is given."""
-        return Batch(self.look(self.rows[at], chance), self.y[at], at)
+        x, at = self.look(self.rows[at.to(self.rows.device)], chance), transforms.sent(at, self.y.device)
+        return Batch(x, self.y[at], at)
 
     @property
     def on_cpu(self) -> bool:
@@ -108,25 +110,29 @@ class Shard:
             yield from (self.batch(at, chance) for at, chance in turns)
             return
         for at, x in pipelines.ahead(self._piped, turns):
-            yield Batch(self._input(x.to(self.rows.device)), self.y[at], at)
+            at = transforms.sent(at, self.y.device)
+            yield Batch(self._input(x.to(self.y.device)), self.y[at], at)
 
     def _piped(self, turn: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor]:
-        """Places, and their images uint8 [B, C, H, W] augmented on the CPU."""
+        """Places, and their images uint8 [B, C, H, W]; all of it on the CPU, as no GPU waits for a thread's work."""
         at, chance = turn
         assert chance is not None
-        x = self.images[self.rows[at].to(self.images.device)]
-        return at, pipelines.augment(x, self.kind, chance)
+        return at, pipelines.augment(self.images[self.rows[at]], self.kind, chance)
 
     def look(self, rows: Tensor, chance: Tensor | None = None) -> Tensor:
         """Images of the pool, by row [B], as the net takes them: float32 [B, C, H, W]."""
-        x = self.images[rows] if self.images.device == rows.device else self._streamed(rows)
-        return self._input(x if chance is None else transforms.augment(x, self.kind, chance).to(rows.device))
+        device = self.y.device
+        x = self.images[rows] if self.images.device == device else self._streamed(rows)
+        if chance is not None:
+            x = transforms.augment(x, self.kind, transforms.sent(chance, device)).to(device)
+        return self._input(x)
 
     def _streamed(self, rows: Tensor) -> Tensor:
         """Pixels that did not fit beside the network, gathered on the host and copied while it computes."""
-        staged = torch.empty(len(rows), *self.images.shape[1:], dtype=self.images.dtype, pin_memory=True)
-        torch.index_select(self.images, 0, rows.cpu(), out=staged)
-        return staged.to(rows.device, non_blocking=True)
+        pool = self.images.permute(0, 2, 3, 1)  # as it lies in memory, on which a convolution's choice may depend
+        staged = torch.empty(len(rows), *pool.shape[1:], dtype=pool.dtype, pin_memory=True)
+        torch.index_select(pool, 0, rows, out=staged)
+        return staged.to(self.y.device, non_blocking=True).permute(0, 3, 1, 2)
 
     def in_order(self, size: int = EVALUATION_BATCH) -> Iterator[Batch]:
         """One pass without shuffling or augmentation: the fixed view that indicators and scores use."""
@@ -176,11 +182,14 @@ class Shards:
     test_patients: np.ndarray | None = None
 
 
-def load(path: Path, *, channels: int | None = None, augment: str | None = None, device: str = "cpu") -> Shards:
+def load(
+    path: Path, *, channels: int | None = None, augment: str | None = None, device: str = "cpu", sharing: int = 1
+) -> Shards:
     """Load a partition or corruption manifest, whose hashes the caller has verified.
 
     channels: what the net takes, None for the pool's own.
     augment: None for the dataset's default.
+    sharing: processes that load it on the same device.
     """
     body = manifest.read(path, "partition", "corruption").body
     partition = path if manifest.read(path).kind == "partition" else manifest.above(path, "partition")
@@ -202,7 +211,8 @@ def load(path: Path, *, channels: int | None = None, augment: str | None = None,
         clean = [rows for c in roster if c not in corrupted for rows in own_rows[c]]
         images, place, test_images = _overlay(path.parent / "changed.h5", images, clean)
 
-    images = _placed(images, device)
+    piped = kind.startswith(pipelines.PREFIX)
+    images = _placed(images, "cpu" if piped else device, sharing)
     common = dict(classes=len(body["classes"]), channels=channels or images.shape[1])
 
     def shard(rows: np.ndarray, at: np.ndarray, kind: str = "none") -> Shard:
@@ -258,12 +268,12 @@ def _patients(pool: Pool, rows: np.ndarray) -> np.ndarray | None:
     return np.where(pool.patient[rows] == "", np.char.add("image ", pool.id[rows]), pool.patient[rows])
 
 
-def _placed(images: Tensor, device: str) -> Tensor:
-    """The images where the network is; in pinned memory of the host where a GPU has no room for them."""
-    if not device.startswith("cuda") or images.nbytes <= RESIDENT * torch.cuda.mem_get_info(device)[0]:
+def _placed(images: Tensor, device: str, sharing: int = 1) -> Tensor:
+    """The images where the network is; on the host where a GPU has no room for them."""
+    if not device.startswith("cuda") or images.nbytes <= RESIDENT * torch.cuda.mem_get_info(device)[0] / sharing:
         return images.to(device)
     console.say(f"{images.nbytes / 1e9:.1f} GB of images do not fit into the GPU: each batch is copied to it")
-    return images.pin_memory()
+    return images
 
 
 def read_labels(partition: Path, body: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, np.ndarray]:
@@ -318,11 +328,11 @@ def _shard(pool: Pool, images: Tensor, rows: np.ndarray, at: np.ndarray, device:
         return torch.from_numpy(values[rows]).to(device)
 
     groups = {name: tensor(values) for name, values in pool.groups.items()}
-    return Shard(images, torch.from_numpy(at).to(device), tensor(pool.y), pool.id[rows], groups, **rest)
+    return Shard(images, torch.from_numpy(at).to(images.device), tensor(pool.y), pool.id[rows], groups, **rest)
 
 
 def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
     """The same rows, read from other pixels [N, C, H, W] in the shard's own order."""
     images = _placed(images, device)
-    rows = torch.arange(len(shard), device=shard.rows.device)
+    rows = torch.arange(len(shard), device=images.device)
     return Shard(images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind)

@@ -20,6 +20,8 @@ ROTATION = 10.0  # degrees either way, specs of FedISM+
 SHIFT = 0.02  # share of the side either way
 PADDING = 4  # pixels around the image before a random crop, FedHEAL's digits
 
+CPU = torch.device("cpu")
+
 AUGMENTS = {
     "none": "the image as it is",
     "flip": "mirrored left to right half the time (FedHEAL, Office-Caltech)",
@@ -62,8 +64,8 @@ def to_pixels(x: Tensor) -> Tensor:
 def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
     """What pixels are multiplied by, and what is then added: [1, C, 1, 1] each."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if colour else (GREY_MEAN, GREY_STD)
-    scale = 1 / by_channel(std, device)
-    return scale, -by_channel(mean, device) * scale
+    scale = 1 / by_channel(std, CPU)
+    return scale.to(device), (-by_channel(mean, CPU) * scale).to(device)  # finished, for every stream of a GPU
 
 
 @cache
@@ -86,7 +88,9 @@ def draw(count: int, seed: int, device: torch.device) -> Tensor:
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """To the device; from pinned memory where that is a GPU, which then need not be waited for."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    if device.type != "cuda" or tensor.device == device:
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
 
 
 def augment(x: Tensor, kind: str, chance: Tensor) -> Tensor:

@@ -3,44 +3,28 @@
 In one launch a graph gathers, augments and normalises a batch, computes the method's gradient and updates the weights.
 It reads fixed addresses in memory, so every tensor of a client's round is copied into a slot of its own before the
 first step, and what the method gathers in scratch is copied back after the last. A graph keeps the numbers it was
-recorded with; so it is recorded anew when a number that a step reads changes (the round, for READS_ROUND), or a
+recorded with; so it is recorded anew when a number that a step reads changes (for some methods the round), or a
 tensor's shape does. A client's last batch, if smaller, is an ordinary step.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ..data.shard import Batch
-from ..methods.apfl import Mixed
-from ..methods.contract import ClientRound, Local
-from ..methods.ditto import TwoTracks
-from ..methods.fedala import AdaptiveStart
-from ..methods.fediic import TwoContrasts
-from ..methods.fedism import Sharp
-from ..methods.fedotp import Transported
-from ..methods.fedproc import ContrastFirst
-from ..methods.fedrod import TwoPredictors
+from ..errors import FedcliError
+from ..methods.contract import ClientRound, Local, Tensors
 from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import Network
 from .optimizer import Optimizer
-from .steps import LocalStep, Steps, Turns
+from .steps import LocalStep, Steps, Turns, with_own
 
-READS_ROUND: set[type[Local]] = {Sharp, ContrastFirst}  # whose step reads it as a number, not as a tensor of scratch
-NOT_RECORDED: dict[type[Local], str] = {
-    AdaptiveStart: "the first step of a round starts from another model than the global one",
-    Mixed: "the step of the client's own part has an optimizer of its own",
-    TwoPredictors: "the step of the client's own classifier has an optimizer of its own",
-    TwoTracks: "the personal step has an optimizer and a random stream of its own",
-    TwoContrasts: "a step looks at the client's images a second time, by rows that are not recorded",
-    Transported: "a transport plan is done when it has settled, and checking that waits for the GPU",
-}
-RECORDED: set[type[Local]] = set()  # local halves from outside fedcli whose files say that their step can be recorded
-
+KEPT = 3  # recordings of a network: clients that differ, such as those of a first visit, may alternate
 WARM_UP = 2  # steps before a recording, in which libraries choose kernels and make their workspaces
 FIELDS = "theta", "offset", "class_weights", "shared", "memory", "scratch"  # of a client's round, that a step may read
 
@@ -48,39 +32,46 @@ FIELDS = "theta", "offset", "class_weights", "shared", "memory", "scratch"  # of
 def no_graph_reason(local: Local) -> str:
     """Why the steps of a local half cannot be recorded once and replayed for other clients; "" where they can.
 
-    One from outside fedcli is recorded only if it is in RECORDED: a step that reads a changing number, or waits for
-    the device, would replay wrong without any error.
+    One from outside fedcli is recorded only if its own class says `recordable`: a step that reads a changing number, or
+    waits for the device, would replay wrong without any error.
     """
     kind = type(local)
-    if kind in NOT_RECORDED or kind in RECORDED or kind.__module__.startswith("fedcli.methods."):
-        return NOT_RECORDED.get(kind, "")
+    if vars(kind).get("recordable") or kind.__module__.startswith("fedcli.methods."):
+        return local.not_recorded
     return "it is not one of fedcli's own, and nothing says that its step may be recorded"
 
 
 class Graph(Protocol):
     """What records a step once, without running it, and then runs it any number of times."""
 
-    def capture(self, step: Callable[[], None]) -> None: ...
+    def capture(self, step: Callable[[], None], beside: Any = None) -> None: ...
 
     def replay(self) -> None: ...
 
 
 class CudaGraph:
-    """A step recorded as a CUDA graph."""
+    """A step recorded as a CUDA graph.
 
-    def __init__(self) -> None:
-        self.graph = torch.cuda.CUDAGraph()
-        self.stream = torch.cuda.Stream()  # its own: graphs of one stream share a workspace
+    stream: to record on. Graphs of one stream share the workspace of matrix products, and torch has 32 streams which it
+    gives out again and again; so a network's graphs, of which one is replayed at a time, have one for themselves.
+    """
 
-    def capture(self, step: Callable[[], None]) -> None:
-        """Warm up on a stream of its own, then record. Both change what the step writes to."""
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        self.graph, self.stream = torch.cuda.CUDAGraph(), stream
+
+    def capture(self, step: Callable[[], None], beside: "CudaGraph | None" = None) -> None:
+        """Warm up on a stream of its own, then record. Both change what the step writes to.
+
+        beside: a graph whose memory it may use, since nothing in there is read after a replay.
+        """
         seed = torch.cuda.get_rng_state()
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             for _ in range(WARM_UP):
                 step()
         torch.cuda.current_stream().wait_stream(self.stream)
-        with torch.cuda.graph(self.graph, stream=self.stream, capture_error_mode="thread_local"):
+        pool = beside.graph.pool() if beside else None
+        with torch.cuda.graph(self.graph, pool=pool, stream=self.stream, capture_error_mode="thread_local"):
             step()
         torch.cuda.set_rng_state(seed)
 
@@ -93,20 +84,22 @@ class Recorded:
     """A recorded step and the slots it reads.
 
     Attributes:
-        key: what the recording assumes.
+        round: that its step reads; None where it reads none.
         client: the client's round, its tensors in slots.
         rows, y, at: [B] of the batch: rows of the pool, labels, indices in the shard.
         chance: [B, 4] what augmentation draws, None without it.
+        per_image: [B, ...] of each image of the batch, by name.
         total: the sum of losses, a scalar.
         graph: None until the first step.
     """
 
-    key: tuple
+    round: int | None
     client: ClientRound
     rows: Tensor
     y: Tensor
     at: Tensor
     chance: Tensor | None
+    per_image: Tensors
     total: Tensor
     graph: Graph | None = None
 
@@ -119,7 +112,8 @@ def local_steps(
     graph: makes what records them, a CUDA graph by default.
     """
     step = LocalStep(method.local, net, layout, Optimizer(layout, optimizer))
-    graph = graph or (CudaGraph if layout.flat.is_cuda else None)
+    if layout.flat.is_cuda:
+        graph = graph or partial(CudaGraph, torch.cuda.Stream(layout.flat.device))
     return Steps(step, GraphRecorder(step, graph) if graph and not no_graph_reason(method.local) else None)
 
 
@@ -132,9 +126,8 @@ class GraphRecorder:
 
     def __init__(self, step: LocalStep, graph: Callable[[], Graph]):
         self.step, self.graph = step, graph
-        self.reads_round = type(step.local) in READS_ROUND
         self.captures = 0
-        self._recorded: Recorded | None = None
+        self._recorded: dict[tuple, Recorded] = {}  # by what a recording assumes, the last used last
 
     def fits(self, client: ClientRound, batch_size: int) -> bool:
         """Whether the client has a whole batch, and its images on the device: a graph does not copy them there."""
@@ -147,36 +140,28 @@ class GraphRecorder:
         recorded = self._slots(client, batch_size)
         for at, chance in turns:
             if len(at) == batch_size:
-                self._replay(recorded, at, chance)
+                self._replay(recorded, at, chance, client)
             else:
-                self.step(recorded.client, client.shard.batch(at, chance), recorded.total)
+                self.step(recorded.client, with_own(client.shard.batch(at, chance), client), recorded.total)
             client.steps = recorded.client.steps = client.steps + 1
-        for (_, real), (_, slot) in zip(_leaves(client.scratch), _leaves(recorded.client.scratch), strict=True):
-            if isinstance(real, Tensor):
-                real.copy_(slot)
+        client.scratch = _mapped(recorded.client.scratch, torch.clone)  # what was in it may be other clients' too
         return recorded.total.clone()
 
     def _slots(self, client: ClientRound, batch_size: int) -> Recorded:
         """The round's tensors in the slots of the recorded step, or in new ones where that does not fit."""
-        shard, device = client.shard, client.theta.device
-        numbers = (
-            client.rounds,
-            client.momentum,
-            client.label_smoothing,
-            client.focal,
-            batch_size,
-            client.round if self.reads_round else None,
-        )
+        numbers = client.rounds, client.momentum, client.label_smoothing, client.focal, batch_size
         fields = {name: getattr(client, name) for name in FIELDS}
-        key = (id(shard.images), shard.kind, shard.channels, numbers, *_signature(fields))
-        if self._recorded is None or self._recorded.key != key:
-            self._recorded = None  # first, so that its memory is free for the next
-            slots = replace(client, **{name: _mapped(value, torch.clone) for name, value in fields.items()})
-            rows, at = (torch.zeros(batch_size, dtype=torch.int64, device=device) for _ in range(2))
-            y = shard.y.new_zeros(batch_size, *shard.y.shape[1:])
-            chance = torch.zeros(batch_size, 4, device=device) if shard.kind != "none" else None
-            self._recorded = Recorded(key, slots, rows, y, at, chance, torch.zeros((), device=device))
-        recorded = self._recorded
+        images = {name: values[:0] for name, values in client.per_image.items()}  # their number is no part of it
+        shard = client.shard
+        key = (id(shard.images), shard.kind, shard.channels, numbers, *_signature({**fields, "per_image": images}))
+        round = client.round if self.step.local.reads_round else None
+        recorded = self._recorded.pop(key, None)
+        if recorded is None or recorded.round != round:
+            recorded = None  # first, so that its memory is free for the next
+            for oldest in [*self._recorded][: len(self._recorded) + 1 - KEPT]:
+                del self._recorded[oldest]
+            recorded = self._new(client, batch_size, fields, round)
+        self._recorded[key] = recorded
         slots_of = {name: getattr(recorded.client, name) for name in FIELDS}
         for (_, slot), (_, real) in zip(_leaves(slots_of), _leaves(fields), strict=True):
             if isinstance(slot, Tensor):
@@ -186,9 +171,28 @@ class GraphRecorder:
         recorded.total.zero_()
         return recorded
 
-    def _replay(self, recorded: Recorded, at: Tensor, chance: Tensor | None) -> None:
-        shard = recorded.client.shard
+    def _new(self, client: ClientRound, batch_size: int, fields: dict[str, Any], round: int | None) -> Recorded:
+        """Slots for a step, recorded with the first batch. Raises FedcliError for what it never sees change."""
+        shard, device = client.shard, client.theta.device
+        for path, value in _leaves([client.scratch, client.per_image]):
+            if isinstance(value, Tensor) and value.device != device:
+                what = f"{type(self.step.local).__name__} keeps {path[-1]!r} of a client's round in the CPU's memory"
+                raise FedcliError(
+                    f"{what}, where a recorded step never sees it change", "put it on client.theta.device"
+                )
+        slots = {name: _mapped(value, partial(Tensor.to, device=device, copy=True)) for name, value in fields.items()}
+        rows, at = (torch.zeros(batch_size, dtype=torch.int64, device=device) for _ in range(2))
+        y = shard.y.new_zeros(batch_size, *shard.y.shape[1:])
+        chance = torch.zeros(batch_size, 4, device=device) if shard.kind != "none" else None
+        own = {name: values.new_zeros(batch_size, *values.shape[1:]) for name, values in client.per_image.items()}
+        kept = replace(client, **slots, report={}, per_image={})  # nothing else of a client that leaves
+        return Recorded(round, kept, rows, y, at, chance, own, torch.zeros((), device=device))
+
+    def _replay(self, recorded: Recorded, at: Tensor, chance: Tensor | None, client: ClientRound) -> None:
+        shard = client.shard
         recorded.rows.copy_(shard.rows[at]), recorded.y.copy_(shard.y[at]), recorded.at.copy_(at)
+        for name, slot in recorded.per_image.items():
+            slot.copy_(client.per_image[name][at])
         if recorded.chance is not None and chance is not None:
             recorded.chance.copy_(chance)
         if recorded.graph is None:
@@ -201,11 +205,12 @@ class GraphRecorder:
         kept = [tensor.clone() for tensor in live]
 
         def step() -> None:
-            batch = Batch(shard.look(recorded.rows, recorded.chance), recorded.y, recorded.at)
+            x = shard.look(recorded.rows, recorded.chance)
+            batch = Batch(x, recorded.y, recorded.at, recorded.per_image)
             self.step(recorded.client, batch, recorded.total)
 
         graph = self.graph()
-        graph.capture(step)
+        graph.capture(step, next((other.graph for other in self._recorded.values() if other.graph), None))
         for tensor, value in zip(live, kept, strict=True):
             tensor.copy_(value)
         self.captures += 1
@@ -215,7 +220,10 @@ class GraphRecorder:
         """All that a step may write to."""
         yield from self.step.layout.all_tensors
         yield from self.step.optimizer.state
-        yield from (buffer for buffer in self.step.net.buffers() if not buffer.is_floating_point())
+        never = [module for module in (*self.step.layout.frozen, self.step.net.teacher) if module is not None]
+        still = {id(buffer) for module in never for buffer in module.buffers()}  # other networks may share these
+        counters = (buffer for buffer in self.step.net.buffers() if not buffer.is_floating_point())
+        yield from (buffer for buffer in counters if id(buffer) not in still)
         yield from (slot for _, slot in _leaves(recorded.client.scratch) if isinstance(slot, Tensor))
         yield recorded.total
 

@@ -20,6 +20,8 @@ from ..methods.contract import Tensors
 from ..methods.row_table import ROW, RowTable
 from .client_state import ClientState, ClientStateStore, size
 
+CPU = torch.device("cpu")
+HOST = "host"  # marks a tensor that lies on the host while theta is on a GPU
 TABLES = "tables"  # of the server, with a row for each client
 BLOCK = 2**24  # bytes of a table that are written at once
 HINT = "--resume uses the state before it, where there is one"
@@ -65,9 +67,10 @@ class RunState:
 
 
 def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) -> bool:
-    """Whether two tensors, or nests of them by name, are equal to the bit; names may be in any order."""
+    """Whether two tensors, or nests of them by name, are equal to the bit, on one device; names may be in any order."""
     if isinstance(made, Tensor):
-        return isinstance(wanted, Tensor) and made.dtype == wanted.dtype and torch.equal(made, wanted)
+        alike = isinstance(wanted, Tensor) and made.dtype == wanted.dtype and made.device == wanted.device
+        return alike and torch.equal(made, wanted)
     if isinstance(wanted, Tensor):
         return False
     return made.keys() == wanted.keys() and all(equal(made[name], value) for name, value in wanted.items())
@@ -89,7 +92,7 @@ def save(folder: Path, state: RunState, roster: list[str], keep: int = 2) -> Pat
     path = folder / f"{state.round:05d}.h5"
     named = ((f"{part}/{name}", kept[name]) for part, kept in parts.items() for name in kept)  # one at a time
     theta = {"theta": state.theta}
-    _write(path, sum(map(size, [theta, *parts.values()])), chain(theta.items(), named))
+    _write(path, sum(map(size, [theta, *parts.values()])), chain(theta.items(), named), state.theta.device)
     for old in saved(folder)[:-keep]:
         remove(old)
     return path
@@ -122,7 +125,7 @@ def _read(path: Path, roster: list[str], device: str, store: ClientStateStore | 
             if part == TABLES:
                 tables = {name.removeprefix(f"{TABLES}/"): _table(file[name], device, store) for name in names}
                 continue
-            kept = {name.removeprefix(f"{part}/"): _tensor(file[name], device) for name in names}
+            kept = {name.removeprefix(f"{part}/"): _placed(file[name], device) for name in names}
             parts[part] = store.write(kept) if store and part.startswith("clients/") else kept
     best = {name: tensor.cpu() for name, tensor in parts.pop("best", {}).items()}
     state = RunState(int(path.stem), parts.pop("theta")["theta"], best=_best(best, roster) if best else None)
@@ -156,13 +159,16 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
     _write(path, size(tensors), tensors.items())
 
 
-def _write(path: Path, size: int, tensors: Iterable[tuple[str, Tensor]]) -> None:
+def _write(path: Path, size: int, tensors: Iterable[tuple[str, Tensor]], device: torch.device = CPU) -> None:
+    """device: of the state, of whose tensors those that lie on the host are marked."""
     with replace_hdf5(path, size) as file:
         for name, tensor in tensors:
             if isinstance(tensor, RowTable):
                 _write_table(file, name, tensor)
             else:
                 file[name] = tensor.detach().cpu().numpy()
+                if device.type != "cpu" and tensor.device.type == "cpu":
+                    file[name].attrs[HOST] = True
 
 
 def _write_table(file: Any, name: str, table: RowTable) -> None:
@@ -186,6 +192,11 @@ def read_tensors(path: Path, device: str = "cpu") -> Tensors:
     """Every dataset of an HDF5 file as a tensor. Raises FedcliError if it is damaged."""
     with open_hdf5(path, TENSORS, hint=HINT) as file:
         return {name: _tensor(data, device) for name, data in sorted(file.items())}
+
+
+def _placed(data: Any, device: str) -> Tensor:
+    """Where it was when it was written: what a rule keeps on the host, its arithmetic and its bits are the CPU's."""
+    return _tensor(data, "cpu" if HOST in data.attrs else device)
 
 
 def _tensor(data: Any, device: str) -> Tensor:

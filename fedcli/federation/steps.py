@@ -1,7 +1,7 @@
 """Local steps: one batch, one gradient, one step of the optimizer. graphs.py records and replays them on a GPU."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -68,6 +68,13 @@ class Steps:
             return self.recorder.train(client, turns, batch_size)
         total = torch.zeros((), device=client.theta.device)
         for batch in client.shard.batches(turns):
-            self.step(client, batch, total)
+            self.step(client, with_own(batch, client), total)
             client.steps += 1
         return total
+
+
+def with_own(batch: Batch, client: ClientRound) -> Batch:
+    """The batch, with what the client's method has of each image."""
+    if not client.per_image:
+        return batch
+    return replace(batch, per_image={name: values[batch.at] for name, values in client.per_image.items()})

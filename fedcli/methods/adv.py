@@ -72,11 +72,12 @@ class Adversarial(Local):
         if self.schedule == "growing":
             growth = 2 / (1 + math.exp(-10 * (client.round - 1) / client.rounds)) - 1  # Eq. 14
         groups = client.shard.groups[chosen_attribute(net, self.attribute, "an adversary", "fedavg")]
-        client.scratch.update(groups=groups, strength=client.theta.new_tensor(self.strength * growth))
+        client.per_image["groups"] = groups
+        client.scratch["strength"] = client.theta.new_tensor(self.strength * growth)
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         features = net.features(batch.x)  # [B, D]
-        groups = client.scratch["groups"][batch.at]  # [B]
+        groups = batch.per_image["groups"]  # [B]
         guesses = net.adversary(Reversed.apply(features, client.scratch["strength"]))  # [B, G]
         each = F.cross_entropy(guesses, groups.clamp_min(0), reduction="none") * (groups >= 0)  # [B]
         return cross_entropy(net.head(features), batch.y, client) + each.mean()  # Eq. 4

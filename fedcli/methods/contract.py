@@ -48,7 +48,7 @@ NEEDS = {  # what a server must see of each client, from the least to the most
 class ClientRound:
     """One client in one round: what it received, and what it leaves behind.
 
-    run_client writes `steps`; the method's hooks write `memory`, `report` and `scratch`.
+    run_client writes `steps`; the method's hooks write `memory`, `report`, `scratch` and `per_image`.
     """
 
     name: str
@@ -64,6 +64,7 @@ class ClientRound:
     memory: Tensors  # this client's own state, kept between rounds
     report: Tensors = field(default_factory=dict)  # what the server will see
     scratch: dict[str, Any] = field(default_factory=dict)  # gone when the round ends
+    per_image: Tensors = field(default_factory=dict)  # [N, ...] of each training image; a step has its batch's part
     steps: int = 0
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
     nesterov: bool = False  # whether that looks ahead
@@ -125,6 +126,10 @@ class Local:
         images_in_loss_alone: True: loss() is the mean over a batch of a loss of each image alone, and nothing else that
             leaves a client is made of images or class counts: --dp-sgd makes all of it private.
         adds_to_mean: True: post_aggregate() adds to the model what corrects a mean of local models.
+        not_recorded: why a GPU cannot record a step once and replay it for other clients: it waits for the GPU, or
+            reads a number that changes; "" where it can.
+        recordable: True, in a class from outside fedcli itself: its steps can be recorded.
+        reads_round: True: a step reads client.round as a number, so that it is recorded anew in each round.
     """
 
     needs: str = "sums"
@@ -139,6 +144,9 @@ class Local:
     needs_two_classes: str = ""
     images_in_loss_alone: bool = False
     adds_to_mean: bool = False
+    not_recorded: str = ""
+    recordable: bool = False
+    reads_round: bool = False
 
     def extend(self, net: "Network") -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace

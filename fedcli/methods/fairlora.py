@@ -88,10 +88,10 @@ class ByGroup(GroupViews, LowRank):
         groups = client.shard.groups[self.group_attribute(net)]  # [N]
         counts = groups[groups >= 0].bincount(minlength=len(net.group_prior))  # [G]
         client.report["group_counts"] = counts.double()
-        client.scratch["shares"] = self.shares(groups, len(counts))  # [N, G]
+        client.per_image["shares"] = self.shares(groups, len(counts))  # [N, G]
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
-        net.groups.shares = client.scratch["shares"][batch.at]  # [B, G]
+        net.groups.shares = batch.per_image["shares"]  # [B, G]
         return super().loss(net, batch, client)
 
     def on_round_end(self, net: "Network", client: ClientRound) -> None:

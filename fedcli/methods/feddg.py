@@ -63,7 +63,8 @@ class Episodic(Local):
         stream.manual_seed(derive("styles", client.seed, client.round, client.name))
         chosen = torch.randint(len(others), (len(client.shard),), generator=stream)  # [N]
         mix = torch.rand(len(client.shard), 1, 1, 1, generator=stream)
-        client.scratch.update(others=others, chosen=chosen.to(others.device), mix=mix.to(others.device))
+        client.scratch["others"] = others
+        client.per_image |= {"chosen": chosen.to(others.device), "mix": mix.to(others.device)}
 
     def _others(self, client: ClientRound) -> Tensor | None:
         """Spectra of other clients [M, C, n, n]; None where there are none."""
@@ -76,8 +77,8 @@ class Episodic(Local):
         loss = super().gradient(net, batch, client)
         if "others" not in client.scratch:
             return loss
-        layout, at = client.layout, batch.at
-        style, mix = client.scratch["others"][client.scratch["chosen"][at]], client.scratch["mix"][at]
+        layout, style = client.layout, client.scratch["others"][batch.per_image["chosen"]]
+        mix = batch.per_image["mix"]
         other = replace(batch, x=exchanged(batch.x, style, self.low, mix, cut=True))  # x'
         start, g = layout.params.clone(), layout.grad.clone()  # [T] each
         layout.params.sub_(g, alpha=self.step)

@@ -50,6 +50,7 @@ STEP = 0.1  # of the prototypes' way apart
 class TwoContrasts(Local):
     """Cross-entropy with margins by class share and difficulty, and two supervised contrasts."""
 
+    not_recorded = "a step looks at the client's images a second time, by rows that are not recorded"
     own_prior = True
     trains_backbone = True
     works_without_server = False
@@ -81,7 +82,7 @@ class TwoContrasts(Local):
         )
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
-        as_it_is = client.shard.look(client.shard.rows[batch.at])  # [B, C, H, W]
+        as_it_is = client.shard.batch(batch.at).x  # [B, C, H, W]
         features = net.features(torch.cat([batch.x, as_it_is]))  # [2B, D]
         logits = net.head(features[: len(batch.y)]) + client.scratch["margins"]  # [B, C]
         z, y = F.normalize(net.projector(features), dim=1), batch.y.repeat(2)  # [2B, W], [2B]

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 class Sharp(Local):
     """SALT: descend along the gradient at distance rho(t) along the ascent direction."""
 
+    reads_round = True
+
     rho: Annotated[float, "largest perturbation radius, in units of theta, >= 0"] = 0.1
     tau: Annotated[float, "growth of rho over the run, >= 0; 0 keeps it fixed, which is FedISM"] = 0.5
     alpha: Annotated[float, "share of the across-gradient that GSAM removes, >= 0; 0 is SAM"] = 0.1

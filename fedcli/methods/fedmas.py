@@ -99,7 +99,7 @@ class Distilled(LearnsFromTeacher, Local):
         client.scratch["divergence"] = torch.zeros_like(counts, dtype=torch.float64)  # [C] over images and epochs
         client.scratch["losses"] = torch.zeros(2, device=counts.device)  # L_sup and L_f, summed over steps
         if client.shard.kind == "none" or self.teacher_view == "clean":
-            client.scratch["reference"] = fixed_view(net, client.shard)  # [N, W]
+            client.per_image["reference"] = fixed_view(net, client.shard)  # [N, W]
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         z = net.features(batch.x)  # [B, D]
@@ -114,8 +114,8 @@ class Distilled(LearnsFromTeacher, Local):
 
     def reference(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         """The teacher's features of a training batch, [B, W]."""
-        if "reference" in client.scratch:
-            return client.scratch["reference"][batch.at]
+        if "reference" in batch.per_image:
+            return batch.per_image["reference"]
         return teacher_features(net, batch.x)
 
 

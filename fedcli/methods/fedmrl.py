@@ -86,7 +86,7 @@ class FairProx(Local):
     def proximal(self, client: ClientRound) -> Tensor:
         """mu_h of this round, a float64 scalar."""
         if "qmix" in self.parts and self.rule == "paper" and "mu" in client.shared:
-            return client.shared["mu"][client.row].double()
+            return client.shared["mu"][client.row].double().to(client.theta.device)  # agents live on the CPU
         fixed = FIRST if "qmix" in self.parts else self.mu
         mu = 0.0 if self.rule == "released" or self.parts == "none" else fixed
         return torch.tensor(mu, dtype=torch.float64, device=client.theta.device)

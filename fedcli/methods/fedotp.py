@@ -53,6 +53,8 @@ class TransportHead(nn.Module):
 class Transported(Prompted):
     """Train a shared and an own context, to which transport plans give the patches; all else is frozen."""
 
+    not_recorded = "a transport plan is done when it has settled, and checking that waits for the GPU"
+
     tau: Annotated[float, "share of an image that is matched, in (0, 1]; 1 is balanced transport"] = 0.8
     eps: Annotated[float, "strength of the entropy, in units of cosine, > 0; FedOTP on few images: 0.01"] = 0.1
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class ContrastFirst(Prototypes):
     """From contrast with prototypes to cross-entropy, in a straight line over the run."""
 
+    reads_round = True
+
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         share = 1 - (client.round - 1) / max(client.rounds - 1, 1)  # a_t
         if "prototypes" not in client.shared:

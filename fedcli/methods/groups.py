@@ -91,10 +91,10 @@ class WithGroups(WeighsGroups, Local):
         client.report["cell_counts"] = cells[cells >= 0].bincount(minlength=of_groups * count).double().view(shape)
         client.report["cell_losses"] = probes.group_losses(net, client, cells, of_groups * count).view(shape)  # [G, C]
         w = client.shared.get("cell_weights", torch.ones(shape, dtype=torch.float64, device=cells.device)).flatten()
-        client.scratch["image_weights"] = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0).float()  # [N]
+        client.per_image["weights"] = torch.where(cells >= 0, w[cells.clamp_min(0)], 1.0).float()  # [N]
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
-        return cross_entropy(net(batch.x), batch.y, client, client.scratch["image_weights"][batch.at])
+        return cross_entropy(net(batch.x), batch.y, client, batch.per_image["weights"])
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Minimax(WithGroups):
         client.report["group_counts"] = groups[groups >= 0].bincount(minlength=count).double()  # [G] n_kg
         client.report["group_losses"] = probes.group_losses(net, client, groups, count)  # [G]
         w = client.shared.get("group_weights", torch.ones(count, dtype=torch.float64, device=groups.device))  # [G]
-        client.scratch["image_weights"] = torch.where(groups >= 0, w[groups.clamp_min(0)], 1.0).float()  # [N]
+        client.per_image["weights"] = torch.where(groups >= 0, w[groups.clamp_min(0)], 1.0).float()  # [N]
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
         n, losses = updates["group_counts"].sum(0), updates["group_losses"].sum(0)  # [G] each

@@ -52,7 +52,7 @@ class Reweighed(WithGroups):
         if self.counts == "global":
             client.report["group_class_counts"] = own
         w = kamiran(client.shared.get("group_class_counts", own) if self.counts == "global" else own)
-        client.scratch["image_weights"] = torch.where(groups >= 0, w.flatten()[pair], 1.0).float()  # [N]
+        client.per_image["weights"] = torch.where(groups >= 0, w.flatten()[pair], 1.0).float()  # [N]
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
         if self.counts == "global":

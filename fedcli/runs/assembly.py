@@ -21,7 +21,6 @@ from ..federation.dp_sgd import check_norms
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..federation.state import RunState, Tensors
-from ..memory import keep_freed
 from ..methods.mixins import ContinuesRun, WeighsGroups, by_default, scored_model
 from ..methods.registry import Method
 from ..models.layout import Layout
@@ -31,7 +30,6 @@ from .configuration import Plan
 
 SITES = "sites"  # the kind of a manifest of sites, which hold the images
 SMALL_GROUP = 30  # training images, below which a weighted group is named
-MOST_THREADS = 1024  # with many more, torch crashes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +98,13 @@ def open_parent(plan: Plan, method: Method) -> initial.ParentRun | None:
 
 def assemble(
     data: Path, plan: Plan, method: Method, parent_run: initial.ParentRun | None, device: str,
-    only: str | None = None, start: Tensors | None = None,
+    only: str | None = None, start: Tensors | None = None, sharing: int = 1,
 ) -> PlannedFederation:  # fmt: skip
     """Build the network, load the data to where it lives, and see what each part means for the other.
 
     data: a verified partition or corruption manifest, or one of sites, whose images are elsewhere.
     only: the one client whose images are loaded; all by default. start: every tensor of the network, where it does not
-    begin with those of the plan. Raises FedcliError, UsageError.
+    begin with those of the plan. sharing: as of remake(). Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
     plan.check_labels(source.body, method)
@@ -120,7 +118,7 @@ def assemble(
     if elsewhere:
         shards = described(source.body)
     else:
-        shards = load.load(data, channels=channels, augment=augment, device=device)
+        shards = load.load(data, channels=channels, augment=augment, device=device, sharing=sharing)
     if only is not None:
         shards = replace(shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]})
     begun_with = initial.server_memory(parent_run, data, shards.roster, device) if parent_run and continues else {}
@@ -235,10 +233,10 @@ def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> l
     ]
 
 
-def remake(data: Path, digest: str, plan: Plan, device: str, threads: int) -> InProcess:
+def remake(data: Path, digest: str, plan: Plan, device: str, threads: int, sharing: int = 1) -> InProcess:
     """The clients of a plan in another process, perhaps of another machine. Raises FedcliError, HashError.
 
-    digest: sha256 of the manifest.
+    digest: sha256 of the manifest; sharing: processes that do so on the same device.
     """
     if not data.is_file():
         what = f"the node {os.uname().nodename} has no {data}"
@@ -246,9 +244,9 @@ def remake(data: Path, digest: str, plan: Plan, device: str, threads: int) -> In
     manifest.verify(data, "partition", "corruption")
     if manifest.sha256(data) != digest:
         raise HashError(f"{data} of the node {os.uname().nodename} is another", "copy the data to all nodes again")
-    be_deterministic(device, threads)
+    resources.be_deterministic(device, threads, plan.precision)
     method = plan.check()
-    return assemble(data, plan, method, open_parent(plan, method), device).clients
+    return assemble(data, plan, method, open_parent(plan, method), device, sharing=sharing).clients
 
 
 def _network(
@@ -306,20 +304,3 @@ def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.N
 
     images = torch.zeros(plan.training.batch_size, channels, height, width, device=device)
     return build, images.contiguous(memory_format=torch.channels_last)
-
-
-def be_deterministic(device: str, threads: int) -> None:
-    """Make equal inputs give equal bits. Raises as check_device() does."""
-    resources.check_device(device)
-    if not 0 <= threads <= MOST_THREADS:
-        raise UsageError(f"--threads {threads} is out of range", f"give 0 to {MOST_THREADS}")
-    if threads:
-        torch.set_num_threads(threads)
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # asked for by cuBLAS for equal bits
-    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms(), which imports a compiler
-    # nothing here reads what nothing has written; torch's stubs do not know the attribute
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.backends.cudnn.benchmark = False
-    keep_freed()
-    if device.startswith("cuda"):
-        torch.cuda.set_device(device)  # for streams and graphs, which are made on the current one

@@ -12,7 +12,7 @@ from ..federation.engines import Engine, open_engine, parsed, remote, side_by_si
 from ..federation.server import cohort_size
 from ..processes import cores
 from . import resources
-from .assembly import SITES, PlannedFederation, be_deterministic
+from .assembly import SITES, PlannedFederation
 from .configuration import Execution, Plan
 
 MODELS_IN_A_PROCESS = 10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
@@ -29,7 +29,7 @@ def prepare(plan: Plan, execution: Execution, clients: int) -> Callable[[Planned
         execution.engine, cohort_size(clients, plan.participation), device
     )
     before = torch.get_num_threads()
-    be_deterministic(device, 1 if together else usual)
+    resources.be_deterministic(device, 1 if together else usual, plan.precision)
 
     def settle(federation: PlannedFederation) -> None:
         if together and execution.engine is None and not _fits(federation):

@@ -18,7 +18,7 @@ from ..methods.contract import Aggregator
 from ..methods.mixins import BalancedSampling, LearnsFromTeacher
 from ..methods.registry import METHODS, Method, resolve
 
-PRECISIONS = "fp32", "bf16", "auto"
+PRECISIONS = "fp32", "tf32", "bf16", "auto"
 ANOTHER = "both sides need the same version of fedcli"  # where a plan that was sent cannot be read
 
 

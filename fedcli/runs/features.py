@@ -28,7 +28,8 @@ def cached(net: Network, data: Shards) -> Shards:
     def shard(old: Shard) -> Shard:
         if id(old.images) not in tables:
             tables[id(old.images)] = _features(net, old)
-        return replace(old, images=tables[id(old.images)], derived={})
+        features = tables[id(old.images)]
+        return replace(old, images=features, rows=old.rows.to(features.device), derived={})
 
     def part(shards: dict[str, Shard]) -> dict[str, Shard]:
         return {name: shard(old) for name, old in shards.items()}
@@ -42,5 +43,6 @@ def cached(net: Network, data: Shards) -> Shards:
 def _features(net: Network, shard: Shard) -> Tensor:
     """Features [M, D] of every image that the shard's pool holds, on the fixed view."""
     net.eval()
-    inputs = (transforms.to_input(x, channels=shard.channels) for x in shard.images.split(EVALUATION_BATCH))
+    batches = (x.to(shard.y.device) for x in shard.images.split(EVALUATION_BATCH))
+    inputs = (transforms.to_input(x, channels=shard.channels) for x in batches)
     return torch.cat([net.features(x) for x in inputs])

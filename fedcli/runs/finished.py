@@ -20,7 +20,7 @@ from ..methods.mixins import GroupViews, views_of
 from ..models.layout import Layout
 from .initial import data_of, of_one_site
 from .own_code import method_of, model_of
-from .resources import check_device
+from .resources import be_deterministic
 
 PERSONAL = ("model", "own", "statistics")  # of a client's memory: a whole model, tensors it keeps, --bn local
 KEPT = 5  # models of the last rounds that a run keeps, for means over them
@@ -52,7 +52,7 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
 
     images: where the run's own are at their sites, the partition or corruption of one of them.
     """
-    check_device(device)
+    be_deterministic(device, 0)
     path = manifest.find(path, "run")
     verified = manifest.verify(path, "run")
     model = verified.body["model"]
@@ -204,9 +204,10 @@ def alone_logits(data: Shards, shard: Shard, logits_of: Callable[[str, Shard], n
 
 def part(shard: Shard, places: np.ndarray) -> Shard:
     """Some places of a shard as one of its own."""
-    at = torch.from_numpy(places).to(shard.rows.device)
-    groups = {name: values[at] for name, values in shard.groups.items()}
-    return replace(shard, rows=shard.rows[at], y=shard.y[at], ids=shard.ids[places], groups=groups, derived={})
+    at = torch.from_numpy(places)
+    rows, y = shard.rows[at.to(shard.rows.device)], shard.y[at.to(shard.y.device)]
+    groups = {name: values[at.to(values.device)] for name, values in shard.groups.items()}
+    return replace(shard, rows=rows, y=y, ids=shard.ids[places], groups=groups, derived={})
 
 
 @torch.inference_mode()

@@ -21,7 +21,7 @@ CODE = {str: {str: str}}  # half of a method -> where it comes from
 SETTINGS = {
     "options": {"method": str, "rounds": int, "settings": dict, "code?": CODE},
     "environment": {"device": str, "threads": int},
-    "data": str, "data_path": str, "weights": PATH, "teacher": PATH, "then": PATH, "sha256": str,
+    "data": str, "data_path": str, "weights": PATH, "teacher": PATH, "then": PATH, "device?": str, "sha256": str,
 }  # fmt: skip
 
 

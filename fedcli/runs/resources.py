@@ -1,6 +1,7 @@
-"""Devices: whether one is there, and the memory that a process, or its part of a GPU, holds and has held at most."""
+"""Devices: whether one is there, what makes its bits equal, and the memory held now and at most, here or on a GPU."""
 
 import contextlib
+import os
 import platform
 import re
 import sys
@@ -11,6 +12,7 @@ import torch
 
 from .. import container
 from ..errors import FedcliError, UsageError
+from ..memory import keep_freed
 
 resource: Any
 try:
@@ -22,6 +24,7 @@ STATUS = Path("/proc/self/status")
 ROLLUP = Path("/proc/self/smaps_rollup")
 MEMORY = Path("/proc/meminfo")
 PROCESSORS = Path("/proc/cpuinfo")
+MOST_THREADS = 1024  # with many more, torch crashes
 
 
 def processor() -> str:
@@ -91,3 +94,25 @@ def check_device(device: str) -> None:
         )
     if device.startswith("cuda:") and int(device[5:]) >= (count := torch.cuda.device_count()):
         raise FedcliError(f"--device {device}: this machine has cuda:0 to cuda:{count - 1}", "give one of them")
+
+
+def be_deterministic(device: str, threads: int, precision: str = "fp32") -> None:
+    """Make equal inputs give equal bits, and products on a GPU as exact as the precision says.
+
+    Raises as check_device() does.
+    """
+    check_device(device)
+    if not 0 <= threads <= MOST_THREADS:
+        raise UsageError(f"--threads {threads} is out of range", f"give 0 to {MOST_THREADS}")
+    if threads:
+        torch.set_num_threads(threads)
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # asked for by cuBLAS for equal bits
+    torch.set_deterministic_debug_mode("error")  # as use_deterministic_algorithms(), which imports a compiler
+    # nothing here reads what nothing has written; torch's stubs do not know the attribute
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.backends.cudnn.benchmark = False
+    keep_freed()
+    if device.startswith("cuda"):
+        torch.cuda.set_device(torch.device(device).index or 0)  # streams and graphs are made on the current one
+        # torch's own choice is on for convolutions and off for matrices
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"

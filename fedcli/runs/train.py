@@ -94,6 +94,7 @@ def train(
         "weights": folders.seen_from(folder, plan.weights),
         "teacher": folders.seen_from(folder, plan.teacher),
         "then": then,
+        "device": device,
         "environment": record.environment(device),
     }
     with opened(execution, federation) as engine, folders.claimed(folder):
@@ -103,13 +104,13 @@ def train(
         run = _Training(folder, federation, engine, execution.checkpoint_every or int(remotely))
         forced = folders.settle(folder, settings, resume=resume, force=force)
         run.play()
-        if not remotely:
-            run.measure(execution)
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
         result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
+        if not remotely:
+            run.measure(execution)
         if execution.trained:
             execution.trained(folder)
         return path
@@ -153,11 +154,11 @@ def plan_of(folder: Path) -> tuple[Plan, Path, dict[str, Any]]:
     options = {**asked["options"], **given}
     training = Training(**{f.name: options[f.name] for f in fields(Training) if f.name in options})
     rest = {f.name: options[f.name] for f in fields(Plan) if f.name in options}
-    environment = asked["environment"]
+    device = asked.get("device", asked["environment"]["device"])  # the latter does not say which of several GPUs
     return (
         Plan(training=training, **rest),
         folder / asked["data_path"],
-        {"device": environment["device"], "threads": environment["threads"], "then": asked["then"]},
+        {"device": device, "threads": asked["environment"]["threads"], "then": asked["then"]},
     )
 
 
@@ -329,7 +330,7 @@ class _Training:
         return self.plan.training.epochs * sum(len(self.data.train[client]) for client in trained)
 
     def measure(self, execution: Execution) -> None:
-        """Write down what the machine can do, after the rounds, so that it takes no time from them."""
+        """Write down what the machine can do, once the run is finished: it takes no time from the rounds."""
         if execution.limits and (limits := execution.limits(self.federation, execution, self.seconds)):
             with appending(self.folder / "timing.jsonl") as timing:
                 folders.append(timing, limits)

@@ -34,10 +34,11 @@ from ..federation.engines.in_process import InProcess
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors, unpack
 from ..files import appending
 from ..runs import own_code
-from ..runs.assembly import assemble, be_deterministic
+from ..runs.assembly import assemble
 from ..runs.configuration import Plan
 from ..runs.finished import load_personal, logits, part
 from ..runs.folder import append
+from ..runs.resources import be_deterministic
 from ..transport import frames
 from ..transport.relay import MASKED
 from . import memory, privacy
@@ -136,7 +137,7 @@ class Site:
         if plan.weights or plan.teacher or own_code.opens_files(plan.method, plan.model):
             raise SiteError("it opens no file that a coordinator names", "starting tensors come with the message")
         self.policy.check_plan(plan, self.description["images"]["train"])
-        be_deterministic(self.device, threads)
+        be_deterministic(self.device, threads, plan.precision)
         start = {name.removeprefix(START): array for name, array in arrays.items() if name.startswith(START)}
         federation = assemble(
             self.data, plan, plan.check(), None, self.device, only=self.client, start=to_tensors(start)

@@ -12,9 +12,10 @@ from ..evaluation import federated
 from ..federation.engines import remote
 from ..federation.state import read_tensors
 from ..models.layout import Layout
-from ..runs.assembly import assemble, be_deterministic, open_parent
+from ..runs.assembly import assemble, open_parent
 from ..runs.configuration import Execution
 from ..runs.finished import model_file
+from ..runs.resources import be_deterministic
 from ..runs.train import plan_of
 from ..tallies import Answer
 from .evaluation_options import EvaluateOptions
@@ -31,7 +32,7 @@ def evaluate(run: Path, options: EvaluateOptions, out: Path | None) -> Path:
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
     plan, data, begun = plan_of(path.parent)
-    be_deterministic(options.device, begun["threads"])  # part of what names the run at its sites
+    be_deterministic(options.device, begun["threads"], plan.precision)  # part of what names the run at its sites
     method = plan.check()
     federation = assemble(data, plan, method, open_parent(plan, method), options.device)
     kept = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))

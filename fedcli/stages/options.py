@@ -306,9 +306,9 @@ class TrainOptions(Options):
     patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0: never"] = 0
     seed: Seed = 0
     device: Device = "cpu"
-    precision: Annotated[str, "fp32, bf16 for the forward and backward pass, or auto: the faster one, measured"] = (
-        "fp32"
-    )
+    precision: Annotated[
+        str, "fp32, tf32 on GPUs, bf16 in forward and backward pass, or auto: fp32 or bf16, measured"
+    ] = "fp32"
     threads: Annotated[
         int,
         "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "

@@ -258,7 +258,9 @@ def _defaults(usual: dict[str, Any], optimizer: str) -> dict[str, Any]:
 
 
 def _check(options: TrainOptions) -> None:
-    """Refuse an engine that is unknown, or not for this device. Raises UsageError."""
+    """Refuse an engine that is unknown, or not for this device, and what is a GPU's alone. Raises UsageError."""
+    if options.precision == "tf32" and options.device == "cpu":
+        raise UsageError("--precision tf32 is a mode of NVIDIA's GPUs", "add --device cuda, or leave it out")
     if engine := _execution(options).engine:
         parsed(engine, options.device)
 

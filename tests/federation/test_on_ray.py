@@ -159,10 +159,15 @@ def test_a_cluster_without_a_free_processor_is_refused(tmp_path, ray):
 
 def test_a_node_without_the_data_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # where a worker goes, which is this process here
-    worker = on_ray.Worker()
+    worker, asked = on_ray.Worker(), []
     clients = InProcess(resolve("fedavg"), toy_net(), Layout(toy_net()), {}, TRAINING)
-    assert worker.begin(lambda device, threads: clients, str(tmp_path), frozenset(), "cpu", 1) == []
-    refused = worker.begin(lambda device, threads: clients, str(tmp_path / "absent"), frozenset(), "cpu", 1)
+
+    def remake(*what):
+        asked.append(what)
+        return clients
+
+    assert worker.begin(remake, str(tmp_path), frozenset(), "cuda", 1, 3) == [] and asked == [("cuda", 1, 3)]
+    refused = worker.begin(remake, str(tmp_path / "absent"), frozenset(), "cpu", 1, 1)
     assert isinstance(refused, FedcliError) and f"has no {tmp_path / 'absent'}" in refused.sentence
 
 

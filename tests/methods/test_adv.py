@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from conftest import play, toy_net, toy_shard
 from group_clients import client_of, of_group
 
+from fedcli.federation.steps import with_own
 from fedcli.methods import resolve
 from fedcli.methods.adv import Reversed
 
@@ -39,7 +40,7 @@ def test_features_climb_and_the_adversary_descends_its_loss():
     shard = of_group(toy_shard("north", 6), [0, 1, -1, 1, 0, -1])
     client = client_of(net, shard)
     local.on_round_start(net, client)
-    batch = shard.batch(torch.arange(6))
+    batch = with_own(shard.batch(torch.arange(6)), client)
     local.loss(net, batch, client).backward()
     made = {name: p.grad.clone() for name, p in net.named_parameters()}
     features = net.features(batch.x)

@@ -1,10 +1,10 @@
 """What must hold for every registered name."""
 
 from functools import cache
-from itertools import product
 
 import pytest
 import torch
+from method_pairs import ADDONS, PAIRS, covering
 from wire_messages import read_only
 
 from fedcli import options
@@ -17,40 +17,9 @@ from fedcli.federation import state as states
 from fedcli.federation.client import Report, Task
 from fedcli.federation.engines.wire import pack, unpack
 from fedcli.methods import METHODS, resolve
-from fedcli.methods.contract import Aggregator, Local
-from fedcli.methods.mixins import ContinuesRun, LinearHeadOnly
+from fedcli.methods.mixins import ContinuesRun
 
-BASES = [name for name, m in METHODS.items() if isinstance(m.aggregator, type(METHODS["fedavg"].aggregator))]
-ADDONS = [name for name, m in METHODS.items() if type(m.local) is type(METHODS["fedavg"].local) and name not in BASES]
-PAIRS = [
-    f"{base}+{addon}"
-    for base in BASES
-    for addon in ADDONS
-    if METHODS[base].local.head == "linear" or not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
-]
 each = pytest.mark.parametrize("spec", METHODS)
-
-
-def overridden(half, contract: type) -> set[str]:
-    """The hooks of the contract that a half has for itself."""
-    return {name for name, hook in vars(contract).items() if callable(hook) and getattr(type(half), name) is not hook}
-
-
-def covered(pair: str) -> set:
-    """What training this pair tries: its base, its rule, and each hook of the one beside each of the other."""
-    base, rule = pair.split("+")
-    local, server = overridden(METHODS[base].local, Local), overridden(METHODS[rule].aggregator, Aggregator)
-    return {base, rule, *product(local, server)}
-
-
-def covering(pairs: list[str]) -> list[str]:
-    """Few of these pairs, in which every base, every rule and every two hooks of base and rule occur."""
-    chosen: list[str] = []
-    left = set().union(*map(covered, pairs))
-    while left:
-        chosen.append(max(pairs, key=lambda pair: len(covered(pair) & left)))
-        left -= covered(chosen[-1])
-    return chosen
 
 
 # The halves of a pair share no state. So all that must hold is checked of each method; that pairs train, resume and

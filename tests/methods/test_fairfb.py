@@ -112,7 +112,7 @@ def test_a_client_weighs_its_images_by_group_and_class_and_counts_them():
     shard.y[:] = torch.tensor([0, 1, 1, 0, 1])
     client = client_of(net, shard, {"cell_weights": torch.tensor([[0.5, 1.5], [0.25, 1.75]]).double()})
     resolve("fairfb").local.on_round_start(net, client)
-    assert client.scratch["image_weights"].tolist() == [0.5, 1.75, 1.0, 0.25, 1.5]
+    assert client.per_image["weights"].tolist() == [0.5, 1.75, 1.0, 0.25, 1.5]
     assert client.report["cell_counts"].tolist() == [[1, 1], [1, 1]]
 
 

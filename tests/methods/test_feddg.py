@@ -6,10 +6,10 @@ import torch.nn.functional as F
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
 from group_clients import client_of
 
-from fedcli.data.shard import Batch
 from fedcli.data.transforms import to_pixels
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
+from fedcli.federation.steps import with_own
 from fedcli.methods import resolve
 from fedcli.methods.spectra import amplitudes, exchanged
 from fedcli.models.layout import Layout
@@ -34,9 +34,9 @@ def test_a_step_is_the_gradient_here_and_that_after_an_inner_step_on_exchanged_i
     client = client_of(net, shard, shared)
     layout = client.layout
     local.on_round_start(net, client)
-    mix = client.scratch["mix"]
+    mix = client.per_image["mix"]
     assert len(set(mix.flatten().tolist())) == 6 and mix.min() >= 0 and mix.max() <= 1
-    batch = Batch(shard.batch(torch.arange(6)).x, shard.y, torch.arange(6))
+    batch = with_own(shard.batch(torch.arange(6)), client)
     net.train()
     layout.zero_grad()
     start = layout.read()
@@ -55,10 +55,10 @@ def test_images_in_another_style_are_cut_to_what_pixels_can_be(monkeypatch):
     shared = {"amplitudes": torch.full((1, 1, 1, 1, 1), 2.0), "amplitude_rows": torch.tensor([1])}
     client = client_of(net, shard, shared)
     local.on_round_start(net, client)
-    client.scratch["mix"].fill_(1.0)
+    client.per_image["mix"].fill_(1.0)
     seen, forward = [], net.forward
     monkeypatch.setattr(net, "forward", lambda x: seen.append(to_pixels(x)) or forward(x))
-    local.gradient(net, shard.batch(torch.arange(4)), client)
+    local.gradient(net, with_own(shard.batch(torch.arange(4)), client), client)
     assert seen[1].min() > 0.99 and seen[1].max() < 1.01
 
 
@@ -125,4 +125,4 @@ def test_spectra_are_the_same_in_every_round_and_styles_are_drawn_anew():
     clients[1].round = 2
     for client in clients:
         local.on_round_start(net, client)
-    assert not torch.equal(clients[0].scratch["mix"], clients[1].scratch["mix"])
+    assert not torch.equal(clients[0].per_image["mix"], clients[1].per_image["mix"])

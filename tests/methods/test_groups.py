@@ -10,6 +10,7 @@ from conftest import ROSTER, play, toy_net, toy_shard
 from group_clients import client_of, moved, of_group
 
 from fedcli.errors import UsageError
+from fedcli.federation.steps import with_own
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.mixins import WeighsGroups
 from fedcli.runs.assembly import groups_not_named, small_groups
@@ -27,7 +28,7 @@ def test_a_client_reports_counts_and_sums_of_losses_by_group():
     assert client.report["group_counts"].tolist() == [2, 2]
     expected = torch.stack([losses[[0, 4]].sum(), losses[[1, 2]].sum()]).double()
     torch.testing.assert_close(client.report["group_losses"], expected)
-    assert client.scratch["image_weights"].tolist() == [1.0] * 5  # nothing is known before the first round
+    assert client.per_image["weights"].tolist() == [1.0] * 5  # nothing is known before the first round
 
 
 def test_images_of_unknown_group_weigh_as_without_the_method():
@@ -35,7 +36,7 @@ def test_images_of_unknown_group_weigh_as_without_the_method():
     net, shard = toy_net(), of_group(toy_shard("north", 4), [0, 1, -1, 1])
     client = client_of(net, shard, shared)
     resolve("fedminmax").local.on_round_start(net, client)
-    assert client.scratch["image_weights"].tolist() == [0.5, 2.0, 1.0, 2.0]
+    assert client.per_image["weights"].tolist() == [0.5, 2.0, 1.0, 2.0]
 
 
 def test_the_loss_of_a_batch_is_the_weighted_mean():
@@ -43,7 +44,7 @@ def test_the_loss_of_a_batch_is_the_weighted_mean():
     client = client_of(net, shard, {"group_weights": torch.tensor([0.5, 2.0]).double()})
     local = resolve("fedminmax").local
     local.on_round_start(net, client)
-    batch = shard.batch(torch.tensor([3, 0]))
+    batch = with_own(shard.batch(torch.tensor([3, 0])), client)
     each = F.cross_entropy(net(batch.x), batch.y, reduction="none")
     torch.testing.assert_close(local.loss(net, batch, client), (2.0 * each[0] + 0.5 * each[1]) / 2)
 
@@ -73,7 +74,7 @@ def test_eight_groups_of_which_some_have_no_image(spec):
     client = client_of(net, replace(toy_shard("north", 6), groups={"race": torch.tensor([0, 0, 2, 2, 7, -1])}))
     resolve(spec).local.on_round_start(net, client)
     if spec != "adv":
-        assert client.scratch["image_weights"].isfinite().all()
+        assert client.per_image["weights"].isfinite().all()
     if "group_counts" in client.report:
         assert client.report["group_counts"].tolist() == [2, 0, 2, 0, 0, 0, 0, 1]
 

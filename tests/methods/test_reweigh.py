@@ -37,7 +37,7 @@ def test_a_client_weighs_by_all_counts_or_by_its_own(counts):
     client = client_of(net, shard, shared)
     local.on_round_start(net, client)
     assert ("group_class_counts" in client.report) == (counts == "global")
-    weights = client.scratch["image_weights"]
+    weights = client.per_image["weights"]
     assert weights[2] == 1 and (weights.tolist() == [1.0] * 4) == (counts == "global")
 
 

@@ -29,7 +29,8 @@ class InProcess:
 
     Attributes:
         val: client -> its validation part, where there is one.
-        remake: (device, threads) -> the same clients in another process; can be pickled.
+        remake: (device, threads, processes that share it) -> the same clients in another process; can be pickled.
+        steps: takes their local steps; made where none are given, such as those that others of this network use.
     """
 
     method: Method
@@ -38,11 +39,12 @@ class InProcess:
     shards: dict[str, Shard]
     training: Training
     val: dict[str, Shard] = field(default_factory=dict)
-    remake: "Callable[[str, int], InProcess] | None" = None
-    steps: Steps = field(init=False)
+    remake: "Callable[[str, int, int], InProcess] | None" = None
+    steps: Steps = None  # type: ignore[assignment] - never, once it is made
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "steps", local_steps(self.method, self.net, self.layout, self.training.optimizer))
+        made = self.steps or local_steps(self.method, self.net, self.layout, self.training.optimizer)
+        object.__setattr__(self, "steps", made)
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:
         return map(self.run_one, tasks)

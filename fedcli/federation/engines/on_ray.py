@@ -138,7 +138,7 @@ class Ray:
         sizes = {client: len(self.clients.shards[client]) for client in clients}
         return {client: self.workers[k] for client, k in shared_out(sizes, len(self.workers)).items()}
 
-    def _begun(self, remake: Callable[[str, int], InProcess], at_most: int) -> list[Any]:
+    def _begun(self, remake: Callable[[str, int, int], InProcess], at_most: int) -> list[Any]:
         """The workers, each with its clients."""
         threads, on_gpu = torch.get_num_threads(), self.device.startswith("cuda")
         free = self.ray.available_resources()
@@ -148,11 +148,11 @@ class Ray:
         if not count or (on_gpu and not gpus):
             what = "GPU" if on_gpu and cpus else console.counted(threads, "CPU", "CPUs")
             raise FedcliError(f"the ray cluster has no free {what} for a worker", "end its other jobs, or add a node")
-        share = 1 / math.ceil(count / gpus) if on_gpu else 0  # so that no worker waits for what others leave of GPUs
-        kind = self.ray.remote(num_cpus=threads, num_gpus=share)(Worker)
+        sharing = math.ceil(count / gpus) if on_gpu else 1  # workers of a GPU: none waits for what others leave of it
+        kind = self.ray.remote(num_cpus=threads, num_gpus=1 / sharing if on_gpu else 0)(Worker)
         workers = [kind.remote() for _ in range(count)]
-        folder, words = str(Path.cwd()), extensions.words()
-        begun = [worker.begin.remote(remake, folder, words, "cuda" if on_gpu else "cpu", threads) for worker in workers]
+        folder, words, device = str(Path.cwd()), extensions.words(), "cuda" if on_gpu else "cpu"
+        begun = [worker.begin.remote(remake, folder, words, device, threads, sharing) for worker in workers]
         for result in begun:
             if self._answers(result) is None:
                 raise FedcliError(
@@ -179,15 +179,18 @@ class Worker:
     """An actor: some clients of the federation, in a process that ray starts wherever a CPU or GPU is free."""
 
     def begin(
-        self, remake: Callable[[str, int], InProcess], folder: str, words: frozenset[str], device: str, threads: int
+        self, remake: Callable[[str, int, int], InProcess], folder: str, words: frozenset[str], *place: Any
     ) -> list | Exception:
-        """Make the clients as the process in that folder did. Returns [], or what went wrong."""
+        """Make the clients as the process in that folder did. Returns [], or what went wrong.
+
+        words: that may name code. place: device, threads, workers that share a GPU.
+        """
         try:
             if not Path(folder).is_dir():
                 raise FedcliError(f"the node {os.uname().nodename} has no {folder}", "nodes need the same files")
             os.chdir(folder)  # paths of a plan may be relative
             extensions.allow(words)
-            self.clients = remake(device, threads)
+            self.clients = remake(*place)
         except Exception as error:
             return portable(extensions.fault(error) or error)
         return []

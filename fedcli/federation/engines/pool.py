@@ -118,7 +118,7 @@ def pays(clients: int, device: str) -> bool:
 
     Two processes of one thread do about 1.4 times as much as one of two, so they may leave some cores idle.
     """
-    return cores() <= 2 * usual_jobs(1, clients, device) and cores() > 1
+    return device == "cpu" and 1 < cores() <= 2 * usual_jobs(1, clients, device)
 
 
 def shared_out(sizes: dict[str, int], jobs: int) -> dict[str, int]:

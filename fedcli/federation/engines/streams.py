@@ -7,7 +7,7 @@ default engine. What never trains is shared by all networks.
 
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,11 @@ from torch import Tensor
 
 from ...models.layout import Layout
 from ..client import Report, Task
+from ..steps import Steps
 from .in_process import InProcess
+
+MOST = 15  # workers: torch has 32 streams, and a worker needs one to train on and one to record on
+OWN_NUMBERS = 2, 12  # the torch from which a recording has its random seed and offset to itself: before, all have one
 
 
 @dataclass(frozen=True)
@@ -27,9 +31,11 @@ class Streams:
 
     @classmethod
     def of(cls, first: InProcess, count: int) -> "Streams":
-        """count workers, the given one among them."""
-        workers = [first, *(_copied(first) for _ in range(count - 1))]
+        """count workers, the given one among them; on a GPU no more than have streams of their own."""
         gpu = first.layout.flat.is_cuda
+        workers = [first, *(_copied(first) for _ in range((min(count, MOST) if gpu else count) - 1))]
+        if gpu and torch.__version__ < OWN_NUMBERS:
+            workers = [replace(worker, steps=Steps(worker.steps.step)) for worker in workers]
         return cls(workers, [torch.cuda.Stream(first.layout.flat.device) if gpu else None for _ in workers])
 
     def __call__(self, tasks: list[Task]) -> Iterable[Report]:

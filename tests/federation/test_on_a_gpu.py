@@ -1,0 +1,200 @@
+"""Every method on the pretended GPU (pretend.py): what `fedcli bench --device cuda` asks of a real one."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from conftest import ROSTER, toy_net, toy_shard
+from method_pairs import PAIRS, covering, hooks
+from pretend import Graph, pretended
+from pretended_streams import Fault, Stream, on
+from torch.torch_version import TorchVersion
+
+from fedcli.bench import device
+from fedcli.bench.toy import toy_federation
+from fedcli.data import pipelines, shard, transforms
+from fedcli.federation import state as states
+from fedcli.federation.engines import pool
+from fedcli.federation.engines.streams import MOST, Streams
+from fedcli.methods import METHODS, resolve
+from fedcli.methods.fedavg import Plain
+from fedcli.runs.features import cached
+
+SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}, "fediic": {"moves": 2}}  # as long on any device
+FEW = covering(PAIRS, hooks)
+MORE = [pytest.param(pair, marks=pytest.mark.long) for pair in covering(PAIRS) if pair not in FEW]
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(device, "TRAINING", replace(device.TRAINING, epochs=1))
+
+
+@pytest.mark.parametrize("spec", [*METHODS, *FEW, *MORE])
+def test_every_check_of_a_gpu_holds(spec):
+    settings = {name: value for part in spec.split("+") for name, value in SHORTER.get(part, {}).items()}
+    with pretended():
+        assert device.failures(resolve(spec, settings), "cuda") == {}
+
+
+def failures(local, **attributes):
+    """Of a method whose client half has these attributes, and says that its step can be recorded."""
+    kind = type("Own", (local,), {"recordable": True, **attributes})
+    with pretended():
+        return device.failures(replace(METHODS["fedavg"], local=kind()), "cuda")
+
+
+def waiting(self, net, batch, client):
+    loss = Plain.loss(self, net, batch, client)
+    return loss * 2 if loss > 1e9 else loss
+
+
+def reading(self, net, batch, client):
+    return Plain.loss(self, net, batch, client) * (1 + client.steps)
+
+
+def sending(self, net, batch, client):
+    return Plain.loss(self, net, batch, client) * torch.tensor(float(client.round), device=client.theta.device)
+
+
+def on_the_host(self, net, client):
+    client.scratch["scale"] = torch.tensor(float(client.round))
+
+
+def scaled(self, net, batch, client):
+    return Plain.loss(self, net, batch, client) * client.scratch["scale"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"loss": waiting}, "it trains: Fault: _local_scalar_dense waits for the GPU within a recorded step"),
+        ({"loss": reading}, "recorded steps are ordinary steps: theta differs after 3 rounds"),
+        ({"loss": sending}, "it trains: Fault: torch.tensor on the GPU waits for the GPU within a recorded step"),
+        ({"on_round_start": on_the_host, "loss": scaled}, "Own keeps 'scale' of a client's round in the CPU's memory"),
+    ],
+)
+def test_a_method_that_waits_for_the_host_or_reads_a_number_that_changes_is_found(attributes, said):
+    failed = failures(Plain, **attributes)
+    assert said in "; ".join(f"{check}: {why}" for check, why in failed.items())
+
+
+def test_one_method_that_fails_ends_no_other(monkeypatch):
+    broken = type("Broken", (Plain,), {"on_round_end": lambda *_: 1 / 0})
+    monkeypatch.setattr(device, "METHODS", dict.fromkeys(("broken", "fedavg"), METHODS["fedavg"]))
+    device.METHODS["broken"] = replace(METHODS["fedavg"], local=broken())
+    monkeypatch.setattr(device, "resolve", lambda name: device.METHODS[name])
+    with pretended():
+        assert [proof.failed for proof in device.proofs("cuda")] == [
+            {"it trains": "ZeroDivisionError: division by zero"}, {},
+        ]  # fmt: skip
+
+
+def test_a_recording_has_one_stream_of_its_network_and_workers_have_no_more_than_there_are():
+    with pretended():
+        clients = toy_federation(resolve("fedism"), shards=device.toy_clients("cuda"), device="cuda").clients
+        engine = Streams.of(clients, 2)
+        device._OnDevice(resolve("fedism"), "cuda", None)
+        before = Stream.made
+        [*engine(tasks(clients, 1)), *engine(tasks(clients, 2))]
+        assert Graph.captures > 4 and Stream.made == before == 5
+        assert len(Streams.of(clients, 40).workers) == MOST and 2 * MOST <= 32
+
+
+def tasks(clients, round):
+    """Of every client in a round, from the model as it starts."""
+    from fedcli.federation.client import Task
+
+    theta = clients.layout.read()
+    return [Task(client, row, round, 3, 1, theta, {}, {}) for row, client in enumerate(ROSTER)]
+
+
+@pytest.mark.parametrize(("version", "records"), [("2.11.1", False), ("2.12.0", True)])
+def test_before_torch_2_12_clients_side_by_side_are_not_recorded(version, records, monkeypatch):
+    """All recordings draw from one seed and offset there."""
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    with pretended():
+        clients = toy_federation(resolve("fedavg"), shards=device.toy_clients("cuda"), device="cuda").clients
+        workers = Streams.of(clients, 2).workers
+        assert [worker.steps.recorder is not None for worker in workers] == [records, records]
+
+
+def test_what_a_rule_keeps_on_the_host_is_there_again_after_a_resume(tmp_path):
+    with pretended():
+        there = torch.ones(3, device="cuda")
+        state = states.RunState(1, there, {"a": there}, {"seen": torch.arange(3)}, {"north": {"b": torch.ones(2)}})
+        states.save(tmp_path, state, ROSTER)
+        again = states.restore(tmp_path / "00001.h5", ROSTER, "cuda")
+        assert all(states.equal(getattr(again, part), getattr(state, part)) for part in ("theta", "shared", "server"))
+        assert not again.server["seen"].is_cuda and not states.equal(again.server["seen"], state.server["seen"].cuda())
+
+
+def on_the_host_alone(kind="none", images=None):
+    """Twelve images that found no room on the GPU."""
+    toy = toy_shard("north", 12)
+    y, groups = toy.y.to("cuda"), {name: codes.to("cuda") for name, codes in toy.groups.items()}
+    return shard.Shard(toy.images, toy.rows, y, toy.ids, groups, 3, 1, kind)
+
+
+def test_images_on_the_host_are_gathered_there_while_the_gpu_works():
+    with pretended():
+        part = on_the_host_alone("flip")
+        for batch in part.epoch(4, shuffle=1, augment=2):
+            assert batch.x.is_cuda and batch.y.is_cuda and batch.at.is_cuda
+            assert torch.equal(batch.y, part.y[batch.at])
+        whole = torch.cat([batch.x for batch in part.in_order()]).cpu()
+        plain = torch.cat([batch.x for batch in toy_shard("north", 12).in_order()])
+        assert torch.equal(whole, plain)
+
+
+def test_a_batch_from_the_host_does_not_wait_for_the_gpu():
+    with pretended():
+        part, stream = on_the_host_alone("flip"), torch.cuda.Stream()
+        turns = [*part.turns(4, shuffle=1, augment=2)]
+        [*part.batches(turns)]  # the first batch sends what every one is scaled by
+        with on(stream):
+            late = torch.ones(1, device="cuda") + 1
+            [*part.batches(turns)]
+        with pytest.raises(Fault, match="did not wait"):
+            late + 1  # nothing above has waited for this stream
+
+
+def test_a_pipelines_threads_touch_no_gpu(monkeypatch):
+    """They start on the default stream, which waits for no other."""
+    monkeypatch.setattr(pipelines, "augment", lambda x, kind, chance: x.flip(3))
+    with pretended():
+        part, seen = on_the_host_alone(pipelines.PREFIX + "{}"), []
+        with on(torch.cuda.Stream()):
+            for batch in part.batches(part.turns(4, shuffle=1, augment=2)):
+                seen.append(batch.x)
+            assert torch.cat(seen).shape == (12, 1, 8, 8)
+
+
+def test_what_pixels_are_scaled_by_is_ready_for_every_stream():
+    with pretended():
+        with on(torch.cuda.Stream()):
+            transforms.normalised(torch.ones(1, 3, 2, 2, device="cuda"))
+        images = torch.ones(1, 3, 2, 2, device="cuda")
+        torch.cuda.synchronize()
+        with on(torch.cuda.Stream()):
+            transforms.normalised(images)
+
+
+def test_features_of_images_on_the_host_lie_on_the_gpu():
+    with pretended():
+        net, part = toy_net().to("cuda"), on_the_host_alone()
+        data = shard.Shards([], {}, [], {"north": part}, {}, {}, {}, [], {})
+        made = cached(net, data).train["north"]
+        assert made.images.is_cuda and made.rows.is_cuda and made.images.shape == (12, 16)
+        assert made.batch(torch.arange(3)).x.shape == (3, 16)
+
+
+def test_workers_of_one_gpu_share_what_is_free():
+    with pretended(free=10_000):
+        images = torch.zeros(4, 1000, dtype=torch.uint8)
+        assert shard._placed(images, "cuda").is_cuda and not shard._placed(images, "cuda", 2).is_cuda
+
+
+def test_a_gpu_pays_for_no_processes(monkeypatch):
+    monkeypatch.setattr(pool, "cores", lambda: 2)
+    assert not pool.pays(4, "cuda") and pool.pays(4, "cpu")

@@ -1,0 +1,43 @@
+"""Which pairs of methods there are, and few of them that cover the others."""
+
+from itertools import product
+
+from fedcli.methods import METHODS
+from fedcli.methods.contract import Aggregator, Local
+from fedcli.methods.mixins import LinearHeadOnly
+
+BASES = [name for name, m in METHODS.items() if isinstance(m.aggregator, type(METHODS["fedavg"].aggregator))]
+ADDONS = [name for name, m in METHODS.items() if type(m.local) is type(METHODS["fedavg"].local) and name not in BASES]
+PAIRS = [
+    f"{base}+{addon}"
+    for base in BASES
+    for addon in ADDONS
+    if METHODS[base].local.head == "linear" or not isinstance(METHODS[addon].aggregator, LinearHeadOnly)
+]
+
+
+def overridden(half, contract: type) -> set[str]:
+    """The hooks of the contract that a half has for itself."""
+    return {name for name, hook in vars(contract).items() if callable(hook) and getattr(type(half), name) is not hook}
+
+
+def covered(pair: str) -> set:
+    """What training this pair tries: its base, its rule, and each hook of the one beside each of the other."""
+    base, rule = pair.split("+")
+    local, server = overridden(METHODS[base].local, Local), overridden(METHODS[rule].aggregator, Aggregator)
+    return {base, rule, *product(local, server)}
+
+
+def hooks(pair: str) -> set:
+    """Each hook of the one beside each of the other."""
+    return covered(pair) - {*pair.split("+")}
+
+
+def covering(pairs: list[str], covered=covered) -> list[str]:
+    """Few of these pairs, in which every base, every rule and every two hooks of base and rule occur."""
+    chosen: list[str] = []
+    left = set().union(*map(covered, pairs))
+    while left:
+        chosen.append(max(pairs, key=lambda pair: len(covered(pair) & left)))
+        left -= covered(chosen[-1])
+    return chosen

@@ -1,0 +1,293 @@
+"""A GPU without one: real CPU tensors that answer cuda:0, with what else would differ there raised as a Fault.
+
+A storage is on the device where it was made there, copied there, or computed from what is there. Refused, as torch or a
+GPU would refuse it: operands of two devices, NumPy of a device tensor, a generator of the CPU, an operation that
+deterministic mode has no kernel for, a wait of the host or numbers from it while a step is recorded. Also refused, as
+nothing on a GPU would notice it: a read on one stream of what another one wrote and was not waited for. A recorded
+step keeps what it read from the host and repeats on the device alone. What this cannot show: kernels, the allocator,
+time and numerics.
+"""
+
+import threading
+from contextlib import ExitStack, contextmanager
+from unittest import mock
+
+import torch
+from pretended_graphs import Graph, about, capture
+from pretended_streams import (
+    Fault,
+    Stream,
+    T,
+    begin,
+    capturing,
+    current,
+    held,
+    key,
+    local,
+    on,
+    page_locked,
+    places,
+    synchronize,
+    tag,
+    tensors_of,
+    there,
+    waits,
+)  # fmt: skip
+from torch.cuda._utils import _get_device_index
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fedcli.data import transforms
+
+CUDA, CPU = torch.device("cuda:0"), torch.device("cpu")
+NO_KERNEL = {
+    "_adaptive_avg_pool2d_backward", "adaptive_max_pool2d_backward", "avg_pool3d_backward", "histc",
+    "max_pool3d_with_indices_backward", "kthvalue", "median", "nanmedian", "grid_sampler_2d_backward",
+    "upsample_linear1d_backward",
+    "upsample_bilinear2d_backward", "upsample_bicubic2d_backward", "_upsample_bilinear2d_aa_backward",
+    "_upsample_bicubic2d_aa_backward", "reflection_pad1d_backward", "reflection_pad2d_backward",
+    "replication_pad2d_backward", "nll_loss2d_forward", "put_", "scatter_reduce", "_ctc_loss_backward",
+}  # fmt: skip
+WAITS = {
+    "_local_scalar_dense", "nonzero", "masked_select", "unique_dim", "_unique2", "unique_consecutive", "bincount",
+    "equal", "is_nonzero", "_linalg_svd", "_linalg_eigh", "repeat_interleave",
+}  # fmt: skip
+ONE_DEVICE = {"addcmul", "addcmul_", "addcdiv", "addcdiv_"}  # take no number from the host before torch 2.7
+LIKE = {f"{kind}_like" for kind in ("zeros", "ones", "empty", "full", "rand", "randn")}
+LIKE |= {f"new_{kind}" for kind in ("zeros", "ones", "empty", "full", "tensor")}
+FROM_NUMBERS = {"tensor", "as_tensor", "asarray", "new_tensor"}
+
+
+class Operations(TorchDispatchMode):
+    """Every operation: whether its operands are on one device and may be read, and where its results are."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if getattr(local, "moving", False):
+            return func(*args, **kwargs)
+        given = tensors_of(kwargs.values(), tensors_of(args, []))
+        found = [places.get(key(tensor)) for tensor in given]
+        name, writes = about(func)
+        if any(found):
+            back = self.check(name, given, found, args, kwargs)
+        out = func(*args, **kwargs)
+        if not given and getattr(local, "inside", False) and isinstance(out, T):
+            tag(out)
+        if any(found) and not back:
+            before = {place for place in found if place}
+            for tensor in tensors_of([out], []):
+                if writes or places.get(key(tensor)) not in before:  # a view is no write
+                    tag(tensor)
+        return out
+
+    def check(self, name, given, found, args, kwargs):
+        """Raises Fault; whether the result comes back to the host."""
+        here = current()
+        for tensor, place in zip(given, found):
+            if place and not here.knows(place):
+                raise Fault(
+                    f"{name} reads {list(tensor.shape)} on a stream that did not wait for the one that wrote it"
+                )
+        if name in NO_KERNEL and torch.is_deterministic_algorithms_enabled():
+            raise Fault(f"{name} has no deterministic kernel on a GPU")
+        if isinstance(kwargs.get("generator"), torch.Generator):
+            raise Fault(f"{name} draws on the GPU from a generator of the CPU")
+        indexes = name in ("index", "index_put_", "_index_put_impl_")
+        by_bools = indexes and any(at is not None and at.dtype in (torch.bool, torch.uint8) for at in args[1])
+        if name in WAITS or by_bools:
+            waits(name)
+        if all(found):
+            return False
+        if name == "copy_":
+            if not (found[0] and len(args) > 2 and args[2] and key(given[1]) in page_locked):
+                waits("a copy")
+            elif capturing():
+                raise Fault("a recorded step reads the host's memory")
+            return not found[0]
+        off = [tensor for tensor, place in zip(given, found) if not place]
+        if indexes and found[0] and (name == "index" or found[-1] or not given[-1].ndim):
+            waits("an index on the host")
+        elif name != "set_" and (any(tensor.ndim for tensor in off) or name in ONE_DEVICE):
+            shapes = [(list(tensor.shape), "GPU" if place else "CPU") for tensor, place in zip(given, found)]
+            raise Fault(f"{name} of tensors on two devices: {shapes}")
+        return False
+
+
+def moved(tensor, device, non_blocking, kind):
+    """Tensor.to(): a copy where the device is another."""
+    if there(tensor) == (device.type == "cuda"):
+        return tensor.to(**kind) if kind else tensor
+    kind.pop("copy", None)
+    place = places.get(key(tensor))
+    if place and not current().knows(place):
+        raise Fault("a copy to the host of what another stream wrote and was not waited for")
+    if capturing():
+        raise Fault("a recorded step copies between the host and the GPU")
+    if place or not (non_blocking and key(tensor) in page_locked):
+        waits("a copy")
+    local.moving = True
+    try:
+        made = tensor.to(copy=True, **kind)
+    finally:
+        local.moving = False
+    if device.type == "cuda":
+        tag(made)
+        if not (non_blocking and key(tensor) in page_locked):
+            waits("a copy")
+    return made
+
+
+def to(tensor, *args, **kwargs):
+    args, device = list(args), kwargs.pop("device", None)
+    if args and isinstance(args[0], T):
+        device = CUDA if there(args[0]) else CPU
+        kwargs["dtype"] = args.pop(0).dtype
+    elif args and isinstance(args[0], str | torch.device | int):
+        device = args.pop(0)
+    if args and isinstance(args[0], torch.dtype):
+        kwargs["dtype"] = args.pop(0)
+    if args:
+        kwargs["non_blocking"] = args.pop(0)
+    non_blocking = kwargs.pop("non_blocking", False)
+    if device is None:
+        return tensor.to(**kwargs) if kwargs else tensor
+    return moved(tensor, torch.device(device), non_blocking, {k: v for k, v in kwargs.items() if v is not None})
+
+
+def to_numpy(tensor, dtype=None, force=False):
+    if there(tensor):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() first")
+    array = tensor.numpy(force=force)
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def pinned(tensor):
+    if there(tensor):
+        raise RuntimeError("cannot pin a tensor of the GPU")
+    made = tensor.clone()
+    page_locked[key(made)] = StorageWeakRef(made.untyped_storage())
+    return made
+
+
+def recorded_on(tensor, stream):
+    if not there(tensor):
+        raise RuntimeError("record_stream of a tensor of the CPU")
+
+
+ANSWERS = {
+    T.device.__get__: lambda tensor: CUDA if there(tensor) else CPU,
+    T.is_cuda.__get__: there,
+    T.is_cpu.__get__: lambda tensor: not there(tensor),
+    T.get_device: lambda tensor: 0 if there(tensor) else -1,
+    T.to: to,
+    T.cpu: lambda tensor: moved(tensor, CPU, False, {}),
+    T.cuda: lambda tensor: moved(tensor, CUDA, False, {}),
+    T.numpy: to_numpy,
+    T.__array__: to_numpy,
+    T.pin_memory: pinned,
+    T.is_pinned: lambda tensor: key(tensor) in page_locked,
+}
+PLAIN = {
+    "__get__",
+    "__set__",
+    "untyped_storage",
+    "data_ptr",
+    "set_",
+    "size",
+    "dim",
+    "numel",
+    "is_floating_point",
+    "stride",
+}
+
+
+class Functions(TorchFunctionMode):
+    """Every function of torch: what a tensor says of its device, and factories that are told one."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if func in ANSWERS:
+            return ANSWERS[func](*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        if name in PLAIN:
+            return func(*args, **kwargs)
+        device = kwargs.get("device")
+        if device is not None:
+            kwargs["device"], device = CPU, torch.device(device)
+        elif name in LIKE or func is T.__deepcopy__:
+            device = CUDA if there(args[0]) else None
+        pin = kwargs.pop("pin_memory", False)
+        onto = device is not None and device.type == "cuda"
+        if onto and isinstance(kwargs.get("generator"), torch.Generator):
+            raise Fault(f"{name} draws on the GPU from a generator of the CPU")
+        before = getattr(local, "inside", False)  # torch's own parts of an operation on the device make theirs there
+        local.inside = before or any(map(there, tensors_of([*args, *kwargs.values()], [])))
+        try:
+            out = func(*args, **kwargs)
+        finally:
+            local.inside = before
+        if pin:
+            page_locked[key(out)] = StorageWeakRef(out.untyped_storage())
+        if onto and isinstance(out, T):
+            if name in FROM_NUMBERS:
+                waits(f"torch.{name} on the GPU")
+            tag(out)
+            if name in FROM_NUMBERS:
+                waits(f"torch.{name} on the GPU")
+        return out
+
+
+class _Autocast(torch.autocast):
+    def __init__(self, device_type, *args, **kwargs):
+        super().__init__("cpu" if device_type == "cuda" else device_type, *args, **kwargs)
+
+
+def _thread(run):
+    """A thread begins on the default stream, and what it does counts too."""
+
+    def noticed(self):
+        with Functions(), Operations():
+            run(self)
+
+    return noticed
+
+
+def _grouped(groups):
+    """torch.optim asks C++, which sees the CPU."""
+
+    def answered(tensors, **rest):
+        found = groups(tensors, **rest)
+        return {(CUDA if there(lists[0][0]) else at, kind): (lists, of) for (at, kind), (lists, of) in found.items()}
+
+    return answered
+
+
+@contextmanager
+def pretended(free=80 << 30):
+    """A GPU within. free: bytes of its memory."""
+    begin()
+    transforms._normal.cache_clear(), transforms.by_channel.cache_clear()  # which may hold what was there before
+    Graph.captures = 0
+    fakes = dict(
+        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1, empty_cache=lambda: None,
+        _lazy_init=lambda: None, set_device=lambda device: _get_device_index(device) and None,
+        current_device=lambda: 0, mem_get_info=lambda device=None: (free, 80 << 30), memory_allocated=held,
+        max_memory_allocated=held, reset_peak_memory_stats=lambda device=None: None, synchronize=synchronize,
+        Stream=Stream, current_stream=current, stream=on, CUDAGraph=Graph, graph=capture,
+        is_current_stream_capturing=capturing, get_device_name=lambda device=None: "pretended GPU",
+        get_rng_state=lambda device=None: torch.default_generator.get_state(),
+        set_rng_state=lambda state, device=None: torch.default_generator.set_state(state),
+        manual_seed_all=lambda seed: None,
+    )  # fmt: skip
+    with ExitStack() as stack:
+        stack.enter_context(mock.patch.multiple(torch.cuda, **fakes))
+        stack.enter_context(mock.patch.object(T, "record_stream", recorded_on))  # takes no other kind of stream
+        stack.enter_context(mock.patch.object(torch, "autocast", _Autocast))
+        groups = torch.optim.Optimizer._group_tensors_by_device_and_dtype
+        asked = mock.patch.object(torch.optim.Optimizer, groups.__name__, staticmethod(_grouped(groups)))
+        stack.enter_context(asked)
+        stack.enter_context(mock.patch.object(threading.Thread, "run", _thread(threading.Thread.run)))
+        stack.enter_context(Functions())
+        stack.enter_context(Operations())
+        yield
