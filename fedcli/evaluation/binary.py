@@ -8,8 +8,8 @@ Meteorol. 12, 1973, over the distinct scores rounded to bins. Slope and intercep
 regression of the labels on the score's log odds, and its intercept with the slope held at 1 (calibration in the large;
 Van Calster et al., BMC Med. 17, 2019). Integrated calibration index: Austin and Steyerberg, Stat. Med. 38, 2019: the
 mean distance of the scores from the share of positives at each, by local regression (Cleveland, JASA 74, 1979) as R's
-loess has it by default: quadratic, over the nearest three quarters of the images. It is computed at POINTS of the scores and drawn on
-in straight lines between them. Net benefit: Vickers and Elkin, Med. Decis. Making 26, 2006.
+loess has it by default: quadratic, over the nearest three quarters of the images. It is computed at POINTS of the
+scores, with straight lines between them. Net benefit: Vickers and Elkin, Med. Decis. Making 26, 2006.
 """
 
 from dataclasses import dataclass
@@ -89,7 +89,8 @@ def threshold_of(rule: str, value: float | None, score: np.ndarray, label: np.nd
 
     "youden": the largest sensitivity + specificity. "sensitivity": the highest threshold that reaches the value.
     "specificity": the lowest that does. "cost": the least cost, where a missed positive costs `value` false alarms.
-    Of equals the highest threshold counts; whole numbers are compared, so that no rounding makes them differ. Chosen thresholds are scores that occur, so they are finite.
+    Of equals the highest threshold counts; whole numbers are compared, so that no rounding makes them differ. Chosen
+    thresholds are scores that occur, so they are finite.
     """
     ill = int((label == 1).sum())
     if not 0 < ill < len(label):
