@@ -114,9 +114,9 @@ class Tally:
     def rebuilt(self) -> tuple[np.ndarray, np.ndarray]:
         """Logits [N, C] and labels [N] of as many images, class by class, with the same decisions.
 
-        Of two classes with the same chances too, up to their bins (what is in HALF, where images at exactly one half
-        are decided for class 0, is at one half); of more, counts do not say which chances are of one image, so every
-        image is sure of its decision.
+        Of two classes with the same chances too, up to their bins, and at one half in the bin HALF, where images at
+        exactly one half are decided for class 0; of more, counts do not say which chances are of one
+        image, so every image is sure of its decision.
         """
         classes = len(self.table)
         if classes == 2:

@@ -49,6 +49,7 @@ def test_a_threshold_gives_the_rates_that_it_promises():
     assert (chance[y == 1] >= threshold).mean() == true
     assert (chance[y == 0] >= threshold - 1 / FINE).mean() > 0.1
     assert Tally.of(logits[y == 0], y[y == 0]).true_positives_at(0.1) is None
+    assert Tally.of(logits, y).true_positives_at(false) == (threshold, false, true)  # a rate that is met
 
 
 @pytest.mark.parametrize("change", ["shape", "type", "sign", "sum", "name"])

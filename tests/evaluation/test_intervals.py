@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from score_json import group_intervals, intervals
 
+from fedcli.evaluation import bootstrap
 from fedcli.metrics import score
 
 
@@ -80,3 +81,7 @@ def test_no_image_gives_no_interval():
     none = np.zeros((0, 3))
     assert intervals({"clean": [none]}, np.zeros(0, int), None) == {}
     assert group_intervals([none], np.zeros(0, int), None, np.zeros(0, int), ["a"]) == {}
+
+
+def test_a_percentile_interval_leaves_out_a_fortieth_at_each_end():
+    assert bootstrap.interval(np.linspace(0, 1, 1001)) == pytest.approx((0.025, 0.975))

@@ -20,17 +20,23 @@ def test_the_global_track_is_fedavg_bit_for_bit(settings):
     assert torch.equal(state.theta, plain.theta)
 
 
-def gradient(theta, shard):
-    """dL/dtheta [T] over the whole shard in train mode, as autograd says."""
+def gradient(theta, shard, statistics=None):
+    """dL/dtheta [T] over the whole shard in train mode, as autograd says; moves the statistics where they are given."""
     net = toy_net(dropout=0.0).train()
     layout = Layout(net)
     layout.params.copy_(theta)
+    layout.buffers.copy_(layout.buffers if statistics is None else statistics)
     F.cross_entropy(net(next(shard.in_order()).x), shard.y).backward()
+    if statistics is not None:
+        statistics.copy_(layout.buffers)
     return layout.grad.clone()
 
 
 def test_two_steps_from_two_different_models_written_out():
-    """v <- v - lr alpha g(alpha v + (1 - alpha) w), alpha in the first step; the model mixes the new two."""
+    """v <- v - lr alpha g(alpha v + (1 - alpha) w), alpha in the first step; the model is the mixture of both.
+
+    Its statistics are its own, and go on with its passes.
+    """
     start, own, shard = Layout(toy_net()).read(), Layout(toy_net(seed=4)).read(), toy_shard("north")
     net = toy_net(dropout=0.0)
     layout = Layout(net)
@@ -39,14 +45,15 @@ def test_two_steps_from_two_different_models_written_out():
     method = resolve("apfl", {"solver": "sgd", "adaptive": True})
     report = run_client(method, net, layout, shard, task, replace(SGD, epochs=2))
 
-    v, w, alpha = own[:t], start[:t], torch.tensor(0.25)
+    v, w, alpha, statistics = own[:t], start[:t], torch.tensor(0.25), own[t:].clone()
     for step in range(2):
-        g = gradient(alpha * v + (1 - alpha) * w, shard)
+        g = gradient(alpha * v + (1 - alpha) * w, shard, statistics)
         moved = (alpha - 0.1 * ((v - w) @ g)).clamp(0, 1)
         v, w = v - 0.1 * alpha * g, w - 0.1 * gradient(w, shard)
         alpha = alpha if step else moved
     torch.testing.assert_close(report.memory["own_part"], v, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(report.memory["alpha"], alpha)
+    torch.testing.assert_close(report.memory["model"][t:], statistics, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(report.memory["model"][:t], alpha * v + (1 - alpha) * w, atol=1e-6, rtol=1e-5)
 
 

@@ -81,6 +81,13 @@ def test_weights_stay_within_their_bounds_and_keep_the_weight_of_a_class(parity)
     assert (w == 0).any()  # losses that never change drive a group to its bound
 
 
+def test_of_three_groups_lambdas_past_the_bound_shrink_in_proportion():
+    """Losses 1, 2 and 4: lambda = 1/3 + (0, 1, 3) / sqrt(10), whose last two are divided by their sum of 1.93."""
+    made = after([[[0.0, 10.0]] * 3], [[[0.0, 10.0], [0.0, 20.0], [0.0, 40.0]]], alpha=1.0, parity="opportunity")
+    shares = [0.0, 1 / 3 + 1 / math.sqrt(10), 1 / 3 + 3 / math.sqrt(10)]
+    assert made[:, 1].tolist() == pytest.approx([3 * share / sum(shares) for share in shares])
+
+
 @pytest.mark.parametrize("parity", ["demographic", "opportunity", "odds"])
 def test_equal_groups_a_lone_group_and_none_leave_the_weights_alone(parity):
     for n, losses in (

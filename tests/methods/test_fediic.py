@@ -63,6 +63,17 @@ def test_without_contrasts_and_difficulty_it_is_logit_adjustment():
     torch.testing.assert_close(local.loss(net, batch, client), F.cross_entropy(net(batch.x) + shares, batch.y))
 
 
+def test_the_loss_is_the_sum_of_its_three_parts():
+    local, net, shard, client = prepared({"k1": 3.0, "k2": 0.5, "d": 0.0})
+    batch = shard.batch(torch.arange(6))
+    share, y = shard.class_counts / len(shard), batch.y.repeat(2)
+    z = F.normalize(net.projector(net.features(torch.cat([batch.x, batch.x]))), dim=1)
+    supervised = F.cross_entropy(net(batch.x) + share.log(), batch.y)
+    inter = F.cross_entropy(z @ client.scratch["prototypes"].T / 0.1, y)
+    expected = supervised + 3.0 * contrast(z, y, share[y]) + 0.5 * inter
+    torch.testing.assert_close(local.loss(net, batch, client), expected, atol=1e-4, rtol=1e-3)
+
+
 def test_the_server_divides_the_sums_of_all_clients():
     table = client_updates(
         torch.zeros(2, 1), class_images=torch.tensor([[2.0, 0.0], [2.0, 0.0]]),

@@ -20,6 +20,14 @@ def test_logits_of_a_missing_class_are_scaled():
     torch.testing.assert_close(made, F.cross_entropy(logits * torch.tensor([1.0, 1.0, 0.25]), y))
 
 
+def test_a_class_of_one_image_is_not_missing():
+    net, shard = toy_net(dropout=0.0), toy_shard("north", 6)
+    shard.y[:] = torch.tensor([0, 0, 0, 0, 0, 1])
+    client = client_of(net, shard)
+    resolve("fedrs", {"alpha": 0.2}).local.on_round_start(net, client)
+    torch.testing.assert_close(client.scratch["scale"], torch.tensor([1.0, 1.0, 0.2]))
+
+
 def test_by_the_released_rule_a_class_counts_by_its_share_of_the_commonest():
     net, shard = toy_net(dropout=0.0), toy_shard("north", 6)
     shard.y[:] = torch.tensor([0, 0, 0, 0, 1, 1])

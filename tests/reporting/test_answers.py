@@ -2,11 +2,13 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from scored_runs import model, scored
 
 from fedcli.evaluation.parts import Interval
 from fedcli.files import sha256
+from fedcli.metrics import probabilities
 from fedcli.reporting import answers as module
 from fedcli.reporting import pooled
 from fedcli.reporting.answers import answers, differing
@@ -48,3 +50,12 @@ def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
     first, second = seen(model(2, 2)), seen(model(0, 1))
     assert first[1] == 0 < second[1]  # patients of whom the answers differ
     assert first[0] != second[0] and first[2] != second[2]
+
+
+def test_answers_whose_mean_differs_by_rounding_alone_do_not_differ(tmp_path):
+    """The same three rounds, added in another order."""
+    rounds = [*model(1, 0), *model(1, 1)][:3]
+    pair = tuple(read([scored(tmp_path / "a", rounds), scored(tmp_path / "b", [rounds[k] for k in (2, 0, 1)])]))
+    chance = np.stack([probabilities(table) for table in rounds])
+    assert (chance.mean(0) != chance[[2, 0, 1]].mean(0)).any()
+    assert differing([pair], "auc_ovo_macro", "clean") == 0

@@ -25,6 +25,12 @@ def test_a_model_that_answers_one_class_is_said_not_to_be_shown_to_beat_chance(t
     )
 
 
+def test_a_lower_end_above_chance_by_rounding_alone_is_at_chance(tmp_path):
+    stuck = [np.tile(np.float32([0, 1, 0]), (len(Y), 1))] * 2
+    low = np.nextafter(1 / 3, 1)
+    assert "not shown to be better" in noted(scored(tmp_path / "a", stuck, intervals=intervals(low, low)))
+
+
 def test_a_model_near_chance_is_said_to_be_and_one_above_it_is_not(tmp_path):
     weak, skilled = model(0.1, 1), model(2.0, 1)
     said = noted(scored(tmp_path / "a", weak, intervals=intervals(0.3, 0.38)))

@@ -4,8 +4,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 
 from fedcli.data.pool import TEST
+from fedcli.evaluation.power import smallest_gap
 from fedcli.labels import NO, UNKNOWN, YES
 from fedcli.reporting import power
 
@@ -26,3 +28,9 @@ def test_images_of_which_the_label_is_unknown_are_left_out(monkeypatch):
         (2, 1, 1),
         (1, 0, 1),
     ]
+
+
+def test_the_smallest_gap_is_that_of_fleiss():
+    """1.96 and 0.84 standard errors of a difference of two shares of 80 %, of 50 and 200 patients."""
+    assert smallest_gap(50, 200, 0.8) == pytest.approx((1.959964 + 0.841621) * np.sqrt(0.16 * (1 / 50 + 1 / 200)))
+    assert smallest_gap(1, 200, 0.8) is None and smallest_gap(0, 9, 0.8) is None
