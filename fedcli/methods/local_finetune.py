@@ -84,7 +84,7 @@ class BodyOnly(Tuned):
         self._restore(client)  # weight decay may have moved the classifier
         loss = super().gradient(net, batch, client)
         for span in _head(client):
-            client.layout.grad[span] = 0  # FedBABU's Alg. 1: the body alone
+            client.layout.grad[span].zero_()  # FedBABU's Alg. 1: the body alone
         return loss
 
     def on_round_end(self, net: "Network", client: ClientRound) -> None:
