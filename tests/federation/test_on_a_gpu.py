@@ -19,6 +19,7 @@ from fedcli.federation.engines.streams import MOST, Streams
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.fedavg import Plain
 from fedcli.runs.features import cached
+from fedcli.runs.resources import be_deterministic
 
 SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}, "fediic": {"moves": 2}}  # as long on any device
 FEW = covering(PAIRS, hooks)
@@ -193,6 +194,15 @@ def test_workers_of_one_gpu_share_what_is_free():
     with pretended(free=10_000):
         images = torch.zeros(4, 1000, dtype=torch.uint8)
         assert shard._placed(images, "cuda").is_cuda and not shard._placed(images, "cuda", 2).is_cuda
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_products_are_as_exact_as_the_precision_says(precision):
+    with pretended():
+        be_deterministic("cuda", 0, precision)
+        modes = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+        be_deterministic("cuda", 0)
+        assert modes == ((precision == "tf32",) * 2) and not torch.backends.cudnn.allow_tf32
 
 
 def test_a_gpu_pays_for_no_processes(monkeypatch):
