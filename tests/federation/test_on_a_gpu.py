@@ -80,6 +80,19 @@ def test_a_method_that_waits_for_the_host_or_reads_a_number_that_changes_is_foun
     assert said in "; ".join(f"{check}: {why}" for check, why in failed.items())
 
 
+def counting(self, theta, updates, weights, shared):
+    shared["level"] = torch.tensor(1.0 + updates.round)  # on the host
+    return theta
+
+
+def levelled(self, net, batch, client):
+    return Plain.loss(self, net, batch, client) * client.shared.get("level", 1.0)
+
+
+def test_a_number_that_the_server_sends_from_the_host_is_read_anew_in_each_round():
+    assert failures(Plain, post_aggregate=counting, loss=levelled) == {}
+
+
 def test_one_method_that_fails_ends_no_other(monkeypatch):
     broken = type("Broken", (Plain,), {"on_round_end": lambda *_: 1 / 0})
     monkeypatch.setattr(device, "METHODS", dict.fromkeys(("broken", "fedavg"), METHODS["fedavg"]))
