@@ -122,6 +122,13 @@ def models(run):
     return {path.name: path.read_bytes() for path in (Path(run).parent / "models").iterdir()}
 
 
+def test_a_pipeline_has_threads_that_touch_no_gpu(data, tmp_path):
+    """They begin on the default stream, which waits for no worker's."""
+    flip = {"__class_fullname__": "HorizontalFlip", "p": 0.5}
+    (tmp_path / "own.json").write_text(json.dumps({"__version__": "2.0.8", "transform": flip}))
+    assert train(f"fedprox --at-once 2 --augment {tmp_path / 'own.json'}", data, tmp_path)
+
+
 def test_a_teacher_from_a_file(data, tmp_path):
     net = resnet18()
     torch.save(net.state_dict(), tmp_path / "teacher.pth")

@@ -188,9 +188,9 @@ def test_what_pixels_are_scaled_by_is_ready_for_every_stream():
     with pretended():
         with on(torch.cuda.Stream()):
             transforms.normalised(torch.ones(1, 3, 2, 2, device="cuda"))
-        images = torch.ones(1, 3, 2, 2, device="cuda")
-        torch.cuda.synchronize()
-        with on(torch.cuda.Stream()):
+        images, other = torch.ones(1, 3, 2, 2, device="cuda"), torch.cuda.Stream()
+        other.wait_stream(torch.cuda.current_stream())
+        with on(other):
             transforms.normalised(images)
 
 
