@@ -69,8 +69,9 @@ class RunState:
 def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) -> bool:
     """Whether two tensors, or nests of them by name, are equal to the bit, on one device; names may be in any order."""
     if isinstance(made, Tensor):
-        alike = isinstance(wanted, Tensor) and made.dtype == wanted.dtype and made.device == wanted.device
-        return alike and torch.equal(made, wanted)
+        if not isinstance(wanted, Tensor):
+            return False
+        return (made.dtype, made.device) == (wanted.dtype, wanted.device) and torch.equal(made, wanted)
     if isinstance(wanted, Tensor):
         return False
     return made.keys() == wanted.keys() and all(equal(made[name], value) for name, value in wanted.items())

@@ -17,6 +17,7 @@ from typed_lines import fedcli, path_of
 from fedcli.bench import limits
 from fedcli.federation.server import Federation
 from fedcli.runs.record import environment
+from fedcli.runs.train import plan_of
 
 RECIPE = """
 title = "own"
@@ -108,7 +109,7 @@ def test_a_run_of_the_second_gpu_goes_on_there(data, tmp_path):
         )
         assert code == 0, err
         assert environment("cuda:1")["device"] == "cuda"  # bytes are those of any of them
-    assert json.loads(settings.read_text())["device"] == "cuda:1"
+    assert json.loads(settings.read_text())["device"] == plan_of(settings.parent)[2]["device"] == "cuda:1"
 
 
 def test_images_that_do_not_fit_are_copied_batch_by_batch_and_give_the_same_model(data, tmp_path):
@@ -119,6 +120,13 @@ def test_images_that_do_not_fit_are_copied_batch_by_batch_and_give_the_same_mode
 
 def models(run):
     return {path.name: path.read_bytes() for path in (Path(run).parent / "models").iterdir()}
+
+
+def test_a_pipeline_has_threads_that_touch_no_gpu(data, tmp_path):
+    """They begin on the default stream, which waits for no worker's."""
+    flip = {"__class_fullname__": "HorizontalFlip", "p": 0.5}
+    (tmp_path / "own.json").write_text(json.dumps({"__version__": "2.0.8", "transform": flip}))
+    assert train(f"fedprox --at-once 2 --augment {tmp_path / 'own.json'}", data, tmp_path)
 
 
 def test_a_teacher_from_a_file(data, tmp_path):

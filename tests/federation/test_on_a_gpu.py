@@ -19,6 +19,7 @@ from fedcli.federation.engines.streams import MOST, Streams
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.fedavg import Plain
 from fedcli.runs.features import cached
+from fedcli.runs.resources import be_deterministic
 
 SHORTER = {"creff": {"features": 4, "steps": 5, "epochs": 5}, "fediic": {"moves": 2}}  # as long on any device
 FEW = covering(PAIRS, hooks)
@@ -77,6 +78,19 @@ def scaled(self, net, batch, client):
 def test_a_method_that_waits_for_the_host_or_reads_a_number_that_changes_is_found(attributes, said):
     failed = failures(Plain, **attributes)
     assert said in "; ".join(f"{check}: {why}" for check, why in failed.items())
+
+
+def counting(self, theta, updates, weights, shared):
+    shared["level"] = torch.tensor(1.0 + updates.round)  # on the host
+    return theta
+
+
+def levelled(self, net, batch, client):
+    return Plain.loss(self, net, batch, client) * client.shared.get("level", 1.0)
+
+
+def test_a_number_that_the_server_sends_from_the_host_is_read_anew_in_each_round():
+    assert failures(Plain, post_aggregate=counting, loss=levelled) == {}
 
 
 def test_one_method_that_fails_ends_no_other(monkeypatch):
@@ -174,9 +188,9 @@ def test_what_pixels_are_scaled_by_is_ready_for_every_stream():
     with pretended():
         with on(torch.cuda.Stream()):
             transforms.normalised(torch.ones(1, 3, 2, 2, device="cuda"))
-        images = torch.ones(1, 3, 2, 2, device="cuda")
-        torch.cuda.synchronize()
-        with on(torch.cuda.Stream()):
+        images, other = torch.ones(1, 3, 2, 2, device="cuda"), torch.cuda.Stream()
+        other.wait_stream(torch.cuda.current_stream())
+        with on(other):
             transforms.normalised(images)
 
 
@@ -193,6 +207,15 @@ def test_workers_of_one_gpu_share_what_is_free():
     with pretended(free=10_000):
         images = torch.zeros(4, 1000, dtype=torch.uint8)
         assert shard._placed(images, "cuda").is_cuda and not shard._placed(images, "cuda", 2).is_cuda
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16"])
+def test_products_are_as_exact_as_the_precision_says(precision):
+    with pretended():
+        be_deterministic("cuda", 0, precision)
+        modes = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+        be_deterministic("cuda", 0)
+        assert modes == ((precision == "tf32",) * 2) and not torch.backends.cudnn.allow_tf32
 
 
 def test_a_gpu_pays_for_no_processes(monkeypatch):

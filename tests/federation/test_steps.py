@@ -27,9 +27,20 @@ def test_a_recording_comes_to_the_same_bits_and_no_step_waits_for_the_device(spe
     assert captures >= 1
 
 
-@pytest.mark.parametrize("spec, captures", [("fedprox", 1), ("fedism-plus", 3)])
+OF_EACH_IMAGE = ("adv", 1), ("kd", 1), ("fed-mas", 1), ("fairlora", 1)
+BY_GROUP = [(spec, 2) for spec in ("fairfb", "fedminmax", "flexfair", "gifair", "group-dro", "reweigh", "feddg")]
+
+
+@pytest.mark.parametrize("spec, captures", [("fedprox", 1), ("fedism-plus", 3), *OF_EACH_IMAGE, *BY_GROUP])
 def test_a_step_is_recorded_once_for_all_clients_and_again_only_where_it_reads_the_round(spec, captures, monkeypatch):
+    """Twice where the server sends nothing in the first round yet."""
     assert recorded(monkeypatch, Tape, spec, shards=federation())[1] == captures
+
+
+def test_recordings_of_clients_that_alternate_are_kept(monkeypatch):
+    """A client's first visit has no model of its own to look back at; half of them take part."""
+    options = {"shards": federation(), "participation": 0.5, "rounds": 6, "seed": 0}
+    assert recorded(monkeypatch, Tape, "moon", **options)[1] == 2
 
 
 @pytest.mark.parametrize("spec", [name for name in METHODS if name not in RECORDED])

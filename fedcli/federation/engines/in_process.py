@@ -40,7 +40,7 @@ class InProcess:
     training: Training
     val: dict[str, Shard] = field(default_factory=dict)
     remake: "Callable[[str, int, int], InProcess] | None" = None
-    steps: Steps = None  # type: ignore[assignment] - never, once it is made
+    steps: Steps = None  # type: ignore[assignment]  # never, once it is made
 
     def __post_init__(self) -> None:
         made = self.steps or local_steps(self.method, self.net, self.layout, self.training.optimizer)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.torch_version import TorchVersion
 
 from ...models.layout import Layout
 from ..client import Report, Task
@@ -19,7 +20,7 @@ from ..steps import Steps
 from .in_process import InProcess
 
 MOST = 15  # workers: torch has 32 streams, and a worker needs one to train on and one to record on
-OWN_NUMBERS = 2, 12  # the torch from which a recording has its random seed and offset to itself: before, all have one
+OWN_NUMBERS = "2.12"  # the torch from which a recording has its random seed and offset to itself: before, all have one
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Streams:
         """count workers, the given one among them; on a GPU no more than have streams of their own."""
         gpu = first.layout.flat.is_cuda
         workers = [first, *(_copied(first) for _ in range((min(count, MOST) if gpu else count) - 1))]
-        if gpu and torch.__version__ < OWN_NUMBERS:
+        if gpu and TorchVersion(torch.__version__) < TorchVersion(OWN_NUMBERS):
             workers = [replace(worker, steps=Steps(worker.steps.step)) for worker in workers]
         return cls(workers, [torch.cuda.Stream(first.layout.flat.device) if gpu else None for _ in workers])
 
