@@ -70,9 +70,10 @@ def usual_sample(name: str, work: Path) -> Path:
     code = sources.code_of(name)  # two files, or two versions of one, may use the same name
     version = f"-{code.sha256[:12]}" if code and code.sha256 else ""
     folder = work / "samples" / f"{sources.plain(name)}{version}-usual"
-    if not folder.exists():
+    if folder.exists():
+        remove_abandoned(folder)
+    else:
         write_sample(name, folder, usual=True)
-    remove_abandoned(folder)
     return folder
 
 
