@@ -128,8 +128,7 @@ def test_a_name_that_is_no_text_is_written_in_letters(run, work, tmp_path, forma
     for name in (b"a\xff.png", b"torn\xfe.png"):
         shutil.copy(next((work / "raw").glob("*.png")), os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/torn\xfe.png")).write_bytes(b"")
-    typed("predict", run, tmp_path, "--format", format, "--out", tmp_path / "made")
-    text = (tmp_path / "made").read_text(encoding="utf-8")
+    text = fedcli.predict(run, [tmp_path]).to(format).encode().decode()
     assert ("a\\\\xff.png" if format == "json" else "a\\xff.png") in text
 
 
