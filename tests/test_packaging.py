@@ -54,8 +54,8 @@ def test_the_archive_of_sources_has_whatever_tests_and_pages_need(monkeypatch):
     assert not {name for name in tracked() - {*listed.files} if not name.startswith(packaged)}
 
 
-def test_every_folder_of_data_in_the_package_is_named():
-    """Else setuptools warns, and means to leave it out."""
+def test_every_folder_of_the_package_is_named():
+    """Else setuptools leaves its modules out, or warns of its data."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
     folders = {Path(name).parent for name in tracked() if name.startswith(("fedcli/", "data_manifests/", "recipes/"))}
     assert {".".join(("fedcli", *folder.parts)).replace("fedcli.fedcli", "fedcli") for folder in folders} == {*declared}
