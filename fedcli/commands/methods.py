@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import extensions, terminal
-from . import complete, method_fits, method_list
+from . import complete, method_cache, method_fits, method_list
 from . import options as o
 
 HEAD = ["method", "name", "rule", "server needs", "what it does", "labels per image"]
@@ -24,6 +24,9 @@ def methods(
     if not name and not json:
         _list()
         return
+    if name and (about := method_cache.read(name)):
+        o.show_json(about) if json else _print(about)
+        return
     from ..methods import METHODS, resolve
     from ..methods.registry import installed
 
@@ -33,7 +36,9 @@ def methods(
         return
     if name and len(several) <= 1:
         method = resolve(name)
-        o.show_json(_about(method)) if json else _print(method)
+        o.show_json(_about(method)) if json else _print(_about(method))
+        if method is METHODS.get(method.name):
+            method_cache.keep(_own)
         return
     o.show_json([_about(method) for method in several or (*METHODS.values(), *installed().values())])
 
@@ -66,9 +71,19 @@ def _of_file(name: str) -> list[Any]:
     return list(extensions.load(extensions.split(name)[0]).tables.get("methods", {}).values())
 
 
+def _own() -> method_cache.Kept:
+    """What is shown of every method of fedcli, by its names without regard to case."""
+    from ..methods.registry import ALIASES, METHODS
+
+    about = {name: _about(method) for name, method in METHODS.items()}
+    spelt = {method.label: name for name, method in METHODS.items()} | ALIASES | {name: name for name in METHODS}
+    return {text.lower(): about[name] for text, name in spelt.items()}
+
+
 def _about(method: Any) -> dict[str, Any]:
     from .. import options
     from ..federation.graphs import no_graph_reason
+    from ..methods.contract import NEEDS
 
     halves = {"local": options.describe(method.local), "server": options.describe(method.aggregator)}
     named = [
@@ -83,7 +98,7 @@ def _about(method: Any) -> dict[str, Any]:
         "documentation": method.documentation,
         "options": list(unique.values()),
         "code": {half: code.recorded for half, code in method.code.items()},
-        "needs": method.needs,
+        "needs": method.needs, "server_sees": NEEDS[method.needs],
         "needs_every_client": method.aggregator.full_participation,
         "needs_one_label": _needs_one_label(method),
         "not_recorded": no_graph_reason(method.local),
@@ -91,16 +106,14 @@ def _about(method: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _print(method: Any) -> None:
-    from ..methods.contract import NEEDS
-
-    about = _about(method)
+def _print(about: dict[str, Any]) -> None:
     print(f"{about['name']} ({about['label']}), rule {about['rule']}\n\n{about['documentation']}\n")
-    for half, code in method.code.items():
-        print(f"{half} is from {code}, sha256 {code.sha256[:12]}...\n")
+    for half, code in about["code"].items():
+        named = " ".join(filter(None, [code.get("file") or code["package"], code.get("version")]))
+        print(f"{half} is from {named}, sha256 {code.get('sha256', '')[:12]}...\n")
     if about["needs_one_label"]:
         print(f"It needs one label per image: {about['needs_one_label']}.\n")
-    print(f"The server must see {NEEDS[method.needs]}.\n")
+    print(f"The server must see {about['server_sees']}.\n")
     if about["not_recorded"]:
         print(f"On a GPU its local steps are not recorded and replayed: {about['not_recorded']}.\n")
     rows = [[fit["what"], "yes" if fit["fits"] else "no", fit["why"]] for fit in about["trains_with"]]

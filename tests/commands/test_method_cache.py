@@ -1,0 +1,59 @@
+"""fedcli methods NAME without importing torch: what is kept is what the methods say."""
+
+import json
+
+import pytest
+
+from fedcli.commands import method_cache, methods
+from fedcli.commands.app import app
+from fedcli.methods import METHODS
+from fedcli.methods.registry import ALIASES
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Two places in an empty folder."""
+    monkeypatch.setattr(method_cache, "places", lambda: [tmp_path / name / "methods-1.json" for name in "ab"])
+    return tmp_path
+
+
+def shown(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        app(["methods", *words], prog_name="fedcli")
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_what_is_kept_is_what_the_methods_say(kept, capsys, monkeypatch):
+    first = shown(capsys, "fedheal")
+    about = json.loads((kept / "a" / "methods-1.json").read_text(encoding="utf-8"))
+    assert about.keys() >= {name.lower() for name in (*METHODS, *ALIASES)} and not (kept / "b").exists()
+    monkeypatch.setattr("fedcli.methods.resolve", None)  # nobody is asked
+    assert shown(capsys, "FedHEAL") == first
+    for name in METHODS:
+        methods._print(methods._about(METHODS[name]))
+        assert capsys.readouterr().out == shown(capsys, name)
+
+
+def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(kept, capsys):
+    for name in "ab":
+        (kept / name).write_text("", encoding="utf-8")  # a file in place of the folder
+    assert shown(capsys, "fedavg") == shown(capsys, "fedavg")
+    (kept / "a").unlink()
+    shown(capsys, "fedavg")
+    (kept / "a" / "methods-1.json").write_text("{", encoding="utf-8")
+    assert shown(capsys, "fedavg", "--json").startswith("{")
+
+
+def test_another_state_of_the_package_is_kept_under_another_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(method_cache, "PACKAGE", tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    before = method_cache.places()
+    (tmp_path / "new.py").write_text("", encoding="utf-8")
+    assert (
+        before[0].parent == tmp_path / "methods" / "__pycache__" and before[1].parent == tmp_path / "cache" / "fedcli"
+    )
+    assert method_cache.places()[0].name != before[0].name
+    method_cache.keep(lambda: {"x": {"name": "x"}})
+    method_cache.keep(lambda: {"y": {"name": "y"}})
+    assert method_cache.read("Y") == {"name": "y"} and len(list(before[0].parent.iterdir())) == 1
