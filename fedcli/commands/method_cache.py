@@ -1,4 +1,4 @@
-"""What `fedcli methods NAME` shows of fedcli's own methods, kept beside their compiled files: to ask them imports torch.
+"""What `fedcli methods NAME` shows of fedcli's own methods, kept beside their compiled files: asking imports torch.
 
 It is made from the methods themselves when it is first asked for, and again when any file of fedcli has changed.
 """

@@ -28,11 +28,13 @@ def test_what_is_kept_is_what_the_methods_say(kept, capsys, monkeypatch):
     first = shown(capsys, "fedheal")
     about = json.loads((kept / "a" / "methods-1.json").read_text(encoding="utf-8"))
     assert about.keys() >= {name.lower() for name in (*METHODS, *ALIASES)} and not (kept / "b").exists()
-    monkeypatch.setattr("fedcli.methods.resolve", None)  # nobody is asked
-    assert shown(capsys, "FedHEAL") == first
+    asked = {}
     for name in METHODS:
         methods._print(methods._about(METHODS[name]))
-        assert capsys.readouterr().out == shown(capsys, name)
+        asked[name] = capsys.readouterr().out
+    monkeypatch.setattr("fedcli.methods.resolve", None)  # nobody is asked
+    assert {name: shown(capsys, name) for name in METHODS} == asked
+    assert shown(capsys, "FedHEAL") == first == asked["fedheal"]
 
 
 def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(kept, capsys):
