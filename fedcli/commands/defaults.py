@@ -24,7 +24,7 @@ COMMON = "work", "device", "jobs"
 
 def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Command -> parameter -> value, as click reads defaults. Raises UsageError for what no command knows."""
-    known = {name: {parameter.name for parameter in command.params} for name, command in commands.items()}
+    known = {name: {p.name for p in command.params if _may_be_read(p)} for name, command in commands.items()}
     given = _file()
     common = {key: value for key, value in given.items() if not isinstance(value, dict)}
     if odd := [key for key in common if key not in COMMON]:
@@ -44,6 +44,11 @@ def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         | {key.replace("-", "_"): _typed(value) for key, value in tables.get(name, {}).items()}
         for name, flags in known.items()
     }
+
+
+def _may_be_read(parameter: Any) -> bool:
+    """Not lists of arguments, whose words may name code, nor what a command fetches: both are typed."""
+    return parameter.name != "download" and (parameter.param_type_name == "option" or parameter.nargs == 1)
 
 
 def origin(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from .. import extensions
 from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from . import curves
@@ -19,6 +20,7 @@ from .columns import LAST, all_values
 from .systems import read
 
 TENSORBOARD, MLFLOW = KINDS = "tensorboard", "mlflow"
+REMOTE = re.compile(r"[a-z+]+:")  # how a place of mlflow begins that is no folder
 EXPERIMENT, TAG = "fedcli", "fedcli.run"  # in MLflow: where runs are, and by which tag one is found again
 
 
@@ -65,7 +67,7 @@ class MLflow:
     def __init__(self, place: str, run: Path):
         from mlflow import MlflowClient
 
-        remote, folder = re.match(r"[a-z+]+:", place), Path(place).resolve()
+        remote, folder = REMOTE.match(place), Path(place).resolve()
         if not remote:  # MLflow no longer writes plain files: a database and a folder for the page
             folder.mkdir(parents=True, exist_ok=True)
         self.client: Any = MlflowClient(place if remote else f"sqlite:///{folder / 'mlflow.db'}")
@@ -101,9 +103,11 @@ def check(asked: str | None) -> None:
     """
     if asked is None:
         return
-    kind = asked.partition(":")[0]
+    kind, _, place = asked.partition(":")
     if kind not in KINDS:
         raise UsageError(f"--track {asked!r} is no tracker", nearest(kind, KINDS))
+    if kind == MLFLOW and REMOTE.match(place):
+        extensions.check_named(asked, "a server")
     try:
         __import__(kind)
     except ModuleNotFoundError as error:

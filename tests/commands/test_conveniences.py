@@ -226,6 +226,8 @@ def test_options_from_a_file_and_from_variables_are_used_and_said(work, tmp_path
         ("[trian]\nrounds = 3", "'trian' is no command"),
         ("[train]\nround = 3", "train has no flag 'round'"),
         ("work = ", "is not TOML"),
+        ('[sweep]\nrest = ["--", "--model", "./evil.py:build"]', "sweep has no flag 'rest'"),
+        ('[datasets]\ndownload = "d"', "datasets has no flag 'download'"),
     ],
 )
 def test_mistakes_in_the_file_are_explained(tmp_path, monkeypatch, text, words):

@@ -89,3 +89,8 @@ def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(c
     with pytest.raises(FedcliError, match="cannot be written by tensorboard: no answer"):
         fedcli.train("fedavg", clients, rounds=1, work=tmp_path, track="tensorboard")
     assert list(tmp_path.glob("runs/*/run.json"))
+
+
+def test_a_server_that_the_command_does_not_name_is_refused():
+    with pytest.raises(UsageError, match="is a server that a file names, not this command"):
+        tracking.check("mlflow:http://127.0.0.1:9")
