@@ -27,7 +27,9 @@ def export(
     ] = None,
     format: Annotated[
         Literal["safetensors", "onnx", "torchscript", "torch.export"] | None,
-        typer.Option(help="of model: the kind of file; extra: pip install 'fedcli[export]'"),
+        typer.Option(
+            help="of model: the kind of file; default: by the name of --out; extra: pip install 'fedcli[export]'"
+        ),
     ] = None,
     client: Annotated[
         str | None, typer.Option(help="of model: that of this client, where clients have their own")
@@ -94,6 +96,10 @@ def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **
     given = rest if what == "model" else [Path(what), *rest]
     if what != "model" and not Path(what).exists():
         raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
+    if format is None and out:
+        from ..evaluation.model_file import SUFFIXES
+
+        format = next((name for name, suffix in SUFFIXES.items() if out.suffix == f".{suffix}"), None)
     if format is None:
         raise UsageError("which kind of file?", "add --format onnx, safetensors, torchscript or torch.export")
     if len(given) > 1:

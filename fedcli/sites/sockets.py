@@ -32,6 +32,7 @@ JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their 
 LOCK = ".lock"
 SILENT = 1.0  # seconds of waiting before it is said
 EVERY = 30.0  # seconds between two sentences on which answers are waited for
+TOLD = 10.0  # seconds between two notices to sites that listen, while others do not; less than HANDSHAKE
 MOST_NAMED = 5  # sites in such a sentence
 STOPPED = "the site was stopped", "start it again; training goes on with --resume"
 
@@ -48,7 +49,7 @@ class Connections:
     def wait_for(self, clients: Sequence[str], seconds: float) -> None:
         """Until every site listens, or the time is over."""
         begun, announced = time.monotonic(), False
-        end = begun + seconds
+        told, end = begun, begun + seconds
         for client in clients:
             while client not in self.open and time.monotonic() < end:
                 try:
@@ -61,6 +62,9 @@ class Connections:
                 if not announced and time.monotonic() - begun >= SILENT:
                     console.say(f"waiting up to {seconds:g} s for {client} to listen at {self.folder / client}.sock")
                     announced = True
+                if time.monotonic() - told >= TOLD:
+                    told = time.monotonic()
+                    self._keep_others({client})
                 time.sleep(0.05)
 
     def __call__(

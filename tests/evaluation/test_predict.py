@@ -185,7 +185,7 @@ def test_an_exported_model_names_no_place_on_this_machine(exported, format):
 
 
 def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
-    line = "export", run, "--format", "safetensors", "-o", tmp_path / "m.safetensors"
+    line = "export", run, "-o", tmp_path / "m.safetensors"
     ended = typed(*line)
     assert ended.stdout == f"{tmp_path / 'm.safetensors'}\n" and f"{tmp_path / 'm.json'}" in ended.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"m.safetensors", "m.json"}

@@ -18,8 +18,8 @@ from fedcli.runs.train import train
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.site import Site
+from fedcli.transport.sockets import Closed, named, receive, talk, tell
 from fedcli.transport.sockets import listening as listening_at
-from fedcli.transport.sockets import named, receive, talk, tell
 
 FORK = multiprocessing.get_context("fork")
 
@@ -78,21 +78,34 @@ def test_killed_sites_and_a_resumed_coordinator_come_to_the_bytes_of_one_process
         assert (run.parent / name).read_bytes() == (usual.parent / name).read_bytes()
 
 
+class Clock:
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
 def test_waiting_for_sites_is_said_once(tmp_path, monkeypatch, caplog):
-    class Clock:
-        now = 0.0
-
-        def monotonic(self):
-            return self.now
-
-        def sleep(self, seconds):
-            self.now += seconds
-
     monkeypatch.setattr(sockets, "time", clock := Clock())
     caplog.set_level("INFO")
     with sockets.Connections(tmp_path / "s") as connections:
         connections.wait_for(["north"], 2.0)
     assert caplog.text.count("waiting up to 2 s for north to listen at") == 1 and clock.now >= 2
+
+
+def test_sites_that_listen_hear_of_a_coordinator_that_waits_for_others(tmp_path, monkeypatch, listening):
+    """Else they end its connection, since it asks nothing, and are named in place of the one that is not there."""
+    monkeypatch.setattr(sockets, "time", Clock())
+    notices = []
+    with sockets.Connections(tmp_path) as connections:
+        connections.wait_for(["north", "south"], sockets.WAIT)
+        connections.open["north"].shutdown(socket.SHUT_WR)
+        with listening.accept()[0] as heard, pytest.raises(Closed):
+            receive(heard, 60, lambda why, alive: notices.append((why, alive)))
+    assert notices == [("it waits for other sites", True)] * 2
 
 
 def test_a_site_that_is_not_there_is_named(tmp_path, monkeypatch):
