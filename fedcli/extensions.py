@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,6 +25,13 @@ from types import ModuleType
 from typing import Any
 
 from . import console
+from .allowed import allow as allow
+from .allowed import allowed as allowed
+from .allowed import check_file
+from .allowed import check_named as check_named
+from .allowed import files_named as files_named
+from .allowed import named_by as named_by
+from .allowed import words as words
 from .errors import FedcliError, UsageError, nearest, of_system
 from .provenance import Code, OwnCodeError, in_line, message_of
 
@@ -62,8 +69,6 @@ class _Filling:
 
 
 _filling: ContextVar[_Filling | None] = ContextVar("filling", default=None)
-_words: ContextVar[frozenset[str]] = ContextVar("words", default=frozenset())  # of the command
-_files: ContextVar[frozenset[str]] = ContextVar("files", default=frozenset())  # of code that they name
 _loaded: dict[tuple[Path, str], Loaded] = {}  # one module for equal bytes, so that its classes stay the same objects
 
 
@@ -91,53 +96,6 @@ def origin() -> Code | None:
     return filling.code if filling else None
 
 
-def allow(words: Iterable[str | os.PathLike[str]]) -> None:
-    """Take these words of the command: they, and what is in them between = , and +, may name code."""
-    texts = frozenset(map(os.fspath, words))
-    _words.set(_words.get() | texts)
-    _files.set(_files.get() | {file for text in texts for file in _files_in(text)})
-
-
-def words() -> frozenset[str]:
-    """The words that may name code, for another process of the same command."""
-    return _words.get()
-
-
-@contextmanager
-def allowed(words: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
-    """Within it, these words may name code too."""
-    before = _words.set(_words.get()), _files.set(_files.get())
-    try:
-        allow(words)
-        yield
-    finally:
-        _words.reset(before[0])
-        _files.reset(before[1])
-
-
-def _files_in(word: str) -> Iterator[str]:
-    """The files of code that a word of a command may mean."""
-    for end in re.finditer(r"\.py(?=[:=,+]|$)", word):
-        for begin in [0, *(cut.end() for cut in re.finditer("[=,+]", word[: end.start()]))]:
-            yield _real(word[begin : end.end()])
-
-
-def _real(path: str | Path) -> str:
-    return os.path.realpath(path) if "\0" not in str(path) else str(path)
-
-
-def check_named(name: str, what: str) -> None:
-    """Refuse a name that the command does not say. Raises UsageError."""
-    pattern = rf"(?:^|[=,+:]){re.escape(name)}(?:$|[=,+:@])"
-    if not any(re.search(pattern, word) for word in _words.get()):
-        raise UsageError(f"{name} is {what} that a file names, not this command", f"--code {name} allows it")
-
-
-def files_named() -> list[Path]:
-    """The files of code that the command names."""
-    return [Path(file) for file in sorted(_files.get()) if Path(file).is_file()]
-
-
 def check_name(name: str) -> None:
     """Refuse a name for a registered thing that no command line could say. Raises ValueError."""
     if not NAME.fullmatch(name):
@@ -150,9 +108,7 @@ def load(path: Path) -> Loaded:
     Raises FedcliError, UsageError for a file that the command does not name.
     """
     source, sha256 = _read(path)
-    if _real(path) not in _files.get():
-        what = f"{path} is code that a file names, not this command: it is not run"
-        raise UsageError(what, f"if you know what it does: --code {path}")
+    check_file(path)
     key = path.resolve(), sha256
     if key not in _loaded:
         _loaded[key] = _run(path, source, Code(path.name, key[1], path=key[0]))

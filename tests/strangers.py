@@ -166,12 +166,31 @@ def changed(path: Path, place: Place, text: str, work: Path) -> None:
                 file.write_text(json.dumps(made), encoding="utf-8")
 
 
+LINES = {  # a command -> what is typed of it, where all else may come from fedcli.toml
+    "prepare": ["toy", "--size", "8", "--jobs", "1"], "partition": ["--clients", "2"], "corrupt": ["contrast"],
+    "train": ["fedavg", *ONE], "evaluate": [RUN], "predict": [RUN, "image.png"], "report": [], "compare": [RUN, OTHER],
+    "plot": [RUN], "ls": [], "inspect": [RUN], "reproduce": [], "sweep": ["fedavg", "--over", "lr=1", "--dry-run"],
+    "export": ["model", RUN], "methods": [], "datasets": [], "models": [], "metrics": [], "new": ["metric", "mine"],
+    "site": ["check", "--client", "client-00"],
+}  # fmt: skip
+
+
+def defaults() -> list[tuple[str, str, Sequence[str]]]:
+    """Every parameter of these commands: the command, the parameter, and what is typed."""
+    from typer.main import get_command
+
+    from fedcli.commands.app import app
+
+    known = get_command(app).commands  # type: ignore[attr-defined]
+    return [(name, parameter.name, [name, *typed]) for name, typed in LINES.items() for parameter in known[name].params]
+
+
 def texts(toml: str) -> list[tuple[int, int]]:
     """Where a TOML text holds texts."""
     return [match.span() for match in re.finditer(r'"[^"\n]*"', toml)]
 
 
-Case = tuple[str, Place, str, Sequence[str]]  # a file, where in it, what is put there, a command
+Case = tuple[str, Place | str, str, Sequence[str]]  # a file, where in it or its text, what is put there, a command
 
 
 def played(whole: Path, folder: Path, cases: Sequence[Case]) -> tuple[list[dict], str]:
@@ -204,6 +223,8 @@ def play(whole: Path, cases: Sequence[Case]) -> None:
         if name in FILES:
             (path,) = here.glob(f"fedcli-work/{name}")
             changed(path, place, probe, here / "fedcli-work")
+        elif isinstance(place, str):
+            (here / name).write_text(place, encoding="utf-8")
         else:
             text = TOML[name][0]
             (here / name).write_text(f'{text[: place[0]]}"{probe}"{text[place[1] :]}', encoding="utf-8")

@@ -32,9 +32,9 @@ def check(whole, folder, cases):
 
 def test_what_once_ran_is_refused_with_the_file_and_the_flag_that_would_allow_it(whole, tmp_path):
     _, said = check(whole, tmp_path, KNOWN)
-    assert "error: evil.py is code that a file names, not this command: it is not run" in said
+    assert "runs/fedavg/run.json names evil.py, which holds code and is not run: the command does not name it" in said
     assert "hint: if you know what it does: --code evil.py" in said
-    assert f"error: {HUB} is a network of a hub that a file names, not this command" in said
+    assert f"run.json names {HUB}, a network of a hub, which is not used: the command does not name it" in said
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import console
+from .. import console, extensions
 from ..data import manifest, sources
 from ..data.pool import Row
 from ..data.shard import Shard
@@ -49,11 +49,13 @@ class Preprocessing:
     @classmethod
     def of(cls, run: Run) -> "Preprocessing":
         """From the chain of manifests above a run's images. Raises FedcliError."""
-        dataset = manifest.read(manifest.above(run.images or data_of(run.path), "dataset"))
+        path = manifest.above(run.images or data_of(run.path), "dataset")
+        dataset = manifest.read(path)
         known = {each.name for each in fields(Choices)}
         choices = Choices(**{key: value for key, value in dataset.options.items() if key in known})
         name, code = dataset.options["dataset"], dataset.options.get("code", {})
-        reader = sources.source(f"{file_of(name, code)}:{name}" if "file" in code else name)
+        with extensions.named_by(path):
+            reader = sources.source(f"{file_of(name, code)}:{name}" if "file" in code else name)
         if not reader.per_file:
             reader = own_images.SOURCE
             choices = Choices(**{**vars(choices), "own": {**OWN, **choices.own}})

@@ -92,6 +92,8 @@ def _open_clip(name: str, own: str, asked: Asked) -> Network:
     from open_clip.model import CLIPVisionCfg, _build_vision_tower  # the towers of both kinds, without a text tower
 
     vision = {**about["vision_cfg"], "timm_model_pretrained": False}
+    if ":" in str(vision.get("timm_model_name", "")):
+        raise FedcliError(f"{name} is described by another network of a hub", "name that one with timm:")
     tower = _build_vision_tower(about["embed_dim"], CLIPVisionCfg(**vision), about.get("quick_gelu", False))
     side = tower.image_size if isinstance(tower.image_size, int) else tower.image_size[0]
     mean, std = library.OPENAI_DATASET_MEAN, library.OPENAI_DATASET_STD

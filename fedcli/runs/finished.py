@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .. import models
+from .. import extensions, models
 from ..data import manifest
 from ..data import shard as load
 from ..data.shard import Shard, Shards
@@ -62,14 +62,15 @@ def open_run(path: Path, device: str = "cpu", images: Path | None = None) -> Run
         raise FedcliError(f"{above} holds no test image", "prepare or partition again with a test part")
     kept = [Path(name).stem for name in verified.files if name.startswith("models/")]
     rounds = sorted(int(stem) for stem in kept if stem.isdigit())
-    method = method_of(verified)
-    net = models.build(
-        model_of(verified),
-        models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
-        seed=0, precision=model["precision"],
-        teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
-        freeze=verified.options.get("freeze", False), extend=method.local.extend,
-    ).to(device)  # fmt: skip
+    with extensions.named_by(path):
+        method = method_of(verified)
+        net = models.build(
+            model_of(verified),
+            models.Inputs(model["channels"], len(data.classes), model["size"], data.classes, data.attributes),
+            seed=0, precision=model["precision"],
+            teacher=models.Absent(model["teacher_width"]) if model["teacher_width"] else None,
+            freeze=verified.options.get("freeze", False), extend=method.local.extend,
+        ).to(device)  # fmt: skip
     if "frozen" in kept:
         _load_frozen(net, path.parent / "models" / "frozen.h5", model["frozen"])
     return Run(path, verified, data, rounds, net, Layout(net, tuple(model["personal"])), device, method, above)

@@ -24,3 +24,15 @@ def test_a_text_that_names_code_or_a_network(file, whole, play, tmp_path):
         case = (file, *(options[int(draw.integers(len(options)))] for options in (found, strangers.PROBES, lines)))
         (ended,), said = strangers.played(whole, tmp_path, [case])
         play.note(ended["wrong"] + ["unexpected"] * ("error: unexpected" in said), f"{case}\n{said[-400:]}")
+
+
+def test_a_parameter_of_a_command_in_fedcli_toml(whole, play, tmp_path):
+    """Any parameter of any command, and any probe, alone or in a list."""
+    known = strangers.defaults()
+    for draw in play.cases():
+        command, parameter, words = known[int(draw.integers(len(known)))]
+        probe = strangers.PROBES[int(draw.integers(len(strangers.PROBES)))]
+        value = f'["--model", "{probe}"]' if draw.random() < 0.3 else f'"{probe}"'
+        case = ("fedcli.toml", f"[{command}]\n{parameter} = {value}\n", probe, words)
+        (ended,), said = strangers.played(whole, tmp_path, [case])
+        play.note(ended["wrong"] + ["unexpected"] * ("error: unexpected" in said), f"{case}\n{said[-400:]}")

@@ -325,8 +325,7 @@ def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
         name = "FedAvg"
         method = "fedavg"
     """
-    path = tmp_path / "mine.toml"
-    path.write_text(text, encoding="utf-8")
+    (path := tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     code, out, err = run("run", path, "--dry-run", "--work", tmp_path)
     assert code == 0 and "fedcli train fedavg" in out, err
     assert "no such file" in run("run", tmp_path / "absent.toml")[2]
@@ -334,10 +333,9 @@ def test_an_experiment_file_of_ones_own_is_run(work, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("text", ["", "[]", '{"options": {}}', '{"options": {"method": 1, "seed": 0, "rounds": 3}}'])
 def test_ls_leaves_out_a_damaged_unfinished_run_and_says_so(text, tmp_path):
-    begun = tmp_path / "runs" / "begun"
-    begun.mkdir(parents=True)
+    (begun := tmp_path / "runs" / "begun").mkdir(parents=True)
     (begun / "settings.json").write_text(text)
-    code, out, err = run("ls", "--work", tmp_path)
+    code, _, err = run("ls", "--work", tmp_path)
     assert code == 1 and f"left out {begun}" in err and "nothing is under" in err
 
 

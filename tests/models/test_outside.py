@@ -144,9 +144,7 @@ def build({head}):
     inside, outside = {made}
     return nn.Sequential(nn.Conv2d(inside, 6, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, outside))
 """
-    path = tmp_path / "net.py"
-    path.write_text(text)
-    holds(build(path))
+    holds(build(written(tmp_path, text, "net.py")))
 
 
 @pytest.mark.parametrize(

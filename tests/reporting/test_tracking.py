@@ -92,5 +92,5 @@ def test_a_server_that_stops_answering_ends_in_a_sentence_and_the_run_is_there(c
 
 
 def test_a_server_that_the_command_does_not_name_is_refused():
-    with pytest.raises(UsageError, match="is a server that a file names, not this command"):
+    with pytest.raises(UsageError, match="a server, which is not used: the command does not name it"):
         tracking.check("mlflow:http://127.0.0.1:9")

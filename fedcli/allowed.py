@@ -1,0 +1,85 @@
+"""What the words of a command allow: only they, or the arguments of a call from Python, may name code.
+
+What any file says beyond them is refused: a manifest, settings, a recipe, fedcli.toml, a message.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+
+from .errors import UsageError
+
+_words: ContextVar[frozenset[str]] = ContextVar("words", default=frozenset())  # of the command
+_files: ContextVar[frozenset[str]] = ContextVar("files", default=frozenset())  # of code that they name
+NAMED = "a file names "  # where it is not known which one
+
+
+class NotNamed(UsageError):
+    """Code, or a network of a hub, that a file names and the command does not."""
+
+
+@contextmanager
+def named_by(file: Path) -> Iterator[None]:
+    """Within it, a refusal says which file names what the command does not."""
+    try:
+        yield
+    except NotNamed as error:
+        raise NotNamed(f"{file} names {error.sentence.removeprefix(NAMED)}", error.hint) from None
+
+
+def allow(words: Iterable[str | os.PathLike[str]]) -> None:
+    """Take these words of the command: they, and what is in them between = , and +, may name code."""
+    texts = frozenset(map(os.fspath, words))
+    _words.set(_words.get() | texts)
+    _files.set(_files.get() | {file for text in texts for file in _files_in(text)})
+
+
+def words() -> frozenset[str]:
+    """The words that may name code, for another process of the same command."""
+    return _words.get()
+
+
+@contextmanager
+def allowed(words: Iterable[str | os.PathLike[str]]) -> Iterator[None]:
+    """Within it, these words may name code too."""
+    before = _words.set(_words.get()), _files.set(_files.get())
+    try:
+        allow(words)
+        yield
+    finally:
+        _words.reset(before[0])
+        _files.reset(before[1])
+
+
+def _files_in(word: str) -> Iterator[str]:
+    """The files of code that a word of a command may mean."""
+    for end in re.finditer(r"\.py(?=[:=,+]|$)", word):
+        for begin in [0, *(cut.end() for cut in re.finditer("[=,+]", word[: end.start()]))]:
+            yield _real(word[begin : end.end()])
+
+
+def _real(path: str | Path) -> str:
+    return os.path.realpath(path) if "\0" not in str(path) else str(path)
+
+
+def check_named(name: str, what: str) -> None:
+    """Refuse a name that the command does not say. Raises UsageError."""
+    pattern = rf"(?:^|[=,+:]){re.escape(name)}(?:$|[=,+:@])"
+    if not any(re.search(pattern, word) for word in _words.get()):
+        sentence = f"{name}, {what}, which is not used: the command does not name it"
+        raise NotNamed(NAMED + sentence, f"if you know what it does: --code {name}")
+
+
+def files_named() -> list[Path]:
+    """The files of code that the command names."""
+    return [Path(file) for file in sorted(_files.get()) if Path(file).is_file()]
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file of code that the command does not name. Raises UsageError."""
+    if _real(path) not in _files.get():
+        what = f"{path}, which holds code and is not run: the command does not name it"
+        raise NotNamed(NAMED + what, f"if you know what it does: --code {path}")
