@@ -170,6 +170,10 @@ def _manifest(path: Path) -> dict[str, Any]:
     from ..hdf5 import open_hdf5
 
     checked = manifest.verify(path)
+    if checked.kind == "run":
+        from ..evaluation.existing import refuse_changed
+
+        refuse_changed(path)
     extra: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
     if checked.kind in HOLDING:
         extra["counts"] = holdings.of_manifest(path)

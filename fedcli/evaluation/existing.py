@@ -134,7 +134,7 @@ def asked(
             f"what classes and corruptions {run.parent} was trained on is at its sites",
             "leave --shots and --corrupt out",
         )
-    _refuse_changed(run)
+    refuse_changed(run)
     data = others[0] if others else manifest.parent(run, "corruption", "partition")
     if data is None:
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
@@ -146,7 +146,7 @@ def asked(
     return options, run.parent / "scores" / manifest.identity(options, [run, *others])
 
 
-def _refuse_changed(run: Path) -> None:
+def refuse_changed(run: Path) -> None:
     """Refuse a run whose manifest is not the one that its scores were made from. Raises HashError."""
     now = manifest.sha256(run)
     for path, known in evaluations(run.parent / "scores"):

@@ -179,7 +179,7 @@ def _beginning(federation: PlannedFederation) -> Message:
 def _answered(client: str, answer: Message | str) -> Message:
     """The answer itself. Raises SiteError where it is a sentence on why there is no other."""
     if isinstance(answer, str):
-        hint = "start it again, or give it more time by --timeout; training goes on with --resume"
+        hint = "start it, or give one that runs more time by --timeout; training goes on with --resume"
         raise SiteError(f"site {client}: {answer}", hint)
     scalars, _ = answer
     if "error" in scalars:
