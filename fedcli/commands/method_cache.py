@@ -22,14 +22,16 @@ def places() -> list[Path]:
     """Where it may be kept: with the package, or where that may not be written, with the user."""
     stats = [(path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(PACKAGE.rglob("*.py"))]
     key = hashlib.sha256(repr((__version__, stats)).encode()).hexdigest()[:16]
-    own = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "fedcli"
-    return [folder / f"methods-{key}.json" for folder in (PACKAGE / "methods" / "__pycache__", own)]
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path's raises where an account has no home
+    user = Path(os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache")
+    folders = [PACKAGE / "methods" / "__pycache__", *([user / "fedcli"] if user.is_absolute() else [])]
+    return [folder / f"methods-{key}.json" for folder in folders]
 
 
 def read(name: str) -> dict[str, Any] | None:
     """What is shown of a method; None where the methods have to be asked."""
     for path in places():
-        with contextlib.suppress(OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # absent, or changed by somebody
             return json.loads(path.read_text(encoding="utf-8")).get(name.lower())
     return None
 
@@ -44,6 +46,6 @@ def keep(make: Callable[[], Kept]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             kept = kept or json.dumps(make())
             write_text(path, kept)
-        except (OSError, RuntimeError):  # may not be written there, or nobody's home
+        except OSError:  # may not be written there
             continue
         return

@@ -43,8 +43,16 @@ def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(kept, capsys):
     assert shown(capsys, "fedavg") == shown(capsys, "fedavg")
     (kept / "a").unlink()
     shown(capsys, "fedavg")
-    (kept / "a" / "methods-1.json").write_text("{", encoding="utf-8")
-    assert shown(capsys, "fedavg", "--json").startswith("{")
+    for text in ("{", "[]"):
+        (kept / "a" / "methods-1.json").write_text(text, encoding="utf-8")
+        assert shown(capsys, "fedavg", "--json").startswith("{")
+
+
+def test_an_account_without_a_home_has_one_place(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", lambda number: {}[number])
+    assert [path.parent.name for path in method_cache.places()] == ["__pycache__"]
 
 
 def test_another_state_of_the_package_is_kept_under_another_name(tmp_path, monkeypatch):
