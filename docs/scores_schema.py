@@ -6,8 +6,8 @@ from inspect import cleandoc
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin
 
-from fedcli.evaluation.schema import bare, dataclasses_in, types
-from fedcli.evaluation.scores import Scores
+from fedcli.scores.schema import bare, dataclasses_in, types
+from fedcli.scores.scores import Scores
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from .interrupts import INTERRUPTED
+from .system.interrupts import INTERRUPTED
 
 
 def main() -> None:

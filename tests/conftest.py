@@ -75,7 +75,7 @@ def _in_its_folder():
 @pytest.fixture(autouse=True)
 def _one_core(_in_its_folder, monkeypatch):
     """Nothing forks this large process unasked, since the suite has a worker on each core; results are the same."""
-    monkeypatch.setattr("fedcli.processes.cores", lambda: 1)
+    monkeypatch.setattr("fedcli.system.processes.cores", lambda: 1)
     monkeypatch.setattr("fedcli.federation.engines.pool.cores", lambda: 1)
 
 

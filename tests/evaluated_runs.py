@@ -6,9 +6,9 @@ from whole_bodies import whole
 
 from fedcli.data import manifest
 from fedcli.data.shard import Shard, Shards
-from fedcli.evaluation import evaluate as stage
-from fedcli.evaluation.evaluate import evaluate
 from fedcli.runs.finished import Run
+from fedcli.scores import evaluate as stage
+from fedcli.scores.evaluate import evaluate
 
 ROSTER = ["north", "east", "south", "west", "harbour"]
 

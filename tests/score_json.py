@@ -1,8 +1,8 @@
 """Functions of evaluation, their results as scores.json holds them."""
 
-from fedcli.evaluation import groups, intervals, rounds, shots
-from fedcli.evaluation.parts import Score
-from fedcli.evaluation.schema import encode
+from fedcli.scores import groups, intervals, rounds, shots
+from fedcli.scores.parts import Score
+from fedcli.scores.schema import encode
 
 
 def as_json(function):

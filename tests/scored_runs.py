@@ -5,12 +5,12 @@ import numpy as np
 from score_json import summary_of_groups
 
 from fedcli.data import manifest
-from fedcli.evaluation.bootstrap import draw
-from fedcli.evaluation.parts import Score
-from fedcli.evaluation.rounds import over_rounds, summary, with_average
-from fedcli.evaluation.schema import encode
 from fedcli.reporting.compare import order
 from fedcli.reporting.systems import grouped, read
+from fedcli.scores.bootstrap import draw
+from fedcli.scores.parts import Score
+from fedcli.scores.rounds import over_rounds, summary, with_average
+from fedcli.scores.schema import encode
 from fedcli.seeds import derive
 
 N = 60

@@ -17,8 +17,8 @@ from fedcli.commands.app import app
 from fedcli.data import latest, manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.samples import chestmnist as sample
-from fedcli.evaluation.export import to_csv
-from fedcli.evaluation.parts import PARITY, SEVERAL_LABELS
+from fedcli.scores.export import to_csv
+from fedcli.scores.parts import PARITY, SEVERAL_LABELS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "multi-label.md").read_text(encoding="utf-8")
 LINES = re.search(r"```sh\n(.*?)```", TEXT, re.S)[1].splitlines()

@@ -23,8 +23,8 @@ from ..federation.server import Federation, Played
 from ..federation.state import RunState
 from ..methods import Method, resolve
 from ..methods.mixins import scored_model
-from ..processes import CAN_FORK
 from ..runs.configuration import Plan
+from ..system.processes import CAN_FORK
 from .measuring import threads
 from .toy import ROSTER, toy_federation, toy_shard
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from .. import console, interrupts, models
+from .. import console, models
 from ..data import transforms
 from ..data.shard import EVALUATION_BATCH, Shard
 from ..data.sources.images import import_cv2
@@ -29,9 +29,10 @@ from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
 from ..methods import Method, resolve
 from ..models.layout import Layout
-from ..processes import cores
 from ..runs.resources import be_deterministic
 from ..seeds import derive
+from ..system import interrupts
+from ..system.processes import cores
 from . import limits
 from .formulas import formula
 from .shell import fedcli, python, temporary_folder

@@ -21,10 +21,10 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from .. import interrupts
 from ..data.shard import Shard
 from ..data.sources.images import import_albumentations
 from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
+from ..system import interrupts
 from .measuring import threads
 from .problem import BATCH, LEARNING_RATE, Problem, Train, train_epoch, weights
 from .shell import temporary_folder

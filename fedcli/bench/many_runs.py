@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from .. import console
-from ..processes import cores
+from ..system.processes import cores
 from .shell import Command, Spent, fedcli, own_images, temporary_folder, timed
 
 SEEDS = 5  # runs of a system

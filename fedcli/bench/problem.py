@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from .. import models
 from ..data import transforms
 from ..data.shard import Shard
-from ..processes import cores
 from ..seeds import derive
+from ..system.processes import cores
 from . import engine
 
 BATCH = 32

@@ -17,9 +17,10 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from .. import __version__, console, extensions, interrupts
+from .. import __version__, console, extensions
 from ..errors import FedcliError, of_system
-from ..interrupts import INTERRUPTED
+from ..system import interrupts
+from ..system.interrupts import INTERRUPTED
 from . import (
     bench,
     check,

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import console, terminal
+from .. import console
 from ..errors import UsageError
+from ..system import terminal
 from . import options as o
 
 if TYPE_CHECKING:

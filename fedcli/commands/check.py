@@ -4,8 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import console, terminal
+from .. import console
 from ..errors import FedcliError
+from ..system import terminal
 from . import complete
 from . import options as o
 

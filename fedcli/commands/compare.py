@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from .. import console, terminal
+from .. import console
 from ..errors import UsageError, nearest
 from ..stages.evaluation_options import EvaluateOptions
+from ..system import terminal
 from . import complete
 from . import options as o
 

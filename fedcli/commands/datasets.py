@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import console, extensions, terminal
+from .. import console, extensions
 from ..errors import UsageError
+from ..system import terminal
 from . import complete
 from . import options as o
 

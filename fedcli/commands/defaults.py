@@ -14,8 +14,9 @@ from typing import Any
 
 import typer
 
-from .. import console, toml_text
+from .. import console
 from ..errors import UsageError, nearest
+from ..io import toml_text
 from ..stages.base import text
 
 FILE = Path("fedcli.toml")

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import terminal
 from ..errors import FedcliError, UsageError
+from ..system import terminal
 from . import options as o
 
 PARTS = "train", "val", "test"
@@ -167,11 +167,11 @@ def _print_scores(path: Path, facts: dict[str, Any]) -> None:
 
 def _manifest(path: Path) -> dict[str, Any]:
     from ..data import holdings, manifest, overlap
-    from ..hdf5 import open_hdf5
+    from ..io.hdf5 import open_hdf5
 
     checked = manifest.verify(path)
     if checked.kind == "run":
-        from ..evaluation.existing import refuse_changed
+        from ..scores.existing import refuse_changed
 
         refuse_changed(path)
     extra: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}

@@ -1,7 +1,8 @@
 """fedcli models, metrics and corruptions: what can be named in other commands."""
 
-from .. import extensions, terminal
+from .. import extensions
 from ..provenance import first_line
+from ..system import terminal
 from . import options as o
 
 CORRUPTIONS = {
@@ -45,8 +46,8 @@ def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False)
 
 def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """List the scores that `fedcli report --metric` can name."""
-    from ..evaluation.parts import PARITY
     from ..reporting.page.terms import METRICS, TERMS
+    from ..scores.parts import PARITY
 
     own = extensions.installed("metrics").items()
     packages = {name: f"{first_line(function)}; from {code}" for name, (function, code) in own}

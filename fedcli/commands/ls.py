@@ -4,9 +4,10 @@ import json as text
 from pathlib import Path
 from typing import Any
 
-from .. import console, shapes, terminal
+from .. import console, shapes
 from ..errors import FedcliError, sentence
-from ..files import read_text
+from ..io.files import read_text
+from ..system import terminal
 from . import options as o
 
 HEADLINE = "balanced_accuracy"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__
-from ..files import write_text
+from ..io.files import write_text
 
 PACKAGE = Path(__file__).parent.parent
 Kept = dict[str, dict[str, Any]]  # name, label or alias in small letters -> what is shown

@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import extensions, terminal
+from .. import extensions
+from ..system import terminal
 from . import complete, method_cache, method_fits, method_list
 from . import options as o
 

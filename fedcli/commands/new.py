@@ -10,7 +10,7 @@ import typer
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
-from ..files import write_text
+from ..io.files import write_text
 from . import complete
 from . import options as o
 
@@ -70,7 +70,7 @@ def _template(kind: str, snake: str) -> str:
 
 def _check_name(kind: str, name: str, words: dict[str, str]) -> None:
     """Refuse a name that Python, the template or fedcli uses for something else. Raises UsageError."""
-    from ..evaluation.own_metrics import is_taken
+    from ..scores.own_metrics import is_taken
 
     snake, hint = words["__SNAKE__"], f"give another name, such as my-{name}"
     if keyword.iskeyword(snake) or keyword.iskeyword(words["__CLASS__"]):

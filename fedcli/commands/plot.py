@@ -186,11 +186,11 @@ def _series(records: list["Record"], names: list[str], target: Path) -> dict[str
 def _over(
     records: list["Record"], key: str, metric: str | None, version: str | None, target: Path, given: bool
 ) -> dict[str, Any]:
-    from ..evaluation.scores import Scores
     from ..reporting import sweeps
     from ..reporting.collect import Asked, scores_of_all
     from ..reporting.columns import shown
     from ..reporting.curves import METRICS
+    from ..scores.scores import Scores
 
     sweeps.check(records, key)
     alike, others = sweeps.split(records, key)

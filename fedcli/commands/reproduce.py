@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import console, terminal
+from .. import console
 from ..errors import FedcliError, UsageError, nearest
+from ..system import terminal
 from . import complete
 from . import options as o
 
@@ -73,7 +74,7 @@ def reproduce(
     if recipe is None:
         _list(json)  # before anything imports torch
         return
-    from ..locks import held
+    from ..io.locks import held
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
@@ -135,9 +136,9 @@ def run_cells(
 
     measured: whether time and memory are estimated first.
     """
-    from ..evaluation.schema import encode
     from ..reproduce import forecast, output, reruns, results
     from ..reproduce import jobs as engine
+    from ..scores.schema import encode
 
     reruns.announce(cells, sources, place, folder)
     if measured:

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from .. import console, terminal
+from .. import console
+from ..system import terminal
 
 if TYPE_CHECKING:
     from ..reporting.table import Table
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 def show_groups(path: Path, file: TextIO, metrics: Iterable[str] = ()) -> None:
     """Print a line for each group of a scores.json, for every attribute: of the AUC and of these metrics."""
-    from ..evaluation.scores import Scores
     from ..reporting import by_group
+    from ..scores.scores import Scores
 
     scores = Scores.read(path)
     tables = [table for metric in ("", *metrics) for table in by_group.tables(scores, metric)]

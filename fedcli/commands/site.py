@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from .. import console, terminal
+from .. import console
 from ..errors import UsageError
+from ..system import terminal
 from . import options as o
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 
 from .. import console, extensions
 from ..errors import UsageError
-from ..locks import held
+from ..io.locks import held
 from ..stages.options import PartitionOptions, TrainOptions
 from . import complete
 from . import options as o

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .. import console, terminal
+from .. import console
 from ..stages.options import TrainOptions
+from ..system import terminal
 from . import options as o
 from .declare import command
 

@@ -27,9 +27,9 @@ import numpy as np
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
-from ..hdf5 import create_hdf5, open_hdf5
-from ..processes import in_order
+from ..io.hdf5 import create_hdf5, open_hdf5
 from ..seeds import derive
+from ..system.processes import in_order
 from . import corruption_library, manifest, mixture, synthetic
 from .pool import POOL, pool_of, read_rows
 

@@ -19,8 +19,8 @@ from urllib.request import Request, urlopen
 
 from .. import console
 from ..errors import FedcliError, HashError, UsageError, nearest
-from ..files import read_text, sha256, sync, write_text
-from ..locks import scratch
+from ..io.files import read_text, sha256, sync, write_text
+from ..io.locks import scratch
 
 PIECE = 2**20  # bytes
 PATIENCE = 60  # seconds without an answer

@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import console, labels
 from ..errors import FedcliError, UsageError, nearest
-from ..hdf5 import create_hdf5
+from ..io.hdf5 import create_hdf5
 from ..seeds import derive
 from . import manifest, mixture, synthetic
 from .corrupt import Who, chosen

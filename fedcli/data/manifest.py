@@ -18,8 +18,8 @@ from typing import Any
 
 from .. import console, shapes
 from ..errors import FedcliError, HashError
-from ..files import Stamp, flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
-from ..locks import remove_abandoned, renaming, scratch
+from ..io.files import Stamp, flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
+from ..io.locks import remove_abandoned, renaming, scratch
 from ..provenance import other_code
 from . import bodies
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..console import counted
 from ..errors import FedcliError
-from ..hdf5 import below, open_hdf5
+from ..io.hdf5 import below, open_hdf5
 from . import manifest
 from .pool import ROWS, TEST, TRAIN, Pool, iterate, pool_of
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from .. import labels
 from ..errors import FedcliError
-from ..hdf5 import AGAIN, TEXT, WHOLE, Column, below, create_hdf5, extend_hdf5, open_hdf5
+from ..io.hdf5 import AGAIN, TEXT, WHOLE, Column, below, create_hdf5, extend_hdf5, open_hdf5
 from ..labels import Label
 from . import manifest
 

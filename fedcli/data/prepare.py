@@ -19,9 +19,9 @@ import numpy as np
 
 from .. import console, labels
 from ..errors import FedcliError, UsageError
-from ..files import may_pass
-from ..processes import in_order
+from ..io.files import may_pass
 from ..provenance import OwnCodeError
+from ..system.processes import in_order
 from . import attributes, manifest, sources, splits
 from . import pool as shard
 from .pool import Row

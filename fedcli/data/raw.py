@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .. import console
 from ..errors import UsageError
-from ..locks import remove_abandoned, scratch
+from ..io.locks import remove_abandoned, scratch
 from . import sources
 
 SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail

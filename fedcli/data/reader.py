@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..memory import keep_freed
 from ..provenance import OwnCodeError
+from ..system.memory import keep_freed
 from .pool import BlankPool, Row
 from .sources.images import fit_image, match_channels, scaled_decoding
 from .sources.source import Choices, Source, Unreadable

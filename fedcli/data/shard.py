@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import console
 from ..errors import FedcliError
-from ..hdf5 import AGAIN, WHOLE, Column, open_hdf5
+from ..io.hdf5 import AGAIN, WHOLE, Column, open_hdf5
 from ..labels import YES
 from . import bodies, manifest, pipelines, transforms
 from .hidden_attributes import groups_without

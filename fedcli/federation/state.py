@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError
-from ..hdf5 import TENSORS, open_hdf5, replace_hdf5
+from ..io.hdf5 import TENSORS, open_hdf5, replace_hdf5
 from ..methods.contract import Tensors
 from ..methods.row_table import ROW, RowTable
 from .client_state import ClientState, ClientStateStore, size

@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from ..errors import FedcliError, UsageError
-from ..files import regular
+from ..io.files import regular
 from .clip import SHAPES, ClipNetwork
 from .clip_text import TextTower, open_clip
 from .weights import read

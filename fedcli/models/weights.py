@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError, UsageError
-from ..files import regular
-from ..hdf5 import Column, below, open_hdf5
+from ..io.files import regular
+from ..io.hdf5 import Column, below, open_hdf5
 from ..provenance import LONG
 from . import checkpoints, outside, torchscript
 from .network import Network

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from ..data import manifest
-from ..evaluation import predictions, rebuilt
-from ..evaluation.parts import VERSIONS
-from ..files import sha256
+from ..io.files import sha256
 from ..labels import UNKNOWN, YES
 from ..metrics import apart, chances
+from ..scores import predictions, rebuilt
+from ..scores.parts import VERSIONS
 from .systems import Pairs, Scored
 
 ROOM = 2**28  # bytes of the answers that are remembered

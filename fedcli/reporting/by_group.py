@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..evaluation.bca import BCA
-from ..evaluation.parts import Groups
-from ..evaluation.scores import Scores
+from ..scores.bca import BCA
+from ..scores.parts import Groups
+from ..scores.scores import Scores
 from .columns import area
 from .table import DAGGER
 

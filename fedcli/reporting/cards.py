@@ -11,7 +11,7 @@ from typing import Any
 from ..data import manifest
 from ..data.sources import card
 from ..errors import UsageError
-from ..evaluation.scores import Scores
+from ..scores.scores import Scores
 from . import by_group, clinical, evidence, flow, severities, table_one, writers
 from .chance import at_chance
 from .columns import area

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from ..errors import FedcliError
-from ..evaluation.parts import MODELS
-from ..evaluation.scores import Scores
 from ..metrics import apart
+from ..scores.parts import MODELS
+from ..scores.scores import Scores
 from .answers import one_class
 from .systems import Scored
 

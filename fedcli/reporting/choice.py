@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..evaluation.choice import RULES, Candidate, chosen, distances
+from ..scores.choice import RULES, Candidate, chosen, distances
 from .rows import Row
 from .systems import grouped
 from .table import Cell, Column, Table, number, percent

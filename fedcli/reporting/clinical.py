@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from ..evaluation.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
-from ..evaluation.parts import PARITY
-from ..evaluation.scores import Scores
+from ..scores.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
+from ..scores.parts import PARITY
+from ..scores.scores import Scores
 from .table import DAGGER, Cell, Column, Table, number, percent
 from .verdicts import p_text
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from .. import console
 from ..data import latest, manifest
 from ..errors import REFUSED, FedcliError, sentence
-from ..evaluation.bca import PERCENTILE
-from ..evaluation.existing import check, existing
-from ..evaluation.shots import thresholds
+from ..scores.bca import PERCENTILE
+from ..scores.existing import check, existing
+from ..scores.shots import thresholds
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
@@ -85,7 +85,7 @@ def scores_of(path: Path, asked: Asked) -> Evaluated:
         return path, False
     if made := existing(path, by=asked.by, shots=asked.shots, more=asked.more):
         return made, True
-    from ..evaluation.evaluate import Extra, evaluate  # imports torch, which scores that lie there do not need
+    from ..scores.evaluate import Extra, evaluate  # imports torch, which scores that lie there do not need
 
     known = {"by": asked.by, "shots": asked.shots, "made_by": asked.made_by}
     extra = Extra(choose=asked.choose, interval=asked.interval)

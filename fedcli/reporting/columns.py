@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import UsageError, nearest
-from ..evaluation.parts import AMONG, METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
-from ..evaluation.scores import Quality, Scores
-from ..evaluation.statistics import over_seeds
 from ..labels import is_multi_label
+from ..scores.parts import AMONG, METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
+from ..scores.scores import Quality, Scores
+from ..scores.statistics import over_seeds
 from .numbers import Entry, better_low, entries
 
 LAST5, LAST, BEST = AT = "last5", "last", "best"

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
-from ..evaluation.bca import BCA, PERCENTILE
-from ..evaluation.bootstrap import LEVEL, METRICS, OF_LABELS, OF_TWO, WITH_TEST
-from ..evaluation.own_metrics import is_own
-from ..evaluation.parts import VERSIONS
-from ..evaluation.statistics import OverSeeds, holm, over_seeds
+from ..scores.bca import BCA, PERCENTILE
+from ..scores.bootstrap import LEVEL, METRICS, OF_LABELS, OF_TWO, WITH_TEST
+from ..scores.own_metrics import is_own
+from ..scores.parts import VERSIONS
+from ..scores.statistics import OverSeeds, holm, over_seeds
 from .answers import answers, one_class
 from .columns import SHOWN, shown
 from .comparison import Comparison, Side

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import console
-from ..evaluation.bca import BCA
-from ..evaluation.groups import SMALL, unknown_note
-from ..evaluation.schema import encode
-from ..evaluation.statistics import OverSeeds
+from ..scores.bca import BCA
+from ..scores.groups import SMALL, unknown_note
+from ..scores.schema import encode
+from ..scores.statistics import OverSeeds
 from . import verdicts
 from .table import Table, of_text
 from .verdicts import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, SIGNIFICANT, UNITS, Compared

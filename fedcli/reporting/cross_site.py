@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..evaluation.scores import Scores
+from ..scores.scores import Scores
 from .columns import SHOWN, shown
 from .table import Cell, Column, Table, percent
 

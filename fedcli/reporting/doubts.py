@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..evaluation.groups import PARITY, spread
-from ..evaluation.scores import Quality, Scores
+from ..scores.groups import PARITY, spread
+from ..scores.scores import Quality, Scores
 from .columns import AUC, BEST, LAST, OF_LABELS, better_low
 
 

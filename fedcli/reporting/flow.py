@@ -9,8 +9,8 @@ from ..console import counted
 from ..data import manifest
 from ..data.mixture import spoken
 from ..data.pool import CHANGED
-from ..evaluation.scores import Scores
-from ..hdf5 import open_hdf5
+from ..io.hdf5 import open_hdf5
+from ..scores.scores import Scores
 from .table import Cell, Column, Table
 
 REASONS = 3  # for which images were left out that are named

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..evaluation.bca import without_each
-from ..evaluation.bootstrap import weighted
-from ..evaluation.resampled import Columns, mean
+from ..scores.bca import without_each
+from ..scores.bootstrap import weighted
+from ..scores.resampled import Columns, mean
 from .answers import Answers, answers
 from .sampler import gap, grouping
 from .systems import Scored

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..errors import FedcliError
-from ..evaluation.bootstrap import WITH_TEST
+from ..scores.bootstrap import WITH_TEST
 from . import verdicts
 from .pairs import paired, sample_of
 from .sampler import Sampler

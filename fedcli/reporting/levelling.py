@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ..evaluation.scores import Scores
 from ..metrics import apart
+from ..scores.scores import Scores
 from .columns import area
 from .rows import Row
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..csv_text import csv_text
-from ..evaluation.parts import OverRounds
+from ..io.csv_text import csv_text
+from ..scores.parts import OverRounds
 from .numbers import Entry, entries
 from .systems import Scored, read
 

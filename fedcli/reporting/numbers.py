@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..evaluation.parts import AMONG, Groups, GroupScores, Number, OverRounds
-from ..evaluation.rounds import over_rounds
-from ..evaluation.scores import Among, Quality, Scores
 from ..metrics import better_low
+from ..scores.parts import AMONG, Groups, GroupScores, Number, OverRounds
+from ..scores.rounds import over_rounds
+from ..scores.scores import Among, Quality, Scores
 
 LOW = "gap", "std"  # measures that are better when low
 

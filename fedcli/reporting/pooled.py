@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ..evaluation import intervals, resampled
-from ..evaluation.bca import BCA
-from ..evaluation.parts import Interval
-from ..files import sha256
+from ..io.files import sha256
+from ..scores import intervals, resampled
+from ..scores.bca import BCA
+from ..scores.parts import Interval
 from .answers import answers
 from .jackknife import of_mean
 from .sampler import grouping

@@ -10,8 +10,8 @@ import numpy as np
 from ..data import manifest
 from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
-from ..evaluation import power
 from ..labels import UNKNOWN, YES
+from ..scores import power
 from .table import Cell, Column, Table, percent
 
 ALL = "all"

@@ -15,8 +15,8 @@ from typing import Any
 
 from .. import console
 from ..errors import UsageError
-from ..evaluation import shots
-from ..evaluation.scores import Quality, Scores
+from ..scores import shots
+from ..scores.scores import Quality, Scores
 from . import timing
 from .chance import at_chance
 from .columns import BEST, LAST5, POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns

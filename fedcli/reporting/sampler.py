@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation import resampled
-from ..evaluation.bootstrap import bootstrap_all
-from ..evaluation.groups import CROSS, cross
-from ..evaluation.parts import VERSIONS
-from ..evaluation.resampled import Columns, mean
+from ..scores import resampled
+from ..scores.bootstrap import bootstrap_all
+from ..scores.groups import CROSS, cross
+from ..scores.parts import VERSIONS
+from ..scores.resampled import Columns, mean
 from .answers import Answers, answers
 from .systems import Scored
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..evaluation.parts import Groups, Summary
-from ..evaluation.scores import AtSeverity, Scores
+from ..scores.parts import Groups, Summary
+from ..scores.scores import AtSeverity, Scores
 from .columns import SHOWN, area
 from .table import Cell, Column, Table, percent
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import UsageError, nearest
-from ..evaluation.scores import Scores
-from ..evaluation.statistics import over_seeds
+from ..scores.scores import Scores
+from ..scores.statistics import over_seeds
 from . import drawing, labels
 from .curves import Record, option
 from .systems import last

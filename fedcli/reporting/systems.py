@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from ..data import manifest
 from ..errors import UsageError
-from ..evaluation.existing import with_operating_points
-from ..evaluation.scores import Scores
+from ..scores.existing import with_operating_points
+from ..scores.scores import Scores
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ

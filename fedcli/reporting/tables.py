@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import console
 from ..errors import UsageError, nearest
-from ..evaluation.bootstrap import WITH_TEST
-from ..evaluation.choice import DISTANCE, WORST
-from ..evaluation.parts import VERSIONS
+from ..scores.bootstrap import WITH_TEST
+from ..scores.choice import DISTANCE, WORST
+from ..scores.parts import VERSIONS
 from . import levelling, writers
 from .columns import BEST, LAST, LAST5, POOLED
 from .leads import Leads

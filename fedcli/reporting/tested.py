@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation.bca import bca_interval
-from ..evaluation.bootstrap import bootstrap_p, interval
-from ..evaluation.parts import Group, OverRounds
-from ..evaluation.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from ..metrics import probabilities
+from ..scores.bca import bca_interval
+from ..scores.bootstrap import bootstrap_p, interval
+from ..scores.parts import Group, OverRounds
+from ..scores.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from .answers import answers, differing, resampled, right_labels
 from .comparison import GroupTests
 from .jackknife import Jackknife, of_mean

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import TextIO
 
-from .. import terminal
 from ..console import printable
-from ..csv_text import csv_text
+from ..io.csv_text import csv_text
+from ..system import terminal
 from .table import DAGGER, Cell, Column, Table
 
 STAR = " *"  # behind the best of a column, where there is no bold

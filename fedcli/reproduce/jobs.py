@@ -14,14 +14,15 @@ from pathlib import Path
 
 import torch
 
-from .. import console, extensions, interrupts
+from .. import console, extensions
 from ..bench.estimate import span
 from ..errors import FedcliError, of_system
-from ..locks import Busy
-from ..processes import Ended, one_each
+from ..io.locks import Busy
 from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.options import TrainOptions
+from ..system import interrupts
+from ..system.processes import Ended, one_each
 from .expand import Cell
 
 RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}  # the stages that make data

@@ -11,10 +11,10 @@ from pathlib import Path
 from ..data import manifest
 from ..data.partition.held_out import HeldOut, sites
 from ..errors import UsageError
-from ..evaluation.parts import Groups
-from ..evaluation.scores import Scores
 from ..reporting.columns import usual
 from ..reporting.table import Cell, Column, Table, percent
+from ..scores.parts import Groups
+from ..scores.scores import Scores
 from ..stages import evaluate, partition
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import PartitionOptions

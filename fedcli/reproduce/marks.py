@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..evaluation.bootstrap import WITH_TEST
-from ..evaluation.parts import PARITY, VERSIONS
-from ..evaluation.scores import Scores
 from ..reporting import table
 from ..reporting.doubts import doubtful_decisions, small_decides
 from ..reporting.leads import Leads
 from ..reporting.systems import Scored
+from ..scores.bootstrap import WITH_TEST
+from ..scores.parts import PARITY, VERSIONS
+from ..scores.scores import Scores
 from .jobs import Outcome
 from .model import Column, Recipe
 from .record import Marked, Row

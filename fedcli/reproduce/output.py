@@ -12,9 +12,9 @@ from .. import console
 from ..data import manifest
 from ..data.manifest import sync
 from ..errors import FedcliError, of_system
-from ..evaluation.schema import encode
-from ..locks import scratch
+from ..io.locks import scratch
 from ..reporting import page, writers
+from ..scores.schema import encode
 from . import pictures, tables
 from .jobs import Outcome
 from .recipe import Recipe

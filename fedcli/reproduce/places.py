@@ -7,10 +7,10 @@ stands there, and ANY that every name may.
 from collections.abc import Iterable
 
 from ..errors import UsageError, nearest
-from ..evaluation.groups import CROSS
-from ..evaluation.parts import ANY, METRICS
-from ..evaluation.schema import Tree
-from ..evaluation.scores import score_places
+from ..scores.groups import CROSS
+from ..scores.parts import ANY, METRICS
+from ..scores.schema import Tree
+from ..scores.scores import score_places
 
 __all__ = ["CURVES", "METRICS", "attributes", "check", "check_by"]
 

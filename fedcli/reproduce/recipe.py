@@ -10,8 +10,8 @@ from typing import Any
 
 import fedcli
 
-from .. import toml_text
 from ..errors import FedcliError, UsageError
+from ..io import toml_text
 from . import checks, places, published, shape
 from .flags import files_in
 from .model import BEST_OTHER, Chain, Column, Recipe, Row, at_values
@@ -218,7 +218,7 @@ def _check_names(figure: Figure, rows: tuple[Row, ...], columns: tuple[Column, .
 
 def _check_scores(recipe: Recipe) -> None:
     """Refuse what would fail only after training: an attribute or a place in scores.json that is not there."""
-    from ..evaluation.shots import thresholds
+    from ..scores.shots import thresholds
 
     for scale in SCALES:
         for chain in recipe.chains.values():

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from ..evaluation.parts import Number
-from ..evaluation.schema import Names, omitted
 from ..reporting.verdicts import Against
+from ..scores.parts import Number
+from ..scores.schema import Names, omitted
 from .model import Column
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
-from ..evaluation.schema import decode
+from ..scores.schema import decode
 from ..stages.train import plan
 from .expand import Cell
 from .forecast import begun, is_done, settled

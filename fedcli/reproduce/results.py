@@ -9,12 +9,12 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import UsageError, nearest
-from ..evaluation.parts import Number, OverRounds
-from ..evaluation.schema import children
-from ..evaluation.statistics import over_seeds
 from ..reporting import compare
 from ..reporting.chance import at_chance
 from ..reporting.systems import Scored, read
+from ..scores.parts import Number, OverRounds
+from ..scores.schema import children
+from ..scores.statistics import over_seeds
 from ..stages.train import plan
 from .derived import ByColumn, with_derived
 from .jobs import Outcome

@@ -18,7 +18,7 @@ from ..errors import FedcliError, HashError
 from ..federation import state as states
 from ..federation.client_state import ClientStateStore
 from ..federation.state import RunState
-from ..files import read_text, sha256, write_text
+from ..io.files import read_text, sha256, write_text
 
 SHAPE = {"state": str, "lines": str, "models": {str: str}}
 RESTORE = "restore it, or remove the folder and train again"

@@ -10,7 +10,7 @@ from .. import models
 from ..errors import UsageError
 from ..federation.engines import Engine, open_engine, parsed, remote, side_by_side
 from ..federation.server import cohort_size
-from ..processes import cores
+from ..system.processes import cores
 from . import resources
 from .assembly import SITES, PlannedFederation
 from .configuration import Execution, Plan

@@ -12,8 +12,8 @@ from .. import shapes
 from ..data import latest
 from ..errors import FedcliError, HashError
 from ..federation import state as states
-from ..files import read_text, write_text
-from ..locks import held
+from ..io.files import read_text, write_text
+from ..io.locks import held
 from ..provenance import other_code
 
 PATH = (str, None)

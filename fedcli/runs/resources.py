@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from .. import container
 from ..errors import FedcliError, UsageError
-from ..memory import keep_freed
+from ..system import container
+from ..system.memory import keep_freed
 
 resource: Any
 try:

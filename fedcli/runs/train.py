@@ -30,7 +30,7 @@ from ..federation.client_state import ClientState, ClientStateStore
 from ..federation.engines import Engine
 from ..federation.server import Played
 from ..federation.state import RunState
-from ..files import appending, read_text, write_text
+from ..io.files import appending, read_text, write_text
 from ..methods.mixins import ContinuesRun, Histograms
 from ..methods.registry import Method
 from . import checkpoint, chosen_engine, energy, own_code, precision, record, resources

@@ -13,7 +13,7 @@ from typing import Any
 from .. import __version__, shapes
 from ..data import bodies, holdings, manifest
 from ..errors import FedcliError
-from ..files import read_text
+from ..io.files import read_text
 from ..labels import is_multi_label
 from ..transport.frames import plain
 

@@ -22,10 +22,11 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from .. import console, options, toml_text
+from .. import console, options
 from ..errors import FedcliError, UsageError, nearest
 from ..federation import privacy as account
 from ..federation.client import Report
+from ..io import toml_text
 from ..methods import resolve
 from ..runs import own_code
 from ..runs.configuration import Plan

@@ -16,7 +16,7 @@ from .. import shapes
 from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.privacy import epsilon, noised_model
-from ..files import read_text, replacing, write_text
+from ..io.files import read_text, replacing, write_text
 from .policy import Privacy, Refusal
 
 KEY = "noise.key"

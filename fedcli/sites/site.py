@@ -32,7 +32,7 @@ from ..errors import NO_ROOM, FedcliError, of_system
 from ..federation.client import Report, Task
 from ..federation.engines.in_process import InProcess
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors, unpack
-from ..files import appending
+from ..io.files import appending
 from ..runs import own_code
 from ..runs.assembly import assemble
 from ..runs.configuration import Plan

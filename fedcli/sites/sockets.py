@@ -18,7 +18,7 @@ from types import TracebackType
 from .. import console
 from ..errors import FedcliError
 from ..federation.engines.wire import Message
-from ..locks import held
+from ..io.locks import held
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
 from ..transport import nvflare, sockets

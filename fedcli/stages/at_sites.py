@@ -8,7 +8,6 @@ import torch
 from .. import sites as _sites  # noqa: F401 - names its engines
 from ..data import manifest
 from ..errors import FedcliError, UsageError
-from ..evaluation import federated
 from ..federation.engines import remote
 from ..federation.state import read_tensors
 from ..models.layout import Layout
@@ -17,6 +16,7 @@ from ..runs.configuration import Execution
 from ..runs.finished import model_file
 from ..runs.resources import be_deterministic
 from ..runs.train import plan_of
+from ..scores import federated
 from ..tallies import Answer
 from .evaluation_options import EvaluateOptions
 

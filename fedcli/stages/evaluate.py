@@ -4,12 +4,12 @@ from pathlib import Path
 
 from .. import console
 from ..errors import UsageError
-from ..evaluation import own_metrics
-from ..evaluation.choice import check_rule
-from ..evaluation.evaluate import Extra
-from ..evaluation.evaluate import evaluate as score_run
-from ..evaluation.export import to_csv
 from ..reporting import tracking
+from ..scores import own_metrics
+from ..scores.choice import check_rule
+from ..scores.evaluate import Extra
+from ..scores.evaluate import evaluate as score_run
+from ..scores.export import to_csv
 from . import at_sites
 from .call import called_with, path_of, source
 from .evaluation_options import EvaluateOptions

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..csv_text import csv_text
-from ..evaluation import model_file
-from ..evaluation import predict as scoring
-from ..evaluation.operating import Asked
+from ..io.csv_text import csv_text
 from ..runs.finished import open_run
+from ..scores import model_file
+from ..scores import predict as scoring
+from ..scores.operating import Asked
 from .base import Source
 from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions

@@ -8,10 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import console
 from ..errors import UsageError, nearest
-from ..evaluation import own_metrics
-from ..evaluation.choice import check_rule
-from ..evaluation.scores import Scores
-from ..files import write_text
+from ..io.files import write_text
 from ..reporting import choice, clinical
 from ..reporting.collect import Asked, runs_in, scores_of_all, scores_under
 from ..reporting.columns import BEST, LAST, SHOWN, check_names
@@ -19,6 +16,9 @@ from ..reporting.rows import Row, rows
 from ..reporting.table import Table
 from ..reporting.tables import render
 from ..reporting.writers import titled
+from ..scores import own_metrics
+from ..scores.choice import check_rule
+from ..scores.scores import Scores
 from .base import Source
 from .call import called_with
 from .evaluation_options import EvaluateOptions, ReportOptions

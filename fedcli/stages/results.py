@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..data.manifest import Manifest, find, read
-from ..evaluation import scores as shape
-from ..evaluation.parts import BetweenRounds, Groups, OverRounds
+from ..scores import scores as shape
+from ..scores.parts import BetweenRounds, Groups, OverRounds
 from .base import Source
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import shapes
 from ..errors import FedcliError
-from ..files import read_text
+from ..io.files import read_text
 from .frames import Message
 from .relay import Question, Relay, answered, paths_in
 

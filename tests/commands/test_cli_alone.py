@@ -148,7 +148,7 @@ def test_help_lists_every_kind_of_corruption():
 
 def test_warnings_of_libraries_do_not_reach_the_user(monkeypatch, capsys):
     monkeypatch.setattr("fedcli.commands.app.app", lambda: warnings.warn("for programmers", stacklevel=1))
-    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)  # the handlers of the tests stay
+    monkeypatch.setattr("fedcli.system.interrupts.listen", lambda: None)  # the handlers of the tests stay
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         main()
@@ -165,7 +165,7 @@ def test_ctrl_c_before_a_command_has_begun_is_one_sentence(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fedcli.commands.app.app", interrupted)
-    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)  # the handlers of the tests stay
+    monkeypatch.setattr("fedcli.system.interrupts.listen", lambda: None)  # the handlers of the tests stay
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
@@ -177,7 +177,7 @@ def test_ctrl_c_while_the_line_is_read_is_the_same_sentence(monkeypatch, capsys)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Commands, "parse_args", interrupted)
-    monkeypatch.setattr("fedcli.interrupts.listen", lambda: None)
+    monkeypatch.setattr("fedcli.system.interrupts.listen", lambda: None)
     monkeypatch.setattr("sys.argv", ["fedcli", "ls"])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -16,7 +16,7 @@ from fedcli.data.pool import read_pool
 from fedcli.data.sources import office_caltech
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
-from fedcli.hdf5 import open_hdf5
+from fedcli.io.hdf5 import open_hdf5
 
 
 def folders(raw: Path, caltech: str = "caltech10") -> Path:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from conftest import make_chain
 
-from fedcli import files
 from fedcli.data import latest, manifest
 from fedcli.data.skew import describe
 from fedcli.errors import FedcliError, HashError
+from fedcli.io import files
 from fedcli.stages.results import Dataset
 
 BODY = {

@@ -9,8 +9,8 @@ from fedcli.data import manifest, mixture
 from fedcli.data.corrupt import corrupt_image
 from fedcli.data.pool import read_pool
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation import severities
 from fedcli.runs.finished import open_run
+from fedcli.scores import severities
 
 
 @pytest.fixture(scope="module")

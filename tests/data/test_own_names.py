@@ -12,7 +12,7 @@ import fedcli
 from fedcli.data import manifest
 from fedcli.data.pool import TEST, pool_of, read_rows
 from fedcli.errors import FedcliError, UsageError
-from fedcli.files import sha256
+from fedcli.io.files import sha256
 from fedcli.sites.description import check_same, describe
 
 AGREED = {"classes": "ill,healthy", "values": "sex=male,female; hospital=south,north,east"}

@@ -17,10 +17,10 @@ from fedcli.data.pool import read_pool
 from fedcli.data.raw import usual_sample
 from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation import intervals
-from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation.client import Training
 from fedcli.runs.train import Plan, train
+from fedcli.scores import intervals
+from fedcli.scores.evaluate import evaluate
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
 

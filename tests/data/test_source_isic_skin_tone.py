@@ -17,7 +17,7 @@ from fedcli.data.samples import isic_skin_tone as sample
 from fedcli.data.sources import isic2018, isic2019, isic_skin_tone
 from fedcli.data.sources.source import Choices, Listing
 from fedcli.errors import FedcliError, UsageError
-from fedcli.hdf5 import open_hdf5
+from fedcli.io.hdf5 import open_hdf5
 
 OWN = {"ita-cut": "28", "ita-rule": "continuous", "tone-file": ""}
 LESION = Choices(16, "lesion", jobs=1, own=OWN)

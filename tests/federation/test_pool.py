@@ -20,11 +20,11 @@ from fedcli.methods import METHODS, resolve
 from fedcli.methods.fedavg import Mean
 from fedcli.methods.row_table import RowTable
 from fedcli.models.layout import Layout
-from fedcli.processes import WorkerError
 from fedcli.runs import chosen_engine, resources
 from fedcli.runs.assembly import assemble
 from fedcli.runs.configuration import Execution
 from fedcli.runs.train import Plan, train
+from fedcli.system.processes import WorkerError
 
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 

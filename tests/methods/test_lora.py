@@ -9,7 +9,6 @@ from torch import nn
 import fedcli.methods.lora  # noqa: F401 - importing registers
 from fedcli import models
 from fedcli.errors import UsageError
-from fedcli.evaluation.answering import predictions
 from fedcli.federation import state as states
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import resolve
@@ -19,6 +18,7 @@ from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.runs.finished import logits, open_run
 from fedcli.runs.train import Plan, train
+from fedcli.scores.answering import predictions
 
 BOTH = pytest.mark.parametrize("spec", ["lora", "svd-lora"])
 

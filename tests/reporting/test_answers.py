@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scored_runs import model, scored
 
-from fedcli.evaluation.parts import Interval
-from fedcli.files import sha256
+from fedcli.io.files import sha256
 from fedcli.metrics import probabilities
 from fedcli.reporting import answers as module
 from fedcli.reporting import pooled
 from fedcli.reporting.answers import answers, differing
 from fedcli.reporting.systems import read
+from fedcli.scores.parts import Interval
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from conftest import make_chain
 
-from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.scores import Scores
 from fedcli.federation.client import Training
 from fedcli.reporting.by_group import legend, tables
 from fedcli.runs.train import Plan, train
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.scores import Scores
 
 
 @pytest.fixture(scope="module")

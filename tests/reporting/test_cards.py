@@ -8,12 +8,12 @@ from conftest import ROSTER, make_chain
 from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
-from fedcli.evaluation.evaluate import Extra, evaluate
 from fedcli.federation.client import Training
 from fedcli.reporting import cards, evidence, flow, table_one
 from fedcli.reporting.rows import rows
 from fedcli.reporting.severities import by_group
 from fedcli.runs.train import Plan, train
+from fedcli.scores.evaluate import Extra, evaluate
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 import numpy as np
 from scored_runs import Y, model, scored
 
-from fedcli.evaluation.parts import Interval
 from fedcli.reporting.rows import notes, rows
+from fedcli.scores.parts import Interval
 
 
 def intervals(low, value, version="clean"):

@@ -8,10 +8,10 @@ from hospitals import prepared, write_hospitals
 
 import fedcli
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation.choice import Candidate, chosen, distances, values
-from fedcli.evaluation.scores import Scores
 from fedcli.reporting.choice import _taken
 from fedcli.reporting.rows import rows
+from fedcli.scores.choice import Candidate, chosen, distances, values
+from fedcli.scores.scores import Scores
 
 
 def candidate(round, score, **groups):

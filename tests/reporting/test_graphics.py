@@ -10,8 +10,6 @@ from scored_runs import heal, model, scored
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
 from fedcli.errors import UsageError
-from fedcli.evaluation.binary import BENEFITS
-from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation.client import Training
 from fedcli.reporting import page
 from fedcli.reporting.graphics import FORMATS, bands, cases, drawn, groups, of_systems, write
@@ -22,6 +20,8 @@ from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
 from fedcli.reporting.systems import read
 from fedcli.runs.train import Plan, train
+from fedcli.scores.binary import BENEFITS
+from fedcli.scores.evaluate import evaluate
 
 N = 80
 LABEL = np.arange(N) % 4 // 3

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scored_runs import PATIENTS_OF, SEX, N, Y, heal, model, scored
 
-from fedcli.evaluation.bca import bca_interval
 from fedcli.reporting.compare import compare
 from fedcli.reporting.jackknife import Jackknife, of_mean
 from fedcli.reporting.sampler import Sampler
 from fedcli.reporting.systems import read
+from fedcli.scores.bca import bca_interval
 
 METRIC = "balanced_accuracy"
 

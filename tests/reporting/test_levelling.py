@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from scored_runs import heal, model, scored
 
-from fedcli.evaluation.parts import OverRounds
 from fedcli.reporting import levelling
 from fedcli.reporting.rows import rows
+from fedcli.scores.parts import OverRounds
 
 
 def with_groups(row, **means):

@@ -4,14 +4,14 @@ import session
 from conftest import make_chain
 
 from fedcli.errors import UsageError
-from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.scores import Scores
 from fedcli.federation.client import Training
 from fedcli.reporting.long import FIELDS, tidy
 from fedcli.reporting.numbers import entries
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.runs.train import Plan, train
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.scores import Scores
 
 
 @pytest.fixture(scope="module")

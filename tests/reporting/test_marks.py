@@ -9,15 +9,15 @@ from score_json import summary_of_groups
 from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
-from fedcli.evaluation.parts import Groups
-from fedcli.evaluation.schema import decode
-from fedcli.evaluation.scores import Quality
 from fedcli.reporting import page, writers
 from fedcli.reporting.compare import compare
 from fedcli.reporting.doubts import small_decides
 from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, Table, mark, number, of_text
 from fedcli.reporting.tables import render, report
+from fedcli.scores.parts import Groups
+from fedcli.scores.schema import decode
+from fedcli.scores.scores import Quality
 
 AUC = "clean auc_ovo_macro"
 FEW = np.where(np.arange(60) < 26, 0, 1)  # 26 images of the first group, which is too small to tell

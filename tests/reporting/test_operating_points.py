@@ -7,11 +7,11 @@ from hospitals import prepared, write_hospitals
 import fedcli
 from fedcli import console
 from fedcli.data import manifest
-from fedcli.evaluation.existing import with_operating_points
-from fedcli.evaluation.operating import Asked, points
 from fedcli.reporting import evidence
 from fedcli.reporting.systems import read
 from fedcli.runs.finished import open_run
+from fedcli.scores.existing import with_operating_points
+from fedcli.scores.operating import Asked, points
 
 
 @pytest.fixture(scope="module")

@@ -17,10 +17,6 @@ from PIL import Image
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.parts import Group, Groups, GroupScores, GroupsOverRounds
-from fedcli.evaluation.rounds import over_rounds
-from fedcli.evaluation.scores import Quality
 from fedcli.federation.client import Training
 from fedcli.reporting import page, timing, verdicts
 from fedcli.reporting.curves import Series, over_runs
@@ -30,6 +26,10 @@ from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.runs.train import Plan, train
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.parts import Group, Groups, GroupScores, GroupsOverRounds
+from fedcli.scores.rounds import over_rounds
+from fedcli.scores.scores import Quality
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EMPTY = ("meta", "img", "path", "use", "rect", "br", "wbr", "link", "hr")

@@ -8,10 +8,10 @@ from scored_runs import SEX, N, Y, fold, heal, model, ordered, row, scored, stag
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
-from fedcli.evaluation.groups import cross
 from fedcli.reporting.compare import compare
 from fedcli.reporting.rows import rows
 from fedcli.reporting.systems import read, settings
+from fedcli.scores.groups import cross
 
 
 def test_other_test_images_labels_or_patients_are_refused(tmp_path):

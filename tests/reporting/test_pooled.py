@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from scored_runs import fold, model, scored
 
-from fedcli.evaluation import intervals
-from fedcli.evaluation.bootstrap import draw
-from fedcli.evaluation.parts import Interval
 from fedcli.reporting import pooled
 from fedcli.reporting.systems import read
+from fedcli.scores import intervals
+from fedcli.scores.bootstrap import draw
+from fedcli.scores.parts import Interval
 
 METRIC = "accuracy"
 SIZES = 60, 48

@@ -14,12 +14,12 @@ from report_tables import table_cells
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError
-from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation.client import Training
 from fedcli.reporting import timing
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.runs.train import Plan, train
+from fedcli.scores.evaluate import evaluate
 
 
 def test_changed_scores_and_other_manifests_are_refused(tmp_path):

@@ -8,11 +8,11 @@ from whole_bodies import CLIENT, whole
 from fedcli.commands import plot as module
 from fedcli.data import manifest
 from fedcli.errors import UsageError
-from fedcli.evaluation.parts import Summary
-from fedcli.evaluation.rounds import over_rounds
-from fedcli.evaluation.scores import Scores
 from fedcli.reporting import collect, sweeps
 from fedcli.reporting.curves import read
+from fedcli.scores.parts import Summary
+from fedcli.scores.rounds import over_rounds
+from fedcli.scores.scores import Scores
 
 POINTS = {"FedISM+": [(2, 71.0, 0.7), (0.5, 69.0, 0.5), (1, None, None)], "q-FedAvg": [(1, 66.0, 0.5)]}
 LINES = {"FedAvg": (65.0, 0.4), "FedGA": (None, None)}

@@ -6,10 +6,10 @@ from score_json import among, group_intervals, group_scores, intervals, shot_sco
 from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
-from fedcli.evaluation.schema import decode
-from fedcli.evaluation.scores import Client
 from fedcli.reproduce import places, recipe
 from fedcli.runs.scoring import curve
+from fedcli.scores.schema import decode
+from fedcli.scores.scores import Client
 
 GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
 

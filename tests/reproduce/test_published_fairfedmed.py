@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcli.evaluation.groups import equity_scaled
+from fedcli.scores.groups import equity_scaled
 
 PUBLISHED = Path(__file__).parents[2] / "recipes" / "published"
 GROUPS = {

@@ -9,9 +9,6 @@ from scored_runs import N, model, scored
 
 from fedcli.data import manifest
 from fedcli.errors import UsageError
-from fedcli.evaluation.parts import BetweenRounds, Groups, GroupScores, GroupsOverRounds, Interval, Score, Summary
-from fedcli.evaluation.rounds import over_rounds
-from fedcli.evaluation.scores import Among, Best, Client, Scores, Traffic
 from fedcli.reporting.leads import Leads
 from fedcli.reporting.systems import Scored, read
 from fedcli.reporting.writers import starred
@@ -21,6 +18,9 @@ from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.marks import Marks, score_tested
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.record import Published
+from fedcli.scores.parts import BetweenRounds, Groups, GroupScores, GroupsOverRounds, Interval, Score, Summary
+from fedcli.scores.rounds import over_rounds
+from fedcli.scores.scores import Among, Best, Client, Scores, Traffic
 
 
 def a_cell(mean, std=None, **about):

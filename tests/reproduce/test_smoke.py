@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from fedcli.commands.app import app
 from fedcli.data import sources
-from fedcli.evaluation import intervals
 from fedcli.reporting import verdicts
 from fedcli.reproduce import forecast, raw, recipe
+from fedcli.scores import intervals
 
 PAPERS = {  # name -> what the names of its rows contain, or all rows
     "fairfedmed-figure5": ("FairLoRA",),

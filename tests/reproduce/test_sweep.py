@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import fedcli
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
-from fedcli.locks import held
+from fedcli.io.locks import held
 from fedcli.reporting import page
 from fedcli.reproduce import jobs, leave_one_out, sweep
 from fedcli.reproduce.expand import Cell

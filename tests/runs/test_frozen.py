@@ -10,7 +10,6 @@ from conftest import make_chain, toy_net, toy_shard, toy_shards
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation.evaluate import evaluate
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.state import read_tensors
 from fedcli.methods import resolve
@@ -19,6 +18,7 @@ from fedcli.runs import features
 from fedcli.runs.finished import load_mean_personal, load_model, logits, open_run, predict
 from fedcli.runs.scoring import curve
 from fedcli.runs.train import Plan, train
+from fedcli.scores.evaluate import evaluate
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 

@@ -4,8 +4,8 @@ import platform
 
 import pytest
 
-from fedcli import container
 from fedcli.runs import resources
+from fedcli.system import container
 
 GIB = 2**30
 LEAST = 10**6  # bytes: no Python with torch holds less

@@ -15,9 +15,6 @@ from conftest import ROSTER, interrupt_in_round, make_chain, play, toy_net, toy_
 from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.groups import group_scores
-from fedcli.evaluation.schema import encode
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.server import Federation
@@ -31,6 +28,9 @@ from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.train import Interrupted, Plan, train
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.groups import group_scores
+from fedcli.scores.schema import encode
 
 TRAINING = Training(optimizer="sgd", lr=0.1, momentum=0.0, weight_decay=0.0, batch_size=8)
 

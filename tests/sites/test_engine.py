@@ -12,7 +12,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.server import Federation
 from fedcli.federation.training import Training
-from fedcli.files import write_text
+from fedcli.io.files import write_text
 from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run
 from fedcli.runs.train import Interrupted, train

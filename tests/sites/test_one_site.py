@@ -9,11 +9,11 @@ from site_federation import OPEN, plan, reached, sites_of, train_at
 import fedcli
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation.scores import Scores
 from fedcli.reporting import by_group
 from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.flow import steps
 from fedcli.runs.train import train
+from fedcli.scores.scores import Scores
 from fedcli.sites.description import describe, gathered
 from fedcli.stages.evaluate import run as evaluate_stage
 from fedcli.stages.evaluation_options import EvaluateOptions

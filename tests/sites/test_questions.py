@@ -9,7 +9,7 @@ import pytest
 from conftest import make_chain
 from site_federation import plan, sites_of, through_bytes, train_at
 
-from fedcli.files import appending
+from fedcli.io.files import appending
 from fedcli.sites import memory
 from fedcli.sites import site as sites_module
 from fedcli.sites.description import SiteError, versions

@@ -12,12 +12,12 @@ import pytest
 from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
 
 from fedcli.errors import FedcliError, UsageError
-from fedcli.evaluation.evaluate import evaluate
-from fedcli.evaluation.scores import Scores
 from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.compare import compare
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.scores import Scores
 from fedcli.sites.description import SiteError, describe, gathered
 from fedcli.sites.policy import Policy, Privacy
 from fedcli.sites.site import Site

@@ -12,7 +12,7 @@ from site_federation import plan
 
 from fedcli.errors import FedcliError
 from fedcli.federation.server import Federation
-from fedcli.locks import held
+from fedcli.io.locks import held
 from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
 from fedcli.sites import sockets

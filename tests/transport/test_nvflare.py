@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from wire_messages import MESSAGE, same
 
-from fedcli import interrupts
 from fedcli.errors import FedcliError
 from fedcli.sites.sockets import serve_nvflare
+from fedcli.system import interrupts
 from fedcli.transport import nvflare
 from fedcli.transport.relay import Question
 

@@ -19,7 +19,7 @@ import numpy as np
 from ... import console, labels
 from ...console import counted
 from ...errors import FedcliError, UsageError
-from ...hdf5 import create_hdf5
+from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import holdings, manifest, skew, synthetic
 from ..manifest import Destination

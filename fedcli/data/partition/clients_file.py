@@ -18,7 +18,7 @@ import numpy as np
 
 from ...console import counted
 from ...errors import FedcliError, nearest
-from ...files import read_text
+from ...io.files import read_text
 from ..sources.tables import image_column, read_cells, spellings
 from .integer_pickle import read_npy
 

@@ -7,7 +7,7 @@ from typing import Any
 import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
-from ...locks import remove_abandoned, scratch
+from ...io.locks import remove_abandoned, scratch
 from ...provenance import Code
 from . import (
     bcn20000,

@@ -20,7 +20,7 @@ import numpy as np
 
 from ... import console
 from ...errors import FedcliError
-from ...hdf5 import NUMBERS, Column, open_hdf5
+from ...io.hdf5 import NUMBERS, Column, open_hdf5
 from ..pool import Row
 from ..samples import digits as sample
 from .images import read_rgb

@@ -26,8 +26,9 @@ from typing import cast
 
 import numpy as np
 
-from ... import console, processes
+from ... import console
 from ...errors import FedcliError, UsageError, nearest
+from ...system import processes
 from ..pool import Row
 from ..samples import fairfedmed as sample
 from .images import within

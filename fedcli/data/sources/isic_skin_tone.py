@@ -14,8 +14,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from ... import console, processes
+from ... import console
 from ...errors import FedcliError, UsageError, nearest
+from ...system import processes
 from ..pool import Row
 from ..samples import isic_skin_tone as sample
 from . import isic2018, isic2019, ita

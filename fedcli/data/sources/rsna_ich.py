@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ... import processes
 from ...errors import FedcliError
+from ...system import processes
 from ..pool import Row
 from ..samples import rsna_ich as sample
 from . import dicom

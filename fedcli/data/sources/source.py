@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...files import may_pass
+from ...io.files import may_pass
 from ..pool import Row
 
 

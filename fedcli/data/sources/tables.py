@@ -14,7 +14,7 @@ import numpy as np
 
 from ...console import counted
 from ...errors import FedcliError
-from ...files import read_text, regular
+from ...io.files import read_text, regular
 from ...labels import single_of
 from ...seeds import derive
 from ..pool import Row

@@ -25,7 +25,7 @@ import torch
 
 from ... import console, extensions
 from ...errors import FedcliError, UsageError
-from ...processes import portable
+from ...system.processes import portable
 from ..client import Report, Task
 from .in_process import InProcess
 from .pool import shared_out

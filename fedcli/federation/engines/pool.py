@@ -21,9 +21,9 @@ import torch
 from torch import Tensor
 
 from ...errors import FedcliError, UsageError
-from ...memory import keep_freed
-from ...processes import CAN_FORK, WorkerKilled, Workers, cores
-from ...shared_blocks import Block, Stored, anonymous
+from ...system.memory import keep_freed
+from ...system.processes import CAN_FORK, WorkerKilled, Workers, cores
+from ...system.shared_blocks import Block, Stored, anonymous
 from ..client import Report, Task
 from .in_process import InProcess
 from .wire import Arrays, Message, Scalars, pack, to_arrays, to_tensors, unpack

@@ -16,8 +16,8 @@ from typing import Any
 from ...data import manifest
 from ...data.sources import card
 from ...errors import UsageError
-from ...evaluation.existing import with_operating_points
-from ...evaluation.scores import Scores
+from ...scores.existing import with_operating_points
+from ...scores.scores import Scores
 
 ITEMS = Path(__file__).parent / "items.toml"
 PERSON = "a person must write this"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...evaluation.binary import BENEFITS, BINS
-from ...evaluation.bootstrap import LEVEL
+from ...scores.binary import BENEFITS, BINS
+from ...scores.bootstrap import LEVEL
 
 GRID = np.linspace(0, 1, 101)
 CLOSE = 1e-9  # of a share times a count, which is to equal a whole number

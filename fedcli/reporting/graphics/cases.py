@@ -9,7 +9,7 @@ import numpy as np
 
 from ...data import manifest
 from ...data.pool import Pool, pool_of
-from ...evaluation.scores import Scores
+from ...scores.scores import Scores
 from .graphic import ALL, Graphic, Panel
 from .seen import Seen
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...evaluation.scores import Scores
+from ...scores.scores import Scores
 from ..drawing import INK
 from .bands import Band, Curve, band, benefit, precision, reliability, roc
 from .graphic import ALL, MOST_CLASSES, MOST_LINES, OF_ALL, Graphic, Panel, style
@@ -50,7 +50,7 @@ def _reliability_frame(axes: "Axes", everyone: Part) -> None:
 
 
 def _benefit_frame(axes: "Axes", everyone: Part) -> None:
-    from ...evaluation.binary import BENEFITS
+    from ...scores.binary import BENEFITS
 
     base = everyone.label.mean()
     treated = base - (1 - base) * BENEFITS / (1 - BENEFITS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ... import console
 from ...errors import UsageError
-from ...files import write_text
+from ...io.files import write_text
 from .. import drawing
 from ..rows import Row
 from . import cases, curves, flow, groups

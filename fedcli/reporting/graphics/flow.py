@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...evaluation.scores import Scores
+from ...scores.scores import Scores
 from ..drawing import INK
 from ..flow import Step, steps
 from .graphic import Graphic, Panel

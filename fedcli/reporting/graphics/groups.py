@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...evaluation.bca import BCA
-from ...evaluation.parts import MODELS, Group, Interval
-from ...evaluation.scores import Scores
+from ...scores.bca import BCA
+from ...scores.parts import MODELS, Group, Interval
+from ...scores.scores import Scores
 from ..columns import area, shown
 from ..drawing import INK, short
 from .graphic import MOST_LINES, OF_ALL, Graphic, Panel, marked, point, style

@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 
 from ...data import manifest
-from ...evaluation import predictions
-from ...evaluation.bootstrap import draw
-from ...evaluation.clinical_parts import CLIENT, positives
-from ...evaluation.groups import CROSS, cross
-from ...evaluation.parts import MODELS
-from ...evaluation.scores import Scores
 from ...labels import UNKNOWN, YES
 from ...metrics import chances
+from ...scores import predictions
+from ...scores.bootstrap import draw
+from ...scores.clinical_parts import CLIENT, positives
+from ...scores.groups import CROSS, cross
+from ...scores.parts import MODELS
+from ...scores.scores import Scores
 from ...seeds import derive
 from .graphic import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 

@@ -14,7 +14,7 @@ from typing import Any
 from ... import __version__
 from ...data import manifest
 from ...errors import FedcliError
-from ...evaluation.scores import Scores
+from ...scores.scores import Scores
 from .. import choice, clinical, cross_site, flow, graphics, severities, table_one
 from ..columns import LAST5, POOLED, SHOWN, shown
 from ..rows import rows

@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from ...data import holdings, manifest
-from ...evaluation.scores import Scores
+from ...scores.scores import Scores
 from ..columns import BEST, POOLED, area, better_low, find, joined
 from ..table import Cell, Column, Table, of_text, percent
 from .marked import best_of

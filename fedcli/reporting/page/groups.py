@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...evaluation.groups import unknown_note
-from ...evaluation.scores import Scores
+from ...scores.groups import unknown_note
+from ...scores.scores import Scores
 from .. import pooled
 from ..columns import LAST5, POOLED, Value, group_values, parity_values, shown
 from ..doubts import doubtful_decisions, small_decides, small_groups

@@ -10,7 +10,7 @@ import numpy as np
 from ...data import manifest
 from ...data.mixture import spoken
 from ...data.pool import CHANGED, read_pool
-from ...hdf5 import open_hdf5
+from ...io.hdf5 import open_hdf5
 from ...labels import YES
 from .figures import Figure, Panels
 from .systems import System

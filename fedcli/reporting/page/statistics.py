@@ -7,10 +7,10 @@ import numpy as np
 
 from ... import console
 from ...errors import UsageError, nearest
-from ...evaluation.bca import BCA
-from ...evaluation.bootstrap import WITH_TEST
-from ...evaluation.parts import VERSIONS, Interval
-from ...evaluation.scores import Scores
+from ...scores.bca import BCA
+from ...scores.bootstrap import WITH_TEST
+from ...scores.parts import VERSIONS, Interval
+from ...scores.scores import Scores
 from .. import against, pooled, verdicts
 from ..compare import order
 from ..table import Cell, Column, Table

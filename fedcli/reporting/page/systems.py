@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ... import console
 from ...data import manifest
-from ...evaluation.scores import Scores
+from ...scores.scores import Scores
 from .. import curves
 from ..rows import Row
 

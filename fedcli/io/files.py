@@ -1,0 +1,205 @@
+"""Files that are whole or not there: hashed, read with a bound, written beside and renamed, never through a link."""
+
+import errno
+import hashlib
+import os
+import re
+import secrets
+import stat
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ..errors import FedcliError, UsageError
+from ..system import interrupts
+
+SETTLED = 2 * 10**9  # nanoseconds
+LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
+PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, getattr(errno, "ESTALE", errno.EIO)
+Stamp = tuple[int, int, int, int, int]
+NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's bytes; a large file that has not been touched since is hashed once per process."""
+    if at := settled(path):
+        return _digest(path, at)
+    return _digest.__wrapped__(path, None)
+
+
+def settled(path: Path) -> Stamp | None:
+    """What differs once a file has been changed; None where a clock tick may hide a change made right after another."""
+    try:
+        at = path.stat()
+    except OSError:  # whoever reads the file says what is wrong
+        return None
+    if time.time_ns() - max(at.st_mtime_ns, at.st_ctime_ns) < SETTLED:
+        return None
+    # ctime: a program that copies may put mtime back
+    return at.st_dev, at.st_ino, at.st_size, at.st_mtime_ns, at.st_ctime_ns
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, _: Stamp | None) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether an error says something of the system, the disk or a signal at this moment, and not of a file."""
+    return interrupts.came() or isinstance(error, OSError) and error.errno in PASSING
+
+
+def regular(path: Path, hint: str = "") -> Path:
+    """The path itself. Raises FedcliError where it is absent or no regular file: a pipe or device may never end."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise FedcliError(f"no such file: {path}", hint) from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        raise FedcliError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}", hint) from None
+    if not stat.S_ISREG(mode):
+        raise FedcliError(f"{path} is not a regular file", hint)
+    return path
+
+
+def on_one_line(path: Path) -> Path:
+    """The path itself, which can be printed as a line. Raises UsageError where it has several."""
+    if len(str(path).splitlines()) > 1:
+        raise UsageError(
+            f"{str(path)!r} has a line break", "give another --work or --out: a result is printed as a line"
+        )
+    return path
+
+
+def read_text(path: Path, hint: str = "", encoding: str = "utf-8") -> str:
+    """The text of a regular file. Raises FedcliError where it is too large, unreadable or not in this encoding."""
+    regular(path, hint)
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_TEXT + 1)
+        if len(data) > LARGEST_TEXT:
+            raise FedcliError(f"{path} has more than {LARGEST_TEXT >> 20} MiB, too much for a text file", hint)
+        if b"\0" in data:
+            raise FedcliError(f"{path} holds zero bytes, which no text does", hint)
+        return data.decode(encoding)
+    except OSError as error:
+        raise FedcliError(f"{path} cannot be read: {error.strerror or error}", hint) from None
+    except UnicodeDecodeError as error:
+        raise FedcliError(f"{path} is not {encoding.removesuffix('-sig')} text: {error.reason}", hint) from None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write beside, fsync, rename: path holds the old text or the new one, never half."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file beside path that takes its place when the block ends without an error; its name is file.name.
+
+    A link at path is replaced, and not what it leads to.
+    """
+    path = Path(path)
+    _remove_abandoned(path)
+    temporary, handle = _new(path)
+    try:
+        with open(temporary, "w+b", opener=lambda *_: handle) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if os.name != "nt":
+                os.replace(temporary, path)  # while it is locked: nobody takes it for an abandoned one
+        if os.name == "nt":  # which renames no open file
+            os.replace(temporary, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say what was being written
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _new(path: Path) -> tuple[Path, int]:
+    """A file of its own, locked until it is closed, under a name that nobody could have prepared."""
+    while True:
+        temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666)
+        if _lock(handle) and temporary.exists():  # another may have taken it for abandoned before the lock
+            return temporary, handle
+        os.close(handle)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what killed processes left beside path; what a living one writes is locked."""
+    name = re.compile(rf"\.{re.escape(path.name[:200])}\.[0-9a-f]{{8}}\.tmp")
+    with suppress(OSError):  # a folder that cannot be listed
+        for old in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
+            with suppress(OSError):
+                handle = os.open(old, os.O_RDWR | NO_LINK)
+                try:
+                    if _lock(handle):
+                        old.unlink()
+                finally:
+                    os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open file without waiting; where there are no such locks, an open file cannot be removed either."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: nothing on it is taken for abandoned
+        return True
+    return True
+
+
+def appending(path: Path) -> Any:
+    """A text file opened to add lines. Raises FedcliError where a link stands in its place."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise FedcliError(f"{path} is a link or no regular file", "remove it: fedcli writes into files of its own only")
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o666)
+    return os.fdopen(handle, "a", encoding="utf-8")
+
+
+def sync(folder: Path) -> None:
+    """Flush every file of a folder to the disk."""
+    with flushing(folder):
+        pass
+
+
+@contextmanager
+def flushing(folder: Path) -> Iterator[None]:
+    """Flush the files that a folder has to the disk while the block runs, such as one that hashes them."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    with ThreadPoolExecutor(1) as disk:
+        flushed = disk.submit(_flush, files)
+        yield
+        flushed.result()
+    sync_folder(folder)
+
+
+def _flush(files: list[Path]) -> None:
+    for path in files:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    if os.name == "nt":  # where a folder cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,273 @@
+"""HDF5 files, read as if a stranger had written them and written so that a failed write raises instead of crashing.
+
+HDF5 can name bytes outside of its file (external data, links, virtual datasets), lead in circles, and promise more
+numbers than it holds. Nothing that fedcli writes does, so whatever does is refused before a number of it is read.
+"""
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import h5py
+import numpy as np
+
+from ..errors import FedcliError
+from .files import may_pass, regular, replacing
+
+DEEPEST = 16  # groups in one another
+MOST = 1_000_000  # datasets
+PACKED = 1032  # to one: the most that deflate can compress
+LARGE = 256_000_000  # bytes; so much is made sure of before any is written
+AGAIN = "run the stage that wrote it again"
+VARIED = OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, OverflowError  # of a damaged byte
+NUMBERS, WHOLE, TEXT = "iuf", "iu", "S"
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a dataset must be.
+
+    Attributes:
+        kinds: letters of NumPy for its type: b, i, u, f, S.
+        rank: of its shape, or those that it may have; None for any.
+        size: bytes of a number; 0 for any.
+        needed: whether a file without it is refused; what a pattern stands for never is.
+    """
+
+    kinds: str = "b" + NUMBERS
+    rank: int | tuple[int, ...] | None = 1
+    size: int = 0
+    needed: bool = True
+
+
+class Datasets(Mapping[str, h5py.Dataset]):
+    """Of an open file by name, each opened when it is asked for: an open one takes 20 KB, and there may be many."""
+
+    def __init__(self, file: h5py.File, names: list[str]):
+        self._file, self._names = file, dict.fromkeys(names)
+
+    def __getitem__(self, name: str) -> h5py.Dataset:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._file[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+ANYTHING = {"*": Column("bS" + NUMBERS, None)}
+TENSORS = {"*": Column(rank=None)}
+
+
+@contextmanager
+def open_hdf5(
+    path: Path, expected: Mapping[str, Column] = ANYTHING, *, packed: bool = False, hint: str = AGAIN
+) -> Iterator[Datasets]:
+    """The datasets of an HDF5 file by name, to be read in the block.
+
+    expected: a dataset's name, or a pattern such as train/*, -> what it must be; others are not looked at.
+    packed: whether datasets may be compressed, which those of fedcli are not.
+    Raises FedcliError where the file is absent, damaged, or not as expected.
+    """
+    regular(path, "run the stage that writes it again")
+    with ExitStack() as stack:
+        try:
+            # finished files do not change, so no locks, which NFS may not have
+            file = stack.enter_context(h5py.File(path, "r", locking=False))
+            names = _checked(path, _datasets(path, file, hint), expected, PACKED if packed else 1, hint)
+        except VARIED as error:
+            raise _unreadable(path, error, hint) from None
+        try:
+            yield Datasets(file, names)
+        except (OSError, RuntimeError) as error:
+            raise _unreadable(path, error, hint) from None
+
+
+def _unreadable(path: Path, error: Exception, hint: str) -> Exception:
+    """What to raise for an error while path was read; one of another file, which was written meanwhile, stays."""
+    if isinstance(error, OSError) and error.errno and may_pass(error):
+        return OSError(error.errno, os.strerror(error.errno), error.filename or str(path))
+    if isinstance(error, OSError) and error.filename:
+        return error
+    why = " ".join(str(error).split())[:160]
+    return FedcliError(f"{path} is not a readable HDF5 file: {why}", f"it may be damaged; {hint}")
+
+
+def _datasets(path: Path, file: h5py.File, hint: str) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Every dataset that hard links lead to. Raises FedcliError for any other link, and for circles."""
+    waiting, seen = [("", file["/"], 0)], {h5py.h5o.get_info(file.id).addr}
+    while waiting:
+        prefix, group, depth = waiting.pop()
+        for name in group:
+            full = prefix + name
+            if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                raise FedcliError(f"{path}: {full!r} is a link, which fedcli does not follow", hint)
+            item = group[name]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen or len(seen) > MOST or depth == DEEPEST:
+                raise FedcliError(f"{path}: {full!r} is linked twice, or is too deep or one of too many", hint)
+            seen.add(address)
+            if isinstance(item, h5py.Dataset):
+                yield full, item
+            elif isinstance(item, h5py.Group):
+                waiting.append((f"{full}/", item, depth + 1))
+            else:
+                raise FedcliError(f"{path}: {full!r} is neither a dataset nor a group", hint)
+
+
+def _checked(
+    path: Path, datasets: Iterable[tuple[str, h5py.Dataset]], expected: Mapping[str, Column], packed: int, hint: str
+) -> list[str]:
+    """Names of the expected ones among the datasets, each as it must be."""
+    names, patterns = set(), [name for name in expected if "*" in name]
+    checked = []
+    for name, data in datasets:
+        names.add(name)
+        if data.external or data.is_virtual:
+            raise FedcliError(f"{path}: the numbers of {name!r} lie outside of the file", hint)
+        column = expected.get(name) or next((expected[some] for some in patterns if fnmatchcase(name, some)), None)
+        if column is None:
+            continue
+        if not _fits(data, column):
+            there = f"{data.dtype} {list(data.shape or ())}"
+            raise FedcliError(f"{path}: {name} is {there}, expected {_words(column)}", hint)
+        if packed == 1 and not data.dtype.isnative:  # torch takes no other, and fedcli writes none
+            raise FedcliError(f"{path}: the bytes of {name}'s numbers stand in another order than this machine's", hint)
+        if data.nbytes > packed * data.id.get_storage_size() or _chunk(data) > packed * data.id.get_storage_size():
+            raise FedcliError(f"{path}: {name} promises {data.nbytes:,} bytes, more than the file holds", hint)
+        checked.append(name)
+    for name, column in expected.items():
+        if column.needed and "*" not in name and name not in names:
+            raise FedcliError(f"{path} has no dataset {name!r}", hint)
+    return checked
+
+
+def _words(column: Column) -> str:
+    kind = {TEXT: "texts", WHOLE: "whole numbers", "u": "whole numbers", "f": "fractions"}.get(column.kinds, "numbers")
+    size = f" of {column.size} byte" if column.size else ""
+    ranks = " or ".join(map(str, _ranks(column)))
+    return kind + size + (f" with {ranks} {'axis' if ranks == '1' else 'axes'}" if ranks else "")
+
+
+def _ranks(column: Column) -> tuple[int, ...]:
+    """Those that its shape may have; () for any."""
+    return (column.rank,) if isinstance(column.rank, int) else column.rank or ()
+
+
+def _fits(data: h5py.Dataset, column: Column) -> bool:
+    if data.shape is None or data.dtype.kind not in column.kinds:
+        return False
+    return data.ndim in (_ranks(column) or (data.ndim,)) and column.size in (0, data.dtype.itemsize)
+
+
+def _chunk(data: h5py.Dataset) -> int:
+    """Bytes that reading one number allocates."""
+    return int(np.prod(data.chunks, dtype=object)) * data.dtype.itemsize if data.chunks and data.nbytes else 0
+
+
+def below(datasets: Mapping[str, h5py.Dataset], group: str) -> dict[str, h5py.Dataset]:
+    """The datasets of a group, by their names inside it."""
+    return {name.removeprefix(f"{group}/"): data for name, data in datasets.items() if name.startswith(f"{group}/")}
+
+
+@contextmanager
+def create_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
+    """A new HDF5 file at path, where none may be yet. size: about how many bytes will be written."""
+    with path.open("x+b") as out, _written(out, path, size) as file:  # of thousands of datasets HDF5 reads some again
+        yield file
+
+
+@contextmanager
+def replace_hdf5(path: Path, size: int = 0) -> Iterator[h5py.File]:
+    """An HDF5 file that takes the place of path when it is whole: written beside, fsync, renamed."""
+    with replacing(path) as out, _written(out, Path(out.name), size) as file:
+        yield file
+
+
+@contextmanager
+def extend_hdf5(path: Path) -> Iterator[h5py.File]:
+    """An HDF5 file to which datasets are added where it is."""
+    with path.open("r+b") as out, _written(out, path, mode="r+") as file:
+        yield file
+
+
+@contextmanager
+def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Iterator[h5py.File]:
+    """An open file as HDF5. Raises OSError, naming path, for the first write that failed."""
+    output = _Output(out.fileno(), path)
+    try:
+        output.reserve(size)
+        with h5py.File(output, mode) as file:
+            yield file
+    except (OSError, RuntimeError):  # HDF5 may stumble over what was not written
+        if output.failure is None:
+            raise
+    finally:
+        output.ended = True
+    if output.failure:
+        raise output.failure
+
+
+class _Output(io.FileIO):
+    """What HDF5 writes to. It is never told that a write failed, or it would crash: the first error is kept here.
+
+    Where HDF5 did not close a file, since an error or a signal stopped it there, it does so later, when the number of
+    the open file may belong to another. Whatever it asks for after `ended` is set does nothing.
+    """
+
+    def __init__(self, handle: int, path: Path):
+        super().__init__(handle, "r+b", closefd=False)
+        self.path, self.failure, self.ended = path, None, False  # type: Path, OSError | None, bool
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data)
+        with self._kept():
+            while len(left) and not self.ended:
+                left = left[super().write(left) :]  # a nearly full disk takes a part before it raises
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        with self._kept():
+            if not self.ended:
+                super().truncate(size)
+        return size or 0
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return 0 if self.ended else super().seek(offset, whence)
+
+    def tell(self) -> int:
+        return 0 if self.ended else super().tell()
+
+    def readinto(self, buffer: Any) -> int:
+        return len(buffer) if self.ended else super().readinto(buffer)
+
+    def flush(self) -> None:
+        """Nothing is buffered here."""
+
+    def reserve(self, size: int) -> None:
+        """Look now, and not after hours of work, whether the disk has room for a large file."""
+        if size > LARGE and hasattr(os, "posix_fallocate"):
+            with self._kept():
+                os.posix_fallocate(self.fileno(), 0, size)
+                os.ftruncate(self.fileno(), 0)
+            if self.failure:
+                raise self.failure
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = str(self.path)
+            self.failure = self.failure or error

@@ -1,0 +1,95 @@
+"""Files that one process holds at a time; a lock ends with its process, also one that is killed."""
+
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from ..errors import FedcliError
+
+RENAMING = "renaming"  # stands in the name of a lock where the name of a folder of a process' own has random digits
+
+
+class Busy(FedcliError):
+    """Another process holds a lock file; wait() returns when it no longer does."""
+
+    def __init__(self, path: Path, sentence: str, hint: str):
+        super().__init__(sentence, hint)
+        self.path = path
+
+    def wait(self) -> None:
+        with _file_lock(self.path):
+            pass
+
+
+@contextmanager
+def held(path: Path, sentence: str, hint: str) -> Iterator[None]:
+    """Hold a lock file. Raises Busy with these words where another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = _file_lock(path).acquire(timeout=0)
+    except Timeout:
+        raise Busy(path, sentence, hint) from None
+    with lock:
+        yield
+
+
+@contextmanager
+def renaming(folder: Path) -> Iterator[None]:
+    """Hold a lock beside a folder for a moment, after whoever holds it, and remove it."""
+    path = folder.with_name(f".{folder.name}.{RENAMING}.lock")
+    with _file_lock(path):
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                path.unlink()  # while it is held: whoever waits sees that it is gone, and makes another
+
+
+def _file_lock(path: Path) -> FileLock:
+    """Raises FedcliError for a link or a pipe in its place, which is not ours to write to."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise FedcliError(f"{path} is a link or no regular file", "remove it, or give another folder")
+    return FileLock(path, thread_local=False)
+
+
+@contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """A new folder beside the target, locked until it is renamed or left; those of killed processes go first."""
+    remove_abandoned(folder)
+    path = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
+    with FileLock(
+        path.with_suffix(".lock"), thread_local=False
+    ):  # beside the folder and not in it: an open file would keep Windows from renaming that
+        try:
+            path.mkdir()  # not mkdtemp, whose folders nobody else may read
+            yield path
+        finally:
+            _clear(path)  # after a rename there is no folder left to remove
+
+
+def remove_abandoned(folder: Path) -> None:
+    """Remove what killed processes have left beside a target: their folders and locks, known by their names."""
+    abandoned = re.compile(rf"\.{re.escape(folder.name)}\.([0-9a-f]{{8}}|{RENAMING})\.lock")
+    for old in [path for path in folder.parent.iterdir() if abandoned.fullmatch(path.name)]:
+        _remove_if_dead(old)
+
+
+def _remove_if_dead(path: Path) -> None:
+    try:
+        with FileLock(path, thread_local=False).acquire(timeout=0):
+            _clear(path.with_suffix(".tmp"))
+    except (Timeout, OSError):  # its process lives, or it is no lock of ours
+        return
+
+
+def _clear(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():  # too many files are open, say: the lock stays, so that the next process removes both
+        return
+    with suppress(PermissionError):  # Windows removes an open file itself, when it is released
+        folder.with_suffix(".lock").unlink(missing_ok=True)

@@ -1,0 +1,120 @@
+"""The logits behind every score, in their file.
+
+logits/<version>/<round>           float32 [N, C], as the method's first view shows the images
+logits/<version>@<view>/<round>    the same as another view shows them, which sees no image's group
+clients/<row>/logits/...           in place of both where every client of the roster answers for itself
+clients/<row>/test                 places of the images in a client's own test part, where it has one
+y, id, group/<attribute>           [N]; y of several labels per image [N, L] of 0, 1, and 2 where it is not known
+unit                               [N], patient or lesion of each image, where the dataset has it
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..data.pool import texts
+from ..errors import FedcliError
+from ..io.hdf5 import TEXT, WHOLE, Column, below, create_hdf5, open_hdf5
+from .rounds import Logits
+
+if TYPE_CHECKING:
+    from ..runs.finished import Run
+
+AGAIN = "evaluate the run again"
+LOGITS = Column("f", 2)
+EXPECTED = {
+    "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "unit": Column(TEXT, needed=False), "group/*": Column(WHOLE),
+    "logits/*/*": LOGITS, "clients/*/logits/*/*": LOGITS, "clients/*/test": Column(WHOLE),
+}  # fmt: skip
+Rounds = dict[str, dict[int, np.ndarray]]  # version, or version@view -> round -> logits float32 [N, C]
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A predictions.h5 in memory.
+
+    Attributes:
+        unit: None where the dataset names no patient or lesion.
+        groups: attribute -> index of its value, -1 unknown.
+        logits: of the one model that answers; {} where every client answers for itself.
+        clients: of each client by its row in the roster, where every client answers for itself; else {}.
+        tests: row -> places of the client's own test part, where it has one.
+    """
+
+    y: np.ndarray  # int64 [N], or [N, L]
+    id: np.ndarray  # str [N]
+    unit: np.ndarray | None  # str [N]
+    groups: dict[str, np.ndarray]  # int64 [N]
+    logits: Rounds
+    clients: dict[int, Rounds]
+    tests: dict[int, np.ndarray]  # int64 [n]
+
+
+def read(path: Path) -> Predictions:
+    """Read a predictions.h5. Raises FedcliError where it is none."""
+    with open_hdf5(path, EXPECTED, hint=AGAIN) as file:
+        columns = {name: data[()] for name, data in file.items()}
+    _check(path, columns)
+    rows = [name.split("/")[1] for name in columns if name.startswith("clients/")]
+    clients = {int(row): below(columns, f"clients/{row}") for row in sorted(set(rows), key=int)}
+    return Predictions(
+        y=columns["y"].astype(np.int64),
+        id=texts(path, columns["id"]),
+        unit=texts(path, columns["unit"]) if "unit" in columns else None,
+        groups={name: column.astype(np.int64) for name, column in below(columns, "group").items()},
+        logits=_rounds(below(columns, "logits")),
+        clients={row: _rounds(below(kept, "logits")) for row, kept in clients.items() if below(kept, "logits")},
+        tests={row: kept["test"] for row, kept in clients.items() if "test" in kept},
+    )
+
+
+def _check(path: Path, columns: dict[str, np.ndarray]) -> None:
+    """Raises FedcliError where two columns are of different images, or a number stands for no class or image."""
+    count, logits = len(columns["id"]), [name for name in columns if "logits/" in name]
+    for name, column in columns.items():
+        if not name.endswith("/test") and len(column) != count:
+            raise FedcliError(f"{path}: {name} has {len(column):,} rows for {count:,} images", AGAIN)
+        if name.endswith("/test") and len(column) and not 0 <= column.min() <= column.max() < count:
+            raise FedcliError(f"{path}: {name} has places outside of its {count:,} images", AGAIN)
+    classes = {columns[name].shape[1] for name in logits}
+    if len(classes) > 1:
+        raise FedcliError(f"{path}: logits are of {min(classes)} and of {max(classes)} classes", AGAIN)
+    y = columns["y"]
+    highest = 2 if y.ndim == 2 else max(classes, default=0) - 1
+    if logits and (y.size and not 0 <= y.min() <= y.max() <= highest or y.shape[1:] not in ((), (*classes,))):
+        raise FedcliError(f"{path}: y has labels that are none of its {max(classes)} classes", AGAIN)
+
+
+def _rounds(tables: dict[str, np.ndarray]) -> Rounds:
+    """version/round -> logits, as version -> round -> logits, rounds rising."""
+    rounds: Rounds = {}
+    for name in sorted(tables, key=lambda name: (name.split("/")[0], int(name.split("/")[1]))):
+        version, round = name.split("/")
+        rounds.setdefault(version, {})[int(round)] = tables[name]
+    return rounds
+
+
+def write(path: Path, run: "Run", views: dict[str, Logits]) -> None:
+    """Write predictions.h5. views: "" for the first, else by name."""
+    test = run.data.test["clean"]
+    size = sum(
+        table.nbytes for logits in views.values() for rounds in logits.values() for tables in rounds for table in tables
+    )
+    with create_hdf5(path, size) as file:
+        for view, logits in views.items():
+            for version, answers in logits.items():
+                for round, tables in zip(run.rounds, answers, strict=True):
+                    for row, table in enumerate(tables):
+                        place = f"clients/{row}/" if len(tables) > 1 else ""
+                        file[f"{place}logits/{version}{view and '@' + view}/{round}"] = table.astype(np.float32)
+        file["y"] = test.y.cpu().numpy().astype(np.uint8 if test.multi_label else np.int16)
+        file["id"] = np.char.encode(test.ids, "utf-8")
+        if run.data.test_patients is not None:
+            file["unit"] = np.char.encode(run.data.test_patients, "utf-8")
+        for row, client in enumerate(run.data.roster):
+            if len(own := run.data.client_test[client]):
+                file[f"clients/{row}/test"] = own
+        for name in run.data.attributes:
+            file[f"group/{name}"] = test.groups[name].cpu().numpy().astype(np.int16)

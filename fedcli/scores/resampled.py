@@ -1,0 +1,129 @@
+"""Scores of a run in resamples of the test patients, as reports test runs against each other.
+
+resamples.h5 beside the scores, where there are many test images and one model answers:
+
+    <version>/<metric>        float64 [B], the mean over kept rounds
+    last/<version>/<metric>   those of the last round, of which intervals over runs are made
+    groups/<attribute>/<group>/<version>/<metric>   the same of one group's images; attributes by their place in the
+                              order of the alphabet, groups by theirs among the attribute's values
+
+It holds what anyone gets who draws again with the same seed: a report of a hundred runs is then a matter of reading.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import FedcliError
+from ..io.files import Stamp, settled
+from ..io.hdf5 import Column, create_hdf5, open_hdf5
+from ..seeds import derive
+from . import intervals
+from .bootstrap import METRICS, OF_LABELS, bootstrap_all
+from .groups import Groupings
+from .rounds import Logits
+
+FILE = "resamples.h5"
+RESAMPLES, SEED = 2000, 0  # of those that are kept
+MANY = 2000  # test images, from which on drawing takes longer than reading
+
+LAST, GROUPS = "last", "groups"
+HINT = "evaluate the run again"
+
+Columns = dict[str, np.ndarray]  # metric -> [B], or of groups [B, G]
+
+
+def seed_of(images: Sequence[str] | np.ndarray, seed: int) -> int:
+    """The seed of the draws of a test set, by the ids of its images in their order."""
+    return derive("compare", seed, *images)
+
+
+def mean(columns: Sequence[Columns]) -> Columns:
+    """Of each metric."""
+    return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
+
+
+def write(
+    folder: Path, logits: Logits, y: np.ndarray, ids: np.ndarray, units: np.ndarray | None,
+    groupings: Groupings | None = None,
+) -> None:  # fmt: skip
+    """Keep the scores of these models, where there are many images. units: [N], patients; None draws images.
+
+    Not where many models answer, as those of clients that trained alone: most runs are never tested against another.
+    """
+    alone = all(len(models) == 1 for rounds in logits.values() for models in rounds)
+    if len(y) < MANY or not alone:
+        return
+    at = np.argsort(ids)
+    owner = np.unique((ids if units is None else units)[at], return_inverse=True)[1]
+    seed = seed_of(ids[at], SEED)
+    with create_hdf5(folder / FILE) as file:
+        for version, rounds in logits.items():
+            stored = [table[at].astype(np.float32) for (table,) in rounds]  # as predictions.h5 has them
+            made = mean(bootstrap_all(stored, y[at], owner, resamples=RESAMPLES, seed=seed))
+            last = intervals.resampled(stored[-1:], y[at], owner)
+            for metric, column in made.items():
+                file[f"{version}/{metric}"] = column
+                file[f"{LAST}/{version}/{metric}"] = last[metric]
+            for name, images in _members(groupings or {}, at):
+                for metric, column in intervals.resampled([stored[-1][images]], y[at][images], owner[images]).items():
+                    file[f"{name}/{version}/{metric}"] = column
+
+
+def _members(groupings: Groupings, at: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """The name of each group that has images, and where they are among the images in order: bool [N]."""
+    for place, attribute in enumerate(sorted(groupings)):
+        codes, values = groupings[attribute]
+        for g in range(len(values)):
+            if (images := codes[at] == g).any():
+                yield f"{GROUPS}/{place}/{g}", images
+
+
+def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
+    """version -> metric -> [B], over the kept rounds or of the last; {} where none are kept. Raises FedcliError."""
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    kept: dict[str, Columns] = {}
+    count = intervals.RESAMPLES if last else RESAMPLES
+    for name, column in _columns(path).items():
+        *first, version, metric = name.split("/")
+        if first == [LAST] * last:
+            kept.setdefault(version, {})[metric] = column
+    for version, columns in kept.items():
+        whole = columns.keys() >= set(METRICS) or columns.keys() >= set(OF_LABELS)
+        if not whole or any(len(column) != count for column in columns.values()):
+            raise FedcliError(f"{path} does not hold {count} resamples of all {version} scores", HINT)
+    return kept
+
+
+def read_groups(folder: Path) -> dict[tuple[int, int], dict[str, Columns]]:
+    """(place of the attribute, group) -> version -> metric -> [B] of the last round; {} where none are kept.
+
+    Raises FedcliError.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return {}
+    kept: dict[tuple[int, int], dict[str, Columns]] = {}
+    for name, column in _columns(path).items():
+        if not name.startswith(f"{GROUPS}/"):
+            continue
+        _, attribute, group, version, metric = name.split("/")
+        kept.setdefault((int(attribute), int(group)), {}).setdefault(version, {})[metric] = column
+        if len(column) != intervals.RESAMPLES:
+            raise FedcliError(f"{path} does not hold {intervals.RESAMPLES} resamples of {name}", HINT)
+    return kept
+
+
+def _columns(path: Path) -> Columns:
+    """Every column of a file by its name, not to be written into. Raises FedcliError."""
+    return _read(path, at) if (at := settled(path)) else _read.__wrapped__(path, None)
+
+
+@lru_cache(maxsize=128)  # a page looks at each run several times
+def _read(path: Path, _: Stamp | None) -> Columns:
+    with open_hdf5(path, {"*/*": Column("f", size=8)}, hint=HINT) as file:
+        return {name: column[()] for name, column in file.items()}

@@ -1,0 +1,1 @@
+"""The machine: processes, shared memory, containers, signals and the terminal."""

@@ -1,0 +1,347 @@
+"""Worker processes: the one module that starts, feeds and ends them.
+
+A worker is connected by a pipe of its own and served by a thread of this process, so a killed one is noticed by the
+call that it was on, and no other waits for it. Workers leave Ctrl-C to this process and end when it ends.
+Arrays go through memory that both ends share, where there is some (see shared_blocks.py).
+"""
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import tempfile
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from types import TracebackType
+from typing import Any, TypeVar
+
+from .. import console, extensions
+from ..errors import FedcliError
+from . import container, interrupts
+from .shared_blocks import Channel, channels
+
+A = TypeVar("A")
+B = TypeVar("B")
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
+
+CAN_FORK = "fork" in multiprocessing.get_all_start_methods()
+SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
+RUN = 32  # items that a worker is given at once by in_order(), at most
+
+
+class WorkerKilled(Exception):
+    """A worker process ended before it returned a result."""
+
+
+class WorkerError(Exception):
+    """The message of a worker's exception that cannot be pickled."""
+
+
+class Workers:
+    """A few processes that are started once; each does its calls in order. To be used as a context.
+
+    They are forked where the system can, so that they share what is in memory; else setup and all calls are pickled.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        setup: Callable[..., None] = lambda: None,
+        *arguments: Any,
+        shared: bool = False,
+        block: int = 0,
+    ):
+        """setup(*arguments) is called once in each worker.
+
+        shared: any free worker does the next call.
+        block: bytes of arrays that a worker is sent at once, and returns at once, without passing the pipe.
+        """
+        context: Any = multiprocessing.get_context("fork" if CAN_FORK else "spawn")
+        ends: list[Channel] = []
+        self.processes = []
+        for _ in range(count):  # all of them before the first thread
+            end, far_end = channels(context, block if CAN_FORK else 0)
+            inherited = [*ends, end] if CAN_FORK else []
+            process = context.Process(target=_work, args=(far_end, inherited, setup, arguments), daemon=True)
+            with interrupts.held_back():  # until it leaves Ctrl-C to this process: it would print a traceback
+                process.start()
+            far_end.close()
+            ends.append(end)
+            self.processes.append(process)
+        queues = [queue.SimpleQueue[Any]() for _ in range(1 if shared else count)]
+        self._queues = queues * (count if shared else 1)
+        served = zip(ends, self._queues, strict=True)
+        self._threads = [threading.Thread(target=_serve, args=each, daemon=True) for each in served]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, worker: int, function: Callable[..., B], *arguments: Any) -> "Future[B]":
+        """Have this worker, or where they are shared any, call function(*arguments).
+
+        The result raises what the function raised, and WorkerKilled.
+        """
+        future: Future[B] = Future()
+        self._queues[worker].put((future, (function, arguments)))
+        return future
+
+    def __enter__(self) -> "Workers":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:  # their results are no longer needed
+            for process in self.processes:
+                process.terminate()
+        for waiting in self._queues:
+            waiting.put(None)
+        for thread, process in zip(self._threads, self.processes, strict=True):
+            thread.join()
+            process.join()
+
+
+def _serve(pipe: Channel, waiting: "queue.SimpleQueue[tuple[Future, Call] | None]") -> None:
+    """The life of a thread: one worker's calls and their results."""
+    while (task := waiting.get()) is not None:
+        future, call = task
+        try:
+            pipe.send(call)
+            value, error, trace = pipe.receive()
+        except (EOFError, OSError):
+            future.set_exception(WorkerKilled())
+        except Exception as fault:  # what was to be sent cannot be pickled
+            future.set_exception(fault)
+        else:
+            if error is None:
+                future.set_result(value)
+            else:
+                error.__cause__ = RuntimeError(trace)  # which --debug shows
+                future.set_exception(error)
+        del task, future  # keeps no result that was read
+    with contextlib.suppress(OSError):
+        pipe.send(None)
+    pipe.close()
+
+
+def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple) -> None:
+    """The life of a worker. inherited: this process's ends of pipes, which came with the fork."""
+    for other in inherited:
+        other.close()
+    follow_parent()
+    setup(*arguments)
+    while (answer := _answer(pipe)) is not None:
+        try:
+            pipe.send(answer)
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        except Exception as error:  # it cannot be pickled, or memory is short
+            pipe.send(_failed(error))
+        del answer
+
+
+def _answer(pipe: Channel) -> Answer | None:
+    """What a worker says to the next call; None where no more comes."""
+    try:
+        call = pipe.receive()
+    except (EOFError, OSError):  # OSError: the parent ended with an answer unread
+        return None
+    except Exception as error:  # memory is short
+        return _failed(error)
+    if call is None:
+        return None
+    function, values = call
+    try:
+        return function(*values), None, ""
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Answer:
+    return None, portable(extensions.fault(error) or error), "".join(traceback.format_exception(error))
+
+
+def portable(error: Exception) -> Exception:
+    """The error itself where it survives a pipe, else one that says the same."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        notes = ", ".join(getattr(error, "__notes__", []))
+        return WorkerError(f"{type(error).__name__}: {error}, {notes}")
+    return error
+
+
+def follow_parent() -> None:
+    """In a worker process: leave Ctrl-C to the parent, and end when it ends."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupts.let_through()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()  # a killed parent cannot stop this process, which holds its locks
+        os._exit(1)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process of one_each() ended: with the value that its function returned, or killed with this exit code."""
+
+    value: Any = None
+    code: int | None = None
+
+
+def one_each(
+    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], slots: Sequence[Any], preload: str
+) -> Generator[tuple[int, Any], None, None]:
+    """Call function(*task, slot, send) for each task in a process of its own, so that a crash ends no other.
+
+    Yields (index of the task, message) for each tuple that the function sends by send(...), and at last
+    (index, Ended). A process that is ended early gets a KeyboardInterrupt, so that it can save its state.
+
+    Args:
+        slots: as many processes at once; each has one of them, such as a device, for itself.
+        preload: module that is imported once for all processes.
+    """
+    context: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
+    if CAN_FORK:
+        context.set_forkserver_preload([preload])
+        # Python's own process, which imports that module, would print a traceback
+        with interrupts.left_to_parent(), _short_temporary_folder():
+            forkserver.ensure_running()
+    waiting, free = deque(enumerate(tasks)), deque(slots)
+    running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
+    try:
+        while waiting or running:
+            while waiting and free:
+                (index, task), slot = waiting.popleft(), free.popleft()
+                end, far_end = context.Pipe(duplex=False)
+                process = context.Process(target=_alone, args=(far_end, function, (*task, slot), extensions.words()))
+                process.start()
+                far_end.close()
+                running[end] = index, slot, process
+            ready: list[Any] = wait(list(running))
+            for pipe in ready:
+                index, slot, process = running[pipe]
+                try:
+                    message = pipe.recv()
+                except EOFError:
+                    process.join()
+                    message = Ended(code=process.exitcode)
+                if isinstance(message, Ended):
+                    process.join()
+                    free.append(slot)
+                    del running[pipe]
+                yield index, message
+    finally:
+        for _, _, process in running.values():
+            process.terminate()
+        for _, _, process in running.values():
+            process.join()  # it saves its state first
+
+
+@contextlib.contextmanager
+def _short_temporary_folder() -> Iterator[None]:
+    """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
+    before = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
+        tempfile.tempdir = SHORT_TEMPORARY
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _alone(
+    pipe: Connection, function: Callable[..., Any], values: tuple[Any, ...], words: frozenset[str]
+) -> None:  # fmt: skip
+    """The life of a process of one_each(); it ends when there is no parent to send to."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    signal.signal(signal.SIGTERM, interrupts.end)
+    extensions.allow(words)
+
+    def send(*message: Any) -> None:
+        try:
+            pipe.send(message)
+        except BrokenPipeError:
+            raise KeyboardInterrupt from None
+
+    try:
+        pipe.send(Ended(function(*values, send)))
+    except (KeyboardInterrupt, BrokenPipeError):
+        os._exit(130)
+
+
+def cores() -> int:
+    """How many cores this process may use, also in a container that may keep only some of them busy."""
+    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(known, container.cores() or known)
+
+
+_items: tuple[Callable[[Any], list], Sequence] | None = None  # of a worker of in_order(), set once as it starts
+
+
+def in_order(
+    function: Callable[[Any], Any], items: Sequence[Any], *, label: str, jobs: int = 0, run: int | None = None
+) -> Iterator[Any]:
+    """Yield function(item) for each item, in order, under a progress bar.
+
+    function must be picklable and depend on its item only, so the number of jobs changes no result. What it raises
+    reaches the caller.
+
+    Args:
+        jobs: processes, 0 for one per core, never more than four per core.
+        run: function takes a sequence of up to so many consecutive items, and returns as many results.
+    """
+    jobs = min(jobs or cores(), 4 * cores(), len(items))
+    if jobs <= 1 and not run:
+        yield from console.progress(map(function, items), label=label, total=len(items))
+        return
+    of_run = function if run else partial(_each, function)
+    size = max(1, min(run or RUN, len(items) // (4 * max(jobs, 1))))
+    runs = [slice(start, start + size) for start in range(0, len(items), size)]
+    if jobs <= 1:
+        results = chain.from_iterable(of_run(items[part]) for part in runs)
+        yield from console.progress(results, label=label, total=len(items))
+        return
+    with Workers(jobs, _keep_items, of_run, items, shared=True) as workers:  # before the bar, which has a thread
+        ahead = (workers.submit(0, _work_on, part) for part in runs)
+        waiting = deque(islice(ahead, 3 * jobs))  # so far may the workers run ahead of the reader
+        try:
+            yield from console.progress(_drained(waiting, ahead), label=label, total=len(items))
+        except WorkerKilled:
+            raise FedcliError(
+                "a worker process was killed", "it may have run out of memory; try fewer --jobs"
+            ) from None
+
+
+def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[Any]:
+    while waiting:
+        yield from waiting.popleft().result()
+        waiting.extend(islice(ahead, 1))
+
+
+def _each(function: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    return [function(item) for item in items]
+
+
+def _keep_items(of_run: Callable[[Any], list], items: Sequence) -> None:
+    global _items
+    _items = of_run, items
+
+
+def _work_on(part: slice) -> list:
+    assert _items is not None
+    of_run, items = _items
+    return of_run(items[part])

@@ -1,0 +1,83 @@
+"""BCa intervals, against scipy, and where they stand."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import session
+from hospitals import prepared, write_hospitals
+from scipy import stats
+
+import fedcli
+from fedcli.metrics import score
+from fedcli.reporting import pooled
+from fedcli.reporting.systems import read
+from fedcli.scores.bca import bca_interval, without_each
+from fedcli.scores.bootstrap import bootstrap, interval
+from fedcli.scores.scores import Scores
+
+
+def test_leaving_out_a_patient_is_scoring_the_others():
+    draw = np.random.default_rng(0)
+    logits, y, units = draw.normal(size=(9, 3)), np.arange(9) % 3, np.arange(9) // 2
+    without = without_each(logits, y, units)
+    for metric in ("accuracy", "balanced_accuracy", "auc_ovo_macro"):
+        expected = [score(logits[units != u], y[units != u])[metric] for u in range(5)]
+        assert without[metric] == pytest.approx(expected)
+
+
+def test_bca_agrees_with_scipy_on_the_same_resamples():
+    draw = np.random.default_rng(1)
+    y = draw.integers(0, 2, 40)
+    logits = draw.normal(size=(40, 2)) + np.eye(2)[y]
+    drawn = bootstrap(logits, y, resamples=1000, seed=0)["accuracy"]
+    right = (logits.argmax(1) == y).astype(float)
+    oracle = stats.bootstrap(
+        (right,), np.mean, n_resamples=0, method="BCa", bootstrap_result=SimpleNamespace(bootstrap_distribution=drawn)
+    ).confidence_interval
+    made = bca_interval(right.mean(), drawn, without_each(logits, y, None)["accuracy"])
+    assert made == pytest.approx((oracle.low, oracle.high), abs=1e-12)
+    assert made != interval(drawn)
+
+
+def test_without_bias_and_skewness_it_is_the_percentile_interval():
+    values = np.linspace(-1, 1, 1001)
+    assert bca_interval(0.0, values, np.array([-1.0, 0.0, 1.0])) == pytest.approx(interval(values))
+    assert bca_interval(1.0, np.ones(9), np.ones(4)) == (1.0, 1.0)
+    assert bca_interval(2.0, values, np.array([-1.0, 1.0])) == interval(values)  # z0 is infinite
+    assert bca_interval(None, np.full(3, np.nan), np.zeros(3)) == (None, None)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Three seeds of one system."""
+    work = tmp_path_factory.mktemp("work")
+    clients = fedcli.partition(prepared(write_hospitals(work / "raw", count=60), work), by=["hospital"], work=work)
+    return [fedcli.train("fedavg", clients, rounds=1, seed=seed, work=work).path for seed in range(3)]
+
+
+def test_the_kind_of_interval_is_said(runs):
+    usual = Scores.read(fedcli.evaluate(runs[0]).path)
+    made = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
+    before, after = (scores.intervals["clean"]["balanced_accuracy"] for scores in (usual, made))
+    assert (before.method, after.method) == ("", "bca") and before.value == after.value
+    assert made.groups["sex"]["clean"].intervals["accuracy"]["female"].method == "bca"
+    assert "95 % BCa bootstrap intervals" in " ".join(session.run(f"fedcli evaluate {runs[0]} --interval bca").split())
+    assert "95 % BCa interval" in fedcli.report(runs[:1], interval="bca").to("html")
+    assert "BCa interval from" not in fedcli.report(runs[:1]).to("html")
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs, method):
+    scored = read([fedcli.evaluate(run, interval=method).path for run in runs])
+    each = [run.scores.intervals["clean"]["auc_ovo_macro"] for run in scored]
+    low, high = pooled.bounds(scored, "clean", "auc_ovo_macro", each)
+    averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
+    assert averaged[0] <= low + 0.05 and high <= averaged[1] + 0.05 and low <= np.mean([k.value for k in each]) <= high
+    assert pooled.bounds([scored[0]] * 3, "clean", "auc_ovo_macro", each[:1] * 3) == pytest.approx(
+        (each[0].low, each[0].high)
+    )
+    groups = [run.scores.groups["sex"]["clean"].intervals["auc_ovo_macro"]["female"] for run in scored]
+    low, high = pooled.group_bounds(scored, "sex", "female", "clean", "auc_ovo_macro", groups)
+    assert low <= np.mean([known.value for known in groups]) <= high
+    assert pooled.bounds(scored[:1], "clean", "auc_ovo_macro", each[:1]) == (each[0].low, each[0].high)

@@ -1,0 +1,284 @@
+"""`evaluate --clinical`: thresholds from validation images, calibration, decision curves, conformal sets.
+
+Oracles: scikit-learn, statsmodels, fairlearn, and a script of ten lines for net benefit.
+"""
+
+import numpy as np
+import published_schema
+import pytest
+import session
+from fairlearn.metrics import MetricFrame, demographic_parity_difference, equalized_odds_difference
+from hospitals import prepared, write_hospitals
+from sklearn import metrics as sk
+from sklearn.calibration import calibration_curve
+from statsmodels.api import GLM, families
+from statsmodels.nonparametric.smoothers_lowess import lowess
+from statsmodels.stats.proportion import proportion_confint
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.errors import UsageError
+from fedcli.metrics import probabilities
+from fedcli.reporting import clinical as shown
+from fedcli.reporting import page
+from fedcli.scores import binary, clinical, clinical_parts, predictions
+from fedcli.scores.scores import Scores
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Scores that are too extreme, and labels."""
+    draw = np.random.default_rng(3)
+    label = (draw.random(400) < 0.3).astype(int)
+    odds = 1.5 * (draw.normal(size=400) + 1.6 * label - 1.4)
+    return (1 / (1 + np.exp(-odds))).round(3), label  # rounded: ties
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    work = tmp_path_factory.mktemp("work")
+    dataset = prepared(write_hospitals(work / "raw", count=120), work)
+    source = fedcli.partition(dataset, by=["hospital"], val=0.3, work=work)
+    return fedcli.evaluate(fedcli.train("fedavg", source, rounds=2, work=work), clinical=True, cost=5)
+
+
+def test_gaps_have_a_p_and_stand_in_a_table(made):
+    scores = Scores.read(made.path)
+    tests = [test for versions in scores.clinical.gaps.values() for each in versions.values() for test in each.values()]
+    assert tests and all(0 < test.p <= 1 for test in tests)
+    assert set(scores.clinical.gaps) == set(scores.groups)
+    assert "Gaps between groups: x" in [table.title for table in shown.tables([("x", scores)])]
+
+
+def test_a_gap_that_a_small_group_decides_is_in_doubt(made):
+    scores = Scores.read(made.path)
+    group = next(iter(scores.groups["hospital"]["clean"].last_round.groups.values()))
+    assert group.small  # of 24 test images
+    (table,) = [each for each in shown.tables([("x", scores)]) if each.title == "Gaps between groups: x"]
+    doubtful = [row[3].doubtful for row in table.rows if row[0].text == "hospital"]
+    assert doubtful and all(doubtful) and "whatever its p" in table.legend
+
+
+def test_inspect_says_what_the_test_images_can_show(made):
+    partition = manifest.parent(made.path, "partition")
+    printed = session.run(f"fedcli inspect {partition} --power ill")
+    assert "Expected intervals on test images: ill" in printed and "Detectable gaps on test images: ill" in printed
+    assert "--power 'illl' is no class" in session.run(f"fedcli inspect {partition} --power illl")
+    run = manifest.parent(made.path, "run")
+    assert "--power is about test images, not about a run" in session.run(f"fedcli inspect {run} --power ill")
+
+
+def test_thresholds_agree_with_the_roc_curve_of_scikit_learn(drawn):
+    score, label = drawn
+    alarms, hits, thresholds = sk.roc_curve(label, score, drop_intermediate=False)
+    assert binary.threshold_of("youden", None, score, label) == thresholds[np.argmax(hits - alarms)]
+    for value in (0.9, 0.95):
+        chosen = binary.threshold_of("sensitivity", value, score, label)
+        assert chosen == thresholds[np.flatnonzero(hits >= value)[0]]
+        chosen = binary.threshold_of("specificity", value, score, label)
+        assert chosen == thresholds[np.flatnonzero(1 - alarms >= value)[-1]]
+        assert binary.sensitivity_at(value, score, label) == pytest.approx(hits[1 - alarms >= value].max())
+    costs = [5 * ((score < t) & (label == 1)).sum() + ((score >= t) & (label == 0)).sum() for t in thresholds[1:]]
+    assert binary.threshold_of("cost", 5, score, label) == thresholds[1:][np.argmin(costs)]
+
+
+def test_brier_average_precision_and_reliability_agree_with_scikit_learn(drawn):
+    score, label = drawn
+    assert binary.brier(score, label) == pytest.approx(sk.brier_score_loss(label, score))
+    assert binary.average_precision(score, label) == pytest.approx(sk.average_precision_score(label, score))
+    seen, means = calibration_curve(label, score, n_bins=binary.BINS)
+    bins = np.array(binary.reliability(score, label))
+    assert bins[:, 0] == pytest.approx(means, abs=1e-9) and bins[:, 1] == pytest.approx(seen)
+    off, resolution, uncertainty = binary.brier_parts(score, label)
+    means = {round(mean, 9): mean for mean, _, _ in binary.reliability(score, label)}
+    binned = np.array([min(means.values(), key=lambda mean, s=s: abs(mean - s)) for s in score])
+    assert uncertainty == pytest.approx(label.mean() * (1 - label.mean()))
+    assert abs(off - resolution + uncertainty - sk.brier_score_loss(label, binned)) < 5e-3
+
+
+def test_brier_is_the_sum_of_its_parts_where_scores_are_the_bins_means():
+    score, label = np.repeat([0.15, 0.45, 0.85], 20), np.tile([0, 1, 1, 0], 15)
+    off, resolution, uncertainty = binary.brier_parts(score, label)
+    assert off - resolution + uncertainty == pytest.approx(binary.brier(score, label))
+
+
+def test_slope_and_intercept_of_calibration_agree_with_statsmodels(drawn):
+    score, label = drawn
+    x = binary.log_odds(score)
+    slope = GLM(label, np.stack([np.ones_like(x), x], 1), family=families.Binomial()).fit(tol=1e-12).params[1]
+    large = GLM(label, np.ones((len(x), 1)), offset=x, family=families.Binomial()).fit(tol=1e-12).params[0]
+    assert binary.calibration_line(score, label) == pytest.approx((slope, large), abs=1e-6)
+    assert slope < 1.2
+    assert binary.calibration_line(np.array([0.1, 0.9]), np.array([0, 1])) is None  # separated
+    assert binary.calibration_line(np.full(9, 0.5), np.arange(9) % 2) is None
+
+
+def test_a_local_regression_is_that_of_statsmodels_and_of_numpy(drawn):
+    score, label = drawn
+    line = lowess(label, score, frac=binary.SPAN, it=0, return_sorted=False)
+    assert binary.smoothed(score, label, score, degree=1) == pytest.approx(line, abs=1e-5)
+    at, near = float(score[0]), int(binary.SPAN * len(score))
+    distance = np.abs(score - at) / np.sort(np.abs(score - at))[near - 1]
+    weight = np.sqrt((1 - np.minimum(distance, 1) ** 3) ** 3)  # polyfit squares them
+    by_numpy = np.polyval(np.polyfit(score - at, label, 2, w=weight), 0.0)
+    assert binary.smoothed(score, label, np.array([at])) == pytest.approx([by_numpy])
+
+
+def test_the_calibration_index_is_the_mean_distance_to_the_smoothed_share(drawn):
+    score, label = drawn
+    index = binary.calibration_index(score, label)
+    assert index == pytest.approx(np.abs(score - binary.smoothed(score, label, score)).mean(), abs=5e-4)
+    many = np.random.default_rng(4).uniform(size=20_000)
+    came_true = (np.random.default_rng(5).uniform(size=20_000) < many**2).astype(int)
+    assert binary.calibration_index(many, came_true) == pytest.approx(1 / 2 - 1 / 3, abs=0.01)  # E(p - p^2)
+    assert binary.calibration_index(many**2, came_true) < 0.01
+    two = np.repeat([0.2, 0.7], [10, 30])  # as many as three quarters have one score
+    assert binary.calibration_index(two, np.tile([0, 1], 20)) == pytest.approx((10 * 0.3 + 30 * 0.2) / 40)
+    assert binary.calibration_index(np.full(20, 0.3), np.arange(20) % 2) == pytest.approx(0.2)
+    assert binary.calibration_index(many[:9], came_true[:9]) is None
+
+
+@pytest.mark.parametrize(("counted", "total"), [(0, 7), (3, 7), (7, 7), (95, 100)])
+def test_intervals_of_shares_agree_with_statsmodels(counted, total):
+    assert binary.wilson(counted, total) == pytest.approx(proportion_confint(counted, total, method="wilson"))
+    assert binary.wilson(0, 0) == (None, None)
+
+
+def test_net_benefit_agrees_with_a_script_of_ten_lines(drawn):
+    score, label = drawn
+    for p, model, everyone in binary.net_benefit(score, label):
+        gain = 0.0
+        for s, ill in zip(score, label):
+            if s >= p and ill:
+                gain += 1
+            elif s >= p:
+                gain -= p / (1 - p)
+        assert model == pytest.approx(gain / len(score))
+        treated = sum(1 if ill else -p / (1 - p) for ill in label)
+        assert everyone == pytest.approx(treated / len(score))
+
+
+def test_kappa_and_matthews_correlation_agree_with_scikit_learn():
+    draw = np.random.default_rng(0)
+    y, guess = draw.integers(0, 4, 200), draw.integers(0, 4, 200)
+    guess[:120] = y[:120]
+    both = clinical.agreement(guess, y, 4)
+    assert both.matthews_correlation == pytest.approx(sk.matthews_corrcoef(y, guess))
+    assert both.quadratic_kappa == pytest.approx(sk.cohen_kappa_score(y, guess, weights="quadratic"))
+    assert clinical.agreement(np.zeros(5, int), np.arange(5) % 2, 2).matthews_correlation is None
+
+
+def test_carried_thresholds_make_the_rates_of_fairlearn(made):
+    body = Scores.read(made.path).clinical.classes["ill"]["clean"]
+    kept = predictions.read(made.path.parent / "predictions.h5")
+    score, sex = probabilities(kept.logits["clean"][2])[:, 1], kept.groups["sex"]
+    names = made.body["attributes"]["sex"]
+    for each in body.operating:
+        if each.choice not in ("pooled", "sex"):
+            continue
+        limits = [each.thresholds.get(name, each.thresholds[""]) for name in names]
+        decisions = (score >= np.array(limits)[sex]).astype(int)
+        frame = MetricFrame(
+            metrics={"sensitivity": sk.recall_score, "ppv": sk.precision_score}, y_true=kept.y, y_pred=decisions,
+            sensitive_features=sex,
+        ).by_group  # fmt: skip
+        for k, name in enumerate(names):
+            point = each.groups["sex"][name]
+            assert point.sensitivity.value == pytest.approx(frame["sensitivity"][k])
+            assert (point.ppv.value or 0.0) == pytest.approx(frame["ppv"][k])
+        of = each.differences["sex"]
+        kind = {"y_true": kept.y, "y_pred": decisions, "sensitive_features": sex}
+        assert of["demographic_parity_difference"] == pytest.approx(demographic_parity_difference(**kind))
+        assert of["equalized_odds_difference"] == pytest.approx(equalized_odds_difference(**kind))
+
+
+def test_thresholds_come_from_validation_images_alone(made):
+    scores = Scores.read(made.path).clinical
+    parts = {each.choice: each for each in scores.classes["ill"]["clean"].operating if each.rule == "sensitivity=0.95"}
+    assert set(parts) == {"pooled", "client", "hospital", "sex"}
+    assert set(parts["client"].thresholds) == {"", "east", "north", "south"}
+    assert {each.rule for each in scores.classes["ill"]["clean"].operating} >= {"youden", "cost=5"}
+    assert scores.validation == sum(client["val"] for client in fedcli_roster(made))
+
+
+def fedcli_roster(made):
+    from fedcli.data import manifest
+
+    return manifest.read(manifest.parent(manifest.parent(made.path, "run"), "partition")).body["roster"]
+
+
+def images(logits, y, sex):
+    return clinical.Images(logits, y, {"sex": (sex, ["f", "m"])}, np.full(len(y), -1))
+
+
+def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_that_was_put_in():
+    draw = np.random.default_rng(1)
+    logits = draw.normal(size=(3000, 3))
+    y = np.array([draw.choice(3, p=p) for p in probabilities(logits)])
+    sex = np.arange(3000) % 2
+    made = clinical.scaled(images(4 * logits, y, sex), images(4 * logits, y, sex))
+    assert made.temperature == pytest.approx(4, rel=0.1)
+    assert made.negative_log_likelihood[1] < made.negative_log_likelihood[0]
+    assert made.calibration_error_top_label[1] < made.calibration_error_top_label[0]
+    each = [sum(sk.brier_score_loss(y == c, probabilities(t * logits)[:, c]) for c in range(3)) for t in (4, 1)]
+    assert made.brier == [pytest.approx(each[0]), pytest.approx(each[1], rel=0.02)]  # as Brier had it: over all classes
+    assert made.negative_log_likelihood[0] == pytest.approx(sk.log_loss(y, probabilities(4 * logits)))
+
+
+def test_conformal_sets_cover_and_do_so_in_every_group_where_quantiles_are_of_groups():
+    draw = np.random.default_rng(2)
+    sex = np.arange(4000) % 2
+    y = draw.integers(0, 3, 4000)
+    logits = draw.normal(size=(4000, 3)) + np.where(sex, 0.5, 3)[:, None] * np.eye(3)[y]  # harder for m
+    halves = [np.arange(4000) % 4 < 2, np.arange(4000) % 4 >= 2]
+    chosen, test = (images(logits[at], y[at], sex[at]) for at in halves)
+    pooled, by_sex = clinical._conformal(chosen, test)
+    assert pooled.coverage.value == pytest.approx(0.9, abs=0.03)
+    assert pooled.groups["sex"]["m"].value < 0.87 < 0.93 < pooled.groups["sex"]["f"].value
+    assert all(rate.value == pytest.approx(0.9, abs=0.04) for rate in by_sex.groups["sex"].values())
+    assert clinical.quantile(np.array([0.2, 0.1])) == 1.0  # too few images: every class
+
+
+def test_it_is_shown_and_left_out_where_it_was_not_asked_for(made, tmp_path):
+    assert not published_schema.errors(made)
+    titles = [table.title.partition(":")[0] for table in shown.tables([("", Scores.read(made.path))])]
+    assert titles == [
+        "Operating points", "Operating points by group", "Threshold transfer", "Calibration", "Net benefit",
+        "Agreement and temperature", "Conformal sets at 90 %", "Gaps between groups",
+    ]  # fmt: skip
+    transfer = list(shown.tables([("", Scores.read(made.path))]))[2]
+    line = next(row for row in transfer.rows if row[2].text == "sex")
+    heads = [column.name for column in transfer.columns]
+    rates = {name: cell.number for name, cell in zip(heads, line)}
+    assert rates["EOD"] == pytest.approx(max(rates["TPR gap"], rates["FPR gap"]))
+    assert "Threshold transfer" in page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
+
+
+def test_without_validation_images_there_are_no_thresholds(tmp_path):
+    dataset = prepared(write_hospitals(tmp_path / "raw", count=48), tmp_path)
+    run = fedcli.train("fedavg", fedcli.partition(dataset, iid=True, clients=2, work=tmp_path), rounds=1, work=tmp_path)
+    scores = fedcli.evaluate(run, clinical=True)
+    body = scores.body["clinical"]
+    assert body["validation"] == 0 and body["temperature"] == {} and body["conformal"] == {}
+    assert body["classes"]["ill"]["clean"]["operating"] == []
+    assert body["classes"]["ill"]["clean"]["overall"]["brier"] > 0
+    assert "clinical" not in fedcli.evaluate(run).body
+    for flags in (
+        {"clinical": True, "rule": ["sensitivity=2"]},
+        {"clinical": True, "positive": ["il"]},
+        {"cost": 2.0},
+        {"clinical": True, "cost": -1.0},
+    ):
+        with pytest.raises(UsageError):
+            fedcli.evaluate(run, **flags)
+
+
+def test_each_of_several_labels_is_described_by_its_own_probability_without_unknown_entries():
+    draw = np.random.default_rng(5)
+    logits, y = draw.normal(size=(60, 3)), draw.integers(0, 2, (60, 3))
+    y[:7, 1] = 2  # not known
+    part = clinical.Images(logits, y, {"sex": (np.arange(60) % 2, ["f", "m"])}, np.full(60, -1)).of(1)
+    assert part.y.tolist() == y[7:, 1].tolist()
+    assert part.logits == pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
+    assert len(part.groupings["sex"][0]) == len(part.client) == 53
+    assert clinical_parts.positives(["a", "b"], [], several=True) == ["a", "b"]

@@ -1,0 +1,274 @@
+import json
+
+import numpy as np
+import published_schema
+import pytest
+from conftest import make_chain
+from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, body_of, logits_of, scorer
+from score_json import group_scores
+
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, UsageError
+from fedcli.federation.client import Training
+from fedcli.metrics import score
+from fedcli.runs.finished import load_mean_personal, logits, open_run, predict
+from fedcli.runs.train import Plan, train
+from fedcli.scores import evaluate as stage
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.scores import Scores
+
+
+@pytest.fixture
+def scores_of(monkeypatch):
+    return scorer(monkeypatch)
+
+
+VERSIONS = "clean", "corrupted", "average"
+
+
+def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_path, scores_of):
+    run = a_run(tmp_path)
+    body = body_of(scores_of(run))
+    y = run.data.test["clean"].y.numpy()
+    for version in ("clean", "corrupted"):
+        per_round = [score(logits_of(run, r, version), y)["auc_ovo_macro"] for r in (4, 5, 6)]
+        assert body["versions"][version]["auc_ovo_macro"] == {
+            "last": per_round[2],
+            "mean_last5": np.mean(per_round),
+            "std_last5": np.std(per_round),
+            "per_round": per_round,
+        }
+    assert body["versions"]["clean"]["count"] == 90
+    assert body["versions"]["clean"]["classes_missing"] == []
+    assert body["kept_rounds"] == [4, 5, 6]
+    assert "ddof 0" in body["legend"]["std_last5"]
+
+
+def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_path, monkeypatch):
+    asked, client = [], stage._client
+    monkeypatch.setattr(stage, "_client", lambda *given: asked.append(given[3]) or client(*given))
+    run = train(make_chain(tmp_path, corrupted=True), Plan("fedavg", {}, Training(), 1), work=tmp_path, out=None)
+    body = body_of(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+    corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]
+    assert len(asked) == 2 and len(body["clients"]) == 4 and 0 < len(corrupted) < 4
+    for name, scores in body["clients"].items():
+        same = next(each for each in asked if (each in corrupted) == (name in corrupted))
+        assert scores == body["clients"][same]
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:١"])
+def test_a_run_is_not_opened_on_a_device_that_is_none(device, tmp_path):
+    with pytest.raises(UsageError, match=f"--device '{device}' is unknown"):
+        open_run(tmp_path, device)
+
+
+def test_average_is_the_mean_of_clean_and_corrupted_in_each_round(tmp_path, scores_of):
+    versions = body_of(scores_of(a_run(tmp_path)))["versions"]
+    for metric in ("balanced_accuracy", "auc_ovr_weighted", "f1_macro"):
+        clean, corrupted, average = (np.array(versions[v][metric]["per_round"]) for v in VERSIONS)
+        assert average == pytest.approx((clean + corrupted) / 2, abs=1e-15)
+        assert versions["average"][metric]["std_last5"] == pytest.approx(average.std())
+
+
+def test_without_corruption_there_is_neither_corrupted_nor_average(tmp_path, scores_of):
+    body = body_of(scores_of(a_run(tmp_path, noise=None)))
+    assert list(body["versions"]) == ["clean"]
+    assert list(body["groups"]["sex"]) == ["clean"]
+    assert body["corruption"] is None
+    assert body["data"]["corruption"] is None
+
+
+def test_the_std_among_clients_on_shared_test_sets_is_four_tenths_of_the_gap(tmp_path, scores_of):
+    # FedISM+ Table IV: one client in five sees the corrupted test set, so std = sqrt(.2 * .8) * |clean - corrupted|
+    body = body_of(scores_of(a_run(tmp_path)))
+    clean, corrupted = (np.array(body["versions"][v]["auc_ovo_macro"]["per_round"]) for v in ("clean", "corrupted"))
+    assert body["among_clients"]["auc_ovo_macro"]["std"] == pytest.approx(0.4 * np.abs(clean - corrupted).mean())
+    assert body["among_clients"]["auc_ovo_macro"]["worst"] == pytest.approx(np.minimum(clean, corrupted).mean())
+    assert body["among_clients"]["auc_ovo_macro"]["mean"] == pytest.approx((0.8 * clean + 0.2 * corrupted).mean())
+    per_round = body["among_clients"]["auc_ovo_macro"]["per_round"]
+    assert per_round["std"] == pytest.approx(0.4 * np.abs(clean - corrupted))
+    assert per_round["worst"] == pytest.approx(np.minimum(clean, corrupted))
+    assert per_round["mean"] == pytest.approx(0.8 * clean + 0.2 * corrupted)
+    assert [body["clients"][c]["version"] for c in ROSTER] == ["clean"] * 4 + ["corrupted"]
+    assert {body["clients"][c]["part"] for c in ROSTER} == {"whole"}
+
+
+def test_a_client_with_a_test_part_of_its_own_is_scored_on_it(tmp_path, scores_of):
+    own = {"north": range(0, 40), "harbour": range(40, 90)}
+    run = a_run(tmp_path, own=own)
+    clients = body_of(scores_of(run))["clients"]
+    y = run.data.test["clean"].y.numpy()
+    assert [clients[c]["part"] for c in ROSTER] == ["own", "whole", "whole", "whole", "own"]
+    assert [clients[c]["count"] for c in ROSTER] == [40, 90, 90, 90, 50]
+    assert clients["north"]["accuracy"]["last"] == score(logits_of(run, 6)[:40], y[:40])["accuracy"]
+    assert clients["harbour"]["accuracy"]["last"] == score(logits_of(run, 6, "corrupted")[40:], y[40:])["accuracy"]
+
+
+def test_a_client_without_an_auc_is_left_out_of_the_spread(tmp_path, scores_of):
+    y = a_shard(3).y.numpy()
+    own = {"north": np.flatnonzero(y == 1), "east": range(0, 45), "south": range(45, 90)}
+    body = body_of(scores_of(a_run(tmp_path, noise=None, own=own)))
+    assert body["clients"]["north"]["auc_ovo_macro"]["mean_last5"] is None
+    assert body["clients"]["north"]["classes_missing"] == [0, 2]
+    table = np.array([body["clients"][c]["auc_ovo_macro"]["per_round"] for c in ROSTER[1:]])
+    assert body["among_clients"]["auc_ovo_macro"]["std"] == pytest.approx(table.std(0).mean())
+
+
+def test_clients_that_share_model_and_images_have_no_spread(tmp_path, scores_of):
+    among = body_of(scores_of(a_run(tmp_path, noise=None)))["among_clients"]
+    nothing = {"mean": None, "std": None, "worst": None}
+    assert among["auc_ovo_macro"] == nothing | {"per_round": nothing}
+
+
+def test_clients_that_keep_their_own_batch_norm_are_scored_with_it(tmp_path, scores_of):
+    run = a_run(tmp_path, noise=None, bn="local")
+    body = body_of(scores_of(run))
+    y = run.data.test["clean"].y.numpy()
+    assert body["personal_models"] is True
+    assert body["clients"]["west"]["accuracy"]["last"] == score(logits_of(run, 6, client="west"), y)["accuracy"]
+    assert body["versions"]["clean"]["accuracy"]["last"] == score(logits_of(run, 6), y)["accuracy"]
+    assert body["among_clients"]["accuracy"]["std"] > 0
+
+
+def test_the_best_round_on_validation_is_scored_from_its_own_model(tmp_path, scores_of):
+    run = a_run(tmp_path, best={"round": 2, "metric": "balanced_accuracy", "score": 0.75})
+    best = body_of(scores_of(run, by=["sex"]))["best_on_validation"]
+    assert {key: best[key] for key in ("round", "metric", "validation")} == {
+        "round": 2, "metric": "balanced_accuracy", "validation": 0.75,
+    }  # fmt: skip
+    y, sex = run.data.test["clean"].y.numpy(), run.data.test["clean"].groups["sex"].numpy()
+    table = logits_of(run, "best", "corrupted")
+    assert best["versions"]["corrupted"] == score(table, y)
+    assert set(best["versions"]) == set(VERSIONS)
+    assert best["groups"]["sex"]["corrupted"] == group_scores(
+        table, y, sex, ATTRIBUTES["sex"], classes=run.data.classes
+    )
+    assert body_of(scores_of(a_run(tmp_path / "another")))["best_on_validation"] is None
+
+
+def test_a_class_nobody_has_is_named_and_gives_no_nan(tmp_path, scores_of):
+    path = scores_of(a_run(tmp_path, classes=2))
+    assert body_of(path)["versions"]["average"]["classes_missing"] == [2]
+    assert body_of(path)["versions"]["average"]["auc_ovo_macro"]["mean_last5"] is not None
+    assert "NaN" not in path.read_text()
+
+
+def test_one_kept_round_has_no_std(tmp_path, scores_of):
+    over = body_of(scores_of(a_run(tmp_path, rounds=[1])))["versions"]["clean"]["accuracy"]
+    assert over["std_last5"] is None
+    assert over["last"] == over["mean_last5"]
+
+
+def test_the_body_says_what_ran_and_on_which_data(tmp_path, scores_of):
+    contents = manifest.read(scores_of(a_run(tmp_path)))
+    body = contents.body
+    copied = {key: value for key, value in ABOUT.items() if key not in ("roster", "model")}
+    assert {key: body[key] for key in copied} == copied and body["model"].items() >= ABOUT["model"].items()
+    assert body["roster_size"] == 5
+    assert body["corruption"] == GAUSSIAN
+    assert body["options"] == {"lr": 0.1, "bn": "aggregate"}
+    assert body["data"]["partition"] == {
+        "sha256": manifest.sha256(tmp_path / "partition" / "partition.json"),
+        "options": {"seed": 7},
+    }
+    assert contents.parents == {"../../run.json": manifest.sha256(tmp_path / "run" / "run.json")}
+    assert contents.made_by == ["evaluate"]
+
+
+def test_the_same_run_gives_the_same_bytes_wherever_it_lies(tmp_path, scores_of):
+    folders = [scores_of(a_run(tmp_path / name)).parent for name in ("one", "two")]
+    assert folders[0].name == folders[1].name
+    for file in ("scores.json", "predictions.h5"):
+        assert (folders[0] / file).read_bytes() == (folders[1] / file).read_bytes()
+
+
+def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch):
+    run = a_run(tmp_path)
+    path = scores_of(run)
+    monkeypatch.setattr(stage, "open_run", lambda *_: pytest.fail("opened the network again"))
+    assert evaluate(run.path, by=[], out=None, device="cpu", made_by=["evaluate"]) == path
+
+
+def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of):
+    path = scores_of(a_run(tmp_path))
+    body = manifest.read(path).body
+    assert Scores.of(body, path).body() == body
+    for other in (body | {"best": {}}, {key: body[key] for key in body if key != "versions"}, body | {"clients": [1]}):
+        with pytest.raises(FedcliError, match="does not have the shape") as error:
+            Scores.of(other, path)
+        assert f"remove {path.parent}" in error.value.hint
+
+
+def test_out_takes_the_place_of_the_default_folder(tmp_path, scores_of):
+    path = scores_of(a_run(tmp_path), out=tmp_path / "elsewhere")
+    assert path == tmp_path / "elsewhere" / "scores.json"
+    assert list(manifest.verify(path).parents) == ["../run/run.json"]
+
+
+def test_a_run_without_models_is_refused(tmp_path, scores_of):
+    with pytest.raises(FedcliError, match="kept no model"):
+        scores_of(a_run(tmp_path, rounds=[]))
+
+
+def test_a_diverged_model_leaves_no_scores_behind(tmp_path, monkeypatch):
+    run = a_run(tmp_path)
+    monkeypatch.setattr(stage, "open_run", lambda *_: run)
+    monkeypatch.setattr("fedcli.runs.finished.predict", lambda *_, **__: np.full((90, 3), np.nan, np.float32))
+    with pytest.raises(FedcliError, match="90 of 90 images got logits that are not finite"):
+        evaluate(run.path, by=[], out=None, device="cpu", made_by=[])
+    assert not list(run.path.parent.glob("scores/*"))
+
+
+def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
+    plan = Plan("fedavg", {}, Training(batch_size=5, bn="local"), rounds=2)
+    path = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=tmp_path / "run")
+    body = body_of(evaluate(path, by=[], out=None, device="cpu", made_by=[]))
+    run = open_run(path)
+    for version, test in run.data.test.items():
+        expected = score(predict(run, 2, test), test.y.numpy())
+        assert body["versions"][version]["auc_ovo_macro"]["last"] == expected["auc_ovo_macro"]
+    noisy = run.data.test["corrupted"]
+    own = score(predict(run, 2, noisy, "west"), noisy.y.numpy())
+    assert body["clients"]["west"]["auc_ovo_macro"]["last"] == own["auc_ovo_macro"]
+    assert body["kept_rounds"] == [1, 2]
+    assert body["groups"]["sex"]["clean"]["last_round"]["groups"]["f"]["count"] == 20
+    assert body["intervals"]["average"]["accuracy"]["units"] == 20  # patients of two images each
+    assert manifest.verify(path).kind == "run"  # scores inside its folder leave the run as it was
+
+
+def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
+    """Ditto keeps a whole model on each client, FedBN its batch norm: each kind has a name of its own."""
+    from conftest import make_chain
+
+    from fedcli.federation.client import Training
+    from fedcli.runs.train import Plan, train
+
+    data, training = make_chain(tmp_path, corrupted=True), Training(optimizer="sgd", lr=0.1, batch_size=8)
+    by_name = {}
+    for method in ("ditto", "fedbn", "fedavg"):
+        run = train(data, Plan(method, {}, training, 3), work=tmp_path, out=None)
+        path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
+        by_name[method] = json.loads(path.read_text())["body"]
+        assert not published_schema.errors(path)
+    assert {name: set(body["personal"]) for name, body in by_name.items()} == {
+        "ditto": {"personal", "mean_personal"}, "fedbn": {"personal"}, "fedavg": set(),
+    }  # fmt: skip
+    per_round = [
+        by_name["ditto"][k]["clean"] if k == "versions" else by_name["ditto"]["personal"][k]["clean"]
+        for k in ("versions", "personal", "mean_personal")
+    ]
+    assert len({tuple(scores["auc_ovo_macro"]["per_round"]) for scores in per_round}) == 3
+    run = open_run(next(tmp_path.glob("runs/ditto-*/run.json")))
+    noisy, y = run.data.test["corrupted"], run.data.test["clean"].y.numpy()
+    sex = noisy.groups["sex"].numpy()
+    own = [
+        group_scores(predict(run, 3, noisy, c), y, sex, ["f", "m"], classes=run.data.classes) for c in run.data.roster
+    ]
+    load_mean_personal(run, 3)
+    averaged = group_scores(logits(run.net, noisy, run.method.local), y, sex, ["f", "m"], classes=run.data.classes)
+    kept = {name: parts["groups"]["sex"]["corrupted"] for name, parts in by_name["ditto"]["personal"].items()}
+    assert kept["mean_personal"]["last_round"] == averaged
+    assert kept["mean_personal"]["each"]["accuracy"]["f"]["last"] == averaged["groups"]["f"]["accuracy"]
+    mean_of_own = np.mean([each["groups"]["m"]["accuracy"] for each in own])
+    assert kept["personal"]["each"]["accuracy"]["m"]["last"] == pytest.approx(mean_of_own)
+    assert by_name["ditto"]["versions"] == by_name["fedavg"]["versions"]  # its global track is FedAvg

@@ -1,0 +1,169 @@
+"""`evaluate --on`: test images of another hospital, dataset or division; `partition --hold-out`; `--cross-site`."""
+
+import published_schema
+import pytest
+from hospitals import prepared, write_hospitals
+from typer.testing import CliRunner
+
+import fedcli
+from fedcli.commands.app import app
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, UsageError
+from fedcli.reporting import cross_site, page
+from fedcli.scores import predictions
+from fedcli.scores.scores import Scores
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def dataset(work):
+    return prepared(write_hospitals(work / "raw"), work)
+
+
+@pytest.fixture(scope="module")
+def held_out(dataset, work):
+    return fedcli.partition(dataset, by=["hospital"], hold_out="south", val=0.2, work=work)
+
+
+@pytest.fixture(scope="module")
+def run(held_out, work):
+    return fedcli.train("fedavg", held_out, rounds=1, work=work)
+
+
+@pytest.fixture(scope="module")
+def other(work):
+    """Another hospital, whose classes have other names and another order, and one more."""
+    classes = "sick", "unclear", "well"
+    return prepared(write_hospitals(work / "other", classes=classes, hospitals=("west",), count=60, seed=1), work)
+
+
+def table(folder, *lines):
+    path = folder / "classes.csv"
+    path.write_text("\n".join(["theirs,ours", *lines]) + "\n")
+    return path
+
+
+MAPPED = "sick,ill", "unclear,", "well,healthy"
+
+
+def test_a_held_out_site_trains_nothing_and_all_its_images_are_the_test_images(held_out, dataset, run):
+    assert [client["client"] for client in held_out.body["roster"]] == ["east", "north"]
+    assert held_out.body["held_out"] == {"attribute": "hospital", "value": "south", "images": 30}
+    scored = fedcli.evaluate(run)
+    groups = scored.body["groups"]["hospital"]["clean"]["last_round"]["groups"]
+    assert {name: group["count"] for name, group in groups.items()} == {"east": 0, "north": 0, "south": 30}
+    assert "external" not in scored.body
+
+
+def test_the_datasets_own_test_part_is_scored_beside_it_and_equals_the_groups_by_hand(run, dataset):
+    scored = fedcli.evaluate(run, on=dataset, by=["hospital"])
+    body = scored.body
+    assert body["external"]["images"] == dataset.body["split"]["test"] and body["external"]["left_out"] == 0
+    assert set(scored.manifest.parents.values()) == {manifest.sha256(path) for path in (run.path, dataset.path)}
+    kept = predictions.read(scored.path.parent / "predictions.h5")
+    at = kept.groups["hospital"] == body["attributes"]["hospital"].index("east")
+    right = (kept.logits["clean"][1].argmax(1) == kept.y)[at].mean()
+    by_site = body["groups"]["hospital"]["clean"]["each"]["accuracy"]
+    assert by_site["east"]["last"] == pytest.approx(right)
+    assert "in place of the run's own test images" in body["warning"]
+
+
+def test_classes_of_another_dataset_are_paired_by_a_table(run, other, tmp_path):
+    scored = fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), all_images=True)
+    external = scored.body["external"]
+    assert not published_schema.errors(scored)
+    assert (external["images"], external["left_out"], external["part"]) == (40, 20, "all")
+    kept = predictions.read(scored.path.parent / "predictions.h5")
+    theirs = {f"{k:03d}.png": k % 3 for k in range(60)}
+    assert kept.y.tolist() == [{0: 1, 2: 0}[theirs[name]] for name in kept.id]
+    assert scored.body["attributes"]["hospital"] == ["east", "north", "south", "west"]
+    assert fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED)).body["external"]["part"] == "test"
+
+
+def test_another_division_and_its_corruption_are_scored(run, dataset, work):
+    everyone = fedcli.partition(dataset, by=["hospital"], work=work)
+    noisy = fedcli.corrupt(everyone, "gaussian", on=["north"], work=work, jobs=1)
+    scored = fedcli.evaluate(run, on=noisy)
+    assert set(scored.body["versions"]) == {"clean", "corrupted", "average"}
+    assert scored.body["external"]["kind"] == "corruption"
+    assert {client["part"] for client in scored.body["clients"].values()} == {"whole"}
+
+
+def test_a_report_keeps_scores_on_other_images_in_a_row_of_their_own(run, dataset, tmp_path):
+    paths = [fedcli.evaluate(run).path, fedcli.evaluate(run, on=dataset).path]
+    frame = fedcli.report(paths).to_frame()
+    assert len(frame) == 2 and frame["method"].str.contains("tested on").sum() == 1
+    assert "in place of the run" in page.write(tmp_path / "page.html", paths).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (None, "has the class 'sick', which the run does not have"),
+        (MAPPED[:2], "no line for the class 'well'"),
+        ((*MAPPED, "sick,ill"), "'sick' is named twice"),
+        (("sick,il", *MAPPED[1:]), "'il' is no class of the run"),
+        (("sik,ill", *MAPPED), "'sik' is no class of"),
+        (("sick,", "unclear,", "well,"), "holds no test image of the run's classes"),
+    ],
+)
+def test_classes_that_cannot_be_paired_are_refused_by_name(run, other, tmp_path, lines, said):
+    with pytest.raises(FedcliError, match=said) as error:
+        fedcli.evaluate(run, on=other, map_classes=lines and table(tmp_path, *lines))
+    assert error.value.hint
+
+
+def test_images_that_trained_are_no_test_images(run, dataset):
+    with pytest.raises(FedcliError, match=r"trained or validated on \d+ images"):
+        fedcli.evaluate(run, on=dataset, all_images=True)
+
+
+def test_images_of_another_size_are_refused_and_flags_without_a_meaning_too(run, dataset, held_out, work):
+    larger = fedcli.prepare("images", raw=work / "raw", size=16, patient="patient", work=work, jobs=1)
+    with pytest.raises(FedcliError, match="images of 16 px, the run's network takes 8 px"):
+        fedcli.evaluate(run, on=larger)
+    for flags in ({"all_images": True}, {"on": held_out, "all_images": True}, {"on": dataset, "cross_site": True}):
+        with pytest.raises(UsageError):
+            fedcli.evaluate(run, **flags)
+
+
+def test_an_attribute_that_the_other_images_lack_is_refused(run, other, tmp_path):
+    with pytest.raises(UsageError, match="has no attribute '1'"):
+        fedcli.evaluate(run, on=other, map_classes=table(tmp_path, *MAPPED), by=["1"])
+
+
+def test_a_site_that_there_is_not_is_refused(dataset, work):
+    for site, said in (("sout", "hospital is never 'sout'"), ("sex=x", "sex is never 'x'")):
+        with pytest.raises(UsageError, match=said):
+            fedcli.partition(dataset, hold_out=site, work=work)
+    women = fedcli.partition(dataset, hold_out="sex=female", work=work)
+    assert women.body["held_out"]["value"] == "female"
+
+
+def test_every_clients_model_is_scored_on_every_clients_test_part(dataset, work, tmp_path):
+    everyone = fedcli.partition(dataset, by=["hospital"], work=work)
+    own = fedcli.train("fedavg", everyone, rounds=1, single_site=True, work=work)
+    scored = fedcli.evaluate(own, cross_site=True)
+    cells = scored.body["cross_site"]
+    assert not published_schema.errors(scored)
+    assert set(cells) == {"north", "east", "south"}
+    clients = scored.body["clients"]
+    for client in cells:
+        assert cells[client][client]["accuracy"] == clients[client]["accuracy"]["last"]
+    assert len({cells["north"][client]["count"] for client in cells} | {0}) > 1
+    first, second = cross_site.tables([("", Scores.read(scored.path))])
+    assert [row[0].text for row in first.rows] == sorted(cells) and len(second.columns) == 4
+    assert "Trained at and tested on" in page.write(tmp_path / "page.html", [scored.path]).read_text(encoding="utf-8")
+    fedcli_run = fedcli.train("fedavg", everyone, rounds=1, work=work)
+    with pytest.raises(UsageError, match="compares clients' own models"):
+        fedcli.evaluate(fedcli_run, cross_site=True)
+
+
+def test_the_command_line_says_what_was_scored(run, dataset):
+    ended = CliRunner().invoke(app, ["evaluate", str(run), "--on", str(dataset)])
+    assert ended.exit_code == 0, ended.stderr
+    assert f"scored on {dataset.body['split']['test']} images of images" in ended.stderr

@@ -1,0 +1,268 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from score_json import across, group_scores, spread
+
+from fedcli.metrics import CALIBRATION, score
+from fedcli.scores import groups as of_groups
+from fedcli.scores.groups import cross, equity_scaled
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+NOTHING = {"worst": None, "best": None, "gap": None, "std": None, "average": None}
+
+# chance of class 1, label, group: the women are ranked perfectly, the men no better than by a coin
+WOMEN = [(0.9, 1, 0), (0.1, 0, 0)]
+MEN = [(0.3, 1, 1), (0.7, 1, 1), (0.5, 0, 1), (0.5, 0, 1)]
+
+
+def parity(*decisions):
+    """Of guesses, labels and groups [N], and the numbers of classes and groups."""
+    return of_groups.parity(of_groups.decided(*decisions))
+
+
+def grouped(rows, values=("female", "male")):
+    chance, y, groups = (np.array(column) for column in zip(*rows, strict=True))
+    return group_scores(np.log(np.stack([1 - chance, chance], 1)), y, groups, list(values))
+
+
+def test_the_equity_scaled_auc_by_hand():
+    # all: .9 wins 3, .3 wins 1, .7 wins 3 of 3 each: 7/9; women 1, men 2/4
+    scores = grouped(WOMEN + MEN)
+    assert scores["overall"]["auc_ovo_macro"] == pytest.approx(7 / 9)
+    assert [scores["groups"][g]["auc_ovo_macro"] for g in ("female", "male")] == [1, 0.5]
+    assert scores["es_auc_ovo_macro"] == pytest.approx((7 / 9) / (1 + 2 / 9 + 5 / 18))
+
+
+def test_worst_best_gap_and_population_std_by_hand():
+    between = grouped(WOMEN + MEN)["between"]
+    assert between["auc_ovo_macro"] == {
+        "worst": {"group": "male", "score": 0.5},
+        "best": {"group": "female", "score": 1.0},
+        "gap": 0.5,
+        "std": 0.25,
+        "average": 0.75,
+    }
+    compared = {"balanced_accuracy", "auc_ovo_macro", "accuracy", "f1_macro", "auc_binary"} | {CALIBRATION}
+    assert set(between) == compared
+    # men: argmax gives 0 1 0 0 for 1 1 0 0, where the tie at .5 goes to class 0
+    assert between["accuracy"]["worst"] == {"group": "male", "score": 0.75}
+
+
+def test_an_unknown_group_counts_in_the_overall_and_is_no_group():
+    scores = grouped([*WOMEN, *MEN, (0.05, 1, -1)])
+    assert scores["unknown"] == 1
+    assert list(scores["groups"]) == ["female", "male"]
+    assert scores["overall"]["count"] == 7
+    assert scores["overall"]["auc_ovo_macro"] == pytest.approx(7 / 12)
+    assert scores["es_auc_ovo_macro"] == pytest.approx((7 / 12) / (1 + 5 / 12 + 1 / 12))
+
+
+def test_a_group_of_one_class_is_shown_with_its_count_and_takes_no_part():
+    scores = grouped([*WOMEN, *MEN, (0.2, 0, 2), (0.4, 0, 2)], ["female", "male", "other"])
+    other = scores["groups"]["other"]
+    assert (other["count"], other["auc_ovo_macro"], other["accuracy"]) == (2, None, 1)
+    assert other["small"]
+    assert other["reason"] == "2 images, fewer than 30; no image of class 1"
+    assert scores["between"]["auc_ovo_macro"]["worst"]["group"] == "male"
+    assert scores["between"]["auc_ovo_macro"]["gap"] == 0.5
+    overall = scores["overall"]["auc_ovo_macro"]
+    assert scores["es_auc_ovo_macro"] == pytest.approx(overall / (1 + abs(overall - 1) + abs(overall - 0.5)))
+
+
+def test_a_value_nobody_has_is_shown_with_no_image():
+    nobody = grouped(WOMEN + MEN, ["female", "male", "other"])["groups"]["other"]
+    assert nobody["count"] == 0
+    assert nobody["accuracy"] is None
+    assert nobody["small"]
+    assert grouped(WOMEN + MEN, ["female", "male", "other"])["between"] == grouped(WOMEN + MEN)["between"]
+
+
+@pytest.mark.parametrize("rows", [WOMEN, [*WOMEN, (0.5, 1, 1)]])
+def test_with_one_defined_group_there_is_nothing_to_compare(rows):
+    scores = grouped(rows)
+    assert scores["between"]["auc_ovo_macro"] == NOTHING
+    assert scores["es_auc_ovo_macro"] is None
+    json.dumps(scores, allow_nan=False)
+
+
+def test_no_image_at_all_gives_no_number():
+    scores = group_scores(np.zeros((0, 2)), np.zeros(0, int), np.zeros(0, int), ["female", "male"])
+    assert scores["es_auc_ovo_macro"] is None
+    assert scores["unknown"] == 0
+    assert spread({})["gap"] is None
+
+
+def test_a_group_is_small_below_thirty_images_and_says_so():
+    balanced = [(0.9, 1, 0), (0.1, 0, 0)] * 15
+    assert grouped(balanced)["groups"]["female"]["small"] is False
+    assert grouped(balanced)["groups"]["female"]["reason"] == ""
+    assert grouped(balanced[:-1])["groups"]["female"]["reason"] == "29 images, fewer than 30"
+
+
+def test_a_group_without_images_says_that_and_no_list_of_classes():
+    empty = grouped([*WOMEN, *MEN], ["female", "male", "other"])["groups"]["other"]
+    assert (empty["count"], empty["small"], empty["reason"]) == (0, True, "no test image")
+
+
+def test_a_class_that_a_group_lacks_is_named():
+    y, groups = np.array([0, 1, 2] * 20 + [0, 1] * 20), np.array([0] * 60 + [1] * 40)
+    logits = np.zeros((100, 3))
+    assert group_scores(logits, y, groups, ["a", "b"])["groups"]["b"]["reason"] == "no image of class 2"
+    named = group_scores(logits, y, groups, ["a", "b"], classes=["mel", "nv", "df"])
+    assert named["groups"]["b"]["reason"] == "no image of df"
+    assert named["groups"]["a"]["reason"] == ""
+
+
+def test_a_class_that_the_whole_test_set_lacks_makes_no_group_small():
+    rng = np.random.default_rng(0)
+    y, groups = np.arange(120) % 2, np.arange(120) // 60
+    scores = group_scores(rng.normal(size=(120, 3)), y, groups, ["female", "male"])
+    assert scores["overall"]["classes_missing"] == [2]
+    assert not any(group["small"] for group in scores["groups"].values())
+
+
+def test_each_group_has_every_score_of_its_own_images():
+    rng = np.random.default_rng(0)
+    logits, y, groups = rng.normal(size=(300, 4)), rng.integers(0, 4, 300), rng.integers(-1, 3, 300)
+    scores = group_scores(logits, y, groups, ["a", "b", "c"])
+    own = score(logits[groups == 1], y[groups == 1])
+    assert {name: scores["groups"]["b"][name] for name in own} == own
+    assert scores["overall"] == score(logits, y)
+
+
+def test_equal_groups_cost_nothing_and_distance_always_costs():
+    assert equity_scaled(0.8, {"a": 0.8, "b": 0.8}) == 0.8
+    assert equity_scaled(0.8, {"a": 0.9, "b": 0.7}) == pytest.approx(0.8 / 1.2)
+    assert equity_scaled(None, {"a": 0.9, "b": 0.7}) is None
+
+
+def test_a_calibration_error_is_worst_where_it_is_highest():
+    column = {"a": 0.1, "b": 0.3}
+    assert spread(column, low=True)["worst"] == {"group": "b", "score": 0.3} == spread(column)["best"]
+    between = grouped(WOMEN + MEN)["between"]["calibration_error_top_label"]
+    assert between["worst"]["score"] > between["best"]["score"] and between["gap"] > 0
+
+
+def test_the_papers_es_auc_follows_from_its_groups_in_173_of_180_cells():
+    # FairFedMed, Tables 1 to 4: printed to 0.1, so the identity holds to 0.25; seven cells are other numbers
+    cells = json.loads((VECTORS / "fairfedmed_es_auc.json").read_text())["cells"]
+    items = [
+        100 * equity_scaled(all_ / 100, {g: auc / 100 for g, auc in enumerate(aucs)}) for _, all_, _, aucs in cells
+    ]
+    off = [name for (name, _, printed, _), ours in zip(cells, items, strict=True) if abs(ours - printed) > 0.25]
+    assert (len(cells), len(off)) == (180, 7)
+    assert set(off) >= {f"table1 FedOTP {client} ethnicity" for client in ("C1", "C2", "C3")}
+
+
+def test_fedheals_avg_and_std_are_mean_and_sample_std_over_four_domains():
+    rows = json.loads((VECTORS / "fedheal_table2.json").read_text())["rows"]
+    off = []
+    for name, domains, average, std in rows:
+        result = across(dict(enumerate(domains)))
+        if result != {"average": pytest.approx(average, abs=0.0101), "std_sample": pytest.approx(std, abs=0.0101)}:
+            off.append(name)
+    assert (len(rows), off) == (56, ["FedProc q-FFL digits"])  # that row repeats one number in two columns
+
+
+def test_across_takes_what_there_is_and_nothing_from_one():
+    assert across({"a": 0.2, "b": None, "c": 0.4}) == pytest.approx({"average": 0.3, "std_sample": 0.02**0.5})
+    assert across({"a": 0.2, "b": None}) == across({}) == {"average": None, "std_sample": None}
+
+
+def decided(*counts):
+    """guess, y and groups of images counted by (group, truly, guessed, how many)."""
+    table = np.concatenate([np.tile(row[:3], (row[3], 1)) for row in counts])
+    return table[:, 2], table[:, 1], table[:, 0]
+
+
+# women: 10 sick of whom 8 are detected, 10 healthy of whom 1 is called sick; men: 4 of 5, 6 of 15;
+# others: 3 of 10, 1 of 10
+COUNTS = [
+    (0, 1, 1, 8),
+    (0, 1, 0, 2),
+    (0, 0, 1, 1),
+    (0, 0, 0, 9),
+    (1, 1, 1, 4),
+    (1, 1, 0, 1),
+    (1, 0, 1, 6),
+    (1, 0, 0, 9),
+]
+OTHERS = [(2, 1, 1, 3), (2, 1, 0, 7), (2, 0, 1, 1), (2, 0, 0, 9)]
+
+
+def test_parity_of_two_groups_by_hand():
+    guess, y, groups = decided(*COUNTS)
+    gaps = parity(guess, y, groups, 2, 2)
+    assert gaps["demographic_parity_difference"] == pytest.approx(10 / 20 - 9 / 20)
+    assert gaps["equalized_odds_difference"] == pytest.approx(6 / 15 - 1 / 10)  # both find 8 of 10
+    assert gaps["average_odds_difference"] == pytest.approx((0 + 0.3) / 2)
+
+
+def test_parity_of_three_groups_sets_each_against_all_others():
+    guess, y, groups = decided(*COUNTS, *OTHERS)
+    gaps = parity(guess, y, groups, 2, 3)
+    assert gaps["demographic_parity_difference"] == pytest.approx(0.5 - 4 / 20)
+    assert gaps["equalized_odds_difference"] == pytest.approx(0.8 - 0.3)
+    women = (7 / 15 - 8 / 10) + (7 / 25 - 1 / 10)
+    men = (11 / 20 - 4 / 5) + (2 / 20 - 6 / 15)
+    others = (12 / 15 - 3 / 10) + (7 / 25 - 1 / 10)
+    assert gaps["average_odds_difference"] == pytest.approx((abs(women) + abs(men) + abs(others)) / 2 / 3)
+
+
+def test_images_of_an_unknown_group_take_no_part_in_parity():
+    guess, y, groups = decided(*COUNTS, *[(-1, *row[1:]) for row in OTHERS])
+    assert parity(guess, y, groups, 2, 2) == parity(*decided(*COUNTS), 2, 2)
+
+
+def test_a_rate_that_is_not_defined_is_left_out_and_named():
+    guess, y, groups = decided(*COUNTS, (2, 0, 1, 5))
+    with_healthy = parity(guess, y, groups, 2, 3)
+    assert with_healthy["demographic_parity_difference"] == pytest.approx(1 - 9 / 20)
+    assert with_healthy["equalized_odds_difference"] == pytest.approx(1 - 1 / 10)
+    women, men = (4 / 5 - 8 / 10) + (11 / 20 - 1 / 10), (8 / 10 - 4 / 5) + (6 / 15 - 6 / 15)
+    assert with_healthy["average_odds_difference"] == pytest.approx((abs(women) + abs(men)) / 2 / 2)
+    scores = group_scores(
+        np.eye(2)[guess], y, groups, ["female", "male", "other", "nobody"], classes=["healthy", "sick"]
+    )
+    assert scores["undefined_rates"] == ["true positive rate of sick in other", "every rate of nobody"]
+    assert scores["demographic_parity_difference"] == with_healthy["demographic_parity_difference"]
+
+
+def test_with_one_group_that_has_a_rate_there_is_no_difference():
+    guess, y, groups = decided((0, 1, 1, 3), (1, 0, 0, 4))
+    assert parity(guess, y, groups, 2, 2) == {
+        "demographic_parity_difference": 1,
+        "equalized_odds_difference": None,
+        "average_odds_difference": None,
+    }
+    assert set(parity(guess[:0], y[:0], groups[:0], 3, 2).values()) == {None}
+
+
+def test_equalized_odds_is_that_of_the_rate_that_two_groups_have():
+    """Women 4 of 5 and men 1 of 2 are found; only women are healthy, so false positive rates have no range."""
+    guess, y, groups = decided((0, 1, 1, 4), (0, 1, 0, 1), (0, 0, 1, 3), (1, 1, 1, 1), (1, 1, 0, 1))
+    assert parity(guess, y, groups, 2, 2)["equalized_odds_difference"] == pytest.approx(0.8 - 0.5)
+
+
+def test_more_than_two_classes_take_the_mean_over_each_against_all_others():
+    rng = np.random.default_rng(0)
+    guess, y, groups = rng.integers(0, 3, 200), rng.integers(0, 3, 200), rng.integers(-1, 3, 200)
+    gaps = parity(guess, y, groups, 3, 3)
+    alone = [parity((guess == c).astype(int), (y == c).astype(int), groups, 2, 3) for c in range(3)]
+    assert gaps == {f"{name}_ovr_macro": pytest.approx(np.mean([each[name] for each in alone])) for name in alone[0]}
+
+
+def test_crossed_attributes_have_the_groups_that_have_an_image():
+    race, sex = np.array([0, 0, 1, 1, -1, 2]), np.array([1, 0, 1, 1, 0, -1])
+    values = {"race": ["asian", "black", "white"], "sex": ["female", "male"]}
+    groups, names = cross({"race": (race, values["race"]), "sex": (sex, values["sex"])})
+    assert names == ["asian x female", "asian x male", "black x male"]
+    assert groups.tolist() == [1, 0, 2, 2, -1, -1]
+
+
+def test_crossing_attributes_that_nobody_tells_gives_no_group():
+    unknown = np.full(3, -1)
+    groups, names = cross({"race": (unknown, ["asian"]), "sex": (np.zeros(3, int), ["female"])})
+    assert (groups.tolist(), names) == ([-1, -1, -1], [])

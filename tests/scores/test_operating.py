@@ -1,0 +1,128 @@
+"""`fedcli predict` decides at thresholds that were chosen on the run's validation images."""
+
+import csv
+import io
+import json
+
+import numpy as np
+import pytest
+from hospitals import HOSPITALS, prepared, write_hospitals
+from sklearn.metrics import roc_curve
+from typer.testing import CliRunner
+
+import fedcli
+from fedcli import console
+from fedcli.commands.app import app
+from fedcli.errors import UsageError
+from fedcli.runs.finished import open_run
+from fedcli.scores import clinical, operating
+from fedcli.scores.operating import Asked, OperatingPoint, points
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def dataset(work):
+    return prepared(write_hospitals(work / "raw", count=72), work)
+
+
+@pytest.fixture(scope="module")
+def clients(dataset, work):
+    return fedcli.partition(dataset, by=["hospital"], val=0.4, work=work)
+
+
+@pytest.fixture(scope="module")
+def run(clients, work):
+    return fedcli.train("fedavg", clients, rounds=1, work=work)
+
+
+def typed(*words):
+    ended = CliRunner().invoke(app, [*map(str, words)])
+    assert ended.exit_code == 0, ended.stderr
+    return ended
+
+
+def test_an_image_at_the_threshold_is_called_positive():
+    point = OperatingPoint("ill", "youden", 0.5, images=10)
+    chances = np.array([[0.5, 0.5], [0.6, 0.4], [0.1, 0.9]])
+    assert point.decide(chances, ["healthy", "ill"]) == [True, False, True]
+    assert OperatingPoint("healthy", "youden", 0.55, images=10).decide(chances, ["healthy", "ill"]) == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_rule_is_met_on_the_validation_images_themselves(run):
+    opened = open_run(run.path)
+    (point,) = points(opened, None, Asked(["ill"], ["sensitivity=0.9"]))
+    images = clinical.validation(opened, {}).of(1)
+    alarms, hits, thresholds = roc_curve(images.y, images.logits, drop_intermediate=False)
+    assert point.threshold == pytest.approx(thresholds[np.flatnonzero(hits >= 0.9)[0]])
+    assert (point.positive, point.rule, point.images) == ("ill", "sensitivity=0.9", len(images.y))
+
+
+def test_the_thresholds_of_a_finished_evaluation_are_used_and_said(run, work, tmp_path):
+    files = sorted((work / "raw").glob("*.png"))[:6]
+    assert "threshold" not in typed("predict", run, *files, "--quiet").stdout
+    words = "--clinical", "--positive", "ill", "--rule", "youden", "--rule", "specificity=0.8"
+    typed("evaluate", run, *words, "--cost", "4", "--quiet")
+    ended = typed("predict", run, *files)
+    assert "ill at specificity=0.8: from a probability of" in ended.stderr and "validation images" in ended.stderr
+    rows = list(csv.DictReader(io.StringIO(ended.stdout)))
+    for rule in ("youden", "specificity=0.8", "cost=4"):
+        for row in rows:
+            above = float(row["prob_ill"]) >= float(row[f"threshold of ill at {rule}"])
+            assert row[f"ill at {rule}"] == ("yes" if above else "no")
+            assert row["thresholds_chosen_on"] == "validation"
+    made = json.loads(typed("predict", run, *files, "--format", "json", "--quiet").stdout)
+    assert {point["rule"] for point in made["operating_points"]} == {"youden", "specificity=0.8", "cost=4"}
+    assert {point["chosen_on"] for point in made["operating_points"]} == {"validation"}
+    assert made["predictions"][0]["at"]["ill at youden"] is (rows[0]["ill at youden"] == "yes")
+    asked = json.loads(typed("predict", run, *files, "--format", "json", "--rule", "youden", "--quiet").stdout)
+    assert asked["operating_points"] == [point for point in made["operating_points"] if point["rule"] == "youden"]
+    frame = fedcli.predict(run, files, rule=["youden"]).to_frame()
+    assert list(frame["ill at youden"]) == [row["ill at youden"] for row in rows]
+
+
+def test_a_clients_own_model_has_a_threshold_of_its_own_images(clients, work):
+    alone = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
+    opened = open_run(alone.path)
+    made = {name: points(opened, name, Asked(["ill"], ["youden"]))[0] for name in HOSPITALS}
+    assert {name: point.images for name, point in made.items()} == {n: len(opened.data.val[n]) for n in HOSPITALS}
+    assert len({point.threshold for point in made.values()}) > 1
+
+
+def test_without_validation_images_a_rule_is_refused(dataset, work):
+    plain = fedcli.train("fedavg", fedcli.partition(dataset, by=["hospital"], work=work), rounds=1, work=work)
+    with pytest.raises(UsageError, match="the clients have no validation images"):
+        fedcli.predict(plain, [work / "raw" / "000.png"], rule=["youden"])
+    with pytest.raises(UsageError, match="'sick' is no class"):
+        fedcli.predict(plain, [work / "raw" / "000.png"], positive=["sick"])
+
+
+def test_a_client_without_validation_images_is_predicted_for_without_thresholds(run, monkeypatch):
+    opened, nothing = open_run(run.path), clinical.Images(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
+    monkeypatch.setattr(operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)])
+    monkeypatch.setattr(clinical, "validation", lambda *_: nothing)
+    warned: list[str] = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    assert points(opened, HOSPITALS[0], Asked()) == []
+    assert warned == [f"no operating points: {HOSPITALS[0]} has no validation images that could choose its thresholds"]
+    with pytest.raises(UsageError, match="has no validation images"):
+        points(opened, HOSPITALS[0], Asked(["ill"], ["youden"]))
+
+
+def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
+    opened, none = (
+        open_run(run.path),
+        clinical.Images(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64)),
+    )
+    monkeypatch.setattr(clinical, "validation", lambda *_: none)
+    warned: list[str] = []
+    monkeypatch.setattr(console, "warn", warned.append)
+    assert points(opened, None, Asked(["ill"], ["youden", "specificity=0.8"])) == []
+    assert warned == ["no threshold for ill: the validation images are all of it, or none is"]

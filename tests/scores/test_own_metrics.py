@@ -1,0 +1,153 @@
+"""Metrics of one's own: the same numbers as fedcli's where they are the same function."""
+
+import re
+
+import numpy as np
+import pytest
+from evaluated_runs import ROSTER, a_run, body_of, scorer
+from own_files import written
+
+import fedcli
+from fedcli.errors import FedcliError, UsageError
+from fedcli.metrics import better_low
+from fedcli.reporting.compare import check_names
+from fedcli.scores import own_metrics
+from fedcli.scores.scores import Scores
+
+FILE = '''
+def share_right(probabilities, labels, groups):
+    """Share of right decisions."""
+    return (probabilities.argmax(1) == labels).mean()
+
+
+def gap_cost(probabilities, labels, groups):
+    right = probabilities.argmax(1) == labels
+    shares = [right[groups["sex"] == value].mean() for value in ("f", "m") if (groups["sex"] == value).any()]
+    return max(shares) - min(shares) if len(shares) > 1 else None
+
+
+def text(probabilities, labels, groups):
+    return "much"
+
+
+def fails(probabilities, labels, groups):
+    return labels.nothing
+
+
+def accuracy(probabilities, labels, groups):
+    return 1.0
+'''
+
+
+@pytest.fixture
+def path(tmp_path):
+    return written(tmp_path, FILE, "own.py")
+
+
+@pytest.fixture
+def scores_of(monkeypatch):
+    return scorer(monkeypatch)
+
+
+def scored(make, run, *names, by=("sex",)):
+    with own_metrics.asked_for([str(name) for name in names]):
+        return Scores.of(body_of(make(run, by=by)), run.path)
+
+
+@pytest.mark.parametrize("units", [None, np.array([f"p{k // 2}" for k in range(90)])], ids=["images", "patients"])
+def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(units, path, tmp_path, scores_of):
+    run = a_run(tmp_path, units=units)
+    scores = scored(scores_of, run, f"{path}:share_right")
+    for version in ("clean", "corrupted", "average"):
+        metrics = scores.versions[version].metrics
+        assert metrics["share_right"].per_round == pytest.approx(metrics["accuracy"].per_round)
+        mine, theirs = (scores.intervals[version][name] for name in ("share_right", "accuracy"))
+        assert (mine.low, mine.high, mine.units) == pytest.approx((theirs.low, theirs.high, theirs.units))
+    for version in ("clean", "corrupted"):
+        groups = scores.groups["sex"][version]
+        for value in ("female", "male"):
+            mine, theirs = (groups.intervals[name][value] for name in ("share_right", "accuracy"))
+            assert (mine.value, mine.low, mine.high) == pytest.approx((theirs.value, theirs.low, theirs.high))
+            mine, theirs = (groups.each[name][value].per_round for name in ("share_right", "accuracy"))
+            assert mine == pytest.approx(theirs)
+        mine, theirs = (groups.over_rounds.metrics[name] for name in ("share_right", "accuracy"))
+        assert (mine.gap.last, mine.worst.mean_last5) == pytest.approx((theirs.gap.last, theirs.worst.mean_last5))
+        assert groups.last_round.between["share_right"].worst == groups.last_round.between["accuracy"].worst
+        assert groups.across["share_right"].average == pytest.approx(groups.across["accuracy"].average)
+
+
+def test_a_function_sees_the_groups_and_is_none_where_there_is_one(path, tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 50)
+    text = FILE.replace('("f", "m")', '("female", "male")')
+    scores = scored(scores_of, a_run(tmp_path), f"{written(tmp_path, text, 'own.py')}:gap_cost")
+    gap = scores.groups["sex"]["clean"].over_rounds.metrics["accuracy"].gap.last
+    assert scores.versions["clean"].metrics["gap_cost"].last == pytest.approx(gap)
+    assert scores.groups["sex"]["clean"].each["gap_cost"]["male"].last is None
+    assert better_low("gap_cost") and not better_low("share_right")
+
+
+@pytest.mark.parametrize("bn", ["aggregate", "local"], ids=["one model", "models of their own"])
+def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 20)
+    run = a_run(tmp_path, bn=bn, rounds=(4, 5), own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
+    scores = scored(scores_of, run, f"{path}:share_right")
+    for client in scores.clients.values():
+        models = [client.metrics, client.global_model.metrics] if bn == "local" else [client.metrics]
+        assert all(each["share_right"].per_round == pytest.approx(each["accuracy"].per_round) for each in models)
+        mine, theirs = (client.groups["sex"].each[name]["male"].per_round for name in ("share_right", "accuracy"))
+        assert mine == pytest.approx(theirs)
+    mine, theirs = (scores.among_clients[name] for name in ("share_right", "accuracy"))
+    assert (mine.mean, mine.std, mine.worst) == pytest.approx((theirs.mean, theirs.std, theirs.worst))
+    for models in scores.personal.values():
+        mine, theirs = (models.versions["corrupted"].metrics[name].last for name in ("share_right", "accuracy"))
+        assert mine == pytest.approx(theirs)
+
+
+def test_the_worst_client_is_the_one_with_the_highest_cost(tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 20)
+    text = "def wrong_cost(chances, labels, groups):\n    return (chances.argmax(1) != labels).mean()\n"
+    run = a_run(tmp_path, own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
+    scores = scored(scores_of, run, written(tmp_path, text, "own.py"))
+    mine, theirs = (scores.among_clients[name] for name in ("wrong_cost", "accuracy"))
+    assert mine.worst == pytest.approx(1 - theirs.worst)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (":text", "own.py: text returned a str, not a number"),
+        (":nothing", "has no function 'nothing' that makes a metric"),
+        (":accuracy", "fedcli has a metric 'accuracy' already"),
+        ("", "has several functions: share_right"),
+    ],
+)
+def test_what_is_no_metric_is_refused(name, sentence, path, tmp_path, scores_of):
+    with pytest.raises(FedcliError, match=sentence):
+        scored(scores_of, a_run(tmp_path), f"{path}{name}")
+    with pytest.raises(UsageError, match="no metric of one's own is called 'kappa'"):
+        scored(scores_of, a_run(tmp_path), "kappa")
+
+
+def test_where_there_is_no_metric_of_ones_own_it_is_refused(path):
+    with pytest.raises(UsageError, match="is a metric of your own, and the tests here are made for fedcli's"):
+        check_names([f"{path}:share_right"])
+    with pytest.raises(UsageError, match="--metric and --engine exclude each other"):
+        fedcli.evaluate("run", metric=[f"{path}:share_right"], engine="socket:x")
+
+
+def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(own_metrics, "RESAMPLES", 5)
+    clients = fedcli.partition(fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path)
+    run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
+    report = fedcli.report(run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path)
+    frame = report.to_frame()
+    assert frame["clean share_right"][0] == pytest.approx(frame["clean accuracy"][0])
+    assert frame["sex worst group share_right"][0] == pytest.approx(frame["sex worst group accuracy"][0])
+    assert "worst among clients share_right" in frame
+    for format in ("markdown", "latex", "csv", "json"):
+        assert "share_right" in report.to(format).replace("\\", "")
+    page = re.sub(r"<wbr>|&[a-z]+;", "", report.to("html"))
+    assert "share_right, clean test images" in page and "share_right of each client" in page
+    made = fedcli.evaluate(run, metric=[f"{path}:share_right"], by=["sex"], work=tmp_path)
+    assert made.manifest.options["metrics"]["share_right"]["file"] == "own.py"
+    assert made.path == report.scores[0] and str(tmp_path) not in made.path.read_text(encoding="utf-8")

@@ -1,0 +1,282 @@
+"""`fedcli predict` and `fedcli export model`: a run's model on files, and as a file."""
+
+import csv
+import io
+import json
+import os
+import shutil
+import warnings
+import zipfile
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pydicom
+import pytest
+import torch
+from hospitals import HOSPITALS, prepared, write_hospitals
+from PIL import Image
+from raw_folders import write_slice
+from typer.testing import CliRunner
+
+import fedcli
+from fedcli.commands.app import app
+from fedcli.errors import FedcliError, UsageError
+from fedcli.metrics import probabilities
+from fedcli.runs.finished import open_run
+from fedcli.scores import model_file, predict
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture(scope="module")
+def clients(work):
+    return fedcli.partition(prepared(write_hospitals(work / "raw", count=48), work), by=["hospital"], work=work)
+
+
+@pytest.fixture(scope="module")
+def run(clients, work):
+    return fedcli.train("fedavg", clients, rounds=1, work=work)
+
+
+@pytest.fixture(scope="module")
+def alone(clients, work):
+    return fedcli.train("fedavg", clients, rounds=1, single_site=True, work=work)
+
+
+def typed(*words):
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(run, work):
+    fedcli.evaluate(run, export="csv")
+    (table,) = run.path.parent.glob("scores/*/predictions.csv")
+    known = {row["id"]: float(row["prob_1"]) for row in csv.DictReader(table.read_text().splitlines())}
+    made = fedcli.predict(run, [work / "raw" / name for name in known])
+    assert made.predicted.chances[:, 1] == pytest.approx(list(known.values()), abs=1e-6)
+    frame = made.to_frame()
+    assert list(frame.columns) == ["file", "prob_healthy", "prob_ill", "class"] and len(frame) == len(known)
+    assert set(frame["class"]) <= {"healthy", "ill"}
+
+
+def test_a_run_on_a_made_up_sample_says_so_on_stderr(run, work, monkeypatch):
+    image = next((work / "raw").glob("*.png"))
+    assert "SYNTHETIC" not in typed("predict", run, image).stderr
+    monkeypatch.setattr(predict, "of_sample", lambda paths: paths == [run.path])
+    assert "SYNTHETIC data: its probabilities say nothing about patients" in typed("predict", run, image).stderr
+
+
+def test_a_folder_of_odd_files_ends_with_the_list_of_those_that_cannot_be_read(run, tmp_path):
+    folder = tmp_path / "new"
+    folder.mkdir()
+    Image.new("RGB", (20, 12), (200, 100, 50)).save(folder / "good.png")
+    (folder / "torn.png").write_bytes(b"\x89PNG")
+    write_slice(folder / "slice.dcm", np.full((9, 9), 40, np.int16))
+    (folder / "empty.dcm").write_bytes(b"")
+    (folder / "note.txt").write_text("no image")
+    ended = typed("predict", run, folder, "--format", "json", "--out", tmp_path / "p.json")
+    assert ended.exit_code == 1 and "2 of 4 files cannot be read" in ended.stderr
+    made = json.loads((tmp_path / "p.json").read_text())
+    assert [line["file"] for line in made["predictions"]] == [str(folder / name) for name in ("good.png", "slice.dcm")]
+    assert [line["file"] for line in made["unreadable"]] == [str(folder / name) for name in ("empty.dcm", "torn.png")]
+    assert all(sum(line["probabilities"].values()) == pytest.approx(1) for line in made["predictions"])
+    assert "1 file is no image, such as note.txt" in ended.stderr
+    rows = list(csv.reader(io.StringIO(typed("predict", run, folder / "good.png").stdout)))
+    assert rows[0][-1] == "class" and len(rows) == 2
+
+
+@pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
+def test_real_slices_are_scored_and_broken_copies_are_listed(run, tmp_path):
+    real = Path(os.environ["FEDCLI_REAL_DATA"]) / "ct_head"
+    slices = sorted(path for path in real.rglob("I*") if path.is_file())
+    whole, other = slices[0].read_bytes(), pydicom.dcmread(slices[1])
+    good = {"I30": whole, "UPPER.DCM": slices[1].read_bytes(), "sub/deep.dcm": whole}
+    bad = {"half.dcm": whole[: len(whole) // 2], "head.dcm": whole[:2000], "empty.dcm": b"", "text.dcm": b"hello"}
+    bad |= {"no-preamble.dcm": whole[132:], "syntax.dcm": whole.replace(b"1.2.840.10008.1.2", b"1.2.840.10008.9.9", 1)}
+    for name, content in (good | bad).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    for keyword, value in {"Rows": 4000, "NumberOfFrames": 5, "PhotometricInterpretation": "MONOCHROME1"}.items():
+        changed = pydicom.dcmread(slices[2])
+        setattr(changed, keyword, value)
+        changed.save_as(tmp_path / f"{keyword}.dcm")
+    del other.PixelData
+    other.save_as(tmp_path / "no-pixels.dcm")
+    shutil.copy(next(real.rglob("DIRFILE")), tmp_path / "DICOMDIR")
+    made = fedcli.predict(run, [tmp_path]).predicted
+    assert {str(Path(file).relative_to(tmp_path)) for file in made.files} == {*good, "PhotometricInterpretation.dcm"}
+    unreadable = {Path(file).name for file, _ in made.unreadable}
+    assert unreadable == {*bad, "Rows.dcm", "NumberOfFrames.dcm", "no-pixels.dcm"}
+
+
+def test_a_link_out_of_a_folder_is_listed_and_a_link_that_is_named_is_read(run, work, tmp_path):
+    image, folder = next((work / "raw").glob("*.png")), tmp_path / "new"
+    folder.mkdir()
+    shutil.copy(image, folder / "own.png")
+    (folder / "link.png").symlink_to(image)
+    made = fedcli.predict(run, [folder, folder / "link.png"]).predicted
+    assert made.files == [str(folder / "own.png"), str(folder / "link.png")]
+    assert made.unreadable == [(str(folder / "link.png"), "is a link that leads out of the folder")]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+def test_a_name_that_is_no_text_is_written_in_letters(run, work, tmp_path, format):
+    for name in (b"a\xff.png", b"torn\xfe.png"):
+        shutil.copy(next((work / "raw").glob("*.png")), os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/torn\xfe.png")).write_bytes(b"")
+    text = fedcli.predict(run, [tmp_path]).to(format).encode().decode()
+    assert ("a\\\\xff.png" if format == "json" else "a\\xff.png") in text
+
+
+def test_what_cannot_be_predicted_is_refused(run, alone, tmp_path):
+    with pytest.raises(FedcliError, match="none of 1 file can be read"):
+        fedcli.predict(run, [tmp_path / "gone.png"])
+    with pytest.raises(FedcliError, match="no image to score"):
+        fedcli.predict(run, [tmp_path])
+    with pytest.raises(UsageError, match="has no client 'nort'"):
+        fedcli.predict(alone, ["a.png"], client="nort")
+    with pytest.raises(UsageError, match="no global model"):
+        fedcli.predict(alone, ["a.png"])
+    with pytest.raises(UsageError, match="keeps no models of its clients"):
+        fedcli.predict(run, ["a.png"], client="north")
+
+
+def test_the_models_of_clients_that_trained_alone_differ(alone, work):
+    files = sorted((work / "raw").glob("*.png"))[:4]
+    tables = [fedcli.predict(alone, files, client=client).predicted.chances for client in HOSPITALS]
+    assert not np.allclose(tables[0], tables[1])
+
+
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory):
+    """format -> how its export ended, and the folder that it was written to."""
+
+    @cache
+    def export(format):
+        folder = tmp_path_factory.mktemp(format) / "out"
+        return typed("export", "model", run, "--format", format, "-o", folder), folder
+
+    return export
+
+
+@pytest.mark.parametrize("format", model_file.FORMATS)
+def test_a_model_is_written_with_its_sidecar_and_agrees_with_predict(run, exported, format):
+    ended, folder = exported(format)
+    assert ended.exit_code == 0, ended.stderr
+    about = json.loads((folder / "model.json").read_text())
+    assert about["largest_difference_from_predict"] <= 1e-5 and about["classes"] == ["healthy", "ill"]
+    assert about["input"]["shape"][0] == "batch" and ended.stdout.strip() == str(folder / about["file"])
+    assert "is there already" in typed("export", run, "--format", format, "-o", folder).stderr
+
+
+@pytest.mark.parametrize("format", model_file.FORMATS)
+def test_an_exported_model_names_no_place_on_this_machine(exported, format):
+    for path in exported(format)[1].iterdir():
+        parts = [path.read_bytes()]
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as opened:
+                parts += [opened.read(name) for name in opened.namelist()]
+        for place in {Path(torch.__file__).parents[1], Path(model_file.__file__).parents[2], Path.home()}:
+            assert not any(os.fsencode(place) + b"/" in part for part in parts)
+
+
+def test_a_model_may_be_given_the_name_of_a_file(run, tmp_path):
+    line = "export", run, "-o", tmp_path / "m.safetensors"
+    ended = typed(*line)
+    assert ended.stdout == f"{tmp_path / 'm.safetensors'}\n" and f"{tmp_path / 'm.json'}" in ended.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"m.safetensors", "m.json"}
+    assert json.loads((tmp_path / "m.json").read_text())["file"] == "m.safetensors"
+    assert "m.safetensors is there already" in typed(*line).stderr
+    (tmp_path / "m.safetensors").unlink()  # as after a kill between the two
+    assert typed(*line).exit_code == 0 and (tmp_path / "m.safetensors").is_file()
+    (tmp_path / "m.safetensors").unlink()
+    (tmp_path / "m.json").write_text("mine")
+    assert "m.json is there already" in typed(*line).stderr
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_onnx_runs_without_fedcli_on_prepared_pixels(run, exported, work):
+    files = sorted((work / "raw").glob("*.png"))[:5]
+    session = onnxruntime.InferenceSession(str(exported("onnx")[1] / "model.onnx"))
+    pixels = np.stack([np.asarray(Image.open(file)) for file in files]).transpose(0, 3, 1, 2).astype("float32") / 255
+    chances = probabilities(session.run(None, {"pixels": pixels})[0])
+    assert chances == pytest.approx(fedcli.predict(run, files).predicted.chances, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "format", "batch", "side"), [("resnet10", "torchscript", "batch", 8), ("clip-tiny", "onnx", 1, 32)]
+)
+def test_residual_networks_and_transformers_are_exported_too(work, tmp_path, model, format, batch, side):
+    """The small network above, which has batch norm too, is tried in every format."""
+    images = prepared(write_hospitals(tmp_path / "raw", count=24), work, size=side)
+    clients = fedcli.partition(images, by=["hospital"], work=work)
+    trained = fedcli.train("fedavg", clients, rounds=1, model=model, work=work)
+    assert typed("export", trained, "--format", format, "-o", tmp_path / "out").exit_code == 0
+    assert json.loads((tmp_path / "out" / "model.json").read_text())["input"]["shape"][0] == batch
+
+
+def test_a_file_that_differs_from_predict_is_not_kept(run, tmp_path, monkeypatch):
+    write, _ = model_file.FORMATS["torchscript"]
+    wrong = {"torchscript": (write, lambda path, module: lambda pixels: torch.zeros(len(pixels), 2).numpy())}
+    monkeypatch.setattr(model_file, "FORMATS", model_file.FORMATS | wrong)
+    ended = typed("export", run, "--format", "torchscript", "-o", tmp_path / "out")
+    assert ended.exit_code == 1 and "differs from fedcli predict" in ended.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["modle"], "neither nvflare, flower, model nor a run"), (["flower"], "which sites"), (["model"], "which kind")],
+)
+def test_a_mistyped_export_says_what_there_is(words, said, tmp_path):
+    ended = typed("export", *words, "-o", tmp_path / "x")
+    assert ended.exit_code == 2 and said in ended.stderr
+
+
+class Transformed(torch.nn.Module):
+    def forward(self, x):
+        return torch.fft.fft2(x).real.flatten(1)
+
+
+def test_what_onnx_does_not_know_is_said_in_a_sentence_and_nothing_on_stdout(tmp_path, capsys):
+    module = model_file.Prepared(Transformed(), 1)
+    with warnings.catch_warnings(), pytest.raises(FedcliError, match="cannot be written as onnx"):
+        warnings.simplefilter("ignore")
+        model_file._written("onnx", module, torch.rand(2, 1, 8, 8), tmp_path / "model.onnx", True)
+    assert capsys.readouterr().out == ""
+
+
+def test_predict_without_a_file_says_what_is_missing(run):
+    ended = typed("predict", run)
+    assert ended.exit_code == 2 and "predict lacks FILES" in ended.stderr
+
+
+def test_of_two_exports_into_one_folder_the_slower_one_is_refused(run, tmp_path, monkeypatch):
+    folder, sidecar = tmp_path / "m", model_file._sidecar
+
+    def slow(*arguments):
+        folder.mkdir()
+        (folder / "model.pt").write_text("of the other process")
+        return sidecar(*arguments)
+
+    monkeypatch.setattr(model_file, "_sidecar", slow)
+    with pytest.raises(FedcliError, match="m is there already"):
+        model_file.export(open_run(run.path), "torchscript", folder)
+    assert (folder / "model.pt").read_text() == "of the other process" and len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_clients_name_leads_no_export_out_of_its_folder(tmp_path):
+    hospitals = ("../../../out", "north\nsouth")
+    raw = write_hospitals(tmp_path / "raw", count=48, hospitals=hospitals)
+    clients = fedcli.partition(prepared(raw, tmp_path / "work"), by=["hospital"], work=tmp_path / "work")
+    run = fedcli.train("fedavg", clients, rounds=1, single_site=True, work=tmp_path / "work")
+    for client, part in zip(hospitals, ("_out", "north_south"), strict=True):
+        line = "export", "model", run.path, "--client", client, "--format", "torchscript", "--work", tmp_path / "work"
+        ended = typed(*line)
+        name = f"{run.path.parent.name}-{part}-torchscript"
+        assert ended.stdout == f"{tmp_path / 'work' / 'exported' / name / 'model.pt'}\n"
+        assert Path(ended.stdout.strip()).is_file()

@@ -1,0 +1,97 @@
+"""resamples.h5 beside the scores of many images."""
+
+import h5py
+import numpy as np
+import pytest
+from evaluated_runs import a_run, scorer
+
+from fedcli.errors import FedcliError
+from fedcli.reporting import pooled
+from fedcli.reporting.sampler import Sampler
+from fedcli.reporting.systems import read
+from fedcli.scores import resampled
+
+ASKED = ("balanced_accuracy", "auc_ovo_macro")
+
+
+@pytest.fixture
+def scores_of(monkeypatch):
+    monkeypatch.setattr(resampled, "RESAMPLES", 30)
+    return scorer(monkeypatch)
+
+
+@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    (scored,) = read([scores_of(a_run(tmp_path, units=units))])
+    assert (scored.path.parent / resampled.FILE).exists()
+    with_file = Sampler(ASKED, 30, 0).scores(scored)
+    monkeypatch.setattr(resampled, "read", lambda folder: {})
+    drawn = Sampler(ASKED, 30, 0).scores(scored)
+    assert list(with_file) == list(drawn) == ["clean", "corrupted", "average"]
+    for version, columns in drawn.items():
+        assert {m: c.tolist() for m, c in columns.items()} == {m: c.tolist() for m, c in with_file[version].items()}
+
+
+def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    path = scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))
+    read_ones = [pooled._overall(path, "", version, False)[0] for version in ("clean", "average")]
+    monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
+    pooled._overall.cache_clear()
+    for version, columns in zip(("clean", "average"), read_ones, strict=True):
+        drawn = pooled._overall(path, "", version, False)[0]
+        assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
+
+
+@pytest.mark.parametrize("units", [None, np.array([f"patient {i % 40}" for i in range(90)])])
+def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, units):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
+    groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
+    asked = [(*group, version) for group in groups for version in ("clean", "corrupted")]
+    read_ones = [pooled._of_group(scored, *each, False)[0] for each in asked]
+    monkeypatch.setattr(pooled, "_kept_groups", lambda path, digest: {})
+    for each, columns in zip(asked, read_ones, strict=True):
+        drawn = pooled._of_group(scored, *each, False)[0]
+        assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
+    with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
+        del file["groups/0/1/clean/accuracy"]
+        file["groups/0/1/clean/accuracy"] = np.zeros(7)
+    with pytest.raises(FedcliError, match="does not hold 1000 resamples of groups/0/1/clean/accuracy"):
+        resampled.read_groups(scored.path.parent)
+    assert resampled.read_groups(tmp_path / "none") == {}
+
+
+def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of, monkeypatch):
+    monkeypatch.setattr(resampled, "MANY", 90)
+    (scored,) = read([scores_of(a_run(tmp_path))])
+    monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
+    assert len(Sampler(ASKED, 20, 0).scores(scored)["clean"]["balanced_accuracy"]) == 20
+    assert len(Sampler(ASKED, 30, 1, "clean").scores(scored)["clean"]["auc_ovo_macro"]) == 30
+
+
+def test_scores_of_few_images_keep_none(tmp_path, scores_of):
+    assert not (scores_of(a_run(tmp_path)).parent / resampled.FILE).exists()
+
+
+def test_scores_of_many_models_keep_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(resampled, "MANY", 1)
+    two = [np.zeros((3, 2)), np.zeros((3, 2))]
+    resampled.write(tmp_path, {"clean": [two]}, np.array([0, 1, 0]), np.array(["a", "b", "c"]), None)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
+    with h5py.File(tmp_path / resampled.FILE, "w") as file:
+        for metric in resampled.METRICS:
+            file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
+            file[f"last/clean/{metric}"] = np.zeros(7)
+    assert resampled.read(tmp_path)["clean"].keys() == set(resampled.METRICS)
+    with h5py.File(tmp_path / resampled.FILE, "a") as file:
+        del file["clean/accuracy"]
+    with pytest.raises(FedcliError, match=f"{resampled.FILE} does not hold 2000 resamples of all clean scores"):
+        resampled.read(tmp_path)
+    with pytest.raises(FedcliError, match="does not hold 1000 resamples of all clean scores"):
+        resampled.read(tmp_path, last=True)
+    assert resampled.read(tmp_path / "none") == {}

@@ -1,0 +1,111 @@
+"""Scores of several labels per image, against scikit-learn and against themselves on resampled images."""
+
+import numpy as np
+import pytest
+from sklearn import metrics as oracle
+
+from fedcli.errors import FedcliError
+from fedcli.labels import UNKNOWN
+from fedcli.metrics import chances, of_labels, score
+from fedcli.scores.bootstrap import OF_LABELS, bootstrap, draw
+from fedcli.scores.groups import group_scores
+from fedcli.scores.of_labels import label_scores
+from fedcli.scores.parts import PARITY, SEVERAL_LABELS
+
+N = 90
+RNG = np.random.default_rng(3)
+Y = (RNG.random((N, 4)) < [0.5, 0.2, 0.1, 0.8]).astype(np.uint8)
+LOGITS = (RNG.normal(size=(N, 4)) + Y).round(1).astype(np.float32)  # rounded: with ties
+SEX = np.arange(N) % 3 - 1  # -1 unknown
+
+
+def test_every_score_is_scikit_learns():
+    chance, made = chances(LOGITS, Y), score(LOGITS, Y)
+    said = chance >= 0.5
+    assert made["auc_macro"] == pytest.approx(oracle.roc_auc_score(Y, chance, average="macro"))
+    assert made["average_precision_macro"] == pytest.approx(oracle.average_precision_score(Y, chance, average="macro"))
+    assert made["f1_macro"] == pytest.approx(oracle.f1_score(Y, said, average="macro"))
+    assert made["exact_match_accuracy"] == pytest.approx(oracle.accuracy_score(Y, said))
+    assert made["hamming_accuracy"] == pytest.approx(1 - oracle.hamming_loss(Y, said))
+    balanced = [oracle.balanced_accuracy_score(Y[:, k], said[:, k]) for k in range(4)]
+    assert made["balanced_accuracy_macro"] == pytest.approx(np.mean(balanced))
+    assert made["count"] == N and made["classes_missing"] == []
+    for k, label in enumerate(of_labels(LOGITS, Y)):
+        assert label["auc"] == pytest.approx(oracle.roc_auc_score(Y[:, k], chance[:, k]))
+        assert label["average_precision"] == pytest.approx(oracle.average_precision_score(Y[:, k], chance[:, k]))
+
+
+def test_what_is_not_known_takes_no_part():
+    y = Y.copy()
+    y[:30, 0] = UNKNOWN
+    assert of_labels(LOGITS, y)[0] == of_labels(LOGITS[30:], Y[30:])[0]
+    assert of_labels(LOGITS, y)[1:] == of_labels(LOGITS, Y)[1:]
+    y[:] = UNKNOWN
+    made = score(LOGITS, y)
+    assert {made[name] for name in SEVERAL_LABELS} == {None} and made["classes_missing"] == [0, 1, 2, 3]
+
+
+def test_a_label_that_all_or_no_images_have_is_left_out_and_named():
+    y = Y.copy()
+    y[:, 1], y[:, 3] = 0, 1
+    made = score(LOGITS, y)
+    assert made["classes_missing"] == [1, 3]
+    assert made["auc_macro"] == pytest.approx(oracle.roc_auc_score(y[:, [0, 2]], LOGITS[:, [0, 2]], average="macro"))
+    assert of_labels(LOGITS, y)[1]["average_precision"] is None
+
+
+def test_logits_that_are_not_finite_are_refused():
+    with pytest.raises(FedcliError, match="1 of 90 images got logits that are not finite"):
+        score(np.where(np.arange(N)[:, None] == 5, np.nan, LOGITS), Y)
+
+
+@pytest.mark.parametrize("unknown", [False, True])
+def test_a_resample_has_the_scores_of_its_images(unknown):
+    y = Y.copy()
+    y[:20, 2] = UNKNOWN if unknown else y[:20, 2]
+    patients = np.array([f"p{i // 2}" for i in range(N)])
+    drawn, times = bootstrap(LOGITS, y, patients, resamples=5, seed=1), draw(patients, 5, 1)
+    for b, held in enumerate(times):
+        again = np.repeat(np.arange(N), held)
+        expected = score(LOGITS[again], y[again])
+        assert {name: drawn[name][b] for name in OF_LABELS} == pytest.approx(
+            {name: expected[name] for name in OF_LABELS}
+        )
+    by_group = bootstrap(LOGITS, y, patients, resamples=5, seed=1, groups=SEX)
+    again = np.repeat(np.arange(N), times[0] * (SEX == 1))
+    assert by_group["auc_macro"][0, 1] == pytest.approx(score(LOGITS[again], y[again])["auc_macro"])
+
+
+def test_groups_are_compared_by_the_same_scores_and_each_label_by_its_decisions():
+    made = group_scores(LOGITS, Y, SEX, ["f", "m"], classes=list("abcd"))
+    parts = {value: score(LOGITS[SEX == g], Y[SEX == g]) for g, value in enumerate("fm")}
+    aucs = [part["auc_macro"] for part in parts.values()]
+    assert made.between["auc_macro"].gap == pytest.approx(abs(aucs[0] - aucs[1])) and made.unknown == 30
+    whole = score(LOGITS, Y)["auc_macro"]
+    assert made.es_auc_macro == pytest.approx(whole / (1 + sum(abs(whole - auc) for auc in aucs)))
+    assert made.es_auc_ovo_macro is None and "accuracy" not in made.between
+    selected = [(LOGITS[SEX == g] >= 0).mean(0) for g in range(2)]
+    labels = label_scores({"clean": [[LOGITS]]}, Y, list("abcd"), {"sex": (SEX, ["f", "m"])})["clean"]
+    each = [labels[name].groups["sex"].differences[PARITY[0]] for name in "abcd"]
+    assert each == pytest.approx(np.abs(selected[0] - selected[1]).tolist())
+    assert made.differences[f"{PARITY[0]}_ovr_macro"] == pytest.approx(np.mean(each))
+    assert labels["a"].images == Y[:, 0].sum() and labels["a"].metrics["auc"].last == of_labels(LOGITS, Y)[0]["auc"]
+
+
+def test_a_group_without_an_auc_of_some_label_is_small():
+    y = Y.copy()
+    y[SEX == 0, 2] = 0
+    made = group_scores(LOGITS, y, SEX, ["f", "m"], classes=list("abcd"))
+    assert made.groups["f"].reason == "no AUC of c" and not made.groups["m"].small
+    assert "true positive rate of c in f" in made.undefined_rates
+
+
+def test_where_every_client_answers_for_itself_a_label_has_the_mean_of_their_scores():
+    grouping, other = {"sex": (SEX, ["f", "m"])}, LOGITS[::-1].copy()
+    both, *alone = (
+        label_scores({"clean": [tables]}, Y, list("abcd"), grouping)["clean"]["b"]
+        for tables in ([LOGITS, other], [LOGITS], [other])
+    )
+    assert both.metrics["auc"].last == pytest.approx(np.mean([each.metrics["auc"].last for each in alone]))
+    gaps = [each.groups["sex"].between.gap for each in alone]
+    assert both.groups["sex"].between.gap == pytest.approx(np.mean(gaps))

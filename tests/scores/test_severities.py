@@ -1,0 +1,95 @@
+"""`evaluate --corrupt KIND --severity N`: a run's test images under any corruption, without training."""
+
+import published_schema
+import pytest
+
+import fedcli
+from fedcli.data import manifest
+from fedcli.errors import FedcliError, UsageError
+from fedcli.reporting import page, severities
+from fedcli.scores.scores import Scores
+from fedcli.scores.severities import asked
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    work = tmp_path_factory.mktemp("work")
+    data = fedcli.prepare("phantom", size=16, clients=3, corrupt="gaussian", work=work, jobs=1)
+    return fedcli.train("fedavg", data, rounds=2, work=work)
+
+
+@pytest.fixture(scope="module")
+def made(run, tmp_path_factory):
+    out = tmp_path_factory.mktemp("scores") / "scores"
+    return fedcli.evaluate(run, by=["sex"], corrupt=["gaussian", "contrast"], severity=["1", "3"], out=out)
+
+
+def test_the_kind_and_severity_of_training_has_the_scores_of_the_runs_own_corrupted_test_set(made):
+    levels = made.body["severities"]["gaussian-noise"]
+    assert not published_schema.errors(made)
+    assert levels["3"]["scores"] == made.body["versions"]["corrupted"]
+    assert levels["3"]["intervals"] == made.body["intervals"]["corrupted"]
+    assert levels["3"]["groups"]["sex"] == made.body["groups"]["sex"]["corrupted"]
+    assert levels["1"]["scores"] != levels["3"]["scores"]
+
+
+def test_what_training_has_seen_is_recorded_and_shown_on_terminal_and_page(made, tmp_path):
+    seen = {
+        (kind, level): (at["kind_in_training"], at["severity_in_training"])
+        for kind, levels in made.body["severities"].items()
+        for level, at in levels.items()
+    }
+    assert seen == {
+        ("gaussian-noise", "1"): (True, False), ("gaussian-noise", "3"): (True, True),
+        ("contrast", "1"): (False, False), ("contrast", "3"): (False, False),
+    }  # fmt: skip
+    (table,) = severities.tables([("", Scores.read(made.path))])
+    assert [[cell.text for cell in row[:3]] for row in table.rows] == [
+        ["clean", "-", "-"], ["contrast", "1", "unseen"], ["contrast", "3", "unseen"],
+        ["gaussian-noise", "1", "another severity"], ["gaussian-noise", "3", "this severity"],
+    ]  # fmt: skip
+    text = page.write(tmp_path / "page.html", [made.path]).read_text(encoding="utf-8")
+    assert "Other corruptions" in text and "another severity" in text
+
+
+def test_scores_without_it_have_no_such_part_and_equal_questions_have_equal_answers(run, made, tmp_path):
+    plain = fedcli.evaluate(run, by=["sex"])
+    assert "severities" not in plain.body and plain.path != made.path
+    assert (
+        Scores.of(made.body, made.path).severities["contrast"]["1"].scores.count
+        == plain.body["versions"]["clean"]["count"]
+    )
+    again = fedcli.evaluate(
+        run, by=["sex"], corrupt=["gaussian-noise", "contrast"], severity=["3", "1"], out=tmp_path / "s"
+    )
+    assert again.body == made.body and manifest.read(again.path).options == manifest.read(made.path).options
+
+
+def test_a_range_is_each_severity_and_none_is_all_five(run):
+    assert asked(["shot"], ["1..3", "2-4"], run.path) == [("shot-noise", n) for n in (1, 2, 3, 4)]
+    assert asked([], ["2"], run.path) == [("gaussian-noise", 2)]
+    assert [n for _, n in asked(["contrast"], [], run.path)] == [1, 2, 3, 4, 5]
+    assert asked([], [], run.path) == []
+
+
+@pytest.mark.parametrize(
+    ("kinds", "levels", "sentence"),
+    [
+        (["gausian"], [], "unknown corruption"),
+        (["shot"], ["6"], "--severity 6 is none of 1 to 5"),
+        (["shot"], ["4..2"], "--severity 4..2"),
+        (["motion"], ["1"], "motion-blur needs images of at least 32 px"),
+        (["saturate"], ["1"], "saturate changes colours"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_scored(run, kinds, levels, sentence):
+    with pytest.raises(FedcliError, match=sentence) as error:
+        asked(kinds, levels, run.path)
+    assert error.value.hint
+
+
+def test_a_severity_without_a_kind_needs_a_corrupted_run(run, tmp_path):
+    partition = manifest.parent(manifest.parent(run.path, "corruption"), "partition")
+    clean = fedcli.train("fedavg", partition, rounds=1, work=tmp_path)
+    with pytest.raises(UsageError, match="--severity is about a corruption"):
+        asked([], ["3"], clean.path)

@@ -1,0 +1,165 @@
+"""Tables on a terminal of any width: no number and no name is cut, no line is longer than the terminal."""
+
+import contextlib
+import io
+import os
+import shlex
+import struct
+import threading
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from conftest import make_chain
+
+from fedcli.commands.app import app
+from fedcli.federation.client import Training
+from fedcli.runs.train import Plan, train
+from fedcli.system import terminal
+
+WIDTHS = 60, 80, 100, 160
+NUMBERS = ["79.58 ± 7.04 *", "5.30", "-12.34 to +4.50", "0.001", "-"]
+
+
+def on_terminal(command: str, width: int) -> str:
+    """What a command prints on the stdout of a pseudo-terminal of so many columns."""
+    fcntl, termios, tty = map(pytest.importorskip, ("fcntl", "termios", "tty"))
+    reader, writer = os.openpty()
+    tty.setraw(writer)
+    fcntl.ioctl(writer, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    kept: list[bytes] = []
+    keeper = threading.Thread(target=_keep, args=(reader, kept), daemon=True)
+    keeper.start()
+    with open(writer, "w", encoding="utf-8") as screen, contextlib.redirect_stdout(screen):
+        with contextlib.redirect_stderr(io.StringIO()):
+            _run(command)
+        print("\0", end="", flush=True)
+        keeper.join()
+    os.close(reader)
+    return b"".join(kept).decode().rstrip("\0")
+
+
+def _keep(reader: int, kept: list[bytes]) -> None:
+    while not kept or not kept[-1].endswith(b"\0"):
+        kept.append(os.read(reader, 4096))
+
+
+@cache
+def as_file(command: str) -> str:
+    """What a command prints where stdout is no terminal."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()):
+        _run(command)
+    return out.getvalue()
+
+
+def _run(command: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(shlex.split(command)[1:], prog_name="fedcli")
+    assert not ended.value.code
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two systems of two seeds each, on data with a corrupted client."""
+    work = tmp_path_factory.mktemp("terminal")
+    data = make_chain(work, corrupted=True)
+    for method in ("fedavg", "fedheal"):
+        for seed in (0, 1):
+            plan = Plan(method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
+            train(data, plan, work=work, out=None)
+    as_file(f"fedcli report {work / 'runs'}")  # which scores them
+    return work / "runs"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "fedcli report {runs}",
+        "fedcli report {runs} --separate --metric f1_macro --metric auc_ovo_macro --metric balanced_accuracy",
+        "fedcli compare {runs} --resamples 100",
+        "fedcli datasets",
+        "fedcli methods",
+        "fedcli methods fedism-plus",
+        "fedcli inspect {partition}",
+        "fedcli inspect {scores}",
+        "fedcli reproduce",
+    ],
+)
+def test_every_number_and_name_appears_whole_at_any_width(runs, command, width):
+    partition, scores = runs.parent / "partitions" / "made", next(runs.glob("*/scores/*/scores.json"))
+    command = command.format(runs=runs, partition=partition, scores=scores)
+    shown = on_terminal(command, width)
+    missing = Counter(as_file(command).split()) - Counter(shown.split())
+    assert not missing
+    tables = [line for line in shown.splitlines() if not line.startswith(("path:", "  "))]
+    if "inspect" not in command:  # which shows paths beside its tables
+        assert all(len(line) <= width or len(line.split()) == 1 for line in tables if "±" in line or "─" in line)
+
+
+@pytest.mark.long
+def test_the_demo_fits_a_narrow_terminal_and_ends_with_its_page(tmp_path, caplog):
+    lines = on_terminal(f"fedcli demo --rounds 1 --work {tmp_path}", 60).splitlines()
+    assert Path(lines[-1]) == tmp_path / "report.html" and Path(lines[-1]).is_file()
+    assert "Groups by race" in lines and "Groups by sex" in lines
+    assert caplog.text.count("is a small group") == 1  # not once for the tables and once for the page
+    assert all(len(line) <= 60 for line in lines if "─" in line or "auc_ovo_macro" in line)
+
+
+def test_a_table_that_fits_is_shown_as_it_is():
+    assert terminal.lines(["method", "clean auc"], [["FedAvg", "79.58 ± 7.04 *"], ["B", "-"]], width=40) == [
+        "                 clean",
+        "method             auc",
+        "──────────────────────",
+        "FedAvg  79.58 ± 7.04 *",
+        "B                    -",
+    ]
+
+
+def test_text_folds_between_words_before_anything_else_changes():
+    row = ["isic2018", "a rather long title of a dataset", "7"]
+    assert terminal.lines(["dataset", "title", "classes"], [row], width=36) == [
+        "dataset   title              classes",
+        "────────────────────────────────────",
+        "isic2018  a rather long            7",
+        "          title of a",
+        "          dataset",
+    ]
+
+
+def test_a_table_of_numbers_that_does_not_fit_is_transposed():
+    assert terminal.lines(["method", "one", "two", "three"], [["FedAvg", *["79.58 ± 7.04"] * 3]], width=40) == [
+        "method        FedAvg",
+        "────────────────────",
+        "one     79.58 ± 7.04",
+        "two     79.58 ± 7.04",
+        "three   79.58 ± 7.04",
+    ]
+
+
+def test_a_table_wider_than_that_is_split_and_its_first_column_repeated():
+    names = ["clean balanced_accuracy", "corrupted auc_ovo_macro", "sex gap auc_ovo_macro"]
+    shown = terminal.lines(["score", "A", "B", "interval", "p"], [[name, *NUMBERS[:4]] for name in names], width=46)
+    assert [line.split() for line in shown if line.startswith("score")] == [
+        ["score", "A", "B"],
+        ["score", "interval", "p"],
+    ]
+    assert all(len(line) <= 46 for line in shown)
+
+
+def test_where_nothing_else_fits_there_is_a_list():
+    shown = terminal.lines(["dataset", "attributes"], [["a_very_long_name", "another_long_name and more"]], width=24)
+    assert shown == ["a_very_long_name", "  attributes:", "    another_long_name", "    and more"]
+
+
+def test_a_table_in_a_file_has_one_line_for_each_row_and_no_control_character():
+    out = io.StringIO()
+    terminal.table(["name", "number"], [["a\x1b[31m" + "long " * 60, "5.30"]], title="Title", file=out)
+    assert out.getvalue().startswith("Title\n name") and len(out.getvalue().splitlines()) == 3
+    assert "\x1b" not in out.getvalue() and "a\\x1b[31mlong" in out.getvalue()
+
+
+def test_wide_letters_count_as_two_columns():
+    shown = terminal.lines(["方法", "n"], [["方法", "1"], ["abcd", "2"]], width=20)
+    assert [len(line) for line in shown[2:]] == [5, 7]
