@@ -24,7 +24,6 @@ from ..federation.state import RunState
 from ..methods import Method, resolve
 from ..methods.mixins import scored_model
 from ..runs.configuration import Plan
-from ..system.processes import CAN_FORK
 from .measuring import threads
 from .toy import ROSTER, toy_federation, toy_shard
 
@@ -144,8 +143,6 @@ def takes_clients_in_any_order(subject: Subject) -> None:
 
 def runs_on_processes(subject: Subject) -> None:
     """Two processes come to the same bits (--engine pool:2)."""
-    if not CAN_FORK:
-        return
     federation = subject.federation()
     with open_engine("pool:2", federation.clients, len(ROSTER)) as engine:
         state = federation.play(federation.first(), ROSTER, engine).state

@@ -1,14 +1,8 @@
 """A limit on this process's memory under which torch cannot be loaded is said before torch is asked for."""
 
+import resource
 import sys
 from importlib.abc import MetaPathFinder
-from typing import Any
-
-resource: Any
-try:
-    import resource
-except ImportError:  # Windows has neither the module nor such limits
-    resource = None
 
 NEEDED = 4 << 30  # bytes of addresses; with less, torch's libraries were seen to end the process and to wait for ever
 
@@ -25,5 +19,4 @@ class BeforeTorch(MetaPathFinder):
 
 def watch() -> None:
     """Look at the limit whenever torch is first imported in this process."""
-    if resource:
-        sys.meta_path.insert(0, BeforeTorch())
+    sys.meta_path.insert(0, BeforeTorch())

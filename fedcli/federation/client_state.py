@@ -53,8 +53,7 @@ class ClientStateStore:
         """
         loaded = {client: state for client, state in clients.items() if not isinstance(state, StoredState)}
         waiting = sum(size(state) for client, state in loaded.items() if client not in taking_part)
-        fits = self._file is None and waiting <= self.in_memory
-        if fits or not hasattr(os, "preadv"):  # which Windows lacks
+        if self._file is None and waiting <= self.in_memory:
             return dict(clients)
         return {client: self.write(state) if client in loaded else state for client, state in clients.items()}
 

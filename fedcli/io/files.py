@@ -1,6 +1,7 @@
 """Files that are whole or not there: hashed, read with a bound, written beside and renamed, never through a link."""
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
@@ -12,16 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TextIO
 
 from ..errors import FedcliError, UsageError
 from ..system import interrupts
 
 SETTLED = 2 * 10**9  # nanoseconds
 LARGEST_TEXT = 2**29  # bytes of a table, record or manifest; images and arrays are not read as text
-PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, getattr(errno, "ESTALE", errno.EIO)
+PASSING = errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ETIMEDOUT, errno.ESTALE
 Stamp = tuple[int, int, int, int, int]
-NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def sha256(path: Path) -> str:
@@ -107,16 +107,14 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     _remove_abandoned(path)
-    temporary, handle = _new(path)
+    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(temporary, "w+b", opener=lambda *_: handle) as file:
+        with temporary.open("x+b") as file:
+            _lock(file, fcntl.LOCK_EX)
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if os.name != "nt":
-                os.replace(temporary, path)  # while it is locked: nobody takes it for an abandoned one
-        if os.name == "nt":  # which renames no open file
-            os.replace(temporary, path)
+            os.replace(temporary, path)  # while it is locked: nobody takes it for an abandoned one
     except OSError as error:
         error.filename = error.filename or str(path)  # a full disk does not say what was being written
         raise
@@ -125,51 +123,37 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
-def _new(path: Path) -> tuple[Path, int]:
-    """A file of its own, locked until it is closed, under a name that nobody could have prepared."""
-    while True:
-        temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
-        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666)
-        if _lock(handle) and temporary.exists():  # another may have taken it for abandoned before the lock
-            return temporary, handle
-        os.close(handle)
-
-
 def _remove_abandoned(path: Path) -> None:
     """Remove what killed processes left beside path; what a living one writes is locked."""
     name = re.compile(rf"\.{re.escape(path.name[:200])}\.[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):  # a folder that cannot be listed
-        for old in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]:
-            with suppress(OSError):
-                handle = os.open(old, os.O_RDWR | NO_LINK)
-                try:
-                    if _lock(handle):
-                        old.unlink()
-                finally:
-                    os.close(handle)
+        for old in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name) and entry.is_file()]:
+            with suppress(OSError), old.open("rb") as file:
+                if _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB) and os.fstat(file.fileno()).st_size:  # 0: just begun
+                    old.unlink()
 
 
-def _lock(handle: int) -> bool:
-    """Lock an open file without waiting; where there are no such locks, an open file cannot be removed either."""
+def _lock(file: BinaryIO, how: int) -> bool:
+    """Lock an open file; False where it is held and `how` waits for nobody."""
     try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, how)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks: nothing on it is taken for abandoned
+    except OSError:  # a file system without locks
         return True
     return True
 
 
-def appending(path: Path) -> Any:
+def appending(path: Path) -> TextIO:
     """A text file opened to add lines. Raises FedcliError where a link stands in its place."""
+    return not_a_link(path, "remove it: fedcli writes into files of its own only").open("a", encoding="utf-8")
+
+
+def not_a_link(path: Path, hint: str) -> Path:
+    """The path itself, to be written to. Raises FedcliError for a link, a pipe or a folder, which is not ours."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise FedcliError(f"{path} is a link or no regular file", "remove it: fedcli writes into files of its own only")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | NO_LINK, 0o666)
-    return os.fdopen(handle, "a", encoding="utf-8")
+        raise FedcliError(f"{path} is a link or no regular file", hint)
+    return path
 
 
 def sync(folder: Path) -> None:
@@ -196,8 +180,6 @@ def _flush(files: list[Path]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    if os.name == "nt":  # where a folder cannot be opened
-        return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

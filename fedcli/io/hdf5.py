@@ -257,7 +257,7 @@ class _Output(io.FileIO):
 
     def reserve(self, size: int) -> None:
         """Look now, and not after hours of work, whether the disk has room for a large file."""
-        if size > LARGE and hasattr(os, "posix_fallocate"):
+        if size > LARGE:
             with self._kept():
                 os.posix_fallocate(self.fileno(), 0, size)
                 os.ftruncate(self.fileno(), 0)

@@ -10,6 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ..errors import FedcliError
+from .files import not_a_link
 
 RENAMING = "renaming"  # stands in the name of a lock where the name of a folder of a process' own has random digits
 
@@ -52,9 +53,7 @@ def renaming(folder: Path) -> Iterator[None]:
 
 def _file_lock(path: Path) -> FileLock:
     """Raises FedcliError for a link or a pipe in its place, which is not ours to write to."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise FedcliError(f"{path} is a link or no regular file", "remove it, or give another folder")
-    return FileLock(path, thread_local=False)
+    return FileLock(not_a_link(path, "remove it, or give another folder"), thread_local=False)
 
 
 @contextmanager
@@ -62,9 +61,7 @@ def scratch(folder: Path) -> Iterator[Path]:
     """A new folder beside the target, locked until it is renamed or left; those of killed processes go first."""
     remove_abandoned(folder)
     path = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.tmp"
-    with FileLock(
-        path.with_suffix(".lock"), thread_local=False
-    ):  # beside the folder and not in it: an open file would keep Windows from renaming that
+    with FileLock(path.with_suffix(".lock"), thread_local=False):
         try:
             path.mkdir()  # not mkdtemp, whose folders nobody else may read
             yield path
@@ -91,5 +88,4 @@ def _clear(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():  # too many files are open, say: the lock stays, so that the next process removes both
         return
-    with suppress(PermissionError):  # Windows removes an open file itself, when it is released
-        folder.with_suffix(".lock").unlink(missing_ok=True)
+    folder.with_suffix(".lock").unlink(missing_ok=True)

@@ -4,21 +4,14 @@ import contextlib
 import os
 import platform
 import re
-import sys
+import resource
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ..errors import FedcliError, UsageError
 from ..system import container
 from ..system.memory import keep_freed
-
-resource: Any
-try:
-    import resource
-except ImportError:  # Windows has no such module
-    resource = None
 
 STATUS = Path("/proc/self/status")
 ROLLUP = Path("/proc/self/smaps_rollup")
@@ -40,8 +33,7 @@ def peak(device: str) -> int:
         return torch.cuda.max_memory_allocated(device)
     if known := _line(STATUS, "VmHWM"):
         return known
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss if resource else 0
-    return most if sys.platform == "darwin" else most * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def in_use(device: str) -> int:
@@ -70,7 +62,7 @@ def restart(device: str) -> None:
     if device.startswith("cuda"):
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with contextlib.suppress(OSError):  # no Linux, or a container that forbids it
+    with contextlib.suppress(OSError):  # a container that forbids it
         Path("/proc/self/clear_refs").write_text("5")  # forgets the high-water mark and nothing else
 
 

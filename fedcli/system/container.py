@@ -40,7 +40,7 @@ def cores() -> int | None:
 def _groups(kind: str) -> Iterator[tuple[int, Path]]:
     """The version and the folder of each group of this process, and of those above it."""
     lines: list[str] = []
-    with contextlib.suppress(OSError):  # no Linux, or too many open files: what starts processes says so
+    with contextlib.suppress(OSError):  # too many open files: what starts processes says so
         lines = SELF.read_text().splitlines()
     for line in lines:
         _, kinds, name = line.split(":", 2)

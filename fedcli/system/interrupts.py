@@ -1,6 +1,5 @@
 """A signal to end, remembered: whatever a library makes of it, the command ends as interrupted."""
 
-import _thread
 import atexit
 import signal
 import sys
@@ -13,7 +12,6 @@ from typing import Any
 AGAIN = 0.05  # seconds
 INTERRUPTED = 130  # exit code
 TO_END = signal.SIGINT, signal.SIGTERM
-CAN_WAIT = hasattr(signal, "pthread_sigmask")  # not on Windows
 _came = False
 
 
@@ -28,10 +26,8 @@ def listen() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, end)
     sys.unraisablehook = _unraisable
-    if (
-        CAN_WAIT
-    ):  # until the process is gone: Python gives its handlers back first, and exit codes would be the signal's
-        atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, TO_END)
+    # until the process is gone: Python gives its handlers back first, and exit codes would be the signal's
+    atexit.register(signal.pthread_sigmask, signal.SIG_BLOCK, TO_END)
 
 
 def end(number: int, frame: FrameType | None) -> None:
@@ -44,9 +40,6 @@ def end(number: int, frame: FrameType | None) -> None:
 @contextmanager
 def held_back() -> Iterator[None]:
     """Signals to end wait until the block is over; a process forked within calls let_through() once it expects them."""
-    if not CAN_WAIT:
-        yield
-        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, TO_END)
     try:
         yield
@@ -56,8 +49,7 @@ def held_back() -> Iterator[None]:
 
 def let_through() -> None:
     """In a process that was forked within held_back()."""
-    if CAN_WAIT:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, TO_END)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TO_END)
 
 
 @contextmanager
@@ -73,17 +65,10 @@ def left_to_parent() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _again() -> None:
-    """Interrupt the main thread, also where it waits in a call of the system."""
-    if CAN_WAIT:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)  # SIGINT may be ignored
-    else:
-        _thread.interrupt_main()
-
-
 def _unraisable(ignored: Any) -> None:
     """Python drops an error inside a destructor: an interrupt comes again, others are shown to programmers only."""
     if issubclass(ignored.exc_type, KeyboardInterrupt):
-        threading.Timer(AGAIN, _again).start()
+        main = threading.main_thread().ident or 0
+        threading.Timer(AGAIN, signal.pthread_kill, (main, signal.SIGTERM)).start()  # SIGINT may be ignored
     elif sys.warnoptions:
         sys.__unraisablehook__(ignored)

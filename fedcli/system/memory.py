@@ -2,7 +2,6 @@
 
 import contextlib
 import ctypes
-import sys
 from functools import cache
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of glibc's malloc.h
@@ -17,8 +16,6 @@ def keep_freed(most: int = ALL) -> None:
     filled with zeros by the system: a fifth of the time of a training step of ResNet-18, and as long as to decode an
     image. The process then holds what it needed at most until it ends; `most` limits the bytes that wait for use.
     """
-    if sys.platform != "linux":
-        return
     with contextlib.suppress(AttributeError, OSError):  # another C library
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018

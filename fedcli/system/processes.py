@@ -35,7 +35,6 @@ B = TypeVar("B")
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
-CAN_FORK = "fork" in multiprocessing.get_all_start_methods()
 SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
@@ -51,7 +50,7 @@ class WorkerError(Exception):
 class Workers:
     """A few processes that are started once; each does its calls in order. To be used as a context.
 
-    They are forked where the system can, so that they share what is in memory; else setup and all calls are pickled.
+    They are forked, so that they share what is in memory.
     """
 
     def __init__(
@@ -67,13 +66,12 @@ class Workers:
         shared: any free worker does the next call.
         block: bytes of arrays that a worker is sent at once, and returns at once, without passing the pipe.
         """
-        context: Any = multiprocessing.get_context("fork" if CAN_FORK else "spawn")
+        context: Any = multiprocessing.get_context("fork")
         ends: list[Channel] = []
         self.processes = []
         for _ in range(count):  # all of them before the first thread
-            end, far_end = channels(context, block if CAN_FORK else 0)
-            inherited = [*ends, end] if CAN_FORK else []
-            process = context.Process(target=_work, args=(far_end, inherited, setup, arguments), daemon=True)
+            end, far_end = channels(context, block)
+            process = context.Process(target=_work, args=(far_end, [*ends, end], setup, arguments), daemon=True)
             with interrupts.held_back():  # until it leaves Ctrl-C to this process: it would print a traceback
                 process.start()
             far_end.close()
@@ -214,12 +212,11 @@ def one_each(
         slots: as many processes at once; each has one of them, such as a device, for itself.
         preload: module that is imported once for all processes.
     """
-    context: Any = multiprocessing.get_context("forkserver" if CAN_FORK else "spawn")
-    if CAN_FORK:
-        context.set_forkserver_preload([preload])
-        # Python's own process, which imports that module, would print a traceback
-        with interrupts.left_to_parent(), _short_temporary_folder():
-            forkserver.ensure_running()
+    context: Any = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([preload])
+    # Python's own process, which imports that module, would print a traceback
+    with interrupts.left_to_parent(), _short_temporary_folder():
+        forkserver.ensure_running()
     waiting, free = deque(enumerate(tasks)), deque(slots)
     running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
     try:
@@ -285,7 +282,7 @@ def _alone(
 
 def cores() -> int:
     """How many cores this process may use, also in a container that may keep only some of them busy."""
-    known = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    known = len(os.sched_getaffinity(0))
     return min(known, container.cores() or known)
 
 

@@ -84,7 +84,7 @@ class Channel:
         stored = self._pipe.recv()
         message = self._block.get(stored)
         memory = self._block.memory
-        if memory is not None and stored.places and sum(stored.places[-1]) > KEPT and hasattr(mmap, "MADV_REMOVE"):
+        if memory is not None and stored.places and sum(stored.places[-1]) > KEPT:
             with contextlib.suppress(OSError):  # a system that cannot keeps the pages
                 memory.madvise(mmap.MADV_REMOVE)
         return message

@@ -13,7 +13,7 @@ from in_a_process import half_or_die
 
 from fedcli.errors import FedcliError
 from fedcli.system import memory, processes, shared_blocks
-from fedcli.system.processes import CAN_FORK, Ended, Workers, in_order, one_each
+from fedcli.system.processes import Ended, Workers, in_order, one_each
 
 
 def doubled(number):
@@ -65,7 +65,6 @@ def test_a_result_that_cannot_be_sent_is_an_error_of_its_call():
         assert workers.submit(0, int, "7").result() == 7
 
 
-@pytest.mark.skipif(not CAN_FORK, reason="blocks are of forked processes")
 def test_a_call_for_which_a_worker_has_no_memory_is_an_error_of_that_call(monkeypatch):
     def refused(*_):
         raise MemoryError
@@ -90,7 +89,6 @@ def test_a_worker_ends_without_a_word_where_its_answer_is_read_no_more(capfd):
     assert worker.exitcode == 0 and capfd.readouterr().err == ""
 
 
-@pytest.mark.skipif(not CAN_FORK, reason="of forked processes")
 def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatch, capfd):
     def interrupted(*work):
         os.kill(os.getpid(), signal.SIGINT)
@@ -107,7 +105,6 @@ def test_ctrl_c_in_the_moment_in_which_a_worker_starts_is_the_parents(monkeypatc
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.skipif(not CAN_FORK, reason="there is no such process")
 def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
     seen = []
     monkeypatch.setattr(forkserver, "ensure_running", lambda: seen.append(signal.getsignal(signal.SIGINT)))
@@ -115,7 +112,6 @@ def test_the_process_that_loads_a_module_for_all_hears_no_ctrl_c(monkeypatch):
     assert seen == [signal.SIG_IGN]
 
 
-@pytest.mark.skipif(not CAN_FORK, reason="there is no such process")
 def test_a_temporary_folder_may_be_deep(tmp_path, monkeypatch):
     seen, deep = [], str(tmp_path / ("x" * 90))
     monkeypatch.setattr(tempfile, "tempdir", deep)
@@ -156,7 +152,6 @@ def test_arrays_arrive_whole_whether_the_block_holds_all_some_or_none(block, kep
         np.testing.assert_array_equal(second[name], array / 4)
 
 
-@pytest.mark.skipif(not CAN_FORK, reason="memory is shared by forking")
 def test_what_fits_into_the_block_does_not_pass_the_pipe():
     end, far_end = shared_blocks.channels(multiprocessing, 2**20)
     end.send(np.arange(2**16))  # half a MiB: no pipe takes it while nobody reads

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ...errors import FedcliError, UsageError
 from ...system.memory import keep_freed
-from ...system.processes import CAN_FORK, WorkerKilled, Workers, cores
+from ...system.processes import WorkerKilled, Workers, cores
 from ...system.shared_blocks import Block, Stored, anonymous
 from ..client import Report, Task
 from .in_process import InProcess
@@ -48,8 +48,6 @@ class Pool:
 
     def __init__(self, clients: InProcess, jobs: int, at_most: int):
         """at_most: tasks of a call; those beyond send their models as arrays."""
-        if not CAN_FORK:
-            raise UsageError("this system cannot fork processes that train clients", "leave --jobs out")
         if torch.get_num_threads() > 1:  # a forked process cannot take over the threads of another
             raise UsageError(
                 f"--jobs {jobs} needs networks that train on one thread", "leave --threads out, or give --threads 1"
@@ -107,10 +105,10 @@ class Pool:
 def usual_jobs(threads: int, clients: int, device: str) -> int:
     """Processes that train where the user names none: one for each core and client, where a network wants one thread.
 
-    1 where this process is itself a worker, or cannot fork.
+    1 where this process is itself a worker.
     """
     alone = multiprocessing.parent_process() is None
-    return min(cores(), clients) if threads == 1 and alone and CAN_FORK and device == "cpu" else 1
+    return min(cores(), clients) if threads == 1 and alone and device == "cpu" else 1
 
 
 def pays(clients: int, device: str) -> bool:
