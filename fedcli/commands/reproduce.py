@@ -138,7 +138,6 @@ def run_cells(
     """
     from ..reproduce import forecast, output, reruns, results
     from ..reproduce import jobs as engine
-    from ..scores.schema import encode
 
     reruns.announce(cells, sources, place, folder)
     if measured:
@@ -150,7 +149,7 @@ def run_cells(
     try:
         made = output.illustrate(folder, recipe, made, outcomes, device=place.devices[0])
     finally:
-        o.show_json(encode(made)) if as_json else output.show(made)
+        o.show_json(made.body()) if as_json else output.show(made)
     console.say(f"written: {folder}/results.json, table.md, report.html")
     if failed := [outcome for outcome in outcomes if not outcome.scores]:
         raise FedcliError(

@@ -18,7 +18,11 @@ def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> B
             other = _best_other(column, rounds, name) if column.minus == BEST_OTHER else column.minus
             taken = rounds.get(other, {}).get(column.name, {})
             own[column.name] = {} if name == other else _minus_runs(own[column.name], taken)
-    means = {c.name: mean_runs([own[part] for part in c.mean_of], c.harmonic) for c in recipe.columns if c.mean_of}
+    means = {
+        c.name: mean_runs([own[part] for part in c.parts], harmonic=bool(c.harmonic_mean_of))
+        for c in recipe.columns
+        if c.parts
+    }
     return own | means
 
 

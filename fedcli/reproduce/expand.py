@@ -16,8 +16,8 @@ from ..stages.base import Options
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import STAGES, TrainOptions
 from ..stages.train import ROUNDS, plan
+from .checks import Flags
 from .flags import ASKED, asked, files_in, filled, variable
-from .model import Flags
 from .recipe import SCALES, Chain, Recipe, Row, load, recipes_folder
 
 BUILT_IN: dict[str, dict[str, Flags]] = {
@@ -137,10 +137,10 @@ def _folder(chain: Chain, raw: dict[str, str]) -> str:
 def _cell(
     recipe: Recipe, scale: str, row: Row, chain: Chain, seed: int, folder: str, paths: dict[str, str]
 ) -> Cell:  # fmt: skip
-    own = chain.lists if _brings(chain, paths) else {"prepare": chain.prepare, "partition": chain.partition}
+    own = chain.lists if chain.lists and _brings(chain, paths) else chain
     stages = {
-        "prepare": own["prepare"] | row.prepare,
-        "partition": _of_row(own["partition"], row),
+        "prepare": own.prepare | row.prepare,
+        "partition": _of_row(own.partition, row),
         "corrupt": (chain.corrupt or {}) | row.corrupt,
         "train": recipe.train | chain.train | row.train,
         "evaluate": chain.evaluate,

@@ -1,93 +1,76 @@
-"""What a recipe is made of: its data, rows, columns and figures."""
+"""A recipe as it is run: its chains, rows and columns by name, rows varied, defaults filled in.
+
+What a recipe file may hold stands in shape.py; here only what follows from it is added.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from . import shape
 from .checks import Flags
 from .shape import Figure
 
 BEST_OTHER = "*"
 
 
-@dataclass(frozen=True)
-class Chain:
+class Chain(shape.Data):
     """The stages that make one data set of the table.
 
-    Attributes:
-        corrupt: flags with the kind of corruption under "kind"; None for none.
-        train, settings: of the rows on it that leave them open, settings where their method has them.
-        lists: "prepare" and "partition" by lists that the authors published, in place of the chain's own and with
-            what a row adds to them, where the user brings all files that they name; empty for none.
+    `lists` replace prepare and partition by the authors' published ones, with what a row adds to them, where the user
+    brings all files that they name. `train` and `settings` are of the rows on it that leave them open, settings where
+    their method has them.
     """
 
-    name: str
-    title: str
-    dataset: str
-    prepare: Flags = field(default_factory=dict)
-    partition: Flags = field(default_factory=dict)
-    corrupt: Flags | None = None
-    evaluate: Flags = field(default_factory=dict)
-    train: Flags = field(default_factory=dict)
-    settings: Flags = field(default_factory=dict)
-    lists: dict[str, Flags] = field(default_factory=dict)
+    name: shape.Word
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(shape.Row):
     """One line of the table: a method and what it has of its own.
 
     Attributes:
-        data: names of the chains it runs on.
         at: where a varied row stands: place -> value, such as {"set.q": 0.5}.
         stem: the name of the row that was varied.
-        scores_of: whose scores its columns show: "" the global model's; or "personal" or "mean_personal", as in
-            scores.json.
     """
 
-    name: str
-    method: str
-    settings: Flags
-    data: tuple[str, ...]
-    prepare: Flags = field(default_factory=dict)
-    partition: Flags = field(default_factory=dict)
-    corrupt: Flags = field(default_factory=dict)
-    train: Flags = field(default_factory=dict)
-    at: Flags = field(default_factory=dict)
+    corrupt: shape.Corrupt = {}
+    at: Flags = {}
     stem: str = ""
-    scores_of: str = ""
 
     def place(self, score: str) -> str:
-        """Where in scores.json a column's number of this row stands."""
+        """Where in the scores a column's number of this row stands."""
         if not self.scores_of or not score.startswith(("versions/", "groups/")):
             return score
         return f"personal/{self.scores_of}/{score.removeprefix('versions/')}"
 
+    def at_values(self, at: Flags) -> "Row":
+        """This row with some of its values changed, named after them."""
+        stages = {"set": "settings"} | {stage: stage for stage in ("prepare", "partition", "corrupt", "train")}
+        parts = {field: dict(getattr(self, field)) for field in stages.values()}
+        for place, value in at.items():
+            stage, _, key = place.partition(".")
+            parts[stages[stage]][key if stage == "set" else key.replace("-", "_")] = value
+        named = ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
+        return self.model_copy(update={**parts, "name": f"{self.name}, {named}", "at": at, "stem": self.name})
 
-@dataclass(frozen=True)
-class Column:
-    """One number of each row: where it stands in scores.json, and how it is shown.
+
+class Column(shape.Column):
+    """One number of each row: where it stands in the scores, and how it is shown.
+
+    A part of `score` that is * takes the mean over all that stand there, in each round. `minus` names a row whose
+    number of the same seed and round is taken off; that row itself has none, and BEST_OTHER is the best of the others.
 
     Attributes:
-        score: a place; a part that is * takes the mean over all that stand there, in each round.
-        mean_of: other columns whose mean this one is; it has no data or score of its own then.
-        harmonic: whether that is their harmonic mean.
-        minus: name of a row whose number of the same seed and round is taken off; that row itself has none. BEST_OTHER
-            is the best of the other rows.
-        lower: better when low.
         marked: whether its best is marked; a score that may choose nothing has none.
         validation: whether it is of the clients' validation images in each run's best round: it has a table of its own.
     """
 
-    name: str
-    data: str
-    score: str
-    unit: str = "percent"
-    lower: bool = False
     marked: bool = True
-    mean_of: tuple[str, ...] = ()
     validation: bool = False
-    minus: str = ""
-    harmonic: bool = False
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The columns that this one is the mean of; empty for one with a score of its own."""
+        return self.mean_of or self.harmonic_mean_of
 
 
 @dataclass(frozen=True)
@@ -101,43 +84,22 @@ class Recipe:
 
     name: str
     title: str
-    paper: str
     notes: tuple[str, ...]
-    seeds: tuple[int, ...]
-    spread: str
-    at: str
     reference: str
-    published: dict[str, Any]
-    train: Flags
     chains: dict[str, Chain]
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     figures: tuple[Figure, ...]
-    scales: dict[str, dict[str, Flags]]
+    paper: str = ""
+    seeds: tuple[int, ...] = (0,)
+    spread: str = "pooled"
+    at: str = "last5"
+    published: dict[str, Any] = field(default_factory=dict)
+    train: Flags = field(default_factory=dict)
+    scales: dict[str, dict[str, Flags]] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
 
     @property
     def personal(self) -> list[str]:
         """Rows that show clients' own models; tests know the global model's predictions alone."""
         return [row.name for row in self.rows if row.scores_of]
-
-
-def at_values(row: Row, at: Flags) -> Row:
-    """A row with some of its values changed, named after them."""
-    parts = {"set": dict(row.settings)} | {
-        s: dict(getattr(row, s)) for s in ("prepare", "partition", "corrupt", "train")
-    }
-    for place, value in at.items():
-        stage, _, key = place.partition(".")
-        parts[stage][key if stage == "set" else key.replace("-", "_")] = value
-    named = ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
-    return Row(
-        f"{row.name}, {named}",
-        row.method,
-        parts.pop("set"),
-        row.data,
-        **parts,
-        at=at,
-        stem=row.name,
-        scores_of=row.scores_of,
-    )

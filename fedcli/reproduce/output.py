@@ -5,7 +5,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from .. import console
@@ -14,7 +13,6 @@ from ..data.manifest import sync
 from ..errors import FedcliError, of_system
 from ..io.locks import scratch
 from ..reporting import page, writers
-from ..scores.schema import encode
 from . import pictures, tables
 from .jobs import Outcome
 from .recipe import Recipe
@@ -27,7 +25,7 @@ def record(folder: Path, results: Results) -> None:
     (folder / "report.html").unlink(missing_ok=True)
     _text(
         folder / "results.json",
-        json.dumps(encode(results), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False),
+        json.dumps(results.body(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False),
     )
     _text(folder / "table.md", markdown(results))
 
@@ -41,7 +39,7 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
     with _said(undrawn), scratch(folder) as temporary:
         drawn, missing = pictures.draw(recipe, results, outcomes, temporary, older=folder, device=device)
         named = {title: path.name for title, path in drawn}
-        results = replace(results, notes=[*results.notes, *missing], pictures=named)
+        results = results.model_copy(update={"notes": [*results.notes, *missing], "pictures": named})
         record(temporary, results)
         sync(temporary)
         shutil.rmtree(folder)

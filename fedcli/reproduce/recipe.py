@@ -14,7 +14,7 @@ from ..errors import FedcliError, UsageError
 from ..io import toml_text
 from . import checks, places, published, shape
 from .flags import files_in
-from .model import BEST_OTHER, Chain, Column, Recipe, Row, at_values
+from .model import BEST_OTHER, Chain, Column, Recipe, Row
 from .shape import Figure
 
 SCALES = ("paper", "small", "smoke")
@@ -111,26 +111,15 @@ def _chain(name: str, data: shape.Data) -> Chain:
     checks.known(f"data.{name}: dataset", data.dataset, sources.SOURCES)
     if data.corrupt is not None and "kind" not in data.corrupt:
         raise UsageError(f"data.{name}.corrupt has no kind", 'write kind = "gaussian"')
-    return Chain(
-        name, data.title or name, data.dataset, data.prepare, data.partition, data.corrupt, data.evaluate, data.train,
-        data.settings, data.lists.model_dump() if data.lists else {},
-    )  # fmt: skip
+    return Chain.model_construct(**dict(data) | {"name": name, "title": data.title or name})
 
 
 def _rows(given: shape.Row, chains: dict[str, Chain]) -> list[Row]:
     where = f"row {given.name!r}"
     for name in given.data:
         checks.known(f"{where}: data", name, chains)
-    stages = {stage: getattr(given, stage) or {} for stage in checks.STAGES[:-1]}
-    row = Row(
-        given.name,
-        given.method,
-        given.settings,
-        given.data or tuple(chains),
-        **stages,
-        stem=given.name,
-        scores_of=given.scores_of,
-    )
+    filled = {"data": given.data or tuple(chains), "corrupt": given.corrupt or {}, "stem": given.name}
+    row = Row.model_construct(**dict(given) | filled)
     rows = _varied(row, given.vary, where) if given.vary else [row]
     if rows[0].corrupt and (plain := [name for name in row.data if chains[name].corrupt is None]):
         raise UsageError(
@@ -152,7 +141,7 @@ def _varied(row: Row, vary: dict[str, list[Any]], where: str) -> list[Row]:
                     checks.flags(stage, {key: value})
             except UsageError as error:
                 raise UsageError(f"{where}: vary: {error.sentence}", error.hint) from None
-    return [at_values(row, dict(zip(vary, chosen, strict=True))) for chosen in product(*vary.values())]
+    return [row.at_values(dict(zip(vary, chosen, strict=True))) for chosen in product(*vary.values())]
 
 
 def _column(
@@ -168,11 +157,8 @@ def _column(
     data = checks.known(f"{where}: data", given.data or next(iter(chains)), chains)
     if given.minus:
         checks.known(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
-    validation = given.score == ON_VALIDATION
-    return Column(
-        given.name, data, given.score, given.unit, given.lower,
-        marked=not _chosen(written), validation=validation, minus=given.minus,
-    )  # fmt: skip
+    filled = {"data": data, "marked": not _chosen(written), "validation": given.score == ON_VALIDATION}
+    return Column.model_construct(**dict(given) | filled)
 
 
 def _chosen(written: shape.Recipe) -> bool:
@@ -186,17 +172,14 @@ def _mean_of(given: shape.Column, written: shape.Recipe, where: str) -> Column:
     if own := sorted(given.model_fields_set - {"name", key}):
         raise UsageError(f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out")
     single = {column.name: column for column in written.column if column.score}
-    names = getattr(given, key)
-    parts = [single[checks.known(f"{where}: {key}", name, single)] for name in names]
+    parts = [single[checks.known(f"{where}: {key}", name, single)] for name in getattr(given, key)]
     if len({(part.unit, part.lower) for part in parts}) > 1:
         raise UsageError(
             f"{where} is a mean of columns in different units or directions",
             "give them the same unit and the same lower",
         )
-    return Column(
-        given.name, "", "", parts[0].unit, parts[0].lower,
-        marked=not _chosen(written), mean_of=names, harmonic=key != "mean_of",
-    )  # fmt: skip
+    filled = {"unit": parts[0].unit, "lower": parts[0].lower, "marked": not _chosen(written)}
+    return Column.model_construct(**dict(given) | filled)
 
 
 def _check_names(figure: Figure, rows: tuple[Row, ...], columns: tuple[Column, ...], chains: dict[str, Chain]) -> None:

@@ -1,24 +1,27 @@
 """What results.json holds: the numbers of a reproduction beside those that were published."""
 
-from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from ..reporting.verdicts import Against
-from ..scores.parts import Number
-from ..scores.schema import Names, omitted
 from .model import Column
 
+Number = float | None
 
-@dataclass(frozen=True)
-class Published:
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Published(Part):
     """A number as printed."""
 
     mean: float
     std: Number = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(Part):
     """Our number over runs, in the column's unit; per_run: each run's mean.
 
     published, difference: the number printed there, and ours minus it. verdict: whether the spreads cover it.
@@ -33,8 +36,7 @@ class Cell:
     verdict: str = "-"
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Part):
     """One line of the table.
 
     Attributes:
@@ -50,13 +52,12 @@ class Row:
     command: str
     holes: dict[str, int]
     warnings: list[str]
-    cells: Annotated[dict[str, Cell], Names("column")]
+    cells: dict[str, Cell]
     scores: dict[str, str]
     stem: str = ""
 
 
-@dataclass(frozen=True)
-class Marked:
+class Marked(Part):
     """The rows that are the best of a column, those that a small group decides, and whether tests stand behind it."""
 
     best: list[str]
@@ -64,16 +65,14 @@ class Marked:
     tested: bool
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Part):
     """A cell that has no scores, and why."""
 
     cell: str
     sentence: str
 
 
-@dataclass(frozen=True)
-class Tests:
+class Tests(Part):
     """The rows on one data set against the reference there, in one score."""
 
     data: str
@@ -83,8 +82,7 @@ class Tests:
     rows: list[Against]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Results:
+class Results(Part):
     """All that is known of a reproduction: no clock, no path above the work folder.
 
     Attributes:
@@ -103,13 +101,17 @@ class Results:
     seeds: list[int]
     columns: list[Column]
     rows: list[Row]
-    left_out: list[str] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    statistics: list[Tests] = field(default_factory=list)
-    marks: Annotated[dict[str, Marked], Names("column")] = field(default_factory=dict)
-    pictures: dict[str, str] = omitted(dict)
+    left_out: list[str] = []
+    failed: list[Failed] = []
+    notes: list[str] = []
+    statistics: list[Tests] = []
+    marks: dict[str, Marked] = {}
+    pictures: dict[str, str] = {}
 
     def shown_columns(self, *, validation: bool) -> list[Column]:
         """Those of the test images, or of the clients' validation images."""
         return [column for column in self.columns if column.validation is validation]
+
+    def body(self) -> dict[str, Any]:
+        """As results.json holds it."""
+        return self.model_dump(mode="json", exclude={"pictures"} if not self.pictures else None)

@@ -7,12 +7,11 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
-from ..scores.schema import decode
 from ..stages.train import plan
 from .expand import Cell
 from .forecast import begun, is_done, settled
 from .jobs import Outcome, Place
-from .record import Results
+from .record import Row
 
 STAGES = "corruption", "partition", "dataset"
 
@@ -35,8 +34,8 @@ def _scores(results: Path, work: Path) -> dict[tuple[str, str], Path]:
     if not results.is_file():
         return {}
     try:
-        rows = decode(Results, json.loads(results.read_text(encoding="utf-8"))).rows
-    except (ValueError, KeyError, TypeError, AttributeError):
+        rows = [Row.model_validate(row) for row in json.loads(results.read_text(encoding="utf-8"))["rows"]]
+    except (ValueError, KeyError, TypeError):
         console.warn(f"{results} cannot be read: it is written again, without saying what has changed since")
         return {}
     return {(row.name, at): work / path for row in rows for at, path in row.scores.items()}

@@ -55,14 +55,16 @@ def collect(
         columns=list(recipe.columns),
         rows=rows,
         left_out=left_out,
-        failed=[Failed(outcome.cell.name, outcome.sentence) for outcome in outcomes if not outcome.scores],
+        failed=[
+            Failed(cell=outcome.cell.name, sentence=outcome.sentence) for outcome in outcomes if not outcome.scores
+        ],
         statistics=list(_statistics(recipe, outcomes, runs)),
         marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
     )
     notes = _notes(recipe, results)
     notes += [f"The images of {name} are a SYNTHETIC sample: --raw was not given." for name in made_up]
     notes += [f"None of the rows that are here has the column {name}." for name in nowhere]
-    return replace(results, notes=notes)
+    return results.model_copy(update={"notes": notes})
 
 
 def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
@@ -97,7 +99,7 @@ def _of_row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs) -> B
     return {
         column.name: {
             outcome.cell.seed: _rounds(
-                runs[outcome.scores].scores, replace(column, score=row.place(column.score)), recipe.at
+                runs[outcome.scores].scores, column.model_copy(update={"score": row.place(column.score)}), recipe.at
             )
             for outcome in _done(outcomes, name)
             if outcome.cell.data == column.data
@@ -243,10 +245,11 @@ def _summary(runs: list[list[float]], spread: str) -> Cell:
 def _beside(ours: Cell, published: Published | None, scale: str) -> Cell:
     """Our numbers with the published ones, their difference and, where the two can be compared, what that means."""
     if published is None or ours.mean is None:
-        return replace(ours, published=published)
+        return ours.model_copy(update={"published": published})
     difference = ours.mean - published.mean
     verdict = _verdict(difference, ours.std, published.std) if scale == "paper" else UNKNOWN
-    return replace(ours, published=published, difference=difference, verdict=verdict)
+    beside = {"published": published, "difference": difference, "verdict": verdict}
+    return ours.model_copy(update=beside)
 
 
 def _verdict(difference: float, *spreads: float | None) -> str:
@@ -286,7 +289,8 @@ def _statistics(recipe: Recipe, outcomes: list[Outcome], runs: Runs) -> Iterator
                 continue
             reference = _reference(recipe, list(rows))
             systems = {name: [runs[path] for path in paths] for name, paths in rows.items()}
-            yield Tests(data, version, metric, reference, compare.order(systems, reference, metric, version))
+            tested = compare.order(systems, reference, metric, version)
+            yield Tests(data=data, version=version, metric=metric, reference=reference, rows=tested)
 
 
 def _same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:

@@ -15,7 +15,7 @@ from ..stages.options import TrainOptions
 from . import flags
 from .expand import Cell, try_training
 from .leave_one_out import Plan
-from .model import Chain, Column, Recipe, Row, at_values
+from .model import Chain, Column, Recipe, Row
 from .recipe import ON_VALIDATION
 from .shape import Figure
 
@@ -45,25 +45,25 @@ def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None 
     dataset = body["name"] if left_out else body["dataset"]
     validated = not left_out and any(client["val"] for client in body["roster"])
     note = LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN
-    base = Row(method, method, {}, ("data",))
-    rows = (at_values(base, dict(zip(grid, values, strict=True))) for values in product(*grid.values()))
-    rows = tuple(replace(row, name=row.name.removeprefix(f"{method}, ")) for row in rows)
+    base = Row(name=method, method=method, data=("data",))
+    rows = (base.at_values(dict(zip(grid, values, strict=True))) for values in product(*grid.values()))
+    rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{method}, ")}) for row in rows)
     versions = ("clean", "corrupted", "average") if "kind" in body else ("clean",)
     columns = [
-        Column(f"{version} {metric}", "data", f"versions/{version}/{metric}", marked=False)
+        Column(name=f"{version} {metric}", data="data", score=f"versions/{version}/{metric}", marked=False)
         for version in versions
         for metric in usual(body)
     ]
     if validated:
         name = f"validation {metric_of(body)}, best round"
-        columns.append(Column(name, "data", ON_VALIDATION, validation=True))
+        columns.append(Column(name=name, data="data", score=ON_VALIDATION, validation=True))
     keys = " and ".join(place.partition(".")[2] for place in grid)
     title = f"{method} on {dataset}, over {keys}"
     figure = Figure(title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if usual(body)[0] in c.name))
     return Recipe(
-        f"{method}-{keys.replace(' and ', '-')}", title, "", (note,), (0,), "pooled",
-        "last5", rows[0].name, {}, {}, {"data": Chain("data", dataset, dataset)}, rows, tuple(columns),
-        (figure,), {},
+        name=f"{method}-{keys.replace(' and ', '-')}", title=title, notes=(note,), reference=rows[0].name,
+        chains={"data": Chain(name="data", title=dataset, dataset=dataset)}, rows=rows, columns=tuple(columns),
+        figures=(figure,),
     )  # fmt: skip
 
 

@@ -29,7 +29,8 @@ def a_cell(mean, std=None, **about):
 
 def made(column, cells, scale="paper", seeds=(0,), **about):
     """Results of one column, a row per cell."""
-    rows = [record.Row(name, None, None, "", {}, [], {column.name: cell}, {}) for name, cell in cells.items()]
+    none = {"label": None, "rule": None, "command": "", "holes": {}, "warnings": [], "scores": {}}
+    rows = [record.Row(name=name, cells={column.name: cell}, **none) for name, cell in cells.items()]
     fixed = {"recipe": "r", "title": "", "paper": "", "at": "last5", "spread": "pooled", "reference": ""}
     return record.Results(**fixed, scale=scale, seeds=list(seeds), columns=[column], rows=rows, **about)
 
@@ -41,10 +42,10 @@ def made(column, cells, scale="paper", seeds=(0,), **about):
 )  # fmt: skip
 def test_a_difference_is_judged_by_both_spreads(difference, ours, published, verdict):
     cell = a_cell(70 + difference, ours)
-    beside = results._beside(cell, Published(70.0, published), "paper")
+    beside = results._beside(cell, Published(mean=70.0, std=published), "paper")
     assert beside.difference == pytest.approx(difference)
     assert beside.verdict == verdict
-    assert results._beside(cell, Published(70.0, published), "small").verdict == "-"
+    assert results._beside(cell, Published(mean=70.0, std=published), "small").verdict == "-"
 
 
 def a_client(count, *auc):
@@ -81,7 +82,7 @@ SCORES = Scores(
     ],
 )
 def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
-    assert results._rounds(SCORES, Column("c", "d", score, unit), at) == pytest.approx(rounds)
+    assert results._rounds(SCORES, Column(name="c", data="d", score=score, unit=unit), at) == pytest.approx(rounds)
 
 
 def as_text(table):
@@ -104,7 +105,7 @@ def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
 
 @pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
 def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, lead):
-    column = Column("lead", "d", "versions/clean/accuracy", "points", lower=lower, minus="*")
+    column = Column(name="lead", data="d", score="versions/clean/accuracy", unit="points", lower=lower, minus="*")
     rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {0: []}}
     table = replace(recipe(*((name, "fedavg") for name in rows), reference="a"), columns=(column,))
     rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
@@ -114,32 +115,37 @@ def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, le
 
 
 def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
-    columns = (Column("acc", "d", "versions/clean/accuracy"), Column("less", "d", "", "points", minus="FedAvg"))
+    columns = (
+        Column(name="acc", data="d", score="versions/clean/accuracy"),
+        Column(name="less", data="d", unit="points", minus="FedAvg"),
+    )
     both = replace(recipe(("FedAvg", "fedavg"), ("SALT", "salt"), reference="FedAvg"), columns=columns)
     mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
     assert derived.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
     assert derived.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
-    marks = {"less": record.Marked([], [], False)}
+    marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
     assert as_text(tables.ours(made(columns[1], cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
-    column = Column("v", "d", "best_on_validation/validation", validation=True)
+    column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
     result = made(
         column, {"q=1": a_cell(70.0, 1.0), "q=2": a_cell(60.0, 1.0), "beta=1": a_cell(65.0, 1.0)}, seeds=(0, 1)
     )
     stems = "q-FedAvg", "q-FedAvg", "FairFed"
-    rows = [replace(row, stem=stem) for row, stem in zip(result.rows, stems, strict=True)]
-    table = tables.on_validation(replace(result, rows=[*rows, replace(rows[2], name="beta=2")]))
+    rows = [row.model_copy(update={"stem": stem}) for row, stem in zip(result.rows, stems, strict=True)]
+    table = tables.on_validation(
+        result.model_copy(update={"rows": [*rows, rows[2].model_copy(update={"name": "beta=2"})]})
+    )
     assert [row[0].text for row in table.rows if row[1].best] == ["q=1"]
     assert "No best is marked for FairFed, v: the two highest values differ by 0.00 points" in table.legend
 
 
 def test_single_bytes_show_in_megabytes():
-    column = Column("up", "d", "bytes/up", "MB", lower=True)
-    marks = {"up": record.Marked(["b"], [], False)}
+    column = Column(name="up", data="d", score="bytes/up", unit="MB", lower=True)
+    marks = {"up": record.Marked(best=["b"], doubtful=[], tested=False)}
     result = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
     assert as_text(tables.ours(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
 
@@ -158,7 +164,7 @@ def test_single_bytes_show_in_megabytes():
     ],
 )
 def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks, said):
-    column = Column("v", "d", "best_on_validation/validation", validation=True)
+    column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
     cells = {name: a_cell(mean, std) for name, mean in zip("ab", means, strict=True)}
     table = tables.on_validation(made(column, cells, seeds=(0, 1)))
     assert [row[0].text for row in table.rows if row[1].best] == marks
@@ -166,19 +172,22 @@ def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, mar
 
 
 def test_a_study_of_ones_own_has_no_table_of_ours():
-    column, marks = Column("acc", "d", "versions/clean/accuracy"), {"acc": record.Marked([], [], False)}
+    column, marks = (
+        Column(name="acc", data="d", score="versions/clean/accuracy"),
+        {"acc": record.Marked(best=[], doubtful=[], tested=False)},
+    )
     titles = {
         published: [
             table.title for table in tables.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
         ]
-        for published in (None, Published(61.0))
+        for published in (None, Published(mean=61.0))
     }
-    assert titles == {None: ["Scores"], Published(61.0): ["Ours", "Beside the published numbers"]}
+    assert titles == {None: ["Scores"], Published(mean=61.0): ["Ours", "Beside the published numbers"]}
 
 
 def test_a_difference_is_of_the_numbers_as_shown():
-    cell = a_cell(44.754, published=Published(46.76))  # -2.006
-    result = made(Column("up", "d", "bytes/up"), {"a": cell}, scale="small")
+    cell = a_cell(44.754, published=Published(mean=46.76))  # -2.006
+    result = made(Column(name="up", data="d", score="bytes/up"), {"a": cell}, scale="small")
     assert as_text(tables.beside(result)) == [["a", "up", "44.75", "46.76", "-2.01"]]
 
 
@@ -187,24 +196,24 @@ def outcome(row, seed=0):
 
 
 def recipe(*rows, reference):
-    rows = tuple(Row(name, method, {}, ("d",)) for name, method in rows)
-    return Recipe("r", "", "", (), (0,), "pooled", "last5", reference, {}, {}, {}, rows, (), (), {})
+    rows = tuple(Row(name=name, method=method, data=("d",)) for name, method in rows)
+    return Recipe("r", "", (), reference, {}, rows, (), ())
 
 
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
-    column, done = Column("own", "d", "personal/accuracy"), [outcome("FedAvg"), outcome("Ditto")]
+    column, done = Column(name="own", data="d", score="personal/accuracy"), [outcome("FedAvg"), outcome("Ditto")]
     own = [{}, {"accuracy": None}]
     bodies = {each.scores: Scored(each.scores, {}, replace(SCORES, personal=of)) for each, of in zip(done, own)}
     assert results._has_place(column, done, bodies, both)
     assert not results._has_place(column, done[:1], bodies, both)
     with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
-        results._has_place(Column("own", "d", "clients/*/acc"), done, bodies, both)
+        results._has_place(Column(name="own", data="d", score="clients/*/acc"), done, bodies, both)
 
 
 def test_only_a_version_of_the_test_images_has_a_test():
     places = "clean/accuracy", "average/auc_binary", "*/accuracy", "clean/average/accuracy", "clean/calibration_error"
-    tested = [score_tested(Column("c", "d", f"versions/{place}")) for place in places]
+    tested = [score_tested(Column(name="c", data="d", score=f"versions/{place}")) for place in places]
     assert tested == [("clean", "accuracy"), ("average", "auc_binary"), None, None, None]
 
 
@@ -214,21 +223,24 @@ def test_a_score_of_two_classes_is_marked_by_its_test(tmp_path):
     paths = {name: scored(tmp_path / name, model(skill, 0, 2, y), y=y) for name, skill in skills.items()}
     done = [Outcome(Cell(name, "d", "", 0, (), (), ()), path) for name, path in paths.items()]
     runs = {run.path: run for run in read(list(paths.values()))}
-    column = Column("AUC", "d", "versions/clean/auc_binary")
+    column = Column(name="AUC", data="d", score="versions/clean/auc_binary")
     rows = made(column, {"FedAvg": a_cell(60.0), "FedHEAL": a_cell(80.0)}).rows
-    assert Marks(replace(two, columns=(column,)), rows, done, runs).of(column) == record.Marked(["FedHEAL"], [], True)
+    assert Marks(replace(two, columns=(column,)), rows, done, runs).of(column) == record.Marked(
+        best=["FedHEAL"], doubtful=[], tested=True
+    )
 
 
 def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     three = recipe(("FedAvg", "fedavg"), ("FedProx", "fedprox"), ("Ditto", "ditto"), reference="FedAvg")
-    column = Column("acc", "d", "versions/clean/accuracy")
-    rows = *three.rows[:2], replace(three.rows[2], scores_of="mean_personal")
+    column = Column(name="acc", data="d", score="versions/clean/accuracy")
+    rows = *three.rows[:2], three.rows[2].model_copy(update={"scores_of": "mean_personal"})
     three = replace(three, rows=rows, columns=(column,))
     done = [outcome(row.name) for row in rows]
     bodies = {each.scores: Scored(each.scores, {}, SCORES) for each in done}
     monkeypatch.setattr(manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path("p"))
-    monkeypatch.setattr(results.compare, "order", lambda systems, *_: list(systems))
-    assert [test.rows for test in results._statistics(three, done, bodies)] == [["FedAvg", "FedProx"]]
+    compared = []
+    monkeypatch.setattr(results.compare, "order", lambda systems, *_: compared.append(list(systems)) or [])
+    assert len(list(results._statistics(three, done, bodies))) == 1 and compared == [["FedAvg", "FedProx"]]
     cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
     result = made(column, cells)
     assert "Ditto shows clients' own models: it is in no test." in results._notes(three, result)
@@ -247,10 +259,10 @@ def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path)
         Outcome(Cell("FedAvg", path.parent.name, path.parts[len(tmp_path.parts)], 0, (), (), ()), path)
         for path in paths
     ]
-    row = Row("FedAvg", "fedavg", {}, ("ISIC", "RSNA"))
+    row = Row(name="FedAvg", method="fedavg", data=("ISIC", "RSNA"))
     (said,) = results._at_chance(row, done, runs)
     assert said.startswith("ISIC: decisions on clean images are not shown to be better than chance")
-    assert results._at_chance(replace(row, scores_of="personal"), done, runs) == []
+    assert results._at_chance(row.model_copy(update={"scores_of": "personal"}), done, runs) == []
 
 
 def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
