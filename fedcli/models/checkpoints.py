@@ -52,3 +52,25 @@ def _translated(backbone: nn.Module, tensors: Tensors, file: str) -> Tensors:
         raise FedcliError(
             f"timm cannot read {file} as its network: {message}", "give weights of this network"
         ) from error
+
+
+def part(tensors: Tensors, prefix: str) -> Tensors:
+    """The tensors under a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def fill(module: nn.Module, tensors: Tensors, what: str, hint: str, elsewhere: tuple[str, ...] = ()) -> None:
+    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError with `what` in front."""
+    expected = {name: tensor for name, tensor in module.state_dict().items() if name not in elsewhere}
+    for name, tensor in expected.items():
+        if name not in tensors and not name.endswith("num_batches_tracked"):
+            raise FedcliError(f"{what}{name} is missing", hint)
+        if name in tensors and not _fits(tensors[name], tensor):
+            raise FedcliError(f"{what}{name} has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}", hint)
+    if unknown := [name for name in tensors if name not in expected]:
+        raise FedcliError(f"{what}{unknown[0]} is unknown", hint)
+    module.load_state_dict({name: t.view_as(expected[name]) for name, t in tensors.items()}, strict=False)
+
+
+def _fits(given: Tensor, expected: Tensor) -> bool:
+    return given.shape == expected.shape or given.numel() == expected.numel() == 1  # logit_scale: [] or [1]

@@ -6,15 +6,12 @@ OpenAI's; a file trained with the plain one (LAION's, DataComp's) is accepted, a
 
 from pathlib import Path
 
-from torch import Tensor, nn
-
 from ..errors import FedcliError, UsageError
 from ..io.files import regular
+from .checkpoints import Tensors, fill, part
 from .clip import SHAPES, ClipNetwork
 from .clip_text import TextTower, open_clip
 from .weights import read
-
-Tensors = dict[str, Tensor]
 
 KINDS = "give a state dict in the names of OpenAI's CLIP or open_clip, or a model of a run of the same network"
 TABLE = "token_embedding.weight"
@@ -30,18 +27,19 @@ def load_clip(net: ClipNetwork, weights: str) -> None:
     """
     tensors = read(_openai(net.name) if weights == "openai" else _file(net.name, weights))
     tensors = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
-    own = _part(tensors, "backbone.")  # of a run
-    if not (image := _part(own or tensors, "visual.")):
+    own = part(tensors, "backbone.")  # of a run
+    if not (image := part(own or tensors, "visual.")):
         raise FedcliError(f"{weights} is no CLIP: it has no tensor visual.*", KINDS)
-    _fill(net.backbone.visual, image, f"{weights} does not fit {net.name}: tensor visual.")
-    slices = _part(own, "slices.")
+    what = f"{weights} does not fit {net.name}: tensor "
+    fill(net.backbone.visual, image, f"{what}visual.", KINDS)
+    slices = part(own, "slices.")
     if slices and net.backbone.slices is not None:
-        _fill(net.backbone.slices, slices, f"{weights} does not fit {net.name}: tensor slices.")
+        fill(net.backbone.slices, slices, f"{what}slices.", KINDS)
     text = {k.removeprefix("text."): v for k, v in tensors.items() if not k.startswith(("visual.", *BESIDE))}
     if own or TABLE not in text:
         net.spare = ()
         return
-    _fill_text(net.spare[0], text, f"{weights} does not fit {net.name}: tensor ")
+    _fill_text(net.spare[0], text, what)
 
 
 def _fill_text(tower: TextTower, tensors: Tensors, what: str) -> None:
@@ -49,25 +47,8 @@ def _fill_text(tower: TextTower, tensors: Tensors, what: str) -> None:
     table, shape = tensors.pop(TABLE), (VOCABULARY, len(tower.start))
     if table.shape != shape:
         raise FedcliError(f"{what}{TABLE} has shape {tuple(table.shape)}, not {shape}", KINDS)
-    _fill(tower, tensors, what, elsewhere=("start", "words"))
+    fill(tower, tensors, what, KINDS, elsewhere=("start", "words"))
     tower.embed(table)
-
-
-def _fill(module: nn.Module, tensors: Tensors, what: str, elsewhere: tuple[str, ...] = ()) -> None:
-    """Put tensors into a module, all but those that come from elsewhere. Raises FedcliError with `what` in front."""
-    known = {name: tensor for name, tensor in module.state_dict().items() if name not in elsewhere}
-    for name, tensor in known.items():
-        if name not in tensors and not name.endswith("num_batches_tracked"):
-            raise FedcliError(f"{what}{name} is missing", KINDS)
-        if name in tensors and not _fits(tensors[name], tensor):
-            raise FedcliError(f"{what}{name} has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}", KINDS)
-    if unknown := [name for name in tensors if name not in known]:
-        raise FedcliError(f"{what}{unknown[0]} is unknown", KINDS)
-    module.load_state_dict({name: t.view_as(known[name]) for name, t in tensors.items()}, strict=False)
-
-
-def _fits(given: Tensor, own: Tensor) -> bool:
-    return given.shape == own.shape or given.numel() == own.numel() == 1  # logit_scale: [] or [1]
 
 
 def _file(name: str, weights: str) -> Path:
@@ -91,7 +72,3 @@ def _openai(name: str) -> Path:
             f"fetch open_clip_model.safetensors of https://huggingface.co/{source['hf_hub'].rstrip('/')} "
             "on a machine with a network and pass --weights FILE",
         ) from error
-
-
-def _part(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

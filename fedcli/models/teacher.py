@@ -21,6 +21,8 @@ from torch import Tensor, nn
 
 from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 from ..errors import FedcliError
+from .checkpoints import Tensors, fill, part
+from .clip_text import open_clip
 from .vision import resnet18, resnet50
 from .weights import HEADS, read
 
@@ -30,8 +32,6 @@ CLIP_HEADS = {1280: 80, 1408: 88, 1664: 104}  # width of one attention head by t
 TRAINED_AT = 224  # pixels; torchvision's ResNets and MoCo-v2
 
 KINDS = "give a MoCo-v2 checkpoint, a torchvision ResNet-18 or -50, or a CLIP checkpoint"
-
-Tensors = dict[str, Tensor]
 
 
 class Absent(nn.Module):
@@ -85,42 +85,36 @@ def load_teacher(path: str) -> nn.Module:
         raise FedcliError(f"no such teacher file: {path}", KINDS)
     tensors = {name.removeprefix("module."): tensor for name, tensor in read(Path(path)).items()}
     with torch.random.fork_rng(devices=[]):  # a new network draws weights, which the file then replaces
-        teacher = _clip(path, tensors) if _part(tensors, "visual.") else _resnet(path, tensors)
+        teacher = _clip(path, tensors) if part(tensors, "visual.") else _resnet(path, tensors)
     return teacher.requires_grad_(False).eval()
 
 
 def _resnet(path: str, tensors: Tensors) -> Teacher:
-    tensors = _part(tensors, "encoder_q.") or _part(tensors, "backbone.") or tensors
+    tensors = part(tensors, "encoder_q.") or part(tensors, "backbone.") or tensors
     tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(HEADS)}
     if not any(re.fullmatch(r"layer\d\.\d+\.conv\d\.weight", name) for name in tensors):
         first = f" (its first tensor: {next(iter(tensors))})" if tensors else ""
         raise FedcliError(f"{path} holds no network that can be a teacher{first}", KINDS)
     deep = any(re.fullmatch(r"layer\d\.\d+\.conv3\.weight", name) for name in tensors)
     body, width = resnet50(3) if deep else resnet18(3)
-    _fill(body, tensors, path, "a ResNet-50" if deep else "a ResNet-18")
+    kind = "a ResNet-50" if deep else "a ResNet-18"
+    fill(body, tensors, f"{path} is not {kind}: tensor ", KINDS)
     return Teacher(body, width)
 
 
 def _clip(path: str, tensors: Tensors) -> Teacher:
-    try:
-        import open_clip
-    except ImportError:
-        raise FedcliError(
-            f"{path} is a CLIP checkpoint, which needs the package open_clip_torch", "pip install open_clip_torch"
-        ) from None
-    tower = _part(tensors, "visual.")
+    library = open_clip()
+    tower = part(tensors, "visual.")
     try:
         shape, width = (_transformer if "proj" in tower else _attention_resnet)(tower)
     except KeyError as missing:
         raise FedcliError(
             f"{path} is no image tower of CLIP: tensor visual.{missing.args[0]} is missing", KINDS
         ) from None
-    text = open_clip.CLIPTextCfg(
-        context_length=1, vocab_size=1, width=64, heads=1, layers=1
-    )  # built only to be dropped
+    text = library.CLIPTextCfg(context_length=1, vocab_size=1, width=64, heads=1, layers=1)  # built only to be dropped
     quick = "input_resolution" in tensors
-    body = open_clip.CLIP(width, open_clip.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual
-    _fill(body, tower, path, "an image tower of CLIP")
+    body = library.CLIP(width, library.CLIPVisionCfg(**shape), text, quick_gelu=quick).visual
+    fill(body, tower, f"{path} is not an image tower of CLIP: tensor ", KINDS)
     return Teacher(body, width, mean=CLIP_MEAN, std=CLIP_STD, side=shape["image_size"])
 
 
@@ -149,24 +143,6 @@ def _attention_resnet(tower: Tensors) -> tuple[dict, int]:
         "image_size": 32 * round(positions**0.5),
     }
     return shape, len(tower["attnpool.c_proj.weight"])
-
-
-def _fill(body: nn.Module, tensors: Tensors, path: str, kind: str) -> None:
-    """Put a file's tensors into a network. Raises FedcliError where one lacks, is too many or has another shape."""
-    known = body.state_dict()
-    for name, tensor in known.items():
-        if name not in tensors and not name.endswith("num_batches_tracked"):
-            raise FedcliError(f"{path} is not {kind}: tensor {name} is missing", KINDS)
-        if name in tensors and tensors[name].shape != tensor.shape:
-            shapes = f"has shape {tuple(tensors[name].shape)}, not {tuple(tensor.shape)}"
-            raise FedcliError(f"{path} is not {kind}: tensor {name} {shapes}", KINDS)
-    if unknown := [name for name in tensors if name not in known]:
-        raise FedcliError(f"{path} is not {kind}: it has a tensor {unknown[0]}", KINDS)
-    body.load_state_dict(tensors, strict=False)
-
-
-def _part(tensors: Tensors, prefix: str) -> Tensors:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _by_channel(values: tuple[float, ...], x: Tensor) -> Tensor:
