@@ -13,7 +13,7 @@ import scores_schema
 import typer
 
 from fedcli.commands.app import app
-from fedcli.data import bodies, sources
+from fedcli.data import manifest_bodies, sources
 from fedcli.methods import METHODS, Method
 from fedcli.methods.contract import NEEDS
 from fedcli.options import Option, describe
@@ -173,9 +173,10 @@ def _dataset(name: str, card: dict[str, Any]) -> str:
 
 def _files() -> dict[str, str]:
     """A JSON Schema for each kind of manifest, and a page that lists them."""
-    made = {f"schemas/{kind}.json": json.dumps(schema(kind), indent=1) + "\n" for kind in bodies.BODIES}
+    made = {f"schemas/{kind}.json": json.dumps(schema(kind), indent=1) + "\n" for kind in manifest_bodies.BODIES}
     rows = [
-        [f"[`{kind}`](schemas/{kind}.json)", ", ".join(bodies.FILES.get(kind, [])) or "-"] for kind in bodies.BODIES
+        [f"[`{kind}`](schemas/{kind}.json)", ", ".join(manifest_bodies.FILES.get(kind, [])) or "-"]
+        for kind in manifest_bodies.BODIES
     ]
     head = (
         "Every stage writes a manifest: the command, its options, the sha256 of its parents and of its files, and a body. "
@@ -188,7 +189,7 @@ def _files() -> dict[str, str]:
 def schema(kind: str) -> dict[str, Any]:
     """The JSON Schema of a kind of manifest."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"{kind}.json of fedcli"}
-    whole = head | _schema_of(bodies.shape(kind))
+    whole = head | _schema_of(manifest_bodies.shape(kind))
     if kind == "scores":
         whole["properties"]["body"] = scores_schema.body()
         whole["$defs"] = scores_schema.definitions()

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from fedcli.data.sources import card, own_images
+from fedcli.data.sources import card
+from fedcli.data.sources.own_files import own_images
 from fedcli.data.sources.source import Choices, Listing
 
 OWN = {key: about["default"] for key, about in card("images")["options"].items()}

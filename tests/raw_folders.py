@@ -12,9 +12,10 @@ import pydicom
 from PIL import Image
 from pydicom.dataset import Dataset, FileMetaDataset
 
-from fedcli.data import prepare as stage
 from fedcli.data.pool import BlankPool, Row
-from fedcli.data.sources import isic2018, rsna_ich
+from fedcli.data.preparation import prepare as stage
+from fedcli.data.sources import rsna_ich
+from fedcli.data.sources.skin import isic2018
 
 HEAD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pydicom
 from pydicom.dataset import Dataset
 
-from fedcli.data.sources import dicom
+from fedcli.data.sources.formats import dicom
 
 
 def hounsfield_image(path: Path) -> np.ndarray:

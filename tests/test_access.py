@@ -10,7 +10,7 @@ from run_folders import a_line, a_run
 
 from fedcli.commands.ls import ls
 from fedcli.commands.plot import _runs
-from fedcli.data import latest, manifest
+from fedcli.data import last_used, manifest
 from fedcli.errors import FedcliError, of_system
 from fedcli.reporting.collect import _collected
 from fedcli.runs.folder import unfinished
@@ -56,7 +56,11 @@ def test_a_manifest_that_may_not_be_read_is_not_called_something_else(work):
 
 @pytest.mark.parametrize(
     "looks",
-    [lambda work: latest.newest(work, "run"), lambda work: unfinished(work, None), lambda work: _runs([], work, False)],
+    [
+        lambda work: last_used.newest(work, "run"),
+        lambda work: unfinished(work, None),
+        lambda work: _runs([], work, False),
+    ],
 )
 def test_a_folder_that_may_not_be_entered_is_not_taken_for_an_empty_one(looks, work):
     with suppress(FedcliError):
@@ -77,7 +81,7 @@ def test_ls_names_what_it_may_not_list(work, capsys):
 
 def test_one_run_that_may_not_be_entered_is_left_out_and_named(work, capsys):
     with shut(work / "runs" / "fedavg"):
-        assert latest.every(work / "runs", "run") == [work / "runs" / "fedheal" / "run.json"]
+        assert last_used.every(work / "runs", "run") == [work / "runs" / "fedheal" / "run.json"]
     assert f"left out {work / 'runs' / 'fedavg'}: Permission denied" in capsys.readouterr().err
 
 
@@ -87,7 +91,7 @@ def test_a_report_leaves_out_the_runs_that_it_may_not_score(work, capsys):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path.parent / "scores"))
         return path, False
 
-    runs = latest.every(work / "runs", "run")
+    runs = last_used.every(work / "runs", "run")
     assert _collected(runs, scored, skip=True) == runs[1:]
     assert f"left out {runs[0].parent}: Read-only file system: {runs[0].parent / 'scores'}" in capsys.readouterr().err
     with pytest.raises(OSError, match="Read-only"):

@@ -19,7 +19,7 @@ import yaml
 
 from fedcli import extensions
 from fedcli.commands.app import app
-from fedcli.data import bodies
+from fedcli.data import manifest_bodies
 from fedcli.data.sources import SOURCES
 from fedcli.methods import METHODS, resolve
 from fedcli.sites import policy
@@ -106,7 +106,7 @@ def test_the_settings_the_policy_and_the_entry_points_of_the_guides_are_read(tmp
 def test_every_command_method_dataset_and_manifest_has_its_page(pages):
     expected = [f"commands/{c.name or c.callback.__name__}.md" for c in app.registered_commands]
     expected += [f"methods/{name}.md" for name in METHODS] + [f"datasets/{name}.md" for name in SOURCES]
-    expected += [f"schemas/{kind}.json" for kind in bodies.BODIES]
+    expected += [f"schemas/{kind}.json" for kind in manifest_bodies.BODIES]
     assert set(expected) <= set(pages)
 
 
@@ -167,10 +167,10 @@ def test_the_files_for_ci_run_the_same_commands_and_they_validate(tmp_path, monk
         last = session.run(line).splitlines()[-1]
     assert Path(last).suffix == ".html" and Path(last).exists()
     written = sorted(tmp_path.glob("fedcli-work/*/*/*.json"))
-    kinds = {path.stem for path in written} & set(bodies.BODIES)
+    kinds = {path.stem for path in written} & set(manifest_bodies.BODIES)
     assert {"dataset", "partition", "run"} <= kinds
     for path in written:
-        if path.stem in bodies.BODIES:
+        if path.stem in manifest_bodies.BODIES:
             validate(json.loads(path.read_text(encoding="utf-8")), generate.schema(path.stem))
 
 

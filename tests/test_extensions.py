@@ -12,11 +12,11 @@ from own_files import RULE, written
 
 from fedcli import extensions
 from fedcli.commands.new import TEMPLATES
-from fedcli.data import raw
 from fedcli.data.partition import scheme
 from fedcli.data.pool import Row
-from fedcli.data.prepare import check_inside, check_labels
-from fedcli.data.reader import Reader
+from fedcli.data.preparation import raw_folder
+from fedcli.data.preparation.decoding import Reader
+from fedcli.data.preparation.prepare import check_inside, check_labels
 from fedcli.data.sources.source import Choices, Listing, Source
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation import checks
@@ -216,14 +216,14 @@ def test_one_of_several_functions_has_to_be_named(tmp_path):
 
 
 def test_two_files_and_two_versions_have_samples_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(raw, "write_sample", lambda name, folder, usual: None)
+    monkeypatch.setattr(raw_folder, "write_sample", lambda name, folder, usual: None)
     text = (TEMPLATES / "dataset.py.txt").read_text(encoding="utf-8").replace("__NAME__", "dots")
     (tmp_path / "other").mkdir()
     files = [written(tmp_path, text), written(tmp_path / "other", text + "\n")]
-    folders = {raw.usual_sample(str(file), tmp_path) for file in files}
+    folders = {raw_folder.usual_sample(str(file), tmp_path) for file in files}
     files[0].write_text(text + "\n\n", encoding="utf-8")
-    folders.add(raw.usual_sample(str(files[0]), tmp_path))
-    assert len(folders) == 3 and raw.usual_sample("digits", tmp_path).name == "digits-usual"
+    folders.add(raw_folder.usual_sample(str(files[0]), tmp_path))
+    assert len(folders) == 3 and raw_folder.usual_sample("digits", tmp_path).name == "digits-usual"
 
 
 def test_what_aggregate_and_loss_return_is_checked(tmp_path):

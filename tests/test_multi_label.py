@@ -14,7 +14,7 @@ import published_schema
 import pytest
 
 from fedcli.commands.app import app
-from fedcli.data import latest, manifest
+from fedcli.data import last_used, manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.samples import chestmnist as sample
 from fedcli.scores.export import to_csv
@@ -119,7 +119,7 @@ def test_a_file_of_the_real_layout_is_prepared_and_divided(tmp_path, monkeypatch
     )
     for scheme in ("--dirichlet 1", "--iid", "--shards 2", "--by sex"):
         assert run(f"fedcli partition {scheme} {'' if 'by' in scheme else '--clients 2'} --val 0.2") == 0
-        made = manifest.read(latest.newest(tmp_path / "fedcli-work", "partition")).body
+        made = manifest.read(last_used.newest(tmp_path / "fedcli-work", "partition")).body
         held = sum(np.array(client["class_counts"]) for client in made["roster"])
         assert made["task"] == "multi-label" and (held <= pool.y[pool.split == 0].sum(0)).all()
 

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from .. import console, models
 from ..data import transforms
 from ..data.shard import EVALUATION_BATCH, Shard
-from ..data.sources.images import import_cv2
+from ..data.sources.formats.photographs import import_cv2
 from ..federation.client import Training
 from ..federation.engines.in_process import InProcess
 from ..federation.server import Federation
@@ -172,8 +172,8 @@ def _small_job(folder: Path) -> Path:
     """A partition of four clients with 32 toy images each; the rest is the test part."""
     from ..data.manifest import Destination
     from ..data.partition import make_partition, resolve
-    from ..data.prepare import Request
-    from ..data.prepare import prepare as stage
+    from ..data.preparation.prepare import Request
+    from ..data.preparation.prepare import prepare as stage
 
     with console.muted():
         toy = stage("toy", Request(test=1 - 128 / 1797, jobs=1), work=folder)
@@ -201,8 +201,8 @@ def prepare_ct(images: int, repeats: int, jobs: int = 0) -> Timing:
 def _prepare(
     dataset: str, folder: Path, files: list[Path], bare_image: Callable[[Path], None], repeats: int, jobs: int
 ) -> tuple[list[float], list[float]]:
-    from ..data.prepare import Request
-    from ..data.prepare import prepare as stage
+    from ..data.preparation.prepare import Request
+    from ..data.preparation.prepare import prepare as stage
 
     out = folder / "out"
     request = Request(folder / "raw", size=SIDE, strict=True, jobs=jobs)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from ..data.shard import Shard
-from ..data.sources.images import import_albumentations
+from ..data.sources.formats.photographs import import_albumentations
 from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from ..system import interrupts
 from .measuring import threads

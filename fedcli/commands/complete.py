@@ -34,7 +34,7 @@ def recipes(incomplete: str) -> list[str]:
 
 
 def corruptions(incomplete: str) -> list[str]:
-    from ..data.corrupt import ALIASES, KINDS
+    from ..data.corruption.corrupt import ALIASES, KINDS
 
     return _beginning((*KINDS, *ALIASES), incomplete)
 
@@ -77,10 +77,10 @@ def made(*kinds: str) -> Completer:
 
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
     """The body of the newest manifest of a kind, empty where none can be read: the command says why when it is run."""
-    from ..data import latest, manifest
+    from ..data import last_used, manifest
 
     try:
-        return manifest.read(latest.newest(_work(context), kind), kind, whole=True).body
+        return manifest.read(last_used.newest(_work(context), kind), kind, whole=True).body
     except FedcliError:
         return {}
 

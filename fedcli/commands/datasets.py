@@ -47,7 +47,7 @@ def datasets(
     if download:
         if not name:
             raise UsageError("--download needs a dataset", "fedcli datasets medmnist --download DIR")
-        from ..data.download import download as fetch
+        from ..data.preparation.download import download as fetch
 
         console.result(str(fetch(name, card(name), download, file or [])))
         return

@@ -148,7 +148,7 @@ def _print_partition(facts: dict[str, Any]) -> None:
 
 def _print_counts(counts: dict[str, Any]) -> None:
     """A table for each class or attribute: images by client and part."""
-    from ..data.holdings import lines
+    from ..data.image_counts import lines
 
     for name, clients in counts.items():
         terminal.table(*lines(clients), title=f"Images by {name}, client and part")
@@ -166,7 +166,7 @@ def _print_scores(path: Path, facts: dict[str, Any]) -> None:
 
 
 def _manifest(path: Path) -> dict[str, Any]:
-    from ..data import holdings, manifest, overlap
+    from ..data import image_counts, manifest, overlap
     from ..io.hdf5 import open_hdf5
 
     checked = manifest.verify(path)
@@ -176,7 +176,7 @@ def _manifest(path: Path) -> dict[str, Any]:
         refuse_changed(path)
     extra: dict[str, Any] = {"overlap": overlap.find(path)} if checked.kind in SPLITTING else {}
     if checked.kind in HOLDING:
-        extra["counts"] = holdings.of_manifest(path)
+        extra["counts"] = image_counts.of_manifest(path)
     for file in [path.parent / name for name in checked.files if name.endswith(".h5")]:
         with open_hdf5(file):  # a hash says nothing of numbers that lie outside of the file
             pass

@@ -57,7 +57,7 @@ def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False
 
 def corruptions(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """List the corruptions that `fedcli corrupt` and `fedcli prepare --corrupt` can name."""
-    from ..data.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
+    from ..data.corruption.corrupt import ALIASES, KINDS, SMALLEST, SPATIAL
 
     also = {kind: [name for name, target in ALIASES.items() if target == kind] for kind in KINDS}
     about = {kind: CORRUPTIONS[kind] + f"; images of {SMALLEST} pixels or more" * (kind in SPATIAL) for kind in KINDS}

@@ -61,9 +61,9 @@ def _cells(entry: dict[str, Any]) -> list[str]:
 
 def _lines(work: Path, kind: str) -> list[dict[str, Any]]:
     """An entry for each result of a kind that can be read, unfinished runs last; for another a warning."""
-    from ..data import latest
+    from ..data import last_used
 
-    lines, paths = [], latest.every(work / f"{kind}s", kind)
+    lines, paths = [], last_used.every(work / f"{kind}s", kind)
     if kind == "run":
         finished = {path.parent for path in paths}
         paths += [path for path in sorted(work.glob("runs/*/settings.json")) if path.parent not in finished]
@@ -127,12 +127,12 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
 
 def _score(run: Path) -> dict[str, float | None]:
     """The score of the newest evaluation of a run in percent, by the head of its column."""
-    from ..data import latest, manifest
+    from ..data import last_used, manifest
 
     scores = list(run.glob("scores/*/scores.json"))
     if not scores:
         return {HEAD: None}
-    newest = max(scores, key=latest.age)
+    newest = max(scores, key=last_used.age)
     body = manifest.read(newest, "scores").body
     shapes.check(body, SCORES, newest, f"remove {newest.parent} and evaluate the run again")
     versions = body["versions"]

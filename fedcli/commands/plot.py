@@ -260,13 +260,13 @@ def _runs(given: list[str], work: Path, every: bool) -> list[Path]:
         from ..reporting.collect import every_run
 
         return every_run(work)
-    from ..data import latest
+    from ..data import last_used
 
     records = list(work.glob("runs/*/rounds.jsonl"))
     if not records:
-        latest.check_open(work)
+        last_used.check_open(work)
         raise FedcliError(f"no run under {work}", "train one with fedcli train METHOD, or give its folder")
-    newest = max(records, key=latest.age).parent
+    newest = max(records, key=last_used.age).parent
     console.say(f"using {newest}")
     return [newest]
 

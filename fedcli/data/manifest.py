@@ -21,7 +21,7 @@ from ..errors import FedcliError, HashError
 from ..io.files import Stamp, flushing, on_one_line, read_text, settled, sha256, sync, sync_folder, write_text
 from ..io.locks import remove_abandoned, renaming, scratch
 from ..provenance import other_code
-from . import bodies
+from . import manifest_bodies
 
 KINDS = ("dataset", "partition", "corruption", "sites", "run", "scores")
 AGAIN = "run the stage again that wrote it"
@@ -81,7 +81,7 @@ def read(path: Path, *kinds: str, whole: bool = False) -> Manifest:
         what = f"{path} is a {known.kind} manifest; this command reads {' or '.join(kinds)}"
         raise FedcliError(what, "give another path, or none to use the newest")
     if (looked_at := (path, whole, digest)) not in _checked:
-        shapes.check(vars(known), bodies.shape(known.kind), path, AGAIN, whole=whole)
+        shapes.check(vars(known), manifest_bodies.shape(known.kind), path, AGAIN, whole=whole)
         _checked.add(looked_at)
     return known
 
@@ -136,7 +136,7 @@ def verify(path: Path, *kinds: str) -> Manifest:
     """Read a manifest and check every hash in its chain. Raises HashError (exit code 3)."""
     path = find(path, *kinds)
     manifest = read(path, *kinds, whole=True)
-    if absent := [name for name in bodies.FILES.get(manifest.kind, []) if name not in manifest.files]:
+    if absent := [name for name in manifest_bodies.FILES.get(manifest.kind, []) if name not in manifest.files]:
         raise FedcliError(f"{path} does not list {absent[0]}", AGAIN)
     if path.name in manifest.files:
         raise FedcliError(f"{path} lists itself", AGAIN)

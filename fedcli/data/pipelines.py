@@ -87,7 +87,7 @@ def _yaml(text: str) -> Any:
 
 def pipeline(kind: str) -> Any:
     """The pipeline, ready for one thread. Raises FedcliError for one that is none, or not albumentations' own."""
-    from .sources.images import import_albumentations
+    from .sources.formats.photographs import import_albumentations
 
     albumentations = import_albumentations()
     from albumentations.core.serialization import SERIALIZABLE_REGISTRY

@@ -13,8 +13,8 @@ from .. import console
 from ..errors import FedcliError
 from ..io.hdf5 import AGAIN, WHOLE, Column, open_hdf5
 from ..labels import YES
-from . import bodies, manifest, pipelines, transforms
-from .hidden_attributes import groups_without
+from . import manifest, manifest_bodies, pipelines, transforms
+from .corruption.hidden_attributes import groups_without
 from .pool import CHANGED, TEST, Pool, pool_of, read_rows
 
 RESIDENT = 0.6  # of a GPU's free memory may hold images, the rest is for the network
@@ -196,7 +196,7 @@ def load(
     dataset = manifest.above(path, "dataset")
     pool = pool_of(dataset)
     described = manifest.read(dataset).body
-    if odd := [key for key in bodies.POOLED if key != "augment" and body[key] != described[key]]:
+    if odd := [key for key in manifest_bodies.POOLED if key != "augment" and body[key] != described[key]]:
         raise FedcliError(f"{path}: {odd[0]} differs from that of {dataset}", AGAIN)
     images = torch.from_numpy(pool.pixels()).permute(0, 3, 1, 2)  # [N, C, H, W], channels last in memory
     kind = transforms.check_augment(augment or body["augment"])

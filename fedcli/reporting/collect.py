@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .. import console
-from ..data import latest, manifest
+from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
 from ..scores.bca import PERCENTILE
 from ..scores.existing import check, existing
@@ -17,15 +17,15 @@ Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 
 def every_run(work: Path) -> list[Path]:
     """Every finished run under a work folder. Raises FedcliError where there is none."""
-    newest = latest.newest(work, "run")  # says what to do when there is none
-    return _readable(latest.every(work / "runs", "run")) or [manifest.find(newest)]
+    newest = last_used.newest(work, "run")  # says what to do when there is none
+    return _readable(last_used.every(work / "runs", "run")) or [manifest.find(newest)]
 
 
 def runs_in(path: Path) -> list[Path]:
     """A run, or the runs in a folder of runs or under a work folder. Raises FedcliError."""
     if not path.is_dir() or any((path / name).is_file() for name in ("run.json", "scores.json", "settings.json")):
         return [path]
-    runs = _readable(sorted([*latest.every(path, "run"), *latest.every(path / "runs", "run")]))
+    runs = _readable(sorted([*last_used.every(path, "run"), *last_used.every(path / "runs", "run")]))
     if not runs:
         raise FedcliError(f"{path} holds no finished run", "give a run's folder, or a folder of runs")
     return runs

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..console import counted
 from ..data import manifest
-from ..data.mixture import spoken
+from ..data.corruption.mixture import spoken
 from ..data.pool import CHANGED
 from ..io.hdf5 import open_hdf5
 from ..scores.scores import Scores

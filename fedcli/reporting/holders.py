@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data import holdings, manifest
+from ..data import image_counts, manifest
 from ..errors import FedcliError
 from ..methods.fedmas import RECEIVED
 from ..runs.initial import data_of
@@ -40,7 +40,7 @@ def partition_of(path: Path) -> Path:
 def counts(source: Path) -> dict[str, Table]:
     """Class and each attribute -> who holds how many training images of which value."""
     tables = {}
-    for name, clients in holdings.of_manifest(source).items():
+    for name, clients in image_counts.of_manifest(source).items():
         training = {client: parts["train"] for client, parts in clients.items() if "train" in parts}
         values = list(dict.fromkeys(value for own in training.values() for value in own))
         numbers = [[own.get(value, 0) for value in values] for own in training.values()]
@@ -65,7 +65,7 @@ def plot_divergence(record: Record, source: Path, out: Path) -> dict[str, Any]:
 
     Raises FedcliError where the run recorded none.
     """
-    clients, classes, table = counts(source)[holdings.CLASS]
+    clients, classes, table = counts(source)[image_counts.CLASS]
     curves = [record.series.get(f"{RECEIVED}{k}") for k in range(len(classes))]
     if None in curves:
         raise FedcliError(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..data import holdings, manifest
+from ..data import image_counts, manifest
 from .table import Cell, Column, Table
 
 LEGEND = (
@@ -18,11 +18,11 @@ def tables(run: Path) -> Iterator[Table]:
     partition = manifest.parent(run, "corruption", "partition")
     if not partition or not manifest.parent(partition, "dataset"):
         return
-    counts = {name: _columns(clients) for name, clients in holdings.of_manifest(partition).items()}
+    counts = {name: _columns(clients) for name, clients in image_counts.of_manifest(partition).items()}
     heads = [Column("characteristic"), Column("value")]
     columns = list(dict.fromkeys(column for by_column in counts.values() for column in by_column))
     rows = []
-    totals = {column: sum(counts[holdings.CLASS].get(column, {}).values()) for column in columns}
+    totals = {column: sum(counts[image_counts.CLASS].get(column, {}).values()) for column in columns}
     rows.append([Cell("images"), Cell(""), *(Cell(f"{totals[column]:,}") for column in columns)])
     for name, by_column in counts.items():
         values = list(dict.fromkeys(value for known in by_column.values() for value in known))
@@ -40,7 +40,7 @@ def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, s
     several = len(clients) > CLIENTS
     made: dict[tuple[str, str], dict[str, int]] = {}
     for client, parts in clients.items():
-        who = "clients" if several and client != holdings.ALL else client
+        who = "clients" if several and client != image_counts.ALL else client
         for part, by_value in parts.items():
             column = made.setdefault((who, part), {})
             for value, images in by_value.items():

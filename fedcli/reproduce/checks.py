@@ -78,7 +78,7 @@ def _flag(stage: str, name: str, value: Any) -> None:
 
 
 def _kind(kind: Any) -> None:
-    from ..data.corrupt import full_kind
+    from ..data.corruption.corrupt import full_kind
 
     if not isinstance(kind, str):
         raise UsageError("kind is not a text", 'write kind = "gaussian"')

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from .. import console
 from ..data import sources
-from ..data.raw import write_sample
+from ..data.preparation.raw_folder import write_sample
 from ..errors import FedcliError, UsageError, nearest
 from .expand import Cell
 from .flags import files_in, variable

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import shapes
-from ..data import latest
+from ..data import last_used
 from ..errors import FedcliError, HashError
 from ..federation import state as states
 from ..io.files import read_text, write_text
@@ -30,12 +30,12 @@ def unfinished(work: Path, out: Path | None) -> Path:
     begun = [path.parent for path in work.glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
     folders = [folder for folder in ([out] if out else begun) if (folder / "settings.json").is_file()]
     if not folders:
-        latest.check_open(out or work)
+        last_used.check_open(out or work)
         raise FedcliError(
             f"no unfinished run in {out or work}",
             "start one with fedcli train METHOD; a second stage (--then) goes on by giving its whole command again",
         )
-    return max(folders, key=lambda folder: latest.age(folder / "settings.json"))
+    return max(folders, key=lambda folder: last_used.age(folder / "settings.json"))
 
 
 def seen_from(folder: Path, path: str | None) -> str | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from .. import console
-from ..data import latest, manifest, sources
+from ..data import last_used, manifest, sources
 from ..errors import FedcliError, HashError, UsageError, nearest
 from ..io.locks import remove_abandoned
 from ..labels import is_multi_label
@@ -101,7 +101,7 @@ def _from_sites(run: Path, by: list[str], *, others: bool) -> Path | None:
         known = manifest.read(path, "scores")
         asked = known.options.get("federated")
         if asked and list(known.parents.values()) == [manifest.sha256(run)]:  # else of the run before it went on
-            made.append((known.options["by"] == by, latest.age(path), path))
+            made.append((known.options["by"] == by, last_used.age(path), path))
     return max(made)[-1] if made and (others or max(made)[0]) else None
 
 

@@ -17,8 +17,8 @@ from .. import console, extensions
 from ..data import manifest, sources
 from ..data.pool import Row
 from ..data.shard import Shard
-from ..data.sources import own_images
-from ..data.sources.images import fit_image, match_channels, scaled_decoding
+from ..data.sources.formats.photographs import fit_image, match_channels, scaled_decoding
+from ..data.sources.own_files import own_images
 from ..data.sources.source import Choices, Source, Unreadable
 from ..data.synthetic import of_sample
 from ..errors import FedcliError, UsageError, nearest

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from .. import console
-from ..data import manifest, mixture
-from ..data.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
+from ..data import manifest
+from ..data.corruption import mixture
+from ..data.corruption.corrupt import SEVERITIES, check_images, corrupt_images, full_kind
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
 from ..runs.finished import Run

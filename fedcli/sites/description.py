@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import __version__, shapes
-from ..data import bodies, holdings, manifest
+from ..data import image_counts, manifest, manifest_bodies
 from ..errors import FedcliError
 from ..io.files import read_text
 from ..labels import is_multi_label
@@ -23,7 +23,7 @@ SMALLEST = 10  # images of a cell that is shown, where the policy says nothing
 PARTS = "train", "val", "test"
 SAME = ("classes", "attributes", "size", "channels", "augment", "versions")  # at all sites
 SHAPE = {
-    **bodies.POOLED, "client": str, "dataset": str, "data": str, "images": dict.fromkeys(PARTS, int),
+    **manifest_bodies.POOLED, "client": str, "dataset": str, "data": str, "images": dict.fromkeys(PARTS, int),
     "counts": {str: {str: {str: (int, None)}}}, "versions": {str: str},
 }  # fmt: skip
 NAME = r"\w[\w.+-]{0,79}"  # of a client, which names a file
@@ -61,13 +61,15 @@ def describe(data: Path, client: str, name: str, smallest: int = SMALLEST) -> di
     if is_multi_label(body):
         what = f"images of {body['dataset']} have several labels, and sites count one class per image"
         raise SiteError(what, "train where the images are together, or prepare a dataset of one label per image")
-    counts = holdings.of_manifest(data)
-    parts = {part: sum(counts[holdings.CLASS][client].get(part, {}).values()) for part in PARTS}
+    counts = image_counts.of_manifest(data)
+    parts = {part: sum(counts[image_counts.CLASS][client].get(part, {}).values()) for part in PARTS}
     shown = {
         column: {part: hidden(cells, smallest) for part, cells in clients[client].items()}
         for column, clients in counts.items()
     }
-    about = {key: body[key] for key in (*bodies.POOLED, "dataset")} | ({"sample": True} if body.get("sample") else {})
+    about = {key: body[key] for key in (*manifest_bodies.POOLED, "dataset")} | (
+        {"sample": True} if body.get("sample") else {}
+    )
     about |= {"label_noise": True} if client in body.get("label_noise", {}) else {}  # then it trains on other labels
     return {
         **about, "client": name, "data": manifest.sha256(manifest.find(data)), "images": parts, "counts": shown,
@@ -173,7 +175,7 @@ def gathered(paths: Sequence[Path], work: Path, out: Path | None = None) -> Path
     options = {"sites": {site["client"]: manifest.sha256(file) for site, file in zip(descriptions, files, strict=True)}}
     first = descriptions[0]
     roster = [{"client": site["client"], **site["images"]} for site in descriptions]
-    body = {key: first[key] for key in (*bodies.POOLED, "dataset", "versions")} | {"roster": roster}
+    body = {key: first[key] for key in (*manifest_bodies.POOLED, "dataset", "versions")} | {"roster": roster}
     body["data"] = {site["client"]: site["data"] for site in descriptions}
     if any(site.get("sample") for site in descriptions):
         body["sample"] = True

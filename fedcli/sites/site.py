@@ -26,7 +26,8 @@ from typing import Any
 import torch
 
 from .. import console
-from ..data import manifest, mixture
+from ..data import manifest
+from ..data.corruption import mixture
 from ..data.shard import Shards
 from ..errors import NO_ROOM, FedcliError, of_system
 from ..federation.client import Report, Task

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast, get_type_hints
 
 from .. import console, extensions
-from ..data import latest, manifest
+from ..data import last_used, manifest
 from ..errors import UsageError
 from ..extensions import CODE
 from .base import Options, Source
@@ -67,7 +67,7 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
         if not os.fspath(path):
             raise UsageError("the path of the manifest is empty", "leave it out to use the newest under --work")
         return manifest.find(Path(path), *kinds)
-    newest = latest.newest(Path(work), *kinds)
+    newest = last_used.newest(Path(work), *kinds)
     console.say(f"using {newest}")
     if "run" in kinds:
         _name_unfinished(Path(work), newest)
@@ -77,8 +77,8 @@ def source(path: Source | None, work: Source, *kinds: str) -> Path:
 def _name_unfinished(work: Path, chosen: Path) -> None:
     """Say where a run that was begun after the chosen one has not finished."""
     begun = [path for path in work.glob("runs/*/settings.json") if not (path.parent / "run.json").exists()]
-    if later := [path for path in begun if latest.age(path) > latest.age(chosen)]:
-        folder = max(later, key=latest.age).parent
+    if later := [path for path in begun if last_used.age(path) > last_used.age(chosen)]:
+        folder = max(later, key=last_used.age).parent
         console.warn(f"{folder} has not finished and is left out; fedcli train --resume --out {folder} goes on")
 
 

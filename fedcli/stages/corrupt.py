@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import console
-from ..data import hidden_attributes, label_noise, latest, manifest
-from ..data.corrupt import Who, full_kind, make_corruption
+from ..data import last_used, manifest
+from ..data.corruption import hidden_attributes, label_noise
+from ..data.corruption.corrupt import Who, full_kind, make_corruption
 from ..data.manifest import Destination
 from ..errors import UsageError
 from .call import called_with, path_of, source
@@ -71,7 +72,7 @@ def _before(options: CorruptOptions, made: str) -> Path:
     is typed again does nothing twice."""
     if options.partition is not None:
         return source(options.partition, options.work, "partition", "corruption")  # the second is refused in words
-    newest = latest.newest(Path(options.work), "partition")
+    newest = last_used.newest(Path(options.work), "partition")
     while made in manifest.read(newest).body and (earlier := manifest.parent(newest, "partition")):
         newest = earlier
     console.say(f"using {newest}")

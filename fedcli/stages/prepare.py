@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ..data import prepare as data
-from ..data import raw, sources
-from ..data.corrupt import full_kind
+from ..data import sources
+from ..data.corruption.corrupt import full_kind
 from ..data.partition import client_names
+from ..data.preparation import prepare as data
+from ..data.preparation import raw_folder
 from ..errors import UsageError, nearest
 from . import corrupt as corruption
 from . import partition as division
@@ -37,13 +38,13 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
         _check_corruption(options)
     elif given := next((name for name in ("severity", "ratio", "on") if getattr(options, name) not in (None, ())), ""):
         raise UsageError(f"--{given} is about a corruption", "add --corrupt KIND")
-    folder = raw.folder_of(
+    folder = raw_folder.folder_of(
         options.name, path_of(options.raw), Path(options.work), sample=options.sample, no_sample=options.no_sample
     )
     made_up = None if options.raw else folder  # where it is a sample of our own
     request = data.Request(
-        raw=folder, attributes=path_of(options.attributes) or raw.attributes_of(made_up),
-        size=options.size or raw.size_of(options.name, made_up), fit=options.fit, clahe=options.clahe,
+        raw=folder, attributes=path_of(options.attributes) or raw_folder.attributes_of(made_up),
+        size=options.size or raw_folder.size_of(options.name, made_up), fit=options.fit, clahe=options.clahe,
         window=options.window, scaled_decoding=options.scaled_decoding,
         test=options.test, split=options.split, seed=options.seed, strict=options.strict, jobs=options.jobs,
         own=_own(options), split_file=path_of(options.split_file), fold=options.fold, folds=options.folds,

@@ -140,7 +140,7 @@ def test_options_beside_a_bare_resume_are_refused(tmp_path):
 
 
 def test_help_lists_every_kind_of_corruption():
-    from fedcli.data.corrupt import KINDS
+    from fedcli.data.corruption.corrupt import KINDS
 
     _, out, _ = fedcli("corrupt", "--help")
     assert all(kind in "".join(out.split()) for kind in KINDS)  # a line may end after a hyphen

@@ -20,7 +20,7 @@ from fedcli.commands import complete
 from fedcli.commands.app import app
 from fedcli.commands.method_list import listed
 from fedcli.data import sources
-from fedcli.data.corrupt import ALIASES, KINDS
+from fedcli.data.corruption.corrupt import ALIASES, KINDS
 from fedcli.errors import UsageError
 from fedcli.methods import METHODS, resolve
 from fedcli.reproduce import recipe

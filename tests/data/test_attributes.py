@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from raw_folders import write_csv
 
-from fedcli.data import attributes
 from fedcli.data.pool import Row
+from fedcli.data.preparation import attribute_table
 from fedcli.data.sources.source import Listing
 from fedcli.errors import FedcliError
 
@@ -20,7 +20,7 @@ LISTING = Listing(ROWS, {"sex": ["female", "male"]}, "patient_id")
 
 def joined(folder: Path, head: list[str], *lines: list[object]) -> Listing:
     write_csv(folder / "table.csv", head, [list(line) for line in lines])
-    return attributes.joined(LISTING, folder / "table.csv")
+    return attribute_table.joined(LISTING, folder / "table.csv")
 
 
 def test_patients_lend_their_attributes_to_all_their_images(tmp_path):
@@ -48,4 +48,4 @@ def test_what_cannot_be_joined_is_refused_in_a_sentence(tmp_path):
         with pytest.raises(FedcliError, match=words):
             joined(tmp_path, head, *lines)
     with pytest.raises(FedcliError, match="no such file"):
-        attributes.joined(LISTING, tmp_path / "absent.csv")
+        attribute_table.joined(LISTING, tmp_path / "absent.csv")

@@ -11,8 +11,9 @@ from conftest import make_chain
 from raw_folders import write_pool
 from scipy import ndimage
 
-from fedcli.data import corrupt, corruption_library, manifest
-from fedcli.data.corrupt import KINDS, POINTWISE, SPATIAL, Who, corrupt_image, full_kind, make_corruption
+from fedcli.data import manifest
+from fedcli.data.corruption import corrupt, library
+from fedcli.data.corruption.corrupt import KINDS, POINTWISE, SPATIAL, Who, corrupt_image, full_kind, make_corruption
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row, read_pool
 from fedcli.errors import FedcliError, UsageError
@@ -41,7 +42,7 @@ def test_all_nineteen_kinds_of_the_package_are_there():
 def test_the_package_is_loaded_without_what_its_libraries_no_longer_have(monkeypatch):
     for name in ("pkg_resources", "setuptools", f"{ndimage.__name__}.interpolation"):
         monkeypatch.setitem(sys.modules, name, None)
-    loaded = corruption_library.functions.__wrapped__()
+    loaded = library.functions.__wrapped__()
     assert loaded.frost and sys.modules["pkg_resources"] is None
 
 
@@ -298,7 +299,7 @@ def test_every_spatial_kind_is_refused_below_32_px(tmp_path):
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    corruption_library.functions.cache_clear()
+    library.functions.cache_clear()
     monkeypatch.setitem(sys.modules, "imagecorruptions", None)
     with pytest.raises(FedcliError, match="needs the Python module imagecorruptions") as error:
         corruption(tmp_path)

@@ -12,8 +12,9 @@ from raw_folders import prepare, write_csv, write_slice
 from slice_values import hounsfield, hounsfield_image, rewritten
 
 from fedcli.data.pool import read_pool
-from fedcli.data.sources import dicom, dicom_display, rsna_ich
-from fedcli.data.sources.dicom_header import read_header
+from fedcli.data.sources import rsna_ich
+from fedcli.data.sources.formats import dicom, dicom_display
+from fedcli.data.sources.formats.dicom_header import read_header
 from fedcli.data.sources.source import Unreadable
 from fedcli.errors import UsageError
 

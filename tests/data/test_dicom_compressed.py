@@ -13,7 +13,7 @@ from pydicom.encaps import encapsulate
 from raw_folders import write_slice
 from slice_values import hounsfield
 
-from fedcli.data.sources import dicom, dicom_header
+from fedcli.data.sources.formats import dicom, dicom_header
 from fedcli.data.sources.source import Unreadable
 from fedcli.errors import FedcliError
 

@@ -5,7 +5,7 @@ import pytest
 from pydicom import Dataset
 from raw_folders import write_slice
 
-from fedcli.data.sources import dicom
+from fedcli.data.sources.formats import dicom
 from fedcli.data.sources.source import Unreadable
 
 RAMP = np.arange(0, 4096, 64, dtype=np.uint16).reshape(8, 8)

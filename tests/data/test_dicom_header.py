@@ -11,7 +11,7 @@ from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRL
 from raw_folders import write_slice
 from slice_values import rewritten
 
-from fedcli.data.sources.dicom_header import ask_pydicom, read_header, walk
+from fedcli.data.sources.formats.dicom_header import ask_pydicom, read_header, walk
 from fedcli.data.sources.source import Unreadable
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcli.data.download import download, fetch, unpack
+from fedcli.data.preparation.download import download, fetch, unpack
 from fedcli.data.sources import SOURCES, card
 from fedcli.errors import FedcliError, HashError, UsageError
 

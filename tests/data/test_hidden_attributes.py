@@ -8,7 +8,7 @@ from conftest import ROSTER
 
 import fedcli
 from fedcli.data import manifest, shard
-from fedcli.data.hidden_attributes import groups_without, hidden
+from fedcli.data.corruption.hidden_attributes import groups_without, hidden
 from fedcli.errors import FedcliError, UsageError
 
 HOW = {"hide": ["sex"], "share": 0.3, "seed": 0, "images": {"north": {}}}

@@ -9,7 +9,7 @@ import pytest
 from session import run
 
 import fedcli
-from fedcli.data import holdings
+from fedcli.data import image_counts
 from fedcli.data.pool import Pool, read_pool
 from fedcli.errors import FedcliError
 from fedcli.reporting import page
@@ -18,7 +18,7 @@ from fedcli.reporting import page
 def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(tmp_path):
     dataset = fedcli.prepare("phantom", size=16, work=tmp_path, jobs=1)
     pool = read_pool(dataset.path.parent / "pool.h5")
-    counts = holdings.of_manifest(dataset.path)
+    counts = image_counts.of_manifest(dataset.path)
     assert list(counts) == ["class", *dataset.body["attributes"]]
     for name, clients in counts.items():
         parts = {part: sum(values.values()) for part, values in clients["all"].items()}
@@ -27,7 +27,7 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(tmp_path):
     assert counts["sex"]["all"]["test"]["female"] == women.sum()
 
     made = fedcli.partition(dataset, iid=True, clients=3, val=0.2, work=tmp_path)
-    counts = holdings.of_manifest(made.path)
+    counts = image_counts.of_manifest(made.path)
     for client in made.body["roster"]:
         held = counts["class"][client["client"]]
         assert list(held["train"].values()) == client["class_counts"]
@@ -38,19 +38,19 @@ def test_every_image_of_a_dataset_and_of_a_partition_is_counted_once(tmp_path):
     for changed in ({"sex": []}, {"site": ["north"]}):
         made.path.write_text(json.dumps(body | {"body": body["body"] | {"attributes": changed}}))
         with pytest.raises(FedcliError, match="partition.json: its values of"):
-            holdings.of_manifest(made.path)
+            image_counts.of_manifest(made.path)
 
 
 def test_unknown_values_are_counted_as_such(tmp_path):
     groups = {"sex": np.array([0, -1, 1, -1])}
     pool = Pool(tmp_path, (4, 8, 8, 1), np.array([0, 1, 1, 1]), np.array(list("abcd")), np.zeros(4), None, groups)
     body = {"classes": ["x", "y"], "attributes": {"sex": ["female", "male"]}}
-    counts = holdings.counted(pool, {"north": {"train": np.array([0, 1, 3]), "test": np.array([], int)}}, body)
+    counts = image_counts.counted(pool, {"north": {"train": np.array([0, 1, 3]), "test": np.array([], int)}}, body)
     assert counts == {
         "class": {"north": {"train": {"x": 1, "y": 2}}},
         "sex": {"north": {"train": {"female": 1, "male": 0, "unknown": 2}}},
     }
-    assert holdings.lines(counts["sex"]) == (
+    assert image_counts.lines(counts["sex"]) == (
         ["client", "part", "female", "male", "unknown"], [["north", "train", "1", "0", "2"]]
     )  # fmt: skip
 
@@ -76,7 +76,9 @@ def test_inspect_and_the_page_show_them(tmp_path, monkeypatch):
     partition = fedcli.partition(dataset, iid=True, clients=2)
     for made in (dataset, partition):
         assert "Images by sex, client and part" in run(f"fedcli inspect {made.path}")
-    assert json.loads(run(f"fedcli inspect {partition.path} --json"))["counts"] == holdings.of_manifest(partition.path)
+    assert json.loads(run(f"fedcli inspect {partition.path} --json"))["counts"] == image_counts.of_manifest(
+        partition.path
+    )
     scores = fedcli.evaluate(fedcli.train("fedavg", partition, rounds=1))
     text = page.write(tmp_path / "page.html", [scores.path]).read_text(encoding="utf-8")
     assert "Who holds what: sex" in text and "Who holds what: race" in text
@@ -85,7 +87,8 @@ def test_inspect_and_the_page_show_them(tmp_path, monkeypatch):
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
 def test_the_nevi_of_ham10000_are_counted():
     raw = Path(os.environ["FEDCLI_REAL_DATA"], "ham10000")
-    from fedcli.data.sources import card, isic2018
+    from fedcli.data.sources import card
+    from fedcli.data.sources.skin import isic2018
     from fedcli.data.sources.source import Choices
 
     rows = isic2018.rows(raw, Choices(8, "lesion")).rows
@@ -93,5 +96,5 @@ def test_the_nevi_of_ham10000_are_counted():
     pool = Pool(raw, (len(rows), 8, 8, 3), y, np.array([row.id for row in rows]), split, None, {})
     parts = {"all": {"train": np.flatnonzero(split == 0), "test": np.flatnonzero(split == 1)}}
     classes = card("isic2018")["classes"]
-    counts = holdings.counted(pool, parts, {"classes": classes, "attributes": {}})["class"]["all"]
+    counts = image_counts.counted(pool, parts, {"classes": classes, "attributes": {}})["class"]["all"]
     assert counts["train"]["nv"] + counts["test"]["nv"] == 6705

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedcli.data.sources import ita
+from fedcli.data.sources.skin import skin_type
 
 SKIN = 200, 160, 140
 
@@ -40,16 +40,21 @@ def uniform(rgb: tuple[int, int, int], height: int = 300, width: int = 400) -> n
 def test_a_uniform_image_has_the_angle_of_its_colour(rgb, skin):
     light, yellow = lab(rgb)
     angle = np.degrees(np.arctan((light - 50) / yellow))
-    colours = ita.patch_colours(ita.without_hair(ita.centre_square(uniform(rgb))))
+    colours = skin_type.patch_colours(skin_type.without_hair(skin_type.centre_square(uniform(rgb))))
     assert colours[:, [0, 2]] == pytest.approx(np.tile([light, yellow], (8, 1)), abs=2e-3)
-    assert ita.angles(colours, "continuous") == pytest.approx(np.full(8, angle), abs=0.02)
+    assert skin_type.angles(colours, "continuous") == pytest.approx(np.full(8, angle), abs=0.02)
     by_hand = 1 + sum(angle <= cut for cut in (55, 41, 28, 19, 10))
-    assert ita.skin_type(uniform(rgb), "continuous") == ita.skin_type(uniform(rgb), "released") == by_hand == skin
+    assert (
+        skin_type.skin_type(uniform(rgb), "continuous")
+        == skin_type.skin_type(uniform(rgb), "released")
+        == by_hand
+        == skin
+    )
 
 
 def test_the_cut_points_belong_to_the_darker_type():
     angles = [90, 55.001, 55, 41.001, 41, 28.001, 28, 19.001, 19, 10.001, 10, -90]
-    assert [ita.type_of(angle) for angle in angles] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
+    assert [skin_type.type_of(angle) for angle in angles] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]
 
 
 def test_the_patches_lie_where_bevan_puts_them():
@@ -61,13 +66,15 @@ def test_the_patches_lie_where_bevan_puts_them():
     for k, (top, bottom, left, right) in enumerate(spans):
         image[top:bottom, left:right] = 30 * (k + 1)
     assert (image > 0).any(-1).sum() == 8 * 400
-    assert ita.patch_colours(image)[:, 0] == pytest.approx([lab((v, v, v))[0] for v in range(30, 241, 30)], abs=2e-3)
+    assert skin_type.patch_colours(image)[:, 0] == pytest.approx(
+        [lab((v, v, v))[0] for v in range(30, 241, 30)], abs=2e-3
+    )
 
 
 def test_the_lightest_patch_decides():
     image = uniform((80, 64, 56), 256, 256)
     image[20:40, 216:236] = SKIN
-    assert ita.skin_type(image, "continuous") == 2
+    assert skin_type.skin_type(image, "continuous") == 2
 
 
 @pytest.mark.parametrize("shape", [(100, 300), (300, 100), (101, 300)])
@@ -76,14 +83,14 @@ def test_only_the_middle_square_counts(shape):
     side, image = min(shape), uniform((0, 0, 0), *shape)
     top, left = (height - side) // 2, (width - side) // 2
     image[top : top + side, left : left + side] = SKIN
-    assert (ita.centre_square(image) == SKIN).all() and ita.centre_square(image).shape == (256, 256, 3)
+    assert (skin_type.centre_square(image) == SKIN).all() and skin_type.centre_square(image).shape == (256, 256, 3)
 
 
 def test_a_hair_is_painted_over_and_a_lesion_stays():
     image = uniform(SKIN, 256, 256)
     image[:, 122:125] = 30  # a hair through the top and bottom patches
     image[98:158, 70:130] = (90, 60, 50)  # sixty pixels wide, far more than a hair
-    clean = ita.without_hair(image)
+    clean = skin_type.without_hair(image)
     outside = np.ones((256, 256), bool)
     outside[80:176, 52:148] = False
     assert np.abs(clean[outside].astype(int) - SKIN).max() <= 2
@@ -94,28 +101,28 @@ def test_a_hair_is_painted_over_and_a_lesion_stays():
 def test_faint_lines_are_left_alone():
     image = uniform((200, 200, 200), 256, 256)
     image[:, 122:125] = 190  # exactly as much darker as is allowed
-    assert np.array_equal(ita.without_hair(image), image)
+    assert np.array_equal(skin_type.without_hair(image), image)
 
 
 def test_both_rules_agree_on_skin_and_part_where_it_looks_blue():
     colours = np.array([[70, 9, 15], [30, 5, 8], [70, 3, -5], [30, 3, -5]], float)  # L, a, b
     both = np.degrees(np.arctan([20 / 15, -20 / 8]))
     blue = np.degrees(np.arctan(4))
-    assert ita.angles(colours, "continuous") == pytest.approx([*both, 180 - blue, blue - 180])
-    assert ita.angles(colours, "released") == pytest.approx([*both, -blue, blue])
+    assert skin_type.angles(colours, "continuous") == pytest.approx([*both, 180 - blue, blue - 180])
+    assert skin_type.angles(colours, "released") == pytest.approx([*both, -blue, blue])
 
 
-@pytest.mark.parametrize("rule", ita.RULES)
+@pytest.mark.parametrize("rule", skin_type.RULES)
 def test_grey_divides_nothing_by_zero(rule):
     colours = np.array([[70, 0, 0], [30, 0, 0], [50, 0, 0]], float)
-    assert ita.angles(colours, rule).tolist() == [90, -90, 0]
+    assert skin_type.angles(colours, rule).tolist() == [90, -90, 0]
     for value in (0, 128, 255):
-        assert ita.skin_type(uniform((value,) * 3), rule) == (6 if value == 0 else 1)
+        assert skin_type.skin_type(uniform((value,) * 3), rule) == (6 if value == 0 else 1)
 
 
 def test_bright_skin_with_a_bluish_cast_is_light_except_by_the_released_rule():
-    assert ita.skin_type(uniform(SKIN[::-1]), "continuous") == 1
-    assert ita.skin_type(uniform(SKIN[::-1]), "released") == 6
+    assert skin_type.skin_type(uniform(SKIN[::-1]), "continuous") == 1
+    assert skin_type.skin_type(uniform(SKIN[::-1]), "released") == 6
 
 
 @pytest.mark.skipif(not os.environ.get("FEDCLI_REAL_DATA"), reason="FEDCLI_REAL_DATA names no folder")
@@ -125,7 +132,7 @@ def test_real_skin_is_ranked_as_another_estimate_ranks_it():
     folder = Path(os.environ["FEDCLI_REAL_DATA"]) / "ham10000"
     table = read_csv(folder / "ita_estimate_derived.csv")[::50]
     images = (np.asarray(Image.open(folder / "images" / f"{id}.jpg").convert("RGB")) for id in table.image_id)
-    colours = [ita.patch_colours(ita.without_hair(ita.centre_square(image))) for image in images]
-    table = table.assign(**{rule: [ita.angles(of, rule).max() for of in colours] for rule in ita.RULES})
-    rank = table[["ita_est", *ita.RULES]].corr("spearman").ita_est
+    colours = [skin_type.patch_colours(skin_type.without_hair(skin_type.centre_square(image))) for image in images]
+    table = table.assign(**{rule: [skin_type.angles(of, rule).max() for of in colours] for rule in skin_type.RULES})
+    rank = table[["ita_est", *skin_type.RULES]].corr("spearman").ita_est
     assert rank.continuous > 0.85 and abs(rank.released) < 0.3

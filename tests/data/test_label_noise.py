@@ -6,7 +6,7 @@ from conftest import ROSTER, make_chain
 
 import fedcli
 from fedcli.data import manifest, shard
-from fedcli.data.label_noise import flipped
+from fedcli.data.corruption.label_noise import flipped
 from fedcli.errors import FedcliError, UsageError
 
 IDS = [f"img-{k}" for k in range(3000)]

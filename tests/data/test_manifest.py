@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from conftest import make_chain
 
-from fedcli.data import latest, manifest
+from fedcli.data import last_used, manifest
 from fedcli.data.skew import describe
 from fedcli.errors import FedcliError, HashError
 from fedcli.io import files
@@ -130,7 +130,7 @@ def test_a_manifest_of_another_kind_is_refused(tmp_path):
 def test_a_time_in_the_future_makes_no_manifest_the_newest(tmp_path):
     first, second = made(tmp_path, "one"), made(tmp_path, "two", {"seed": 1})
     os.utime(first, (4e9, 4e9))
-    assert latest.newest(tmp_path, "dataset") == second
+    assert last_used.newest(tmp_path, "dataset") == second
 
 
 @pytest.mark.parametrize("target", ["/etc/hostname", "nowhere", "dataset.json"])
@@ -139,24 +139,24 @@ def test_a_manifest_that_became_a_link_is_not_passed_over_for_an_older_one(tmp_p
     two = made(tmp_path, "two", {"seed": 1})
     two.unlink()
     two.symlink_to(target)
-    assert latest.newest(tmp_path, "dataset") == two
+    assert last_used.newest(tmp_path, "dataset") == two
 
 
 def test_the_newest_is_the_one_made_or_used_last(tmp_path):
     first, second = made(tmp_path, "one"), made(tmp_path, "two")
     os.utime(first, ns=(5, 5)), os.utime(second, ns=(9, 9))
-    assert latest.newest(tmp_path, "dataset") == second
+    assert last_used.newest(tmp_path, "dataset") == second
     made(tmp_path, "one")
-    assert latest.newest(tmp_path, "dataset") == first
+    assert last_used.newest(tmp_path, "dataset") == first
     with pytest.raises(FedcliError, match="no run manifest"):
-        latest.newest(tmp_path, "run")
+        last_used.newest(tmp_path, "run")
 
 
 def test_of_a_chain_made_within_a_tick_of_the_clock_the_last_is_the_newest(tmp_path):
     made = make_chain(tmp_path, corrupted=True)
     for path in tmp_path.glob("*/*/*.json"):
         os.utime(path, (1e9, 1e9))
-    assert latest.newest(tmp_path, "dataset", "partition", "corruption") == made
+    assert last_used.newest(tmp_path, "dataset", "partition", "corruption") == made
 
 
 def test_a_stage_that_fails_leaves_nothing(tmp_path):

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 import fedcli
-from fedcli.data import manifest, mixture
-from fedcli.data.corrupt import corrupt_image
+from fedcli.data import manifest
+from fedcli.data.corruption import mixture
+from fedcli.data.corruption.corrupt import corrupt_image
 from fedcli.data.pool import read_pool
 from fedcli.errors import FedcliError, UsageError
 from fedcli.runs.finished import open_run

@@ -6,7 +6,7 @@ from raw_folders import prepare, write_csv
 
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
-from fedcli.data.sources import nifti
+from fedcli.data.sources.formats import nifti
 from fedcli.data.sources.source import Choices, Unreadable
 from fedcli.errors import FedcliError, UsageError
 

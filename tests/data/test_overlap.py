@@ -13,7 +13,7 @@ from fedcli.commands.app import app
 from fedcli.data import manifest, overlap
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
-from fedcli.data.sources import isic2018
+from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices
 
 #          image 0  1  2  3  4  5  6  7   the last four test

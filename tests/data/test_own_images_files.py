@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from fedcli.commands.app import app
 from fedcli.data import manifest
 from fedcli.data.pool import Row, read_pool
-from fedcli.data.sources import images, own_images
+from fedcli.data.sources.formats import photographs
+from fedcli.data.sources.own_files import own_images
 from fedcli.data.sources.source import Choices, Unreadable
 from fedcli.errors import FedcliError
 
@@ -27,7 +28,7 @@ def test_an_empty_folder_is_refused(tmp_path):
 def test_a_dicom_among_photographs_is_named_as_one(tmp_path):
     (tmp_path / "a.png").write_bytes(bytes(128) + b"DICM")
     with pytest.raises(Unreadable, match="a DICOM file, but images of this dataset are read as photographs"):
-        images.read_rgb(tmp_path / "a.png")
+        photographs.read_rgb(tmp_path / "a.png")
 
 
 def test_images_are_grey_only_if_all_files_are(tmp_path):

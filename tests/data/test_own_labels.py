@@ -10,7 +10,8 @@ from raw_folders import write_pool
 
 from fedcli.data import manifest
 from fedcli.data.pool import Row, pool_of, read_pool
-from fedcli.data.sources import card, own_images
+from fedcli.data.sources import card
+from fedcli.data.sources.own_files import own_images
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 from fedcli.labels import MULTI_LABEL, UNKNOWN, single

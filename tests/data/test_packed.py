@@ -10,7 +10,7 @@ from raw_folders import prepare
 
 from fedcli.data import manifest
 from fedcli.data.pool import read_pool
-from fedcli.data.sources import packed
+from fedcli.data.sources.formats import packed
 from fedcli.data.sources.source import Unreadable
 from fedcli.errors import FedcliError
 

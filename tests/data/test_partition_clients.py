@@ -7,7 +7,7 @@ import pytest
 from partitions import everyone, names, partition
 
 from fedcli.data import manifest
-from fedcli.data.corrupt import Who, make_corruption
+from fedcli.data.corruption.corrupt import Who, make_corruption
 from fedcli.data.shard import load
 from fedcli.errors import FedcliError
 

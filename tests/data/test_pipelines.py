@@ -64,13 +64,13 @@ def heard(event, args):
 sys.addaudithook(heard)
 from pathlib import Path
 from fedcli.data import pipelines
-from fedcli.data.sources import images
+from fedcli.data.sources.formats import photographs
 {door}
 assert "albumentations" in sys.modules
 """
 
 
-@pytest.mark.parametrize("door", ["pipelines.read(Path('augment.yaml'))", "images.pipeline(8, 'pad', True, True)"])
+@pytest.mark.parametrize("door", ["pipelines.read(Path('augment.yaml'))", "photographs.pipeline(8, 'pad', True, True)"])
 def test_no_newer_version_is_asked_for(tmp_path, door):
     save(tmp_path)
 

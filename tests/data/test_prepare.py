@@ -10,9 +10,12 @@ import pytest
 from PIL import Image
 from raw_folders import write_csv, write_ct, write_skin
 
-from fedcli.data import manifest, prepare, sources
+from fedcli.data import manifest, sources
 from fedcli.data.pool import Row, read_pool
-from fedcli.data.sources import images, isic2018, rsna_ich
+from fedcli.data.preparation import prepare
+from fedcli.data.sources import rsna_ich
+from fedcli.data.sources.formats import photographs
+from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 
@@ -135,7 +138,7 @@ def test_an_error_that_may_pass_stops_and_leaves_no_image_out(skin, tmp_path, mo
     with pytest.raises(OSError, match="i03"):
         run("isic2018", tmp_path, raw=skin)
     monkeypatch.undo()
-    monkeypatch.setattr(images, "_upright", fails)
+    monkeypatch.setattr(photographs, "_upright", fails)
     with pytest.raises(OSError, match="i03"):
         run("isic2018", tmp_path, raw=skin)
 

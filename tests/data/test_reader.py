@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedcli.data import manifest, prepare, sources
+from fedcli.data import manifest, sources
 from fedcli.data.pool import Row
-from fedcli.data.request import Request, command
-from fedcli.data.sources import images
-from fedcli.data.sources.images import fit_image, read_rgb, scaled_decoding
+from fedcli.data.preparation import prepare
+from fedcli.data.preparation.request import Request, command
+from fedcli.data.sources.formats import photographs
+from fedcli.data.sources.formats.photographs import fit_image, read_rgb, scaled_decoding
 from fedcli.data.sources.source import Choices, Listing, Unreadable
 
 
@@ -38,7 +39,7 @@ def test_every_file_has_its_own_contents_however_many_a_thread_is_handed(tmp_pat
 
 def _without_simplejpeg(path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr(images, "_simplejpeg", lambda: None)
+        patched.setattr(photographs, "_simplejpeg", lambda: None)
         return read_rgb(path)
 
 
@@ -56,7 +57,9 @@ def test_simplejpeg_decodes_to_the_bits_of_pillow(options, size, tmp_path, monke
     coarse = np.random.default_rng(0).integers(0, 256, (16, 20, 3), np.uint8)
     Image.fromarray(coarse).resize(size, Image.Resampling.BICUBIC).save(tmp_path / "a.jpg", **options)
     decoded = []
-    monkeypatch.setattr(images, "_jpeg", lambda image, own=images._jpeg: decoded.append(own(image)) or decoded[-1])
+    monkeypatch.setattr(
+        photographs, "_jpeg", lambda image, own=photographs._jpeg: decoded.append(own(image)) or decoded[-1]
+    )
     pixels = read_rgb(tmp_path / "a.jpg")
     assert decoded[0] is pixels and pixels.any()
     np.testing.assert_array_equal(pixels, _without_simplejpeg(tmp_path / "a.jpg", monkeypatch))
@@ -69,7 +72,9 @@ def test_a_simplejpeg_that_cannot_be_loaded_is_done_without(error, tmp_path, mon
     Image.new("RGB", (3, 2), (9, 9, 9)).save(tmp_path / "a.jpg")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "simplejpeg", raising=False)
-    monkeypatch.setattr(images, "_simplejpeg", images._simplejpeg.__wrapped__)  # not what this process knows of it
+    monkeypatch.setattr(
+        photographs, "_simplejpeg", photographs._simplejpeg.__wrapped__
+    )  # not what this process knows of it
     assert read_rgb(tmp_path / "a.jpg").tolist() == [[[9, 9, 9]] * 3] * 2
 
 
@@ -80,7 +85,7 @@ def test_an_image_for_which_memory_is_too_short_is_not_taken_for_a_broken_one(tm
         raise MemoryError
 
     Image.new("RGB", (3, 2)).save(tmp_path / "a.jpg")
-    monkeypatch.setattr(images, "_jpeg", short)
+    monkeypatch.setattr(photographs, "_jpeg", short)
     with pytest.raises(MemoryError):
         read_rgb(tmp_path / "a.jpg")
 

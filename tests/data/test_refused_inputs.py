@@ -11,8 +11,9 @@ from raw_folders import write_slice
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.data.sources import dicom, digits
-from fedcli.data.sources.images import read_grey_or_rgb
+from fedcli.data.sources import digits
+from fedcli.data.sources.formats import dicom
+from fedcli.data.sources.formats.photographs import read_grey_or_rgb
 from fedcli.data.sources.source import Unreadable
 from fedcli.errors import FedcliError
 

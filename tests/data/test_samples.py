@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from fedcli.commands.app import app
 from fedcli.data import manifest, sources
 from fedcli.data.pool import read_pool
-from fedcli.data.raw import usual_sample
+from fedcli.data.preparation.raw_folder import usual_sample
 from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training

@@ -8,7 +8,7 @@ from raw_folders import write_csv
 
 import fedcli
 from fedcli.data import sources
-from fedcli.data.sources import bcn20000
+from fedcli.data.sources.skin import bcn20000
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 

@@ -6,7 +6,7 @@ import pytest
 from raw_folders import write_csv
 
 from fedcli.data.samples import chexpert as sample
-from fedcli.data.sources import chexpert
+from fedcli.data.sources.chest import chexpert
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 from fedcli.labels import NO, UNKNOWN, YES

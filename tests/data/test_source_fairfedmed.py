@@ -12,7 +12,7 @@ from raw_folders import prepare, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row, read_pool
-from fedcli.data.sources import fairfedmed
+from fedcli.data.sources.eyes import fairfedmed
 from fedcli.data.sources.source import Choices, Unreadable
 from fedcli.errors import FedcliError, UsageError
 

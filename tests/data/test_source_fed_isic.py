@@ -12,7 +12,7 @@ from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
 from fedcli.data.samples import fed_isic as sample
-from fedcli.data.sources import fed_isic, isic2019
+from fedcli.data.sources.skin import fed_isic, isic2019
 from fedcli.data.sources.source import Choices, Listing
 from fedcli.errors import FedcliError
 

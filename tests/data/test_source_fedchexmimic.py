@@ -14,7 +14,7 @@ from raw_folders import prepare, write_csv
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row
-from fedcli.data.sources import fedchexmimic
+from fedcli.data.sources.chest import fedchexmimic
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from raw_folders import in_any_order, write_csv, write_skin
 
-from fedcli.data.sources import isic2018
+from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 

@@ -10,7 +10,7 @@ from raw_folders import in_any_order, prepare, write_csv
 from fedcli.data import sources
 from fedcli.data.pool import read_pool
 from fedcli.data.samples import isic2019 as sample
-from fedcli.data.sources import isic2019
+from fedcli.data.sources.skin import isic2019
 from fedcli.data.sources.source import Choices, Listing, Unreadable
 from fedcli.errors import FedcliError
 

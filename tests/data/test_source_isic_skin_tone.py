@@ -14,7 +14,7 @@ from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import read_pool
 from fedcli.data.samples import isic_skin_tone as sample
-from fedcli.data.sources import isic2018, isic2019, isic_skin_tone
+from fedcli.data.sources.skin import isic2018, isic2019, isic_skin_tone
 from fedcli.data.sources.source import Choices, Listing
 from fedcli.errors import FedcliError, UsageError
 from fedcli.io.hdf5 import open_hdf5
@@ -78,7 +78,7 @@ def test_the_cut_decides_what_type_three_is(raw):
 
 
 def test_a_table_of_types_stands_in_for_the_computation(raw, monkeypatch):
-    monkeypatch.setattr(isic_skin_tone.ita, "skin_type", None)  # must not be called
+    monkeypatch.setattr(isic_skin_tone.skin_type, "skin_type", None)  # must not be called
     listing = isic_skin_tone.rows(raw, choose(tone_file=TABLE))
     assert tones(listing) == [-1 if i == 20 else int(i % 9 > 4) for i in range(72)]
     assert listing.tables[-1] == TABLE

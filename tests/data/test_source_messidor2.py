@@ -8,7 +8,7 @@ import pytest
 from raw_folders import in_any_order, prepare, write_csv
 
 from fedcli.data import manifest, sources
-from fedcli.data.sources import messidor2
+from fedcli.data.sources.eyes import messidor2
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError, UsageError
 

@@ -9,7 +9,7 @@ from PIL import Image
 from raw_folders import write_csv
 
 from fedcli.data.samples import odir as sample
-from fedcli.data.sources import odir
+from fedcli.data.sources.eyes import odir
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 

@@ -6,7 +6,9 @@ from PIL import Image
 
 from fedcli.data import sources
 from fedcli.data.pool import Row
-from fedcli.data.sources import images, isic2018, phantom, rsna_ich
+from fedcli.data.sources import phantom, rsna_ich
+from fedcli.data.sources.formats import photographs
+from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices, Unreadable
 from fedcli.data.sources.tables import age_band, split_rows
 from fedcli.data.transforms import AUGMENTS
@@ -84,24 +86,24 @@ def test_age_bands_meet_at_40_and_60():
 def test_a_machine_without_opencvs_libraries_is_told_the_fix(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(FedcliError, match="OpenCV cannot be loaded") as error:
-        images.import_cv2()
+        photographs.import_cv2()
     assert "apt-get install libgl1" in error.value.hint and "opencv-python-headless" in error.value.hint
 
 
 def test_shrinking_averages_areas():
     image = np.arange(16, dtype=np.uint8).reshape(4, 4, 1) * 4
-    assert images.fit_image(image, 2, "stretch", False)[..., 0].tolist() == [[10, 18], [42, 50]]
+    assert photographs.fit_image(image, 2, "stretch", False)[..., 0].tolist() == [[10, 18], [42, 50]]
 
 
 def test_padding_keeps_the_ratio_and_fills_with_black():
-    image = images.fit_image(np.full((6, 12, 3), 200, np.uint8), 8, "pad", False)
+    image = photographs.fit_image(np.full((6, 12, 3), 200, np.uint8), 8, "pad", False)
     assert image.shape == (8, 8, 3)
     assert (image[2:6] == 200).all() and (image[:2] == 0).all() and (image[6:] == 0).all()
 
 
 def test_clahe_raises_a_faint_contrast():
     image = np.tile(np.arange(100, 132, dtype=np.uint8).repeat(2), (64, 1))[..., None]
-    plain, even = images.fit_image(image, 64, "stretch", False), images.fit_image(image, 64, "stretch", True)
+    plain, even = photographs.fit_image(image, 64, "stretch", False), photographs.fit_image(image, 64, "stretch", True)
     assert np.array_equal(plain, image)
     assert np.ptp(np.diff(even.astype(int), axis=1)) >= 3 * np.ptp(np.diff(plain.astype(int), axis=1))
 
@@ -111,10 +113,10 @@ def test_a_truncated_photograph_says_so_without_its_folder(tmp_path):
     Image.effect_noise((64, 64), 50).save(path)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(Unreadable, match="truncated"):
-        images.read_rgb(path)
+        photographs.read_rgb(path)
     path.write_text("no image")
     with pytest.raises(Unreadable, match="in no image format"):
-        images.read_rgb(path)
+        photographs.read_rgb(path)
 
 
 # skin

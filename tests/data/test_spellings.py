@@ -6,7 +6,8 @@ from PIL import Image
 from raw_folders import prepare
 
 from fedcli.data.pool import read_pool
-from fedcli.data.sources import card, own_images
+from fedcli.data.sources import card
+from fedcli.data.sources.own_files import own_images
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
 

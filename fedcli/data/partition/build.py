@@ -21,7 +21,7 @@ from ...console import counted
 from ...errors import FedcliError, UsageError
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
-from .. import holdings, manifest, skew, synthetic
+from .. import image_counts, manifest, skew, synthetic
 from ..manifest import Destination
 from ..pool import TEST, TRAIN, Pool, copy_pool, pool_of
 from .held_out import held_out, without
@@ -123,7 +123,7 @@ def _write(
     }
     train, val = (np.concatenate(list(rows[part].values())) for part in ("train", "val"))
     others = {name: at for name, at in dataset["attributes"].items() if name not in getattr(scheme, "by", ())}
-    attributes = holdings.skewed(pool, parts, others)
+    attributes = image_counts.skewed(pool, parts, others)
     _report(body, dataset["unit"], len(np.intersect1d(train, val)), scheme, attributes)
     if options["val"]:
         _report_validation([client["val"] for client in body["roster"]], options["val"])

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .draw import picture, save, table
+from ..sources.drawing import picture, save, table
 
 VIENNA = "ViDIR Group, Department of Dermatology, Medical University of Vienna"
 BARCELONA = "Department of Dermatology, Hospital Clínic de Barcelona"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .draw import labels_of, spots, table
+from ..sources.drawing import labels_of, spots, table
 
 EACH = {"train": 140, "val": 28, "test": 84}  # images
 LABELS = 14

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .draw import labels_of, save, spots, table
+from ..sources.drawing import labels_of, save, spots, table
 
 LABELS = [
     *("No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema"),

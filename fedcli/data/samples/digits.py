@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .draw import picture, save
+from ..sources.drawing import picture, save
 
 EACH = {"train": 4, "test": 1}  # images of a digit, in each domain
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from ..sources.drawing import table
 from . import isic2019
-from .draw import table
 from .isic2019 import SEXES, SITES, Photograph
 
 HOSPITALS = {  # number in FLamby's table -> how its lesions' names begin, and its classes

@@ -4,7 +4,7 @@ import uuid
 from pathlib import Path
 
 from ...seeds import derive
-from .draw import picture, save, table
+from ..sources.drawing import picture, save, table
 
 FOLDERS = {  # as the zip has them
     "lower-gi-tract/anatomical-landmarks": ["cecum", "ileum", "retroflex-rectum"],

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .draw import picture, save, table
+from ..sources.drawing import picture, save, table
 
 CLASSES = ["mel", "nv", "bcc", "akiec", "bkl", "df", "vasc"]
 TARGETS = [0, 1, 2, 3, 4, 5, 6]  # ISIC 2019's numbers; its seventh, SCC, is 7 for some of akiec

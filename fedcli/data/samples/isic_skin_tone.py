@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from ..sources.drawing import picture, save, table
 from . import isic2019
-from .draw import picture, save, table
 from .isic2019 import SEXES, SITES, Photograph
 
 BLUISH = 12, 30  # bright skin that Bevan's quotient takes for the darkest type

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .draw import picture
+from ..sources.drawing import picture
 
 EACH = {"train": 5, "val": 1, "test": 2}  # images of each of nine classes
 CLASSES = 9

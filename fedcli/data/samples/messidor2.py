@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .draw import picture, save, table
+from ..sources.drawing import picture, save, table
 
 HEAD = ["id_code", "diagnosis", "adjudicated_dme", "adjudicated_gradable"]
 GRADES = [16, 12, 12, 10, 10]  # images of grade 0 to 4

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .draw import picture, save
+from ..sources.drawing import picture, save
 
 CLASSES = [
     *("backpack", "bike", "calculator", "headphones", "keyboard"),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .draw import picture, save, table
+from ..sources.drawing import picture, save, table
 
 CLASSES = ["benign", "malignant", "uncertain"]
 HEAD = ["image", "label", "sex", "age", "hospital", "patient"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .draw import picture, table
+from ..sources.drawing import picture, table
 
 SUBTYPES = ["epidural", "intraparenchymal", "intraventricular", "subarachnoid", "subdural"]
 SINGLE, SEVERAL, NONE = 50, 5, 5  # slices with one subtype, with two, without a bleed

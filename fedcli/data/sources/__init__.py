@@ -9,29 +9,12 @@ import fedcli
 from ...errors import FedcliError, UsageError, nearest
 from ...io.locks import remove_abandoned, scratch
 from ...provenance import Code
-from . import (
-    bcn20000,
-    chestmnist,
-    chexpert,
-    cifar100,
-    digits,
-    fairfedmed,
-    fed_isic,
-    fedchexmimic,
-    hyper_kvasir,
-    isic2018,
-    isic2019,
-    isic_skin_tone,
-    medmnist,
-    messidor2,
-    odir,
-    office_caltech,
-    own_images,
-    phantom,
-    rsna_ich,
-    toy,
-)
-from .own import REGISTERED, names, own, plain, register
+from . import chestmnist, cifar100, digits, hyper_kvasir, medmnist, office_caltech, phantom, rsna_ich, toy
+from .chest import chexpert, fedchexmimic
+from .eyes import fairfedmed, messidor2, odir
+from .own_files import own_images
+from .registered import REGISTERED, names, own, plain, register
+from .skin import bcn20000, fed_isic, isic2018, isic2019, isic_skin_tone
 from .source import Source
 
 __all__ = ["REGISTERED", "SOURCES", "Source", "names", "plain", "register"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...errors import FedcliError
 from ..pool import Row
-from ..samples.draw import picture
+from .drawing import picture
 from .source import Choices, Listing, Source
 from .tables import split_rows
 

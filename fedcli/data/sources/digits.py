@@ -23,7 +23,7 @@ from ...errors import FedcliError
 from ...io.hdf5 import NUMBERS, Column, open_hdf5
 from ..pool import Row
 from ..samples import digits as sample
-from .images import read_rgb
+from .formats.photographs import read_rgb
 from .source import Choices, Listing, Source
 from .tables import split_rows
 

@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import FedcliError
 from ..pool import Row
 from ..samples import hyper_kvasir as sample
-from .images import read_rgb, within
+from .formats.photographs import read_rgb, within
 from .source import Choices, Listing, Source
 from .tables import fold_rows, read_table, split_rows
 

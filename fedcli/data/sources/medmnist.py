@@ -22,7 +22,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...labels import MULTI_LABEL
 from ..pool import Row
 from ..samples import medmnist as sample
-from .images import within
+from .formats.photographs import within
 from .source import Choices, Listing, Source, unreadable
 from .tables import fold_rows, split_rows
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import FedcliError
 from ..pool import Row
 from ..samples import office_caltech as sample
-from .images import read_rgb
+from .formats.photographs import read_rgb
 from .source import Choices, Listing, Source
 from .tables import split_rows
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...seeds import derive
 from ..pool import Row
-from .dicom import WINDOWS
-from .dicom_display import linear
+from .formats.dicom import WINDOWS
+from .formats.dicom_display import linear
 from .source import Choices, Listing, Source
 from .tables import AGE_BANDS, split_rows
 

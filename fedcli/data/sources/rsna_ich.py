@@ -16,8 +16,8 @@ from ...errors import FedcliError
 from ...system import processes
 from ..pool import Row
 from ..samples import rsna_ich as sample
-from . import dicom
-from .dicom_header import Header, read_header
+from .formats import dicom
+from .formats.dicom_header import Header, read_header
 from .source import Choices, Listing, Source, Unreadable
 from .tables import AGE_BANDS, age_band, place, read_table, split_rows
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-from ...data import holdings, manifest
+from ...data import image_counts, manifest
 from ...scores.scores import Scores
 from ..columns import BEST, POOLED, area, better_low, find, joined
 from ..table import Cell, Column, Table, of_text, percent
@@ -62,9 +62,9 @@ def _rosters(compared: list[System]) -> Iterator[Tables]:
         title = "Who holds what" + (f" ({path.parent.name})" if len(partitions) > 1 else "")
         whole = of_text(title, ["client", "images", "train", "val", "test", *classes], lines, legend)
         yield _folded(whole, [client["train"] for client in body["roster"]], "with the fewest training images")
-        for name, counts in holdings.of_manifest(path).items():
-            if name != holdings.CLASS:
-                table = of_text(f"{title}: {name}", *holdings.lines(counts), OF_ATTRIBUTE)
+        for name, counts in image_counts.of_manifest(path).items():
+            if name != image_counts.CLASS:
+                table = of_text(f"{title}: {name}", *image_counts.lines(counts), OF_ATTRIBUTE)
                 yield ([table], []) if len(table.rows) <= LONG else ([], [table])
 
 

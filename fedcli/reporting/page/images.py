@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ...data import manifest
-from ...data.mixture import spoken
+from ...data.corruption.mixture import spoken
 from ...data.pool import CHANGED, read_pool
 from ...io.hdf5 import open_hdf5
 from ...labels import YES

@@ -1,0 +1,298 @@
+"""Image corruptions of the ImageNet-C family, one random stream per image.
+
+Source: Hendrycks & Dietterich, ICLR 2019, arXiv 1903.12261, in the package imagecorruptions: all 19 kinds, severity
+1 to 5. Who is corrupted follows the FedISM authors (arXiv 2503.09587): the last clients of the roster, and a copy of
+the whole test set.
+
+What differs from imagecorruptions.corrupt():
+    * the stream depends on (seed, image id, kind, severity) only, so order and number of processes change nothing;
+    * a grey image stays grey, with one draw, by the functions' own two-dimensional path (corrupt() makes three
+      channels with a draw each). Motion blur's grey path fails, so one of three equal channels is taken. Saturate
+      is refused: grey has no colour to change;
+    * pointwise kinds (noise, brightness, contrast, saturate) work at any size; the others need 32 px as in corrupt().
+
+Spatter divides by zero where no drop falls; the image then stays
+as it is.
+"""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import console
+from ...errors import FedcliError, UsageError, nearest
+from ...io.hdf5 import create_hdf5, open_hdf5
+from ...seeds import derive
+from ...system.processes import in_order
+from .. import manifest, synthetic
+from ..pool import POOL, pool_of, read_rows
+from . import library, mixture
+
+POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
+SPATIAL = (
+    *("defocus-blur", "glass-blur", "motion-blur", "zoom-blur", "gaussian-blur"),
+    *("snow", "frost", "fog", "spatter", "elastic-transform", "pixelate", "jpeg-compression"),
+)
+KINDS = (*POINTWISE, *SPATIAL)
+ALIASES = {
+    "gaussian": "gaussian-noise",
+    "shot": "shot-noise",
+    "poisson": "shot-noise",
+    "impulse": "impulse-noise",
+    "salt-and-pepper": "impulse-noise",
+    "speckle": "speckle-noise",
+    "defocus": "defocus-blur",
+    "glass": "glass-blur",
+    "motion": "motion-blur",
+    "zoom": "zoom-blur",
+    "elastic": "elastic-transform",
+    "jpeg": "jpeg-compression",
+}
+SEVERITIES = range(1, 6)
+SMALLEST = 32  # px, for the spatial kinds
+PIECE = 8  # images a process reads, changes and sends back at a time
+COPIED = (
+    "dataset",
+    "task",
+    "classes",
+    "attributes",
+    "size",
+    "channels",
+    "augment",
+    "roster",
+    "label_noise",
+    "hidden_attributes",
+)  # of the partition's body
+
+
+def full_kind(word: str) -> str:
+    """The kind a word on the command line stands for. Raises UsageError."""
+    kind = word.lower().replace("_", "-")
+    kind = ALIASES.get(kind, kind)
+    if kind not in KINDS:
+        raise UsageError(f"unknown corruption {word!r}", nearest(kind, (*KINDS, *ALIASES)))
+    return kind
+
+
+def corrupt_image(image: np.ndarray, id: str, *, kind: str, severity: int, seed: int) -> np.ndarray:
+    """A corrupted copy of an image: uint8 [H, W, C] in and out; fractions are cut off, as in the package.
+
+    C is 1 or 3, or the slices of a volume, each of which is corrupted as a grey image with a draw of its own.
+    """
+    from PIL import Image
+
+    if image.shape[2] not in (1, 3):
+        change = partial(corrupt_image, kind=kind, severity=severity, seed=seed)
+        slices = [change(image[..., [k]], f"{id}/{k}") for k in range(image.shape[2])]
+        return np.concatenate(slices, -1)
+    library_change = getattr(library.functions(), kind.replace("-", "_"))
+    grey = image.shape[2] == 1
+    flat = image[..., 0] if grey else image
+    lift = grey and kind == "motion-blur"
+    with _seeded(derive("corrupt", seed, id, kind, severity)), np.errstate(invalid="ignore"):
+        out = np.asarray(library_change(Image.fromarray(np.stack([flat] * 3, -1) if lift else flat), severity))
+    out = out[..., 0] if lift else out
+    if kind == "spatter":
+        out = np.where(np.isnan(out), flat, out)
+    return out.astype(np.uint8).reshape(image.shape)
+
+
+def corrupt_images(images: np.ndarray, ids: Sequence[str], *, jobs: int = 0, **how: Any) -> np.ndarray:
+    """Corrupted copies of images in memory, uint8 [N, H, W, C]; how: as corrupt_image takes it."""
+    library.functions()  # once, for all processes to inherit
+    pieces = [(images[i : i + PIECE], list(ids[i : i + PIECE])) for i in range(0, len(images), PIECE)]
+    label = f"{how['kind']} {how['severity']}, {PIECE} images at a time"
+    changed = list(in_order(partial(_piece, **how), pieces, label=label, jobs=jobs))
+    return np.concatenate([images[:0], *changed])
+
+
+def _piece(piece: tuple[np.ndarray, list[str]], **how: Any) -> np.ndarray:
+    return np.stack([corrupt_image(image, id, **how) for image, id in zip(*piece, strict=True)])
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """numpy's global stream, which the package draws from, seeded here and given back as it was."""
+    before = np.random.get_state()
+    np.random.seed(divmod(seed, 2**32))
+    try:
+        yield
+    finally:
+        np.random.set_state(before)
+
+
+@dataclass(frozen=True)
+class Who:
+    """Which clients are corrupted.
+
+    Attributes:
+        ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
+        on: names of the clients, instead of a ratio.
+        client: "NAME=KIND:SEVERITY", each for one client.
+    """
+
+    ratio: float = 0.2
+    on: Sequence[str] = ()
+    client: Sequence[str] = ()
+
+
+def make_corruption(
+    source: Path,
+    kind: str | None,
+    to: manifest.Destination,
+    who: Who = Who(),
+    *,
+    severity: int = 3,
+    seed: int = 0,
+    jobs: int = 0,
+) -> Path:
+    """Corrupt some clients' images and a copy of the whole test set; returns the path of corruption.json.
+
+    Args:
+        source: a partition, or a corruption, whose clients stay as they are and to which others are added.
+        kind: of the clients that `who` chooses by ratio or name; None where it says the kind of each.
+        severity: 1 to 5.
+        jobs: processes, 0 for one per core; changes no byte.
+    """
+    source = manifest.find(source, "partition", "corruption")
+    given = manifest.verify(source, "partition", "corruption")
+    partition = source if given.kind == "partition" else manifest.above(source, "partition")
+    body = manifest.read(partition, "partition").body
+    if given.kind == "corruption" and given.options["seed"] != seed:
+        before = given.options["seed"]
+        raise UsageError(f"--seed {seed}, but {source} was made with seed {before}", f"give --seed {before}")
+    each = _each(body, mixture.of_body(given.body), _wanted(body, kind, severity, who.client), who)
+    options = mixture.described(each) if each else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
+    about, options = options, options | {"seed": seed}
+    slug = synthetic.titled(f"{body['dataset']}-{about['kind']}-{about['severity']}", [partition])
+    folder = manifest.place(to.work, to.out, "corruption", slug, options, [partition])
+
+    def build(target: Path) -> dict[str, Any]:
+        _write(target / "changed.h5", partition, each or {"": (str(about["kind"]), severity)}, seed=seed, jobs=jobs)
+        shares = {"ratio": len(each) / len(body["roster"])}
+        return synthetic.marked({name: body[name] for name in COPIED if name in body} | about | shares, [partition])
+
+    return manifest.stage(
+        "corruption", folder=folder, made_by=to.made_by, options=options, parents=[partition], build=build
+    )
+
+
+def check_images(kind: str, body: dict[str, Any]) -> None:
+    if min(body["size"]) < SMALLEST and kind in SPATIAL:
+        size = "x".join(map(str, body["size"]))
+        hint = f"prepare with a larger --size, or use {', '.join(POINTWISE)}"
+        raise FedcliError(f"{kind} needs images of at least {SMALLEST} px; these are {size}", hint)
+    if body["channels"] != 3 and kind == "saturate":
+        raise FedcliError("saturate changes colours, and these images are grey", "use another kind, such as contrast")
+
+
+def _wanted(
+    body: dict[str, Any], kind: str | None, severity: int, client: Sequence[str]
+) -> dict[str | None, mixture.How]:
+    """Client -> kind and severity; under None those of the clients that a ratio or names choose. Raises UsageError."""
+    roster = [client["client"] for client in body["roster"]]
+    if kind is None and not client:
+        raise UsageError("no kind of corruption is given", "fedcli corrupt gaussian, or --client NAME=KIND:SEVERITY")
+    asked: dict[str | None, tuple[str, str]] = {None: (kind, str(severity))} if kind is not None else {}
+    for own, how in mixture.named(client, roster).items():
+        asked[own] = how
+    wanted: dict[str | None, mixture.How] = {}
+    for name, (word, strength) in asked.items():
+        if not (strength.isascii() and strength.isdigit() and int(strength) in SEVERITIES):
+            raise UsageError(f"severity is {strength}, but there are 1 to 5", "3 is what FedISM uses")
+        wanted[name] = full_kind(word), int(strength)
+        check_images(wanted[name][0], body)
+    return wanted
+
+
+def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, mixture.How], who: Who) -> mixture.Each:
+    """How each corrupted client is corrupted, in roster order: those before, those named, and those chosen."""
+    how = dict(before)
+    for name in (name for name in wanted if name is not None):
+        if name in before:
+            kind, severity = before[name]
+            raise UsageError(f"client {name} has {kind} {severity} already", "name another client")
+        how[name] = wanted[name]
+    several = bool(how)
+    if None in wanted:
+        how |= dict.fromkeys(chosen(body, who.ratio, who.on, taken=how), wanted[None])
+    last, roster = body["corrupted_last"], [client["client"] for client in body["roster"]]
+    if last is not None and several and (odd := [name for name in how if name not in roster[-last:]]):
+        hint = "choose among them, or make another partition"
+        raise FedcliError(f"the partition was drawn to have its last {last} clients corrupted, not {odd[0]}", hint)
+    return {name: how[name] for name in roster if name in how}
+
+
+def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collection[str] = ()) -> list[str]:
+    """Names of the clients to corrupt, in roster order; of those that are taken none."""
+    roster = [client["client"] for client in body["roster"]]
+    for name in on:
+        if name not in roster:
+            raise UsageError(f"the partition has no client {name!r}", nearest(name, roster))
+    if not 0 <= ratio <= 1:
+        raise UsageError(f"the ratio of corrupted clients is {ratio}, not in [0, 1]", "0.2 is one client in five")
+    exact = round(ratio * len(roster), 9)  # 0.29 * 50 is 14.5, not 14.499999999999998
+    number = max(int(exact + 0.5), int(ratio > 0))
+    if known := [name for name in on if name in taken]:
+        raise UsageError(f"client {known[0]} is corrupted already", "name another client")
+    free = [name for name in roster if name not in taken]
+    if not on and number > len(free):
+        raise UsageError(f"a ratio of {ratio} is {number} more clients, but {len(free)} are clean", "lower --ratio")
+    clients = [name for name in roster if name in on] if on else free[len(free) - number :]
+    last = body["corrupted_last"]
+    if last is not None and not taken and clients != roster[-last:]:
+        raise FedcliError(
+            f"the partition was drawn to have its last {last} clients corrupted, not {', '.join(clients) or 'none'}",
+            f"give --ratio {last / len(roster):g}, or make another partition",
+        )
+    return clients
+
+
+def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
+    """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
+    pool = pool_of(manifest.above(partition, "dataset"))
+    rows_of, test = _rows(partition, [client for client in each if client], len(pool.id))
+    train, hows = mixture.train_hows(rows_of, {client: how for client, how in each.items() if client})
+    library.functions()  # a missing package is an error before any process starts
+    console.say(f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})")
+    change = partial(_changed, seed=seed)
+    with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
+        for name, rows, how in (("train", train, hows), ("test", test, mixture.test_hows(pool.id[test], each, seed))):
+            file[f"{name}/rows"] = rows
+            x = file.create_dataset(f"{name}/x", (len(rows), *pool.shape[1:]), np.uint8)
+            starts = range(0, len(rows), PIECE)
+            pieces = [
+                (pool.path, rows[i : i + PIECE], pool.id[rows[i : i + PIECE]], how[i : i + PIECE]) for i in starts
+            ]
+            label = f"{name} images, {PIECE} at a time"
+            changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)
+            for i, images in zip(starts, changed, strict=True):
+                x[i : i + len(images)] = images
+
+
+def _rows(partition: Path, clients: list[str], images: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Pool rows of each client's training and validation images, and of all test images."""
+    roster = [client["client"] for client in manifest.read(partition).body["roster"]]
+    rows = read_rows(partition, len(roster), images)
+    places = {name: roster.index(name) for name in clients}
+    parts = {name: np.concatenate([rows[f"train/{k}"], rows[f"val/{k}"]]) for name, k in places.items()}
+    return parts, rows["test/all"]
+
+
+def _changed(piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, seed: int) -> np.ndarray:
+    """Read some rising rows of a pool and corrupt them: uint8 [n, H, W, C]."""
+    path, rows, ids, hows = piece
+    with open_hdf5(path, POOL) as file:
+        images = file["x"][rows]
+    return np.stack(
+        [
+            corrupt_image(image, id, kind=kind, severity=severity, seed=seed)
+            for image, id, (kind, severity) in zip(images, ids, hows, strict=True)
+        ]
+    )

@@ -1,0 +1,165 @@
+"""Wrong labels: some training labels of some clients are changed. Validation and test images keep theirs.
+
+Source: symmetric and pair flips are those of Han, Yao, Yu, Niu, Xu, Hu, Tsang and Sugiyama, "Co-teaching: robust
+training of deep neural networks with extremely noisy labels", NeurIPS 2018, arXiv 1804.06872; the paper's text was not
+at hand. Each training image of a client is changed by itself, with the chance `rate`:
+
+    symmetric     to any other class, all equally likely
+    pair          to the next class in the dataset's order, of the last one to the first
+    asymmetric    only images of the classes that are named, each to the class named for it
+
+The draw depends on the seed, the client and the image's id alone. What is written is a partition: the rows of the one
+it was made from, and labels.h5 beside them with the labels of each changed client.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ... import console, labels
+from ...errors import FedcliError, UsageError, nearest
+from ...io.hdf5 import create_hdf5
+from ...seeds import derive
+from .. import manifest, synthetic
+from ..pool import pool_of, read_rows
+from ..shard import LABELS
+from . import mixture
+from .corrupt import Who, chosen
+
+KINDS = "symmetric", "asymmetric", "pair"
+WORD = "labels"  # in place of a kind of image corruption
+How = tuple[str, float]  # kind and rate
+
+
+@dataclass(frozen=True)
+class Flips:
+    """What becomes of a label. flip: class -> class, of asymmetric noise."""
+
+    kind: str = "symmetric"
+    rate: float = 0.2
+    flip: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_label_noise(
+    source: Path, flips: Flips, to: manifest.Destination, who: Who, *, given: bool = True, seed: int = 0
+) -> Path:
+    """Change labels of some clients of a partition; returns the path of the new partition.json.
+
+    given: whether the clients that `who` chooses by ratio or name are changed, or only those that it names with a kind
+        and rate of their own, "NAME=KIND:RATE".
+    Raises FedcliError, UsageError.
+    """
+    source = manifest.find(source, "partition", "corruption")
+    partition = manifest.verify(source, "partition", "corruption")
+    if partition.kind == "corruption":
+        hint = f"change labels of {manifest.above(source, 'partition')}, then corrupt its images"
+        raise FedcliError(f"{source} holds corrupted images, and labels are changed before images are", hint)
+    body = partition.body
+    _check_labels(source, body, flips)
+    each = _each(body, flips, who, given)
+    noise = {"each": {name: list(how) for name, how in each.items()}, "flip": dict(flips.flip), "seed": seed}
+    options = partition.options | {"label_noise": noise, "materialize": False}
+    folder = manifest.place(to.work, to.out, "partition", _slug(source, body), options, [source])
+
+    def build(target: Path) -> dict[str, Any]:
+        (target / "rows.h5").write_bytes((source.parent / "rows.h5").read_bytes())
+        return _write(target / LABELS, source, body, each, flips, seed)
+
+    return manifest.stage(
+        "partition", folder=folder, made_by=to.made_by, options=options, parents=[source], build=build
+    )
+
+
+def flipped(y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed: int, client: str) -> np.ndarray:
+    """Labels after the flips, int64 [N].
+
+    to: class -> class of pair and asymmetric noise, where -1 leaves it.
+    """
+    kind, rate = how
+    out, classes = y.copy(), len(to)
+    for place, (own, id) in enumerate(zip(y.tolist(), ids, strict=True)):
+        draw = np.random.default_rng(derive("label noise", seed, client, id))
+        if draw.random() >= rate:
+            continue
+        if kind == "symmetric":
+            out[place] = (own + 1 + draw.integers(classes - 1)) % classes  # any class but its own
+        elif to[own] >= 0:
+            out[place] = to[own]
+    return out
+
+
+def _check_labels(source: Path, body: Mapping[str, Any], flips: Flips) -> None:
+    if labels.is_multi_label(body):
+        raise FedcliError(f"{source} has several labels per image", "label noise is for one label per image")
+    if "label_noise" in body:
+        hint = "start from the partition above it; --client NAME=KIND:RATE gives clients different noise"
+        raise FedcliError(f"{source} has noisy labels already", hint)
+    for name in (*flips.flip, *flips.flip.values()):
+        if name not in body["classes"]:
+            raise UsageError(f"--flip names {name!r}, which is no class", nearest(name, body["classes"]))
+
+
+def _each(body: Mapping[str, Any], flips: Flips, who: Who, given: bool) -> dict[str, How]:
+    """Client -> kind and rate, in roster order. Raises UsageError."""
+    roster = [client["client"] for client in body["roster"]]
+    own = mixture.named(who.client, roster, default=str(flips.rate), example="north=symmetric:0.3")
+    each = {name: _how(kind, rate, flips, body["classes"]) for name, (kind, rate) in own.items()}
+    if given:
+        default = _how(flips.kind, str(flips.rate), flips, body["classes"])
+        anybody = {**body, "corrupted_last": None}  # a scheme that says whose images are corrupted leaves labels open
+        each |= dict.fromkeys(chosen(anybody, who.ratio, who.on, taken=each), default)
+    return {name: each[name] for name in roster if name in each}
+
+
+def _how(kind: str, rate: str, flips: Flips, classes: Sequence[str]) -> How:
+    if kind not in KINDS:
+        raise UsageError(f"unknown label noise {kind!r}", nearest(kind, KINDS))
+    try:
+        number = float(rate)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number <= 1:
+        raise UsageError(f"the rate of label noise is {rate}, not in [0, 1]", "0.2 changes one label in five")
+    if kind == "asymmetric" and not flips.flip:
+        raise UsageError(
+            "asymmetric label noise needs the classes it changes", f"for example --flip {'='.join(classes[:2])}"
+        )
+    return kind, number
+
+
+def _slug(source: Path, body: Mapping[str, Any]) -> str:
+    return synthetic.titled(f"{body['dataset']}-noisy-labels", [source])
+
+
+def _write(
+    path: Path, source: Path, body: Mapping[str, Any], each: Mapping[str, How], flips: Flips, seed: int
+) -> dict[str, Any]:
+    """Write labels.h5; returns the manifest's body."""
+    pool, classes = pool_of(manifest.above(source, "dataset")), list(body["classes"])
+    roster = [dict(client) for client in body["roster"]]
+    rows = read_rows(source, len(roster), len(pool.y))
+    noise: dict[str, dict[str, Any]] = {}
+    said: list[str] = []
+    with create_hdf5(path) as file:
+        for k, client in enumerate(roster):
+            if (name := client["client"]) not in each:
+                continue
+            at, how = rows[f"train/{k}"], each[name]
+            y = flipped(pool.y[at], pool.id[at].tolist(), how, _targets(how[0], classes, flips), seed, name)
+            file[f"train/{k}"] = y.astype(np.int16)
+            client["class_counts"] = labels.counts(y, len(classes)).tolist()
+            noise[name] = {"kind": how[0], "rate": how[1], "changed": int((y != pool.y[at]).sum())}
+            said.append(f"{name} {noise[name]['changed']} of {len(y)}")
+    listed = ", ".join(said) or "none"
+    console.say(f"training labels changed: {listed}; validation and test images keep theirs")
+    return {**body, "roster": roster, "label_noise": noise}
+
+
+def _targets(kind: str, classes: list[str], flips: Flips) -> list[int]:
+    """What each class becomes under pair and asymmetric noise, -1 for what stays."""
+    if kind == "pair":
+        return [(c + 1) % len(classes) for c in range(len(classes))]
+    return [classes.index(flips.flip[name]) if name in flips.flip else -1 for name in classes]

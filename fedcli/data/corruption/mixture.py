@@ -1,0 +1,84 @@
+"""Who is corrupted how: one kind and severity for a share of the clients, or another one for each client."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import FedcliError, UsageError, nearest
+from ...seeds import derive
+
+MIXED = "mixed"  # the kind of a corruption whose clients do not all have the same one
+How = tuple[str, int]  # kind and severity
+Each = dict[str, How]  # by client, in roster order
+
+
+def of_body(body: Mapping[str, Any]) -> Each:
+    """Who is corrupted how, as the body of a corruption says; {} of a partition."""
+    if "kind" not in body:
+        return {}
+    parts = body.get("each") or [{name: body[name] for name in ("kind", "severity", "clients")}]
+    how = {client: (part["kind"], part["severity"]) for part in parts for client in part["clients"]}
+    return {client: how[client] for client in body["clients"]}
+
+
+def described(each: Each) -> dict[str, Any]:
+    """What options and body of a corruption say: kind, severity, clients; where they differ, those of each kind."""
+    hows = list(dict.fromkeys(each.values()))
+    if len(hows) == 1:
+        return dict(kind=hows[0][0], severity=hows[0][1], clients=list(each))
+    parts = [
+        {"kind": kind, "severity": severity, "clients": [c for c, how in each.items() if how == (kind, severity)]}
+        for kind, severity in hows
+    ]
+    return dict(kind=MIXED, severity=max(severity for _, severity in hows), clients=list(each), each=parts)
+
+
+def spoken(body: Mapping[str, Any]) -> str:
+    """The kinds and severities in words."""
+    hows = dict.fromkeys(of_body(body).values()) or {(body["kind"], body["severity"]): None}
+    return " or ".join(f"{kind.replace('-', ' ')}, severity {severity}" for kind, severity in hows)
+
+
+def named(
+    texts: Sequence[str], roster: Sequence[str], *, default: str = "3", example: str = "north=gaussian:3"
+) -> dict[str, tuple[str, str]]:
+    """client -> (kind, severity or rate as typed), of "NAME=KIND:SEVERITY". Raises UsageError.
+
+    default: of a severity, or rate, that is not given.
+    """
+    wanted: dict[str, tuple[str, str]] = {}
+    for text in texts:
+        client, equals, how = text.rpartition("=")
+        kind, _, severity = how.partition(":")
+        if not (equals and client and kind):
+            what = "SEVERITY" if default == "3" else "RATE"
+            raise UsageError(f"--client {text!r} is not NAME=KIND:{what}", f"write --client {example}")
+        if client not in roster:
+            raise UsageError(f"the partition has no client {client!r}", nearest(client, roster))
+        if client in wanted:
+            raise UsageError(f"--client {client} is given twice", "a client has one corruption")
+        wanted[client] = kind, severity or default
+    return wanted
+
+
+def train_hows(rows: Mapping[str, np.ndarray], each: Each) -> tuple[np.ndarray, list[How]]:
+    """Rising rows of the pool that clients train on or validate with, and how each is corrupted. Raises FedcliError."""
+    how_of: dict[int, How] = {}
+    for client, how in each.items():
+        for row in rows[client].tolist():
+            if how_of.setdefault(row, how) != how:
+                sentence = (
+                    f"an image of client {client} is also another client's, whose images are corrupted differently"
+                )
+                raise FedcliError(sentence, "give clients that share images the same corruption")
+    at = np.array(sorted(how_of), np.int64)
+    return at, [how_of[row] for row in at.tolist()]
+
+
+def test_hows(ids: Sequence[str], each: Each, seed: int) -> list[How]:
+    """How each test image is corrupted: as the images of a corrupted client, which its id and the seed draw."""
+    hows = list(each.values())
+    if len(set(hows)) == 1:
+        return [hows[0]] * len(ids)
+    return [hows[derive("test corruption", seed, id) % len(hows)] for id in ids]

@@ -1,0 +1,117 @@
+"""The raw folder of a dataset where none is named: by an environment variable, in the folder at hand, or made up.
+
+A synthetic sample holds SYNTHETIC_SAMPLE.txt, by which prepare knows it; everything made from it says `sample: true`.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from ... import console
+from ...errors import UsageError
+from ...io.locks import remove_abandoned, scratch
+from .. import sources
+
+SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail
+VARIABLE = "FEDCLI_RAW"  # names a folder that holds a folder for each dataset
+
+
+def candidates(name: str) -> list[Path]:
+    """The folders that may hold a dataset's files, the first choice first."""
+    return [place / sources.plain(name) for place in _parents()]
+
+
+def _parents() -> list[Path]:
+    folder = os.environ.get(VARIABLE)
+    return [*([Path(folder)] if folder else []), Path("raw"), Path()]
+
+
+def search(name: str) -> Path | None:
+    """The first of these folders that is there; said in a line."""
+    name = sources.plain(name)
+    folders = (folder for place in _parents() for folder in _called(name, place))
+    if folder := next(folders, None):
+        console.say(f"raw folder of {name}: {folder}")
+    return folder
+
+
+def _called(name: str, place: Path) -> Iterator[Path]:
+    """The folders of a place that bear a dataset's name, then those with another way to write it, such as HAM10000."""
+    if (place / name).is_dir():
+        yield place / name
+    others = sorted(place.iterdir()) if place.is_dir() else []
+    yield from (path for path in others if path.is_dir() and sources.means(path.name) == name)
+
+
+def folder_of(name: str, given: Path | None, work: Path, *, sample: bool, no_sample: bool) -> Path | None:
+    """The raw folder to prepare; None for a dataset that reads no files.
+
+    Without one, a synthetic sample under the work folder, after a warning that `sample` leaves out. Raises
+    UsageError where there is none and no sample is wanted.
+    """
+    if sample and (given or no_sample):
+        raise UsageError(f"--sample and --{'raw' if given else 'no-sample'} exclude each other", "give one of them")
+    if given or not sources.source(name).files:
+        return given
+    if not sample and (folder := search(name)):
+        return folder
+    if not sample:
+        unusual = not sources.card(name)["classes"] or sources.source(name).sample is None
+        if no_sample or os.environ.get(VARIABLE) or unusual:
+            hint = f"give --raw DIR; the files come from {sources.card(name)['where']}"
+            raise UsageError(f"{name} needs the folder of its files: {_places(name)}", hint)
+        _warn(name)
+    return usual_sample(name, work)
+
+
+def usual_sample(name: str, work: Path) -> Path:
+    """A synthetic sample of as many images as the default clients need, made once under the work folder."""
+    code = sources.code_of(name)  # two files, or two versions of one, may use the same name
+    version = f"-{code.sha256[:12]}" if code and code.sha256 else ""
+    folder = work / "samples" / f"{sources.plain(name)}{version}-usual"
+    if folder.exists():
+        remove_abandoned(folder)
+    else:
+        write_sample(name, folder, usual=True)
+    return folder
+
+
+def write_sample(name: str, folder: Path, *, usual: bool = False) -> None:
+    """Write a dataset's synthetic sample to a new folder; a killed process leaves none half made."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with scratch(folder) as temporary:
+        made = sources.make_sample(name, temporary / "sample", usual=usual)
+        if not folder.exists():
+            shutil.move(made, folder)
+
+
+def size_of(name: str, folder: Path | None) -> int | None:
+    """The side at which a synthetic sample is prepared, whose pictures are small; None for the dataset's own."""
+    return min(SAMPLE_SIZE, sources.card(name)["size"]) if sources.is_sample(folder) else None
+
+
+def attributes_of(folder: Path | None) -> Path | None:
+    """The table of patients' attributes that a synthetic sample brings; None where it brings none."""
+    table = folder / sources.SAMPLE_ATTRIBUTES if folder and sources.is_sample(folder) else None
+    return table if table and table.is_file() else None
+
+
+def _warn(name: str) -> None:
+    card = sources.card(name)
+    console.warn(
+        f"no files of {name}: {_places(name)}. Going on with a SYNTHETIC sample in its layout: no number made from it "
+        f"says anything about patients; pictures are {min(SAMPLE_SIZE, card['size'])} pixels wide. The real data: "
+        f"{card['title']}; licence: {card['licence']}; from {card['where']}; `fedcli datasets {name}` "
+        "shows the layout; give their folder with --raw DIR"
+    )
+
+
+def _places(name: str) -> str:
+    """What was looked in."""
+    places = [str(path) for path in candidates(name)]
+    if not os.environ.get(VARIABLE):
+        places.insert(0, f"${VARIABLE}/{name} ({VARIABLE} is not set)")
+    others = [other for other, own in sources.ALIASES.items() if own == name]
+    also = f" (a folder called {' or '.join(others)} would do too)" if others else ""
+    return f"looked in {', '.join(places[:-1])} and {places[-1]}{also}"

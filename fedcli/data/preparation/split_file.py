@@ -1,0 +1,123 @@
+"""A split that somebody published or made: a CSV that names images and the part each belongs to."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from ... import console
+from ...errors import FedcliError, UsageError
+from ..pool import Row
+from ..sources.tables import PARTS, image_column, read_cells, spellings
+
+COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"  # the first that is there counts
+PAIR = "train.csv", "test.csv"  # as FedISM's authors publish a split
+HINT = "give a CSV with image ids and parts"
+VALIDATION = "val", "valid", "validation"
+
+
+def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], list[tuple[str, str]]]:
+    """Rows with the split of a CSV, and (file, why) for those it does not name.
+
+    An image is named by its id, its path under --raw, or its file's name with or without suffix. The split column
+    holds train, val or test, or fold numbers of which `fold` is the test part. A train.csv and a test.csv side by side
+    need no such column. Raises FedcliError, UsageError.
+    """
+    head, records = _table(path)
+    split_column = _split_column(head)
+    if split_column is None:
+        hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
+        raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
+    names = [_names(row) for row in rows]
+    id_column = image_column(records, {name for row in names for name in row}, other=split_column)
+    if id_column is None:
+        hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
+        raise FedcliError(f"{path} names none of the {console.counted(len(names), 'image', 'images')}", hint)
+    parts = _parts(path, records, id_column, split_column)
+    test = _meaning(path, parts, fold)
+    _check_names(path, parts, names)
+    kept, left, validation = [], [], 0
+    for row, known in zip(rows, names, strict=True):
+        part = next((parts[name] for name in known if name in parts), None)
+        if part is None:
+            left.append((str(row.source or row.id), f"not in {path.name}"))
+            continue
+        kept.append(replace(row, test=test[part]))
+        validation += part in VALIDATION
+    if validation:
+        images = console.counted(validation, "validation image", "validation images")
+        console.say(
+            f"{images} of {path.name} {'trains' if validation == 1 else 'train'}; fedcli partition --val holds some out"
+        )
+    return kept, left
+
+
+def files(path: Path) -> list[Path]:
+    """The file of a split, and the one beside it that holds the other part."""
+    names = {file: path.with_name(file) for file in PAIR}
+    if path.name not in PAIR or not all(file.is_file() for file in names.values()):
+        return [path]
+    if _split_column([name.lower() for name in read_cells(path, HINT)[0]]) is not None:
+        return [path]
+    return [path, next(file for name, file in names.items() if name != path.name)]
+
+
+def _table(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Header in small letters and lines of a split, of both files where there are two."""
+    tables = {file.stem: read_cells(file, HINT) for file in files(path)}
+    head = [name.lower() for name in tables[path.stem][0]]
+    if len(tables) == 1:
+        return head, tables[path.stem][1]
+    if len({len(columns) for columns, _ in tables.values()}) > 1:
+        hint = "both need the same columns"
+        raise FedcliError(f"{path} and the file beside it have different columns", hint)
+    return [*head, "split"], [[*record, part] for part, (_, records) in tables.items() for record in records]
+
+
+def _split_column(head: list[str]) -> int | None:
+    return next((head.index(name) for name in COLUMNS if name in head), None)
+
+
+def _names(row: Row) -> list[str]:
+    """All names by which a file of splits may mean a row, the surest first."""
+    return list(dict.fromkeys([row.id, *spellings(row.source)])) if isinstance(row.source, str) else [row.id]
+
+
+def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:
+    """Refuse a name that means several images, or an image in two parts; report names that mean none."""
+    meant = Counter(name for known in names for name in known if name in parts)
+    if twice := [name for name, images in meant.items() if images > 1]:
+        raise FedcliError(f"{path}: {twice[0]!r} names {meant[twice[0]]} images", "name each by its path")
+    for known in names:
+        name_of = {parts[name]: name for name in known if name in parts}
+        if len(name_of) > 1:
+            (part, name), (other_part, again) = list(name_of.items())[:2]
+            raise FedcliError(f"{path}: {name} is in {part!r} and, as {again}, in {other_part!r}", "keep the right row")
+    if strange := len(parts) - len(meant):
+        console.say(f"{path.name} names {console.counted(strange, 'image', 'images')} that are not here")
+
+
+def _parts(path: Path, records: list[list[str]], id_column: int, split_column: int) -> dict[str, str]:
+    """Name -> part. Raises FedcliError for an image in two parts."""
+    parts: dict[str, str] = {}
+    for record in records:
+        name, part = record[id_column], record[split_column].lower()
+        if parts.setdefault(name, part) != part:
+            raise FedcliError(f"{path}: {name} is in {parts[name]!r} and in {part!r}", "keep the right one of the rows")
+    return parts
+
+
+def _meaning(path: Path, parts: dict[str, str], fold: int | None) -> dict[str, bool]:
+    """Part -> whether it is the test part."""
+    named = sorted(set(parts.values()))
+    if all(part in PARTS for part in named):
+        if fold is not None:
+            raise UsageError(f"{path.name} has the parts {', '.join(named)}, no folds", "leave --fold out")
+        return PARTS
+    if odd := [part for part in named if not part.isdecimal()]:
+        raise FedcliError(f"{path} has the unknown part {odd[0]!r}", "expected train, val and test, or fold numbers")
+    numbers = ", ".join(sorted(named, key=int))
+    if fold is None or fold not in map(int, named):
+        asked = "no --fold is given" if fold is None else f"--fold is {fold}"
+        raise UsageError(f"{path.name} has the folds {numbers}, and {asked}", "--fold names the test part")
+    console.say(f"testing fold {fold} of {numbers} ({path.name}'s own numbers)")
+    return {part: int(part) == fold for part in named}

@@ -1,0 +1,1 @@
+"""Radiographs of the chest."""

@@ -1,0 +1,321 @@
+"""FairFedMed-Chest: pleural effusion or not in chest radiographs of two hospitals, CheXpert's and MIMIC-CXR's.
+
+Source: Li, Wen, Tian et al., FairFedMed and FairLoRA, IEEE TMI 2025, arXiv 2508.00873. Images and labels: Irvin et al.,
+CheXpert, AAAI 2019, arXiv 1901.07031; Johnson et al., MIMIC-CXR-JPG, arXiv 1901.07042. Sex, age and race come from
+CheXpert's tables and CHEXPERT DEMO, and from MIMIC-IV's patients and admissions, where these lie beside.
+
+What differs from the authors: their tables, which say who was taken, are not public. Without them, everybody whose
+label is certain is taken from the public downloads. With them, --split paper reads theirs, as their code does. A blank
+label, a finding that the report does not mention, counts as none.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .... import console
+from ....errors import FedcliError, UsageError, nearest
+from ...pool import Row
+from ..formats.photographs import match_channels, read_grey_or_rgb, within
+from ..source import Choices, Listing, Source
+from ..tables import check_cells, fold_rows, place, read_sheet, read_table, split_rows
+from . import fedchexmimic_sample as sample
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+CLASSES = ["no pleural effusion", "pleural effusion"]
+AGES = ["0-60", "60+"]  # the paper's names; somebody of 60 is in the second
+SITES = ["chexpert", "mimic"]
+ATTRIBUTES = {"race": ["white", "asian", "black"], "gender": ["male", "female"], "age": AGES, "site": SITES}
+SEXES = {"m": "male", "f": "female"}
+OPTIONS = {
+    "uncertain": ("skip", "zero", "one"),
+    "views": ("frontal", "all"),
+    "attribute": ("race", "gender", "age"),
+}
+HOMES = {  # where a download may lie, seen from the root
+    "chexpert": ("CheXpert-v1.0-small", "CheXpert-v1.0", "chexpert", "."),
+    "mimic": ("mimic-cxr-jpg", "mimic-cxr-jpg/2.1.0", "mimic-cxr-jpg/2.0.0", "mimic", "."),
+    "mimic-iv": ("mimic-iv/hosp", "mimiciv/hosp", "mimic-iv", "hosp", "mimic-cxr-jpg", "mimic", "."),
+    "paper": (".", "files_336p", "mimic", "mimic/files", "mimic-cxr-jpg", "mimic-cxr-jpg/files"),
+}
+DEMO = "CHEXPERT DEMO.csv", "CHEXPERT_DEMO.csv", "CHEXPERT DEMO.xlsx"
+LABEL = "Pleural Effusion"
+FRONTAL = "AP", "PA"
+KINDS = {"subject_id": "int64", "study_id": "int64", "dicom_id": str, "StudyDate": float}
+KINDS |= {"anchor_age": float, "anchor_year": float}
+COLUMNS = ["name", "id", "patient", "label", "view", "test", "race", "gender", "age"]
+PATIENT = re.compile(r"patient\d+|p\d{8}")
+
+
+@dataclass(frozen=True)
+class Download:
+    """What one hospital's tables tell.
+
+    Attributes:
+        table: a row per image with COLUMNS. label is 1, 0, -1 or blank; what is no value of an attribute is unknown.
+        tables: the files read.
+        find: name -> path below the root. Raises FedcliError for one that leads out.
+    """
+
+    table: "DataFrame"
+    tables: list[Path]
+    find: Callable[[str], str]
+
+
+def rows(raw: Path, choices: Choices) -> Listing:
+    """Every image with a certain label whose file is there, from both hospitals."""
+    for key, known in OPTIONS.items():
+        if (given := choices.own[key]) not in known:
+            raise UsageError(f"unknown value {key}={given}", nearest(given, known))
+    root = raw / "fedchexmimic" if (raw / "fedchexmimic").is_dir() else raw
+    read = partial(read_paper, attribute=choices.own["attribute"])
+    readers: list[Callable[[Path], Download]] = [read_chexpert, read_mimic]
+    if choices.split == "paper":
+        readers = [partial(read, site=site) for site in SITES]
+    images, skipped, tables = [], [], []
+    for site, reader in enumerate(readers):
+        download = reader(root)
+        table = _wanted(download.table, SITES[site], choices)
+        for record in table.to_dict("records"):
+            path = root / download.find(record["name"])
+            file = path.relative_to(raw).as_posix()
+            if path.is_file():
+                images.append(_row(record, file, site))
+                continue
+            skipped.append((file, "listed in the tables, not there"))
+        tables += [path.relative_to(raw).as_posix() for path in download.tables]
+    return Listing(_split(images, choices), ATTRIBUTES, "patient_id", sorted(set(tables)), sorted(skipped))
+
+
+def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
+
+
+def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
+    """CheXpert's train.csv and valid.csv, which both have these labels, and the demographic table where it is there."""
+    from pandas import concat, to_numeric
+
+    home = _home(root, "chexpert", ["train.csv"])
+    paths = [home / "train.csv", home / "valid.csv"]
+    if not paths[1].is_file():
+        raise FedcliError(f"{home} has no valid.csv", "take it from the same archive as train.csv")
+    columns = ["Path", "Sex", "Age", "Frontal/Lateral", LABEL, *labels]
+    parts = [read_table(path, columns, dtype={"Path": str}).assign(test=path.name == "valid.csv") for path in paths]
+    for path in paths:
+        check_cells(path)
+    table = concat(parts, ignore_index=True)
+    _check_once(paths[0], table.Path)
+    find = partial(_joined, home, root)
+    inside = table.Path.str.partition("/")[2]  # without the archive's own name, CheXpert-v1.0-small or CheXpert-v1.0
+    years = to_numeric(table.Age, errors="coerce")  # one text in the column makes texts of all
+    table = table.assign(
+        name=inside,
+        id="chexpert/" + inside.str.removesuffix(".jpg"),
+        patient=inside.str.extract(f"({PATIENT.pattern})", expand=False).fillna(inside),
+        label=table[LABEL],
+        view=table["Frontal/Lateral"].map({"Frontal": "frontal"}),
+        gender=_sex(table.Sex),
+        age=_ages(years.replace(0, -1)),  # a few images have the age 0, which no patient here can have
+        race="",
+    )
+    if not (demo := _first([folder / name for folder in (home, root) for name in DEMO])):
+        console.say(f"{home} has no {DEMO[2]}: race is unknown for CheXpert")
+        return Download(table, paths, find)
+    people = _read_demo(demo).drop_duplicates("PATIENT").set_index("PATIENT")
+    race, sex = table.patient.map(people.PRIMARY_RACE.map(_race)), table.patient.map(_sex(people.GENDER))
+    table = table.assign(race=race, gender=table.gender.where(table.gender != "", sex))
+    return Download(table, [*paths, demo], find)
+
+
+def read_mimic(root: Path) -> Download:
+    """MIMIC-CXR-JPG's tables of labels, images and split, joined; people from MIMIC-IV where it is there."""
+    home = _home(root, "mimic", ["mimic-cxr-2.0.0-chexpert.csv", "mimic-cxr-2.0.0-chexpert.csv.gz"])
+    paths = [_table(home, f"mimic-cxr-2.0.0-{name}.csv") for name in ("metadata", "chexpert", "split")]
+    images = read_table(paths[0], ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"], dtype=KINDS)
+    labels = read_table(paths[1], ["study_id", LABEL], dtype=KINDS)[["study_id", LABEL]]
+    split = read_table(paths[2], ["dicom_id", "split"], dtype=KINDS)[["dicom_id", "split"]]
+    _check_once(paths[0], images.dicom_id)
+    _check_once(paths[1], labels.study_id)
+    _check_once(paths[2], split.dicom_id)
+    if len(lone := images[~images.study_id.isin(labels.study_id)]):
+        console.say(f"left out {len(lone)} MIMIC-CXR images whose study has no labels")
+    table = images.merge(labels, on="study_id").merge(split, on="dicom_id", how="left")
+    patient = "p" + table.subject_id.astype(str)
+    names = (
+        "files/" + patient.str[:3] + "/" + patient + "/s" + table.study_id.astype(str) + "/" + table.dicom_id + ".jpg"
+    )
+    table = table.assign(
+        name=names,
+        id="mimic/" + table.dicom_id,
+        patient=patient,
+        label=table[LABEL],
+        view=np.where(table.ViewPosition.isin(FRONTAL), "frontal", ""),
+        test=table.split == "test",
+        race="",
+        gender="",
+        age="",
+    )
+    table, people = _with_people(table, root)
+    return Download(table, [*paths, *people], partial(_joined, home, root))
+
+
+def read_paper(root: Path, *, attribute: str, site: str) -> Download:
+    """The authors' meta_<site>_<attribute>_train.csv and _test.csv."""
+    from pandas import concat
+
+    paths = [root / f"meta_{site}_{attribute}_{part}.csv" for part in ("train", "test")]
+    for path in paths:
+        if not path.is_file():
+            raise FedcliError(f"{root} has no {path.name}", "the authors' tables are not public; use --split patient")
+    parts = [read_table(path, ["filename", "disease_label"], dtype={"filename": str}) for path in paths]
+    for path, part in zip(paths, parts, strict=True):
+        if (odd := ~part.disease_label.isin([0, 1])).any():
+            wrong = part[odd].iloc[0]
+            raise FedcliError(f"{path}: {wrong.filename} has the label {wrong.disease_label}", "expected 0 or 1")
+    table = concat([part.assign(test=k == 1) for k, part in enumerate(parts)], ignore_index=True)
+    _check_once(paths[1], table.filename)
+    known = {name: _decoded(table.get(f"{name}_label"), name) for name in OPTIONS["attribute"]}
+    patient = table.filename.str.findall(PATIENT).str[-1].fillna(table.filename)
+    named = dict(name=table.filename, id=f"{site}/" + table.filename.str.rpartition(".")[0], patient=patient)
+    table = table.assign(**named, label=table.disease_label, view="frontal", **known)
+    return Download(table, paths, partial(_found, root))
+
+
+def _home(root: Path, site: str, names: list[str]) -> Path:
+    """The folder of a download."""
+    for home in HOMES[site]:
+        if _first([root / home / name for name in names]):
+            return root / home
+    hint = f"put the download into {HOMES[site][0]}/, or link it there; see fedcli datasets fedchexmimic"
+    raise FedcliError(f"{root} has no {names[0]} in any of {', '.join(HOMES[site])}", hint)
+
+
+def _first(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _table(home: Path, name: str) -> Path:
+    """A table, packed or not."""
+    if path := _first([home / name, home / f"{name}.gz"]):
+        return path
+    raise FedcliError(f"{home} has no {name}.gz", "download it from the page of MIMIC-CXR-JPG")
+
+
+def _joined(home: Path, root: Path, name: str) -> str:
+    """home/name relative to root. home may be a link; name may lead nowhere else."""
+    return within(home, name).relative_to(root).as_posix()
+
+
+def _found(root: Path, name: str) -> str:
+    """Where a file of the authors' tables lies, relative to root; its first place if nowhere."""
+    top, _, inside = name.partition("/")
+    named = inside and top not in ("", ".", "..") and (root / top).is_dir()  # CheXpert-v1.0, with the authors a link
+    homes = [home for home in HOMES["paper"] if (root / home).is_dir() and not (named and home == ".")]
+    files = [_joined(root / top, root, inside)] if named else []
+    files += [_joined(root / home, root, name) for home in homes]
+    return next((file for file in files if (root / file).is_file()), files[0])
+
+
+def _check_once(path: Path, names: "Series") -> None:
+    if names.isna().any():
+        raise FedcliError(f"{path} has a line without {names.name}", "download it again")
+    if (twice := names.duplicated()).any():
+        raise FedcliError(f"{path} lists {names[twice].iloc[0]} twice", "download it again")
+
+
+def _read_demo(path: Path) -> "DataFrame":
+    """CHEXPERT DEMO as Stanford gives it, a spreadsheet, or saved as CSV."""
+    columns = ["PATIENT", "GENDER", "PRIMARY_RACE"]
+    return read_table(path, columns, dtype=str) if path.suffix == ".csv" else read_sheet(path, columns)
+
+
+def _with_people(table: "DataFrame", root: Path) -> tuple["DataFrame", list[Path]]:
+    """The table with gender and age from MIMIC-IV's patients, race from its admissions, each where it is there."""
+    homes = [root / home for home in HOMES["mimic-iv"]]
+    patients = _first(home / f"patients.csv{end}" for home in homes for end in ("", ".gz"))
+    admissions = _first(home / f"admissions.csv{end}" for home in homes for end in ("", ".gz"))
+    if patients:
+        people = read_table(patients, ["subject_id", "gender", "anchor_age", "anchor_year"], dtype=KINDS)
+        people = people.drop_duplicates("subject_id").set_index("subject_id")
+        passed = table.StudyDate // 10_000 - table.subject_id.map(people.anchor_year)  # both shifted alike
+        age = table.subject_id.map(people.anchor_age) + passed.fillna(0)
+        table = table.assign(gender=table.subject_id.map(_sex(people.gender)), age=_ages(age))
+    if admissions:
+        table = table.assign(race=table.subject_id.map(_races(admissions)))
+    for path, name, what in (patients, "patients", "gender and age are"), (admissions, "admissions", "race is"):
+        if not path:
+            console.say(f"{root} has no {name}.csv.gz of MIMIC-IV: {what} unknown for MIMIC-CXR")
+    return table, [path for path in (patients, admissions) if path]
+
+
+def _races(path: Path) -> "Series":
+    """Patient -> race where all admissions that tell one agree. The column was called ethnicity in MIMIC-IV 1."""
+    table = read_table(path, ["subject_id"], dtype=KINDS)
+    column = next((name for name in ("race", "ethnicity") if name in table), None)
+    if column is None:
+        raise FedcliError(f"{path} has neither 'race' nor 'ethnicity'", f"columns found: {', '.join(table.columns)}")
+    known = table.assign(race=table[column].map(_race))
+    races = known[known.race != ""].groupby("subject_id").race
+    return races.first()[races.nunique() == 1]
+
+
+def _race(text: object) -> str:
+    """One of the three that the paper has, by the first word: "White, Hispanic", "BLACK/CAPE VERDEAN"."""
+    word = re.sub(r"[^a-z].*", "", str(text).lower(), flags=re.DOTALL)
+    return word if word in ATTRIBUTES["race"] else ""
+
+
+def _sex(texts: "Series") -> "Series":
+    return texts.astype(str).str[0].str.lower().map(SEXES).fillna("")
+
+
+def _ages(years: "Series") -> list[str]:
+    from pandas import to_numeric
+
+    return [AGES[int(age >= 60)] if age >= 0 else "" for age in to_numeric(years, errors="coerce")]
+
+
+def _decoded(labels: "Series | None", attribute: str) -> "list[str] | str":
+    """Values from the authors' codes, which follow the order in their paper, or from names."""
+    if labels is None:
+        return ""
+    values = ATTRIBUTES[attribute]
+    codes = {str(i): value for i, value in enumerate(values)} | {f"{i}.0": value for i, value in enumerate(values)}
+    return [codes.get(text, text) for text in labels.astype(str).str.strip().str.lower()]
+
+
+def _wanted(table: "DataFrame", site: str, choices: Choices) -> "DataFrame":
+    """Images of the views asked for, with labels 0 and 1. Raises FedcliError for a label that is none."""
+    label = table.label.fillna(0)
+    if (odd := ~label.isin([-1, 0, 1])).any():
+        raise FedcliError(f"{table.id[odd].iloc[0]} has the label {label[odd].iloc[0]}", "expected 1, 0, -1 or blank")
+    frontal = (table.view == "frontal") | (choices.own["views"] == "all")
+    certain = (label >= 0) | (choices.own["uncertain"] != "skip")
+    console.say(
+        f"{site}: {(frontal & certain).sum()} images; left out {(~frontal).sum()} that are not frontal, "
+        f"{(frontal & ~certain).sum()} uncertain"
+    )
+    label = label.where(label >= 0, int(choices.own["uncertain"] == "one"))
+    return table.assign(label=label.astype(int)).loc[frontal & certain, COLUMNS].sort_values("id")
+
+
+def _row(record: dict, file: str, site: int) -> Row:
+    groups = {name: place(record[name], ATTRIBUTES[name]) for name in ("race", "gender", "age")} | {"site": site}
+    return Row(record["id"], record["label"], file, bool(record["test"]), groups, f"{SITES[site]}-{record['patient']}")
+
+
+def _split(images: list[Row], choices: Choices) -> list[Row]:
+    if choices.split in ("official", "paper"):
+        return images  # already in the rows
+    split = fold_rows if choices.split == "folds" else split_rows
+    return split(images, choices, by_patient=choices.split != "image")
+
+
+SOURCE = Source(rows, decode, sample.make, per_file=True)

@@ -1,0 +1,1 @@
+"""Photographs and OCT volumes of eyes."""

@@ -1,0 +1,298 @@
+"""Photographs from files, and any image brought to the pool's size, by Pillow, OpenCV and albumentations."""
+
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ....errors import FedcliError
+from ..source import Choices, Unreadable, unreadable
+
+WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
+ORIENTATION = 0x0112  # of EXIF
+BLOCKS = 4  # of memory that Pillow keeps
+_least: ContextVar[int] = ContextVar("least", default=0)  # pixels of a side that JPEG files may be decoded to; 0: all
+GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
+
+
+def import_cv2() -> ModuleType:
+    """The cv2 module, confined to one thread. Raises FedcliError with the fix for a machine it cannot be loaded on.
+
+    imagecorruptions brings opencv-python and albumentations its headless build; both own the folder
+    cv2, and the one installed last may want libGL, which bare containers lack.
+    """
+    try:
+        import cv2
+
+        cv2.setNumThreads(
+            1
+        )  # one process per core already; removing the other OpenCV package leaves cv2 without its functions
+    except (ImportError, AttributeError) as error:
+        raise FedcliError(
+            f"OpenCV cannot be loaded: {error}",
+            "apt-get install libgl1 libglib2.0-0, or: pip uninstall -y opencv-python && "
+            "pip install --force-reinstall --no-deps opencv-python-headless",
+        ) from None
+    return cv2
+
+
+def import_albumentations() -> ModuleType:
+    """The albumentations module, with the OpenCV that it needs; it does not ask the network for a newer version."""
+    import_cv2()
+    os.environ["NO_ALBUMENTATIONS_UPDATE"] = "1"
+    import albumentations
+
+    return albumentations
+
+
+def within(raw: Path, name: str, by: Path | str = "", *, links: bool = False) -> Path:
+    """raw/name for a name that a table gives. Raises FedcliError for one that leads out of raw, also through a link.
+
+    by: the table or flag that names it, if any. links: whoever reads it sees to where links lead.
+    """
+    path = Path(name)
+    if "\0" in name or path.is_absolute() or ".." in path.parts or not links and leads_out(raw, path):
+        named = f"{by}: {name!r}" if by else repr(name)
+        raise FedcliError(f"{named} leads out of {raw}", "name files relative to it, without '..' and links")
+    return raw / path
+
+
+def leads_out(raw: Path, path: Path | str) -> bool:
+    try:
+        return not (raw / path).resolve().is_relative_to(raw.resolve())
+    except (OSError, RuntimeError):  # a link to itself leads nowhere; whoever reads it says so
+        return False
+
+
+@contextmanager
+def scaled_decoding(choices: Choices) -> Iterator[None]:
+    """Within it, where that is chosen, JPEG files are decoded at 1/2, 1/4 or 1/8 of their sides.
+
+    No side is then below twice the pool's size, so that areas are still averaged: of HAM10000's photographs, no grey
+    level moved by more than 9 of 255, and by 0.3 in the mean.
+    """
+    token = _least.set(2 * choices.size if choices.scaled_decoding else 0)
+    try:
+        yield
+    finally:
+        _least.reset(token)
+
+
+def read_rgb(path: Path) -> np.ndarray:
+    """uint8 [H, W, 3]. Raises Unreadable."""
+    return _opened(path, lambda image: _rgb(_upright(image)))
+
+
+def _rgb(image: Any) -> np.ndarray:
+    """uint8 [H, W, 3] of an opened picture."""
+    if image.mode != "RGB":
+        return np.asarray(image.convert("RGB"))  # which would copy one that is RGB
+    pixels = _jpeg(image) if image.format == "JPEG" and not _least.get() else None
+    return np.asarray(image) if pixels is None else pixels
+
+
+def _jpeg(image: Any) -> np.ndarray | None:
+    """uint8 [H, W, 3] of a JPEG file in colours, by simplejpeg; None where anything is odd, which is left to Pillow.
+
+    Both use libjpeg-turbo and give the same bits; Pillow takes 1.5 times as long, as it copies more.
+    """
+    if (simplejpeg := _simplejpeg()) is None:
+        return None
+    image.fp.seek(0)
+    try:
+        pixels = simplejpeg.decode_jpeg(image.fp.read(), strict=True)
+    except ValueError:  # truncated, broken, or colours that it does not convert
+        return None
+    return pixels if pixels.shape == (image.height, image.width, 3) else None
+
+
+@cache
+def _simplejpeg() -> Any:
+    """The module, or None on a machine it cannot be loaded on: the bits are the same without it."""
+    try:
+        import simplejpeg
+    except Exception:  # ImportError; ValueError of one that was built for another numpy
+        return None
+    return simplejpeg
+
+
+def is_coloured(path: Path) -> bool:
+    """Whether a file's header says that it has colours. Raises Unreadable."""
+    return _opened(path, lambda image: image.mode not in GREY)
+
+
+def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
+    """uint8 [H, W, 1] of a grey file, else [H, W, 3]. Raises Unreadable.
+
+    white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else, where a file that stays
+    nearly black is unreadable.
+    """
+    return _opened(path, lambda image: _pixels(image, white))
+
+
+def read_packed(data: bytes, white: float | None) -> np.ndarray:
+    """The same of the bytes of a file. Raises Unreadable."""
+    return _opened(Path("picture"), lambda image: _pixels(image, white), data)
+
+
+def is_packed_coloured(data: bytes) -> bool:
+    """Whether the bytes of a file hold colours. Raises Unreadable."""
+    return _opened(Path("picture"), lambda image: image.mode not in GREY, data)
+
+
+def _upright(image: Any) -> Any:
+    """The picture as every viewer shows it: turned or mirrored where its EXIF data say so."""
+    if image.format == "TIFF" or image.getexif().get(ORIENTATION, 1) == 1:  # Pillow turns a TIFF itself
+        return image
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
+
+
+def _pixels(image: Any, white: float | None) -> np.ndarray:
+    if getattr(image, "n_frames", 1) > 1:
+        raise Unreadable(f"holds {image.n_frames} pages, not one image")
+    deep = ";16" in str(image.tile)  # which is gone once the picture is loaded
+    image = _upright(image)
+    if image.mode not in GREY:
+        return _colours(image, deep)
+    if image.mode in ("1", "L", "LA"):
+        return np.asarray(image.convert("L"))[..., None]
+    values = np.asarray(image, np.float32)
+    if not np.isfinite(values).all():
+        raise Unreadable("holds values that are not finite")
+    if values.min() < 0:
+        raise Unreadable(f"holds values below 0, down to {values.min():g}, and black is 0: store it from 0 up")
+    grey = values * np.float32(255 / (white or _white(image.mode, values)))  # Pillow's own way cuts off at 255
+    return np.rint(grey.clip(0, 255)).astype(np.uint8)[..., None]
+
+
+def _colours(image: Any, deep: bool) -> np.ndarray:
+    """uint8 [H, W, 3]; Pillow keeps the upper eight of 16 bits. Raises Unreadable where these hold nothing."""
+    colours = _rgb(image)
+    if deep and colours.max() < DARK >> 8:
+        raise Unreadable(f"its 16-bit colours stay below {DARK} of {WHITE}: store them in 8 bits")
+    return colours
+
+
+def _white(mode: str, values: np.ndarray) -> float:
+    """The value that is white where nobody says so. Raises Unreadable where that would leave the image nearly black."""
+    brightest = float(values.max())
+    if mode == "F" and brightest <= 1:
+        return 1.0
+    if brightest > WHITE:
+        raise Unreadable(f"its brightest value is {brightest:g}, above the {WHITE} of 16 bits: store it in 16 bits")
+    if 0 < brightest < DARK:
+        raise Unreadable(
+            f"its brightest value is {brightest:g} of {WHITE}: give --set white=N, such as 4095 of 12 bits"
+        )
+    return WHITE
+
+
+def _is_dicom(path: Path, data: bytes | None) -> bool:
+    """By the letters behind the preamble of 128 bytes."""
+    if data is not None:
+        return data[128:132] == b"DICM"
+    with path.open("rb") as file:
+        return file.read(132)[128:] == b"DICM"
+
+
+@cache
+def _keep_blocks() -> None:
+    """Have Pillow keep an image's memory for the next one; once per process. Its blocks have 16 MB at most."""
+    from PIL import Image
+
+    Image.core.set_blocks_max(BLOCKS)
+
+
+def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -> Any:
+    from PIL import Image, UnidentifiedImageError
+
+    _keep_blocks()
+    name = str(path)
+    if data is None and not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be
+        raise Unreadable("no such file" if not path.exists() else "not a regular file")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # large or odd but readable; what matters raises
+            # not by its name: Pillow 13 maps such a file, and scrambles a TIFF that it has to turn
+            opened = open(name, "rb") if data is None else io.BytesIO(data)  # noqa: PTH123, SIM115
+            with opened as file, Image.open(file) as image:
+                if (least := _least.get()) and image.format == "JPEG":
+                    image.draft(None, (least, least))
+                return read(image)
+    except (Unreadable, MemoryError):  # Pillow has refused a header of too many pixels: what is short is memory
+        raise
+    except UnidentifiedImageError:
+        if _is_dicom(path, data):
+            raise Unreadable("a DICOM file, but images of this dataset are read as photographs, PNG or JPEG") from None
+        raise Unreadable("in no image format that is known here, or damaged") from None
+    except OSError as error:
+        if str(error).startswith("image file is truncated"):
+            raise Unreadable(str(error)) from error
+        raise unreadable(error, path) from error
+    except Exception as error:  # broken files raise SyntaxError, ValueError, struct.error and more
+        raise unreadable(error, path) from error
+
+
+def match_channels(image: np.ndarray, channels: int) -> np.ndarray:
+    """uint8 [H, W, 1 or 3] -> [H, W, channels]: grey repeated, or colours weighted as the eye sees them (BT.601)."""
+    if image.shape[2] == channels:
+        return image
+    if channels == 3:
+        return image.repeat(3, 2)
+    return np.rint(image @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)[..., None]
+
+
+def fit_image(image: np.ndarray, size: int, fit: str, clahe: bool) -> np.ndarray:
+    """uint8 [H, W, C] -> [size, size, C]: areas are averaged when shrinking, cubics fitted when enlarging."""
+    height, width = image.shape[:2]
+    shrink = max(height, width) > size if fit == "pad" else height * width > size * size
+    if (
+        fit == "stretch" and not clahe and image.shape[2] <= 4
+    ):  # the pipeline's one step, without its 0.1 ms of preparations per image
+        cv2 = _cv2()
+        out = cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA if shrink else cv2.INTER_CUBIC)
+        return out.reshape(size, size, image.shape[2])
+    return pipeline(size, fit, clahe, shrink)(image=image)["image"]
+
+
+@cache
+def _cv2() -> ModuleType:
+    """import_cv2, once per process."""
+    return import_cv2()
+
+
+@cache
+def pipeline(size: int, fit: str, clahe: bool, shrink: bool) -> Any:
+    """albumentations' steps, built once per process."""
+    cv2, albumentations = import_cv2(), import_albumentations()
+    how = cv2.INTER_AREA if shrink else cv2.INTER_CUBIC
+    contrast = [albumentations.CLAHE(clip_limit=(2, 2), tile_grid_size=(8, 8), p=1)] if clahe else []
+    if fit == "pad":
+        longest = albumentations.LongestMaxSize(size, interpolation=how, p=1)
+        border = albumentations.PadIfNeeded(size, size, border_mode=cv2.BORDER_CONSTANT, fill=0, p=1)
+        return albumentations.Compose([*contrast, longest, border])
+    return albumentations.Compose([*contrast, albumentations.Resize(size, size, interpolation=how, p=1)])
+
+
+def files_of(
+    raw: Path, folders: Sequence[str], suffixes: tuple[str, ...], key: Callable[[Path], str]
+) -> dict[str, str]:
+    """key(file) -> path relative to raw, of images in the folders that are there; the first folder and name win."""
+    paths: dict[str, str] = {}
+    for folder in folders:
+        if (raw / folder).is_dir():
+            for name in sorted(entry.name for entry in os.scandir(raw / folder)):
+                path = Path(folder, name)
+                if path.suffix.lower() in suffixes:
+                    paths.setdefault(key(path), path.as_posix())
+    return paths

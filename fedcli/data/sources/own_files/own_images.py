@@ -1,0 +1,238 @@
+"""Your own images: a folder with a CSV that names each file and its class, or with a folder per class and no CSV.
+
+Everything a table can get wrong is refused or listed, never guessed: a file that is listed and absent is skipped with
+the reason, one that is listed with two labels is an error, and no name in the table may lead out of the folder.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from .... import console
+from ....errors import FedcliError, UsageError
+from ....labels import MULTI_LABEL
+from ...pool import Row
+from ...samples import own_images as sample
+from ..formats import dicom, nifti, packed
+from ..formats.photographs import is_coloured, is_packed_coloured, leads_out, read_grey_or_rgb, read_packed
+from ..source import Choices, Listing, Source, Unreadable
+from ..tables import PARTS, lacking
+from . import own_labels
+from .own_names import agreed
+from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, split_own, table_name
+
+PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
+SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
+CHANNELS = "auto", "1", "3"
+NAMED = 8  # classes that a note names
+
+
+def rows(raw: Path, choices: Choices) -> Listing:
+    """Every image of the table that is there, or of the class folders where there is no table."""
+    if choices.own["channels"] not in CHANNELS:
+        raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
+    white(choices)
+    files, others, outside = image_files(raw)
+    if not files and (together := [file for file in others if packed.is_packed(file)]):
+        return agreed(_from_packed(raw, together, choices), choices.own)
+    if not files:
+        hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
+        raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
+    table = table_name(raw, choices.own["table"])
+    if table:
+        listing = from_table(raw, table, files, others, choices)
+    else:
+        listing = _from_folders(raw, files, others, choices)
+    listing = agreed(listing, choices.own)
+    listing = replace(listing, skipped=[*listing.skipped, *outside])
+    classes = listing.classes or []
+    if listing.rows and len(classes) < 2:
+        hint = "a classifier needs two classes; is --label-column the right one?"
+        if not table:
+            hint = "it needs a folder for each of at least two classes" + _ignored(others)
+        if listing.skipped:
+            file, why = listing.skipped[0]
+            hint += f"; {len(listing.skipped)} of its images are left out, the first is {file}: {why}"
+        raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", hint)
+    if volumes := [row.source for row in listing.rows if nifti.is_nifti(row.source)]:
+        return replace(listing, channels=_slices(raw, choices, volumes, listing.rows))
+    channels = choices.own["channels"]
+    coloured = len(windows(choices)) == 3 or _any_coloured(raw, listing.rows)
+    return replace(listing, channels=int(channels) if channels != "auto" else 3 if coloured else 1)
+
+
+def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    if packed.is_packed(row.source):
+        return read_packed(packed.picture(raw, row.source), white(choices))
+    path = raw / row.source
+    if nifti.is_nifti(row.source):
+        return nifti.read_slices(path, choices, windows(choices)[0])
+    if is_dicom(row.source):
+        return dicom.read_picture(path, windows(choices))
+    return read_grey_or_rgb(path, white(choices))
+
+
+def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
+    """Every picture of packed files, whose columns are read as those of a table."""
+    own, table = choices.own, packed.read_columns(raw, files)
+    attributes = attributes_of(own)
+    named = own_labels.columns(own)
+    wanted = [*named, *attributes, *([own["patient"]] if own["patient"] else [])]
+    if missing := [name for name in wanted if name not in table]:
+        known = ", ".join(name for name in table if name != packed.AT)[:200]
+        hint = "--label-column, --group, --site and --patient name columns"
+        raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", hint)
+    if choices.split == "folder":
+        raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
+    unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
+    skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][unlabelled]]
+    listed, values, classes = rows_of(table[~unlabelled], raw / files[0], attributes, own)
+    if listed and len(classes) < 2 and not own.get("classes"):
+        raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", "is --label-column the right one?")
+    patient = own["patient"] if any(row.patient for row in listed) else None
+    channels = own["channels"]
+    coloured = channels == "auto" and any(_packed_coloured(raw, row) for row in listed)
+    return Listing(
+        split_own(listed, choices), values, patient, files, skipped, classes, sites=own["site"] or None,
+        channels=int(channels) if channels != "auto" else 3 if coloured else 1,
+        task=MULTI_LABEL if own_labels.several(own) else None,
+    )  # fmt: skip
+
+
+def _packed_coloured(raw: Path, row: Row) -> bool:
+    try:
+        return is_packed_coloured(packed.picture(raw, row.source))
+    except Unreadable:  # decode meets it again, and says so
+        return False
+
+
+def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:
+    """How many slices of each volume become channels. Raises FedcliError, UsageError where they cannot all."""
+    nifti.library()
+    if len(volumes) < len(listed):
+        other = next(row.source for row in listed if not nifti.is_nifti(row.source))
+        raise FedcliError(
+            f"{raw} holds volumes and pictures: {volumes[0]}, {other}", "put them into folders of their own"
+        )
+    if choices.own["channels"] != "auto":
+        raise UsageError("--set channels is for pictures, not for volumes", "give --set slices=K")
+    if len(windows(choices)) == 3:
+        raise UsageError("three windows are for pictures, not for volumes", "give one")
+    return nifti.slices(choices)
+
+
+def windows(choices: Choices) -> tuple[dicom.Window, ...]:
+    return dicom.parse_window(choices.window or "file")
+
+
+def white(choices: Choices) -> float | None:
+    """The stored value that is white in a grey image of more than eight bits, None for auto. Raises UsageError."""
+    text = choices.own["white"]
+    if text == "auto":
+        return None
+    if not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise UsageError(f"white is {text!r}", "give the stored value that is white, 4095 for 12 bits, 65535 for 16")
+    return float(text)
+
+
+def image_files(raw: Path) -> tuple[list[str], list[str], list[tuple[str, str]]]:
+    """Every image below raw and every other file, relative to it, sorted, and links out of raw with why these are left
+    out; links to folders are not followed."""
+    images: list[str] = []
+    others: list[str] = []
+    outside: list[tuple[str, str]] = []
+    linked: list[str] = []
+    for folder, below, names in os.walk(raw):
+        below[:] = [name for name in below if not name.startswith((".", "__MACOSX"))]
+        at = Path(folder).relative_to(raw)
+        linked += [(at / name).as_posix() for name in below if (Path(folder) / name).is_symlink()]
+        for name in names:
+            if name.startswith("."):
+                continue
+            file = (at / name).as_posix()
+            known = name.lower().endswith(SUFFIXES)
+            if known and (raw / file).is_symlink() and leads_out(raw, file):
+                outside.append((file, "is a link that leads out of the folder"))
+                continue
+            (images if known or _is_bare_dicom(raw, file) else others).append(file)
+    if linked:
+        console.say(f"links to folders are not followed: {min(linked)}{_more(linked)}; copy the files or name it --raw")
+    return sorted(images), sorted(others), sorted(outside)
+
+
+def _more(names: list[str]) -> str:
+    return f" and {len(names) - 1} more" if len(names) > 1 else ""
+
+
+def _is_bare_dicom(raw: Path, file: str) -> bool:
+    """Whether a file without suffix, or with a number for one as in 1.2.840.1, begins as DICOM does."""
+    path = raw / file
+    if (path.suffix and not path.suffix[1:].isdigit()) or path.name.upper() == INDEX:
+        return False
+    if not path.is_file() or not path.resolve().is_relative_to(raw.resolve()):  # a pipe would be waited for
+        return False
+    try:
+        with path.open("rb") as opened:
+            return opened.read(132)[128:] == b"DICM"
+    except OSError:
+        return False
+
+
+def is_dicom(file: str) -> bool:
+    """Whether one of the images found is DICOM; all others tell by their suffix what they are."""
+    return not file.lower().endswith((*PICTURES, *nifti.SUFFIXES))
+
+
+def _ignored(others: list[str]) -> str:
+    """The end of a hint: files that are there and not read."""
+    others = [file for file in others if not file.lower().endswith(".csv")]
+    if not others:
+        return ""
+    return f"; not read: {others[0]}{_more(others)}"
+
+
+def _any_coloured(raw: Path, rows: list[Row]) -> bool:
+    """Whether any file is coloured, by its header; the first one that is ends the search."""
+    for row in rows:
+        read = dicom.is_coloured if is_dicom(row.source) else is_coloured
+        try:
+            if read(raw / row.source):
+                return True
+        except Unreadable:  # decode meets it again, and says so
+            continue
+    return False
+
+
+# a folder per class
+
+
+def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choices) -> Listing:
+    """Classes from the folders in raw, or from those in its folders train, val and test."""
+    for key in ("site", "patient", "group", "multi-label"):
+        if choices.own[key]:
+            raise UsageError(f"--{key} needs a table, and {raw} has no CSV", "put one with a row per image there")
+    parts = {Path(file).parts[0].lower() for file in files}
+    split = parts <= set(PARTS) and len(parts) > 1
+    level = 1 if split else 0
+    if outside := [file for file in files if len(Path(file).parts) < level + 2]:
+        hint = "put a CSV with a row per image beside them, or each image into a folder named after its class"
+        raise FedcliError(f"{raw} has no CSV, and {outside[0]} is in no folder of a class", hint)
+    labels = [Path(file).parts[level] for file in files]
+    classes = classes_of(labels, raw)
+    if len(classes) > 1:
+        more = f" and {len(classes) - NAMED} more" if len(classes) > NAMED else ""
+        console.say(f"no CSV in {raw}: the folders {', '.join(classes[:NAMED])}{more} are the classes")
+    listed = [Row(file, classes.index(label), file) for file, label in zip(files, labels, strict=True)]
+    if split:
+        listed = [replace(row, test=PARTS[Path(row.source).parts[0].lower()]) for row in listed]
+    if choices.split == "folder" and not split:
+        raise FedcliError(f"{raw} has no folders train and test", "leave --split out, or use --split-file")
+    if split and choices.split != "folder":
+        console.say(f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them")
+    skipped = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
+    return Listing(split_own(listed, choices), skipped=skipped, classes=classes)
+
+
+SOURCE = Source(rows, decode, sample.make, per_file=True)

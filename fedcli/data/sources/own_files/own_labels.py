@@ -1,0 +1,92 @@
+"""Several labels per image in a table of one's own: as A|B in one column, or as a column of 0 and 1 for each label.
+
+Of columns an empty cell is 0, a finding that nobody mentions, and -1 is uncertain, as in the tables of CheXpert (Irvin
+et al., AAAI 2019, arXiv 1901.07031), whose U-Zeros, U-Ones and U-Ignore are uncertain=zero, one and ignore.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .... import console
+from ....errors import FedcliError, UsageError, nearest
+from ....labels import NO, UNKNOWN, YES
+
+NO_FINDING = "no finding", "none"  # a cell that says that an image has no label
+CELLS = {"0": NO, "1": YES, "": NO}
+UNCERTAIN = {"zero": NO, "one": YES, "ignore": UNKNOWN}
+HINT = "a label's column holds 1, 0, -1 where it is uncertain, or nothing"
+Labels = tuple[list[tuple[int, ...]], list[str]]  # of each image, and the names of the labels
+
+
+def several(own: Mapping[str, str]) -> bool:
+    """Whether images have several labels, as the options of the dataset say. Raises UsageError."""
+    if own["multi-label"] not in ("", "yes"):
+        raise UsageError(f"multi-label is {own['multi-label']!r}", "write --multi-label, or --set multi-label=yes")
+    if own["uncertain"] not in ("", *UNCERTAIN):
+        raise UsageError(f"uncertain is {own['uncertain']!r}", nearest(own["uncertain"], UNCERTAIN))
+    if own["uncertain"] and not own["multi-label"]:
+        raise UsageError("uncertain is about a column for each of several labels", "add --multi-label")
+    return own["multi-label"] == "yes"
+
+
+def columns(own: Mapping[str, str]) -> list[str]:
+    """The columns that hold the labels, or the one that holds the class."""
+    if not several(own):
+        return [own["label-column"]]
+    line = next(csv.reader([own["label-column"]], skipinitialspace=True))
+    names = [name.strip() for name in line if name.strip()]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UsageError(f"the label column {twice!r} is given twice", "give each column once")
+    return names
+
+
+def of_lists(cells: Sequence[str], path: Path) -> Labels:
+    """Of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
+    if (values := {cell.removesuffix(".0") for cell in cells} - {""}) and values <= {*CELLS, "-1"}:
+        hint = "give --label-column for each of several columns, or names with | between them in one"
+        raise FedcliError(f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint)
+    each = [[part.strip() for part in cell.replace(";", "|").split("|")] for cell in cells]
+    each = [[] if len(parts) == 1 and parts[0].lower() in NO_FINDING else parts for parts in each]
+    names = sorted({name for parts in each for name in parts})
+    for cell, parts in zip(cells, each, strict=True):
+        if odd := next((name for name in parts if name.lower() in ("", *NO_FINDING)), None):
+            raise FedcliError(f"{path}: the labels {cell[:80]!r} hold {odd!r} beside others", "correct the table")
+        if "" in parts or len(set(parts)) < len(parts):
+            raise FedcliError(f"{path}: the labels {cell[:80]!r} hold one twice, or an empty one", "correct the table")
+    return _checked([tuple(int(name in parts) for name in names) for parts in each], names, path)
+
+
+def of_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
+    """Of a column for each label. Raises FedcliError for a cell that is none of HINT's."""
+    known, marked = CELLS | ({"-1": UNCERTAIN[uncertain]} if uncertain else {}), 0
+    read = []
+    for name in names:
+        cells = [cell.removesuffix(".0") for cell in table[name]]
+        marked += cells.count("-1")
+        if odd := next((cell for cell in cells if cell not in known and cell != "-1"), None):
+            raise FedcliError(f"{path}: the column {name!r} holds {odd[:40]!r}", HINT)
+        read.append([known.get(cell, UNKNOWN) for cell in cells])
+    if marked and not uncertain:
+        hint = "--set uncertain=zero, one, or ignore, which leaves them out of loss and scores"
+        raise FedcliError(f"{path}: {marked} labels are -1, which means uncertain", hint)
+    return _checked(list(zip(*read, strict=True)), list(names), path)
+
+
+def of_own_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
+    """The same of a person's own table; labels that no image has are warned of. Raises FedcliError where all are."""
+    labels, known = of_columns(table, names, uncertain, path)
+    absent = [name for name, column in zip(known, zip(*labels, strict=True), strict=True) if YES not in column]
+    if len(absent) == len(known):
+        raise FedcliError(f"{path}: no image has any of the {len(known)} labels", "are these the columns of labels?")
+    if absent:
+        shown = ", ".join(absent[:5]) + (f" and {len(absent) - 5} more" if len(absent) > 5 else "")
+        console.warn(f"{path.name}: no image has {shown}")
+    return labels, known
+
+
+def _checked(labels: list[tuple[int, ...]], names: list[str], path: Path) -> Labels:
+    if len(names) < 2:
+        hint = "separate them by |, or give --label-column for each of several columns"
+        raise FedcliError(f"{path} has {'one label' if names else 'no label'}, where several were asked for", hint)
+    return labels, names

@@ -1,0 +1,350 @@
+"""The table of one's own images: a CSV that names each file, its class, and perhaps groups, hospital and patient."""
+
+import csv
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .... import console
+from ....errors import FedcliError, UsageError
+from ....labels import MULTI_LABEL, Label
+from ...pool import Row
+from ..formats import dicom_header
+from ..formats.photographs import within
+from ..source import Choices, Listing
+from ..tables import AGE_BANDS, age_band, fold_rows, lacking, place, read_cells, split_rows
+from . import own_labels
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+INDEX = "DICOMDIR"  # what a disc of DICOM files lists them in
+NO_LABEL = "", "na", "n/a", "nan"  # "none" and "unknown" may well be classes
+MISSING = *NO_LABEL, "none", "null", "unknown", "?", "-"
+AT = " at"  # each line's file; no column of a table can be called so, since its names are stripped
+WHOLE = re.compile(r"(-?\d+)\.0*")
+OLDEST = 120  # years
+IN_PLACE_OF = {  # a column that the table lacks and perhaps nobody named
+    "image": "name the column of files with --image-column; ",
+    "label": "name the column of classes with --label-column; ",
+}
+NO_AGE = {"group", "band", "bin", "class", "category", "cat", "range"}  # of age: no years
+ALONE = 8  # images of as many classes that may be a trial
+MANY_NUMBERS = 20  # whole numbers as classes, from which on they may be measurements
+LONGEST = 100  # characters of a class, a group, a hospital or a patient
+GROUPS, CLASSES = 50, 1000  # more values than this are no groups or classes but, say, names
+SEXES = {"f": "female", "female": "female", "w": "female", "m": "male", "male": "male"}
+
+
+def from_table(raw: Path, name: str, files: list[str], others: list[str], choices: Choices) -> Listing:
+    own = choices.own
+    if choices.split == "folder":
+        raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
+    attributes = attributes_of(own)
+    named = own_labels.columns(own)
+    about = [*attributes, *([own["patient"]] if own["patient"] else [])]
+    wanted = [own["image-column"], *named, *about]
+    table = _read(raw / name, wanted, about)
+    images = table[own["image-column"]]
+    table = table[list(dict.fromkeys(wanted[1:]))].assign(**{AT: _located(raw, name, images.tolist(), files)})
+    absent, unlabelled = table[AT] == "", table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
+    places = _places(others)
+    skipped = [(image, _why_absent(image, name, places)) for image in images[absent]]
+    skipped += [(file, f"has no {named[0]} in {name}") for file in table[AT][unlabelled & ~absent]]
+    table = table[~absent & ~unlabelled].drop_duplicates()
+    _check_once(raw / name, table, named[0])
+    if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
+        console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
+    rows, values, classes = rows_of(table.sort_values(AT), raw / name, attributes, own)
+    patient = own["patient"] if any(row.patient for row in rows) else None
+    if patient and choices.split != "image" and (alone := sum(not row.patient for row in rows)):
+        console.say(f"{alone} of {len(rows)} images name no patient; each of them stands alone in the split")
+    return Listing(
+        split_own(rows, choices), values, patient, [name], sorted(set(skipped)), classes, sites=own["site"] or None,
+        task=MULTI_LABEL if own_labels.several(own) else None,
+    )  # fmt: skip
+
+
+def attributes_of(own: dict[str, str]) -> list[str]:
+    """The columns of groups and hospitals."""
+    groups = [column.strip() for line in csv.reader([own["group"]], skipinitialspace=True) for column in line]
+    return list(dict.fromkeys(column for column in [*groups, own["site"]] if column))
+
+
+def rows_of(
+    table: "DataFrame", path: Path, attributes: list[str], own: dict[str, str]
+) -> tuple[list[Row], dict[str, list[str]], list[str]]:
+    """Rows, values of each attribute, classes."""
+    unknown = {whole_number(word.strip()) for word in own["unknown"].split(",") if word.strip()}
+    labels, classes = _labels(table, path, own)
+    values, columns = {}, {}
+    for name in attributes:
+        column = ["" if whole_number(cell) in unknown else cell for cell in table[name]]
+        values[name], columns[name] = attribute(column, name, path)
+    patients = _spelt_alike(table[own["patient"]].tolist(), own["patient"]) if own["patient"] else [""] * len(table)
+    _check_length(patients, own["patient"], path)
+    images = []
+    for i, (file, label, patient) in enumerate(zip(table[AT], labels, patients, strict=True)):
+        groups = {name: columns[name][i] for name in attributes}
+        unnamed = patient.lower() in MISSING or patient in unknown
+        images.append(Row(file, label, file, False, groups, "" if unnamed else patient))
+    return images, values, classes
+
+
+def _labels(table: "DataFrame", path: Path, own: dict[str, str]) -> tuple[Sequence[Label], list[str]]:
+    """The class of each image, or its labels, and the names of all."""
+    names = own_labels.columns(own)
+    cells = _spelt_alike(table[names[0]].tolist(), names[0])
+    if not own_labels.several(own):
+        classes = classes_of(cells, path)
+        _note_similar(names[0], classes)
+        return [classes.index(cell) for cell in cells], classes
+    if len(names) == 1:
+        labels, classes = own_labels.of_lists(cells, path)
+    else:
+        labels, classes = own_labels.of_own_columns(table, names, own["uncertain"], path)
+    _check_length(classes, "the label", path)
+    _note_similar("the labels", classes)
+    return labels, classes
+
+
+def table_name(raw: Path, asked: str) -> str | None:
+    """The table, relative to raw: the one asked for, or the only CSV there; None where there is none."""
+    if asked:
+        if not within(raw, asked, "--table").is_file():
+            raise FedcliError(f"no such table: {raw / asked}", "--table names a CSV relative to --raw, and in it")
+        return Path(asked).as_posix()
+    tables = sorted(p.name for p in raw.iterdir() if p.suffix.lower() == ".csv" and not p.name.startswith("."))
+    if len(tables) > 1:
+        raise UsageError(f"{raw} has {len(tables)} CSV files: {', '.join(tables)}", "name one with --table")
+    return tables[0] if tables else None
+
+
+def _read(path: Path, wanted: list[str], about: list[str]) -> "DataFrame":
+    """The wanted columns as texts; about: those of groups and patients among them. Raises FedcliError."""
+    from pandas import DataFrame
+
+    head, records = read_cells(path, "save it as CSV in UTF-8")
+    if twice := [name for name in wanted if head.count(name) > 1]:
+        raise FedcliError(f"{path} has two columns {twice[0]!r}", "rename one of them")
+    if missing := [name for name in dict.fromkeys(wanted) if name not in head]:
+        flags = _meant(missing, head) + "--image-column, --label-column, --group, --site and --patient name columns"
+        raise FedcliError(f"{path} has {lacking(missing)}, only {', '.join(head)}", flags)
+    if odd := [name for name in about if "/" in name]:
+        raise FedcliError(f"{path}: the column {odd[0]!r} has a slash in its name", "rename it")
+    return DataFrame({name: [record[head.index(name)] for record in records] for name in wanted}, dtype=str)
+
+
+def _meant(missing: list[str], columns: list[str]) -> str:
+    """The beginning of a hint: for each missing column what to give in its place, or the one whose name is nearest."""
+    folded = {column.casefold(): column for column in columns}
+    near = {name: get_close_matches(name.casefold(), folded, n=1, cutoff=0.6) for name in missing}
+    meant = {name: f"did you mean {folded[close[0]]!r} for {name!r}? " for name, close in near.items() if close}
+    return "".join(IN_PLACE_OF.get(name) or meant.get(name, "") for name in missing)
+
+
+def _located(raw: Path, table: str, names: list[str], files: list[str]) -> list[str]:
+    """Each name's file relative to raw, "" where no file is it.
+
+    A name is a path from raw or from the table's folder, or a file's name alone, with or without suffix. Accents may be
+    spelt in either of Unicode's two ways, as they are after a journey through another system.
+    """
+    places, beside = _places(files), Path(table).parent
+    folded: dict[str, str] = {}
+    for known in places:
+        folded.setdefault(known.casefold(), known)
+    located = []
+    for name in names:
+        within(raw, clean := name.replace("\\", "/"), raw / table, links=True)  # these are left out
+        keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (beside / clean, Path(clean))]
+        keys += [folded[key.casefold()] for key in keys if key.casefold() in folded]  # IM00.JPG for im00.jpg
+        key = next((key for key in keys if key in places), None) if clean else None
+        at = {key} & places[key] or places[key] if key else set()  # a whole path before a name alone
+        if len(at) > 1:
+            both = " and ".join(sorted(at)[:2])
+            raise FedcliError(f"{raw / table}: {name!r} may be {both}", "write the path from the folder, with suffix")
+        located.append(next(iter(at), ""))
+    return located
+
+
+def _places(files: list[str]) -> dict[str, set[str]]:
+    """Every spelling that may mean a file -> the files that it may mean."""
+    places: dict[str, set[str]] = {}
+    for file in files:
+        path = Path(file)
+        whole = path.with_suffix("") if file.lower().endswith(".nii.gz") else path
+        stem = path if path.suffix[1:].isdigit() else whole.with_suffix("")  # the number ends the name, as in 1.2.840.1
+        for key in {file, stem.as_posix(), path.name, stem.name}:
+            places.setdefault(unicodedata.normalize("NFC", key), set()).add(file)
+    return places
+
+
+def _check_once(path: Path, table: "DataFrame", label: str) -> None:
+    if (twice := table[AT].duplicated()).any():
+        file = table[AT][twice].iloc[0]
+        lines = table[table[AT] == file]
+        differing = next(name for name in [label, *lines.columns] if lines[name].nunique() > 1)
+        both = " and ".join(repr(value) for value in lines[differing].unique()[:2])
+        raise FedcliError(f"{path}: {file} is listed twice, with {differing} {both}", "keep the right one of the rows")
+
+
+def attribute(column: list[str], name: str, path: Path) -> tuple[list[str], list[int]]:
+    """Values of an attribute, and each image's place among them, -1 where it is missing."""
+    column = _spelt_alike(column, name)
+    known = {value for value in column if value.lower() not in MISSING}
+    if _is_age(name) and (banded := _age_bands(column, known, name, path)) is not None:
+        return AGE_BANDS, banded
+    if name.lower() in ("sex", "gender") and known and all(value.lower() in SEXES for value in known):
+        column = [SEXES.get(value.lower(), "") for value in column]
+        known = set(column) - {""}
+    _check_length(known, name, path)
+    if not known:
+        raise FedcliError(f"{path}: the column {name!r} is empty", "leave that group out")
+    if len(known) > GROUPS:
+        hint = f"an attribute has at most {GROUPS}; put them into bands in the table"
+        raise FedcliError(f"{path}: the column {name!r} has {len(known)} values", hint)
+    values = ordered(known)
+    _note_similar(name, values)
+    return values, [place(value, values) for value in column]
+
+
+def _check_length(names: Iterable[str], what: str, path: Path) -> None:
+    """Raises FedcliError for a name that no sentence, table or figure could hold."""
+    if long := next((name for name in names if len(name) > LONGEST), ""):
+        sentence = f"{path}: {what} {long[:30] + '…'!r} has {len(long)} characters, more than {LONGEST}"
+        raise FedcliError(sentence, "shorten it")
+
+
+def whole_number(text: str) -> str:
+    """The one spelling of a whole number: 7 for 7.0; any other text as it is."""
+    return match.group(1) if (match := WHOLE.fullmatch(text)) else text
+
+
+def _spelt_alike(column: list[str], name: str) -> list[str]:
+    """The cells of a column, whole numbers in one spelling; says where there were several."""
+    alike, spelt = [whole_number(cell) for cell in column], set(column)
+    if mixed := next((cell for cell in column if whole_number(cell) != cell and whole_number(cell) in spelt), ""):
+        console.say(f"{name}: {whole_number(mixed)!r} and {mixed!r} are one value")
+    return alike
+
+
+def _is_age(name: str) -> bool:
+    """Whether a column's name is that of ages in years, such as Patient Age or age_approx."""
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    return "age" in words and not words & NO_AGE
+
+
+def _age_bands(column: list[str], known: set[str], name: str, path: Path) -> list[int] | None:
+    """Each image's band, -1 where its age is missing or no number; None where most known cells are no numbers.
+
+    Raises FedcliError for an age that nobody reaches.
+    """
+    given = [value for value in column if value in known]
+    years = {value: _years(value) for value in known}
+    odd = [value for value in given if years[value] is None]
+    if 2 * len(odd) >= len(given):
+        return None
+    if beyond := sorted(value for value, age in years.items() if age is not None and age > OLDEST):
+        hint = f"ages are in years, up to {OLDEST}; correct the table, or --unknown {beyond[0]}"
+        raise FedcliError(f"{path}: the column {name!r} has the age {beyond[0]!r}", hint)
+    if odd:
+        cells = "1 cell is no number and counts" if len(odd) == 1 else f"{len(odd)} cells are no number and count"
+        console.say(f"{name}: {cells} as unknown, such as {min(odd)!r}")
+    bands = {value: age_band(age if age >= 0 else math.nan) for value, age in years.items() if age is not None}
+    return [place(bands.get(value), AGE_BANDS) for value in column]
+
+
+def _years(text: str) -> float | None:
+    """An age such as 45, 45.5, 45,5 or DICOM's 060Y; None of what is no number."""
+    if (number := _number(text.replace(",", ".", 1))) is not None:
+        return number
+    return None if math.isnan(age := dicom_header.years(text.upper())) else age
+
+
+def _note_similar(name: str, values: list[str]) -> None:
+    """A note where two values are likely one, which is for the table's owner to say."""
+    first: dict[str, str] = {}
+    for value in values:
+        other = first.setdefault("".join(value.casefold().split()), value)
+        if other != value:
+            console.say(f"{name}: {other!r} and {value!r} differ only by case or spaces, and count as two values")
+
+
+def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
+    """Why a file that a table lists is not among the images."""
+    at = Path(file.replace("\\", "/"))
+    keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (Path(table).parent / at, at)]
+    there = next((min(others[key]) for key in keys if key in others), None)
+    if not file or there is None:
+        return f"listed in {table}, not in the folder"
+    path = Path(there)
+    if path.name.upper() == INDEX:
+        return "holds no image"
+    if not path.suffix or path.suffix[1:].isdigit():
+        return f"listed in {table}, is no DICOM file and has no suffix of an image"
+    return f"listed in {table}, but {path.suffix} files are not read"
+
+
+def classes_of(labels: list[str], path: Path) -> list[str]:
+    """The classes in order. Raises FedcliError for labels that look like lists or measurements."""
+    classes = ordered(set(labels))
+    _check_length(classes, "the class", path)
+    if several := next((label for label in classes if _is_list(label, classes)), ""):
+        hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
+        raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
+    if (odd := next((label for label in classes if _is_fraction(label)), "")) and _all_numbers(set(classes)):
+        hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"
+        raise FedcliError(f"{path}: the label {odd} is a measured number, not a class", hint)
+    if _all_numbers(set(classes)) and 2 * len(classes) > len(labels) > 10:
+        hint = "put the values into bands in the table, or name another column by --label-column"
+        raise FedcliError(f"{path}: {len(classes)} numbers label {len(labels)} images, so they are no classes", hint)
+    if len(classes) > CLASSES:
+        hint = "is --label-column the right one?"
+        raise FedcliError(f"{path} has {len(classes)} classes for {len(labels)} images", hint)
+    if len(classes) == len(labels) > ALONE:
+        hint = "a class needs several images; is --label-column the right one?"
+        raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
+    if _all_numbers(set(classes)) and len(classes) > MANY_NUMBERS:
+        hint = "if they measure something, name another column by --label-column"
+        console.warn(f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}")
+    return classes
+
+
+def _is_list(label: str, classes: list[str]) -> bool:
+    """Whether a label holds several: between | or ;, in brackets, or with commas between words that are labels too."""
+    parts = [part.strip() for part in label.split(",")]
+    bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
+    return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
+
+
+def _is_fraction(label: str) -> bool:
+    return not (_number(label) or 0.0).is_integer()
+
+
+def ordered(values: set[str]) -> list[str]:
+    """Numbers by size, other words by letters."""
+    return sorted(values, key=lambda value: (_number(value) or 0.0, value) if _all_numbers(values) else (0.0, value))
+
+
+def _all_numbers(values: set[str]) -> bool:
+    return all(_number(value) is not None for value in values)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def split_own(images: list[Row], choices: Choices) -> list[Row]:
+    if choices.split == "folder":
+        return images  # already in the rows
+    if choices.split == "folds":
+        return fold_rows(images, choices, by_patient=True)
+    return split_rows(images, choices, by_patient=choices.split == "unit")

@@ -1,0 +1,1 @@
+"""Photographs of skin lesions: the collections of the ISIC archive."""
