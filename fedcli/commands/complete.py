@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from ..errors import FedcliError
-from . import method_list
+from . import method_cache
 from .options import DEFAULT_WORK
 
 Completer = Callable[..., list[str]]
@@ -15,10 +15,10 @@ Completer = Callable[..., list[str]]
 
 def methods(incomplete: str) -> list[str]:
     """A method by its name, or by its label once a letter is typed; of a pair the second half."""
-    lines = method_list.listed()
+    known = method_cache.all_facts()
     base, plus, addon = incomplete.rpartition("+")
-    names = [f"{base}{plus}{line.name}" for line in lines if line.name.startswith(addon)]
-    return [*names, *_beginning((line.label for line in lines if " " not in line.label), incomplete or "-")]
+    names = [f"{base}{plus}{facts['name']}" for facts in known if facts["name"].startswith(addon)]
+    return [*names, *_beginning((facts["label"] for facts in known if " " not in facts["label"]), incomplete or "-")]
 
 
 def datasets(incomplete: str) -> list[str]:

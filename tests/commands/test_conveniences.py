@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 from fedcli.commands import complete
 from fedcli.commands.app import app
-from fedcli.commands.method_list import listed
 from fedcli.data import sources
 from fedcli.data.corruption.corrupt import ALIASES, KINDS
 from fedcli.errors import UsageError
@@ -71,13 +70,6 @@ def test_a_misspelt_label_is_answered_with_the_nearest():
 )
 def test_a_dataset_is_found_as_people_write_it(spelt, name):
     assert sources.named(spelt) == name
-
-
-def test_the_list_that_is_read_from_the_files_is_the_table_of_methods():
-    each = {m.name for m in METHODS.values() if m.local.needs_one_label or m.aggregator.needs_one_label}
-    labels = {name: "one" if name in each else "several" for name in METHODS}
-    table = {(m.name, m.label, m.rule, m.needs, m.about, labels[m.name]) for m in METHODS.values()}
-    assert set(map(tuple, listed())) == table and len(listed()) == len(table)
 
 
 @pytest.mark.parametrize("spelt", ["FedISM-Plus-Table2", "fedism+ table2", "FEDISM-PLUS-TABLE2.toml"])

@@ -1,6 +1,7 @@
-"""fedcli methods NAME without importing torch: what is kept is what the methods say."""
+"""`fedcli methods` without importing torch: what is kept is what the methods say."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -26,15 +27,38 @@ def shown(capsys, *words):
 
 def test_what_is_kept_is_what_the_methods_say(kept, capsys, monkeypatch):
     first = shown(capsys, "fedheal")
-    about = json.loads((kept / "a" / "methods-1.json").read_text(encoding="utf-8"))
-    assert about.keys() >= {name.lower() for name in (*METHODS, *ALIASES)} and not (kept / "b").exists()
+    text = (kept / "a" / "methods-1.json").read_text(encoding="utf-8")
+    names = {name for facts in json.loads(text)["methods"] for name in facts["names"]}
+    assert names >= {name.lower() for name in (*METHODS, *ALIASES)} and not (kept / "b").exists()
     asked = {}
     for name in METHODS:
-        methods._print(methods._about(METHODS[name]))
+        methods._print(method_cache.facts_of(METHODS[name]))
         asked[name] = capsys.readouterr().out
     monkeypatch.setattr("fedcli.methods.resolve", None)  # nobody is asked
     assert {name: shown(capsys, name) for name in METHODS} == asked
     assert shown(capsys, "FedHEAL") == first == asked["fedheal"]
+
+
+def test_the_list_is_the_registry_from_the_methods_or_from_what_is_kept(kept, capsys):
+    lines = {
+        (m.name, m.label, m.rule, m.needs, m.about, "one" if needs_one_label(m) else "several")
+        for m in METHODS.values()
+    }
+    for _ in range(2):
+        listed = [tuple(methods._line(facts)) for facts in method_cache.all_facts()]
+        assert set(listed) == lines and len(listed) == len(lines)
+        assert [facts["name"] for facts in method_cache.all_facts()][:2] == ["adv", "afl"]
+    assert all(name in shown(capsys) for name in METHODS)
+
+
+def test_a_method_registered_in_a_loop_and_described_by_a_name_is_listed(kept, monkeypatch):
+    words = "in words that stand elsewhere"
+    monkeypatch.setitem(METHODS, "twin", replace(METHODS["fedavg"], name="twin", about=words))
+    assert method_cache.named("twin")["about"] == words
+
+
+def needs_one_label(method):
+    return method.local.needs_one_label or method.aggregator.needs_one_label
 
 
 def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(kept, capsys):
@@ -43,7 +67,7 @@ def test_where_it_cannot_be_kept_the_methods_are_asked_each_time(kept, capsys):
     assert shown(capsys, "fedavg") == shown(capsys, "fedavg")
     (kept / "a").unlink()
     shown(capsys, "fedavg")
-    for text in ("{", "[]"):
+    for text in ("{", "[]", "{}"):
         (kept / "a" / "methods-1.json").write_text(text, encoding="utf-8")
         assert shown(capsys, "fedavg", "--json").startswith("{")
 
@@ -64,6 +88,6 @@ def test_another_state_of_the_package_is_kept_under_another_name(tmp_path, monke
         before[0].parent == tmp_path / "methods" / "__pycache__" and before[1].parent == tmp_path / "cache" / "fedcli"
     )
     assert method_cache.places()[0].name != before[0].name
-    method_cache.keep(lambda: {"x": {"name": "x"}})
-    method_cache.keep(lambda: {"y": {"name": "y"}})
-    assert method_cache.read("Y") == {"name": "y"} and len(list(before[0].parent.iterdir())) == 1
+    method_cache._keep([{"names": ["x"]}])
+    method_cache._keep([{"names": ["y"]}])
+    assert method_cache.named("Y") == {"names": ["y"]} and len(list(before[0].parent.iterdir())) == 1
