@@ -1,4 +1,4 @@
-"""What the hooks of a method must return and keep. A mistake is reported with its hook, not where it first shows."""
+"""Checks of what the hooks of a method return and keep. A mistake is told with its hook, not where it first shows."""
 
 from typing import Any, NoReturn
 
@@ -37,7 +37,7 @@ def model(method: Method, half: Local | Aggregator, hook: str, theta: Any, like:
 
 
 def pair(method: Method, made: Any) -> tuple[Any, Any]:
-    """What aggregate returned: the model and the weights."""
+    """Check what aggregate returned: the model and the weights."""
     if not isinstance(made, tuple | list) or len(made) != 2:
         what = f"{len(made)} values" if isinstance(made, tuple | list) else _described(made, "a pair")
         _refuse(method, method.aggregator, "aggregate", f"returned {what}", "return the model [P] and the weights [K]")
@@ -59,7 +59,7 @@ def weights(method: Method, values: Any, clients: int) -> None:
 
 
 def columns(method: Method, first: tuple[str, dict[str, Tensor]], other: tuple[str, dict[str, Tensor]]) -> None:
-    """What two clients reported, each with its name: the same columns, each of one shape and type."""
+    """Check what two clients reported, each with its name: the same columns, each of one shape and type."""
     (first_client, first_values), (client, values) = first, other
     hint = "every client must report the same names, each as a tensor of one shape and type"
     for name in sorted({*first_values} ^ {*values}):

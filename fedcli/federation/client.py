@@ -133,7 +133,7 @@ def _with_noise(method: Method, layout: Layout, client: ClientRound, training: T
 
 
 def _private(training: Training, shard: Shard) -> PrivateGradient | None:
-    """What makes the steps on a client's images private, where that is asked for."""
+    """The gradient that makes the steps on a client's images private, where that is asked for."""
     if not training.dp_sgd:
         return None
     return PrivateGradient(training.dp_clip, training.dp_sgd, rate(len(shard), training.batch_size) * len(shard))

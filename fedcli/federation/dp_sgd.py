@@ -55,7 +55,7 @@ def steps_of_epoch(images: int, batch_size: int) -> int:
 
 
 def epsilon(noise: float, q: float, steps: int, delta: float) -> float:
-    """What so many steps together reveal of one image."""
+    """Epsilon: a bound on what so many steps together reveal of one image."""
     if not steps:
         return 0.0
     best = math.inf

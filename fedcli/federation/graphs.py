@@ -42,7 +42,7 @@ def no_graph_reason(local: Local) -> str:
 
 
 class Graph(Protocol):
-    """What records a step once, without running it, and then runs it any number of times."""
+    """A step that is recorded once, without running it, and then run any number of times."""
 
     def capture(self, step: Callable[[], None], beside: Any = None) -> None: ...
 
@@ -130,7 +130,7 @@ class GraphRecorder:
         self._recorded: dict[tuple, Recorded] = {}  # by what a recording assumes, the last used last
 
     def fits(self, client: ClientRound, batch_size: int) -> bool:
-        """Whether the client has a whole batch, and its images on the device: a graph does not copy them there."""
+        """Tell whether the client has a whole batch, and its images on the device: a graph does not copy them there."""
         if client.shard.on_cpu:
             return False
         return client.shard.images.device == client.theta.device and len(client.shard) >= batch_size
@@ -250,7 +250,7 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _signature(fields: dict[str, Any]) -> Iterator[tuple]:
-    """What a recorded step assumes: names, shapes and kinds of tensors, and all other values."""
+    """Facts that a recorded step assumes: names, shapes and kinds of tensors, and all other values."""
     for path, value in _leaves(fields):
         if isinstance(value, Tensor):
             yield path, tuple(value.shape), value.dtype

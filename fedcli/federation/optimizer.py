@@ -78,5 +78,5 @@ class Optimizer:
 
 
 def own_state(memory: Tensors) -> Tensors:
-    """What an optimizer kept in a client's memory, taken out of it, so that no method sees it."""
+    """State that an optimizer kept in a client's memory, taken out of it, so that no method sees it."""
     return {name: memory.pop(name) for name in list(memory) if name.startswith(PREFIX)}

@@ -28,7 +28,7 @@ LARGEST_EPSILON = 1e4
 
 
 def epsilon(noise: float, answers: int, delta: float) -> float:
-    """What so many answers together reveal; noise: in units of the norm that updates are cut at."""
+    """Epsilon: a bound on what so many answers together reveal; noise: in units of the norm that updates are cut at."""
     if not answers:
         return 0.0
     s = noise / (2 * math.sqrt(answers))

@@ -1,4 +1,4 @@
-"""How a client's images are drawn for its local steps: each once, or equally often from classes, groups or both.
+"""Drawing of a client's images for its local steps: each once, or equally often from classes, groups or both.
 
 Source: drawing groups, or the pairs of group and class, equally often is the baseline of Sagawa et al., ICLR 2020,
 arXiv 1911.08731, section 3.2, and Idrissi et al., CLeaR 2022, arXiv 2110.14503; one of MEDFAIR's (Zong, Yang and
@@ -45,7 +45,7 @@ def attribute(sampling: str, attributes: Mapping[str, list[str]]) -> str:
 
 
 def strata(sampling: str, shard: Shard, attributes: Mapping[str, list[str]]) -> Tensor | None:
-    """Which of the equally likely parts each image is in, int64 [N], -1 for none; None where each is drawn once."""
+    """The equally likely part that each image is in, int64 [N], -1 for none; None where each is drawn once."""
     kind = sampling.partition(":")[0]
     if kind == "shuffle":
         return None

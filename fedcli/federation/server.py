@@ -160,13 +160,13 @@ def _check_absent(absent: dict[str, str], clients: int, least: int, round: int) 
 
 
 def _reports_training(local: Local) -> bool:
-    """Whether a client's training leaves more than a model, so that every participant has to train."""
+    """Tell whether a client's training leaves more than a model, so that every participant has to train."""
     hooks = type(local).on_round_end, type(local).post_aggregate
     return hooks != (Local.on_round_end, Local.post_aggregate)
 
 
 def _train_subset(engine: Engine, tasks: list[Task], method: Method, rule: SubsetTraining) -> Iterator[Report]:
-    """What every client measures, and the models of those that the rule then selects to train; in task order."""
+    """Measures of every client, and the models of those that the rule then selects to train; in task order."""
     absent: dict[str, str] = {}
     measured = list(_present(engine([replace(task, part="measure") for task in tasks]), absent))
     _check_absent(absent, len(tasks), 0, tasks[0].round)
@@ -219,12 +219,12 @@ def cohort(roster: int, participation: float, *, seed: int, round: int) -> list[
 
 
 def cohort_size(roster: int, participation: float) -> int:
-    """How many clients take part in a round."""
+    """The number of clients that take part in a round."""
     return min(roster, max(1, int(participation * roster + 0.5 + 1e-9)))
 
 
 def _memories(state: RunState, roster: list[str], made: Mapping[str, ClientState]) -> dict[str, ClientState]:
-    """What every client keeps after a round, in roster order, which a resume has too."""
+    """Memory that every client keeps after a round, in roster order, which a resume has too."""
     kept = {**state.clients, **made}
     return {client: kept[client] for client in roster if client in kept}
 

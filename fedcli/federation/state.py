@@ -67,7 +67,7 @@ class RunState:
 
 
 def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) -> bool:
-    """Whether two tensors, or nests of them by name, are equal to the bit, on one device; names may be in any order."""
+    """Tell whether two tensors, or nests by name, are equal to the bit, on one device; names may be in any order."""
     if isinstance(made, Tensor):
         if not isinstance(wanted, Tensor):
             return False
@@ -142,7 +142,7 @@ def _read(path: Path, roster: list[str], device: str, store: ClientStateStore | 
 
 
 def _part(name: str) -> str:
-    """What a tensor belongs to, by its name in a file: one client, or a part of the state."""
+    """The owner of a tensor, by its name in a file: one client, or a part of the state."""
     first, _, rest = name.partition("/")
     return f"clients/{rest.partition('/')[0]}" if first == "clients" else first
 

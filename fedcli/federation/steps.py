@@ -36,7 +36,7 @@ class LocalStep:
 
 
 class Recorder(Protocol):
-    """What trains a client by replaying a recorded step."""
+    """Training of a client by replaying a recorded step."""
 
     def fits(self, client: ClientRound, batch_size: int) -> bool: ...
 

@@ -1,4 +1,4 @@
-"""How every client trains: the optimizer, its learning rate over the rounds, and the loss."""
+"""Training of every client: the optimizer, its learning rate over the rounds, and the loss."""
 
 import math
 from collections.abc import Iterable
@@ -37,7 +37,7 @@ LOSS_OPTIONS = ("label_smoothing", "class_weights", "loss")
 
 @dataclass(frozen=True)
 class Training:
-    """How every client trains. The optimizer starts fresh in each round, unless it is kept.
+    """The way every client trains. The optimizer starts fresh in each round, unless it is kept.
 
     Attributes:
         schedule: "constant", "cosine": lr falls from its start to near 0 over the rounds, or "step:ROUND,...:FACTOR":
@@ -178,7 +178,7 @@ def usual(optimizer: str) -> tuple[float, float, float]:
 
 
 def idle(training: Training, rounds: int) -> list[str]:
-    """What of the learning rate's course lies after the last round, a sentence each."""
+    """Parts of the learning rate's course that lie after the last round, a sentence each."""
     sentences = []
     if training.warmup > rounds:
         sentences.append(

@@ -1,4 +1,4 @@
-"""What a method is made of: a Local, what a client does, and an Aggregator, what the server does.
+"""A method is a Local, what a client does, and an Aggregator, what the server does.
 
 The one file to read before writing a method. Both halves are frozen dataclasses whose fields are the method's options;
 all that changes lives in `memory` and `shared`, which outlive the round, and in `scratch`, which does not. One round of
@@ -77,13 +77,13 @@ class ClientRound:
 
     @property
     def plain_loss(self) -> bool:
-        """Whether cross_entropy() is the plain one, without anything that a user or a method adds."""
+        """Tell whether cross_entropy() is the plain one, without anything that a user or a method adds."""
         return self.offset is None and self.class_weights is None and not (self.label_smoothing or self.focal)
 
 
 @dataclass(frozen=True)
 class ClientUpdates:
-    """What came back from one round, as columns over the K clients that took part."""
+    """Replies of one round, as columns over the K clients that took part."""
 
     round: int  # t, from 1
     rounds: int  # T
@@ -153,7 +153,7 @@ class Local:
         its head, or freeze a part. What is frozen whole stays in eval mode and out of theta."""
 
     def warning(self, net: "Network", rounds: int) -> str:
-        """What a reader of this run's numbers must know; shown when it starts, and under every table."""
+        """A sentence that a reader of this run's numbers must know; shown when it starts, and under every table."""
         return ""
 
     def personal_tensors(self, net: "Network") -> tuple[str, ...]:

@@ -143,7 +143,7 @@ def class_gradients(f: Tensor, y: Tensor, head: Tensor) -> Tensor:
 
 
 def mismatch(features: Tensor, head: Tensor, wanted: tuple[Tensor, Tensor]) -> Tensor:
-    """How far the features' class gradients point from the wanted directions: [C, M, D], [C, D+1] -> a scalar.
+    """Distance of the features' class gradients from the wanted directions: [C, M, D], [C, D+1] -> a scalar.
 
     It is the sum of 1 - cos over each row of a class's weight gradient and its bias gradient; where none is wanted,
     0 is added.

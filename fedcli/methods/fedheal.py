@@ -95,7 +95,7 @@ class Harmonized(Histograms, Aggregator):
         return {"consistency": counts}
 
     def needed(self, past: int) -> int:
-        """How many past rounds must agree: consistency > tau, or >= tau with the current round counted."""
+        """The number of past rounds that must agree: consistency > tau, or >= tau with the current round counted."""
         tau = Fraction(str(self.tau))
         if self.rule == "paper":
             return max(0, ceil(tau * (past + 1)) - 1)  # Eqs. 7, 9

@@ -204,7 +204,7 @@ def label_entropy(counts: Tensor) -> Tensor:
 
 
 def released_entropy(counts: Tensor) -> Tensor:
-    """What the script has instead: every class's share times the log of the commonest one's, summed."""
+    """The script's formula in its place: every class's share times the log of the commonest one's, summed."""
     return (counts.max().double() / counts.sum()).log()
 
 
@@ -221,7 +221,7 @@ def mean_accuracy(updates: ClientUpdates) -> Tensor:
 
 
 def observed(updates: ClientUpdates, memory: Tensors, loss: Tensor) -> Tensor:
-    """What is known of every client [N, 4], with this round's loss [K]. Eqs. 5-7."""
+    """Observations of every client [N, 4], with this round's loss [K]. Eqs. 5-7."""
     images = kept("images", updates.n, updates, memory)
     entropy = kept("label_entropy", updates["label_entropy"], updates, memory)
     accuracies = kept("training_accuracy", updates["training_accuracy"], updates, memory)
@@ -251,7 +251,7 @@ def damped(
 
 
 def released_mu(updates: ClientUpdates, memory: Tensors, *, warmup: int, gamma: float) -> Tensor:
-    """What the script's nets say to each client, float64 [K]; they learn of the round before, and remember this one."""
+    """Answers of the script's nets, float64 [K]; they learn of the round before, and remember this one."""
     nets = Released(updates.roster, gamma)
     if "released_weights" not in memory:
         qmix.Learner.start(nets.layers, derive("released", updates.seed)).keep(memory, "released")
@@ -292,7 +292,7 @@ class Released:
         }
 
     def outputs(self, weights: Tensor, x: Tensor) -> Tensor:
-        """What every net says to x [M, 4 N]: [M, N] in (0, 1)."""
+        """Answers of every net to x [M, 4 N]: [M, N] in (0, 1)."""
         layers = qmix.unpacked(weights, self.layers)
         x = x[:, None].expand(-1, self.agents, -1)  # [M, N, 4 N]
         for name in ("agent_in", "agent_middle", "agent_out"):

@@ -1,4 +1,4 @@
-"""What methods share that weigh training images by the group of their patient, such as sex or age.
+"""Parts shared by methods that weigh training images by the group of their patient, such as sex or age.
 
 Source: the weighted sum of losses is that of minimax fairness, Martinez et al., ICML 2020, arXiv 2011.01821,
 over clients as in arXiv 2201.08304, section 3. Part of other methods, and none by itself. With n_kg the images of

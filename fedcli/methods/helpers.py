@@ -1,4 +1,4 @@
-"""What several methods compute: averages, state by client, inner products, and a frozen batch norm."""
+"""Computations of several methods: averages, state by client, inner products, and a frozen batch norm."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -84,7 +84,7 @@ class Margins(Local):
         client.scratch["weight"] = effective_weights(counts, self.beta if late else 0.0)  # [C]
 
     def plain_rounds(self, rounds: int) -> int:
-        """How many rounds come before classes are weighted."""
+        """The number of rounds before classes are weighted."""
         return int(Fraction(str(self.start)) * rounds)  # exact: 0.29 * 100 is below 29 in float64
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:

@@ -86,7 +86,7 @@ class LowRank(Local):
         return self.rank or default[0], self.alpha or default[1]
 
     def singular(self, net: "Network", rank: int) -> "tuple[Tensor | None, Groups | None]":
-        """What S starts with, and where group shares are read."""
+        """Values that S starts with, and where group shares are read."""
         return None, None
 
 

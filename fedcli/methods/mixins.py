@@ -1,4 +1,4 @@
-"""What few methods ask of the engine: small classes that a half inherits beside Local or Aggregator.
+"""Requests of few methods to the engine: small classes that a half inherits beside Local or Aggregator.
 
 The engine asks isinstance() and never for a method's name. They stand together here, and not in the files of their
 methods, so that the engine imports no method.
@@ -58,7 +58,7 @@ class SubsetTraining:
 
     @property
     def trains_subset(self) -> bool:
-        """Whether it does so under its options."""
+        """Tell whether it does so under its options."""
         return True
 
     def select_clients(self, columns: Tensors, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a client adds to its training logits to make up for its own class counts.
+"""Additions to a client's training logits that make up for its own class counts.
 
 Every prior is a vector [C]; the classifier is used without it when it predicts. n_k are the client's images of
 class k, n is their sum.

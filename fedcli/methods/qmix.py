@@ -89,7 +89,7 @@ def perceptron(layers: dict[str, tuple[Tensor, Tensor]], x: Tensor, *names: str)
 
 @dataclass(frozen=True)
 class Transitions:
-    """What M rounds were like, what the agents chose in them, and what came of it."""
+    """Records of M rounds: their states, what the agents chose in them, and what came of it."""
 
     state: Tensor  # [M, N, 4] before the choice
     last: Tensor  # int64 [M, N], the choice before that
@@ -146,7 +146,7 @@ class Qmix:
         return (embedded * second).sum(1) + perceptron(layers, state, "value_in", "value_out")[:, 0]
 
     def target(self, weights: Tensor, older: Tensor, seen: Transitions) -> Tensor:
-        """What Q_tot should be [M]: the newer weights choose the next actions, the older ones value them."""
+        """Targets of Q_tot [M]: the newer weights choose the next actions, the older ones value them."""
         with torch.no_grad():
             best = self.utilities(weights, seen.after, seen.action).argmax(2, keepdim=True)
             worth = self.utilities(older, seen.after, seen.action).gather(2, best)[:, :, 0]
@@ -179,7 +179,7 @@ class Qmix:
 
 @dataclass(frozen=True)
 class Moment:
-    """Which round of a run it is, t from 1; agents learn after `warmup` of them. seed: of the run."""
+    """The round of a run, t from 1; agents learn after `warmup` of them. seed: of the run."""
 
     round: int
     rounds: int

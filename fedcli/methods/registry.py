@@ -38,7 +38,7 @@ class Method:
 
     @property
     def rule(self) -> str:
-        """Which reading of the paper runs: paper, released or original."""
+        """The reading of the paper that runs: paper, released or original."""
         rules = [
             options.values(half)["rule"] for half in (self.local, self.aggregator) if "rule" in options.values(half)
         ]
@@ -46,7 +46,7 @@ class Method:
 
     @property
     def needs(self) -> str:
-        """What the server must see of each client, one of contract.NEEDS."""
+        """The least that the server must see of each client, one of contract.NEEDS."""
         return max(self.local.needs, self.aggregator.needs, key=list(NEEDS).index)
 
     @property
@@ -126,7 +126,7 @@ def _split(spec: str) -> tuple[str, str | None]:
 
 
 def _is_known(half: str) -> bool:
-    """Whether it names a method, or a file that is there."""
+    """Tell whether it names a method, or a file that is there."""
     if extensions.is_file(half):
         return extensions.split(half)[0].is_file()
     return folded(half) in spellings() or folded(half) in spellings(_of_packages(half))

@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a network is built for.
+    """Facts that a network is built for.
 
     Attributes:
         channels: what it is fed, see input_channels().
@@ -60,7 +60,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Model:
-    """How to build a network.
+    """Instructions to build a network.
 
     Attributes:
         make: (channels, class names, precision) -> the network with random weights.
@@ -122,7 +122,7 @@ MODELS = {
 
 
 def describe(name: str) -> Model:
-    """How to build a network: one of MODELS, or of outside.py. Raises UsageError."""
+    """Instructions to build a network: one of MODELS, or of outside.py. Raises UsageError."""
     if name in MODELS:
         return MODELS[name]
     if outside.is_outside(name):
@@ -134,7 +134,7 @@ def describe(name: str) -> Model:
 
 
 def input_channels(name: str, channels: int) -> int:
-    """How many channels a model is fed when the images have this many. Raises UsageError where they do not fit."""
+    """The number of channels a model is fed when the images have this many. Raises UsageError where they do not fit."""
     fixed = describe(name).channels
     if fixed and channels not in (1, fixed):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Which layers of a network an adapter may stand beside, by watching two forward passes."""
+"""Layers of a network that an adapter may stand beside, by watching two forward passes."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def _rows(net: Network, images: int) -> dict[str, int]:
 
 
 def _fits(module: nn.Module) -> bool:
-    """Whether a layer computes what its class says; a library's own kind may do more, such as padding."""
+    """Tell whether a layer computes what its class says; a library's own kind may do more, such as padding."""
     if type(module) is nn.Conv2d:
         return module.groups == 1 and module.padding_mode == "zeros"
     return type(module) is nn.Linear

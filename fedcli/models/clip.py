@@ -27,7 +27,7 @@ SLICES = 8  # of a volume in one slab
 
 @dataclass(frozen=True)
 class Shape:
-    """What open_clip builds, and where OpenAI's weights for it are.
+    """A shape that open_clip builds, and where OpenAI's weights for it are.
 
     Attributes:
         width: of the space images and texts share.

@@ -42,7 +42,7 @@ class Network(nn.Module):
     if TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """What a method puts beside them in extend()."""
+            """Parts that a method puts beside them in extend()."""
 
     def __init__(self, backbone: nn.Module, width: int, classes: int, precision: str = "fp32"):
         super().__init__()

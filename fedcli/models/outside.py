@@ -40,12 +40,12 @@ def is_outside(name: str) -> bool:
 
 
 def channels(name: str) -> int:
-    """What a network must be fed; 0 takes the images' own."""
+    """Channels that a network must be fed; 0 takes the images' own."""
     return 3 if name.startswith((TORCHVISION, libraries.OPEN_CLIP)) else 0
 
 
 def make_of(name: str) -> Make:
-    """How to build a network by its name. Raises FedcliError, UsageError."""
+    """A function that builds a network of this name. Raises FedcliError, UsageError."""
     if name.startswith(TORCHVISION):
         return _torchvision(name.removeprefix(TORCHVISION))
     if name.startswith(tuple(LIBRARIES)):
@@ -120,7 +120,7 @@ def _torchvision(name: str) -> Make:
 
 
 def _is_named(name: str, asks: Mapping[str, inspect.Parameter]) -> bool:
-    """Whether a function can be given an argument by this name."""
+    """Tell whether a function can be given an argument by this name."""
     return name in asks and asks[name].kind is not inspect.Parameter.POSITIONAL_ONLY
 
 

@@ -93,7 +93,7 @@ class _OnlyTensors(pickle.Unpickler):
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a file is a TorchScript archive."""
+    """Tell whether a file is a TorchScript archive."""
     return zipfile.is_zipfile(path) and any(n.endswith("/constants.pkl") for n in zipfile.ZipFile(path).namelist())
 
 

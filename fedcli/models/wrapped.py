@@ -15,7 +15,7 @@ from .network import Network
 
 @dataclass(frozen=True)
 class Asked:
-    """What a network is built for; size: the images' shorter side in pixels."""
+    """Facts that a network is built for; size: the images' shorter side in pixels."""
 
     channels: int
     classes: int
@@ -25,7 +25,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Fed:
-    """How a network wants its images.
+    """The form in which a network wants its images.
 
     Attributes:
         side: the only one that it takes, in pixels; 0 takes any.
@@ -100,7 +100,7 @@ def _outputs(module: nn.Module) -> int:
 
 
 def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
-    """How many features a backbone makes of an image, by showing it two black ones."""
+    """The number of features a backbone makes of an image, by showing it two black ones."""
     features = _of_two_black_images(name, backbone, channels, size)
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
         shape = list(features.shape) if isinstance(features, Tensor) else type(features).__name__
@@ -110,7 +110,7 @@ def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
 
 @torch.no_grad()
 def _of_two_black_images(name: str, net: nn.Module, channels: int, size: int) -> Any:
-    """What a network makes of them. Raises FedcliError where it cannot take such images."""
+    """Outputs of a network for them. Raises FedcliError where it cannot take such images."""
     modes = {module: module.training for module in net.modules()}
     try:
         made = net.eval()(torch.zeros(2, channels, size, size))

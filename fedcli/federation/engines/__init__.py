@@ -1,4 +1,4 @@
-"""What runs the tasks of a round. An engine is a file here and one line in ENGINES; none changes a number.
+"""Engines run the tasks of a round. An engine is a file here and one line in ENGINES; none changes a number.
 
 `--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU, ray
 on whatever a ray cluster has.
@@ -127,7 +127,7 @@ def chosen(engine: str | None, clients: int, device: str) -> tuple[str, int]:
 
 
 def side_by_side(engine: str | None, clients: int, device: str) -> bool:
-    """Whether rounds of so many clients train on processes of one thread each, whatever their network wants."""
+    """Tell whether rounds of so many clients train on processes of one thread each, whatever their network wants."""
     if engine is None:
         return pays(clients, device)
     name, count = parsed(engine, device)

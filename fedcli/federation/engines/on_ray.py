@@ -99,7 +99,7 @@ class Ray:
                 read += 1
 
     def _answers(self, result: Any) -> list[Sent] | None:
-        """What a worker returned; None where it was lost. Raises what went wrong in training."""
+        """Answers that a worker returned; None where it was lost. Raises what went wrong in training."""
         lost = self.ray.exceptions
         try:
             answers = self.ray.get(result)
@@ -210,7 +210,7 @@ class Worker:
 
 
 def _next(places: deque[int], limit: int, calls: int) -> Iterator[list[int]]:
-    """What a worker that holds so many calls is given next, taken from the places of its tasks."""
+    """Tasks that a worker with so many calls is given next, taken from the places of its tasks."""
     while places and calls < AHEAD and places[0] < limit:
         yield [places.popleft() for _ in range(min(TOGETHER, len(places)))]
         calls += 1

@@ -112,7 +112,7 @@ def usual_jobs(threads: int, clients: int, device: str) -> int:
 
 
 def pays(clients: int, device: str) -> bool:
-    """Whether several processes of one thread train a large network sooner than one process with all threads.
+    """Tell whether several processes of one thread train a large network sooner than one process with all threads.
 
     Two processes of one thread do about 1.4 times as much as one of two, so they may leave some cores idle.
     """
