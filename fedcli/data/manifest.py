@@ -202,12 +202,12 @@ def parent(path: Path, *kinds: str) -> Path | None:
     return None
 
 
-def above(path: Path, kind: str) -> Path:
+def above(path: Path, *kinds: str) -> Path:
     """As parent(). Raises FedcliError where there is none."""
-    nearest = parent(path, kind)
+    nearest = parent(path, *kinds)
     if nearest is None:
         hint = "make the chain again: prepare, partition, corrupt"
-        raise FedcliError(f"{path} has no {kind} manifest above it", hint)
+        raise FedcliError(f"{path} has no {' or '.join(kinds)} manifest above it", hint)
     return nearest
 
 

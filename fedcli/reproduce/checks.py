@@ -43,7 +43,7 @@ def options(given: Flags) -> Flags:
 def value_of(value: Any, name: str) -> None:
     """Raise UsageError for what cannot be one value of a flag or an option."""
     if not isinstance(value, bool | int | float | str):
-        kind = {dict: "a table", list: "a list"}.get(type(value), "a date or time")
+        kind = "a table" if isinstance(value, dict) else "a list" if isinstance(value, list) else "a date or time"
         raise UsageError(f"{name} is {kind}, not one value", "give a number or a text")
     if isinstance(value, float) and not math.isfinite(value):
         raise UsageError(f"{name} is {value}", "give a number")

@@ -46,8 +46,8 @@ def mean_runs(columns: list[BySeed], harmonic: bool = False) -> BySeed:
     """Seed -> mean of several columns in each round, or of their means where their rounds are not as many."""
     means = {}
     for seed in columns[0]:
-        runs = [column.get(seed) for column in columns]
-        if not all(runs):
+        runs = [run for column in columns if (run := column.get(seed))]
+        if len(runs) < len(columns):
             continue
         if len({len(run) for run in runs}) > 1:
             runs = [[sum(run) / len(run)] for run in runs]

@@ -153,16 +153,17 @@ def _cell(
         stages["train"]["rounds"] = resolve(row.method).default_training.get("rounds", ROUNDS)
     fills = {"seed": str(seed), "raw": folder, "data": chain.name, "recipes": str(recipes_folder()), **paths}
     try:
-        options = {
-            stage: STAGES[stage].from_flags(filled(given, fills))
-            for stage, given in stages.items()
-            if given or stage != "corrupt"
-        }
+        data = tuple(
+            STAGES[stage].from_flags(filled(stages[stage], fills))
+            for stage in ("prepare", "partition", "corrupt")
+            if stages[stage] or stage != "corrupt"
+        )
+        train = TrainOptions.from_flags(filled(stages["train"], fills))
+        evaluate = EvaluateOptions.from_flags(filled(stages["evaluate"], fills))
     except UsageError as error:
         raise UsageError(f"row {row.name!r}: {error.sentence}", error.hint) from None
-    made = tuple(options[stage] for stage in ("prepare", "partition", "corrupt") if stage in options)
     title = chain.title if len(recipe.chains) > 1 else ""
-    return Cell(row.name, chain.name, title, seed, made, options["train"], options["evaluate"])
+    return Cell(row.name, chain.name, title, seed, data, train, evaluate)
 
 
 def _brings(chain: Chain, paths: dict[str, str]) -> bool:

@@ -64,8 +64,9 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
     What cannot be measured is left out: its cells say why when they are run.
     """
     runs = begun(place.work)
-    distinct = {cell.work: cell for cell in cells if isinstance(sources[cell.chain], Path)}.values()
-    left = [(cell, asked) for cell in distinct if not is_done(asked := plan(cell.train), sources[cell.chain], runs)]
+    data = {chain: source for chain, source in sources.items() if isinstance(source, Path)}
+    distinct = {cell.work: cell for cell in cells if cell.chain in data}.values()
+    left = [(cell, asked) for cell in distinct if not is_done(asked := plan(cell.train), data[cell.chain], runs)]
     kinds = {_cost(asked): (cell, asked) for cell, asked in reversed(left)}  # the first cell of each
     limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(kinds), 1))), time.perf_counter()
     measured: dict[str, tuple[Estimate, int] | None] = {}
@@ -73,8 +74,8 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
         if measured and time.perf_counter() - begin > MOST_SECONDS:
             break
         console.status(f"measuring a few steps of {cell.row}")
-        estimated, source = _measured(sources[cell.chain], asked, cell, place, limit), sources[cell.chain]
-        measured[cost] = (estimated, _images(source)) if estimated else None
+        estimated = _measured(data[cell.chain], asked, cell, place, limit)
+        measured[cost] = (estimated, _images(data[cell.chain])) if estimated else None
     known = [one for one in measured.values() if one]
     if not known:
         return Forecast(0, 0.0, 0, 0)
@@ -82,9 +83,9 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
     count, seconds = 0, 0.0
     for cell, asked in left:
         if one := measured.get(cost := _cost(asked)):
-            count, seconds = count + 1, seconds + one[0].total_seconds * _images(sources[cell.chain]) / one[1]
+            count, seconds = count + 1, seconds + one[0].total_seconds * _images(data[cell.chain]) / one[1]
         elif cost not in measured:
-            count, seconds = count + 1, seconds + mean * _images(sources[cell.chain])
+            count, seconds = count + 1, seconds + mean * _images(data[cell.chain])
     largest, free = max(one.peak_bytes for one, _ in known), min(one.free_bytes for one, _ in known)
     return Forecast(count, seconds, largest, free, (len(kinds), len(measured)))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,12 +21,18 @@ from ..errors import FedcliError, of_system
 from ..io.locks import Busy
 from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
+from ..stages.base import Options
 from ..stages.options import TrainOptions
+from ..stages.results import Result
 from ..system import interrupts
 from ..system.processes import Ended, one_each
 from .expand import Cell
 
-RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}  # the stages that make data
+RUN: dict[str, Callable[[Any], Result]] = {
+    "prepare": prepare.run,
+    "partition": partition.run,
+    "corrupt": corrupt.run,
+}  # the stages that make data
 Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
 
 
@@ -37,6 +44,12 @@ class Outcome:
     scores: Path | None
     sentence: str = ""
     hint: str = ""
+
+    @property
+    def path(self) -> Path:
+        """The path of the scores.json of a cell that has one."""
+        assert self.scores is not None, self.sentence
+        return self.scores
 
 
 @dataclass(frozen=True)
@@ -70,14 +83,16 @@ def run(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Place) -
     sources: of make_data(): the data of each chain, or why there is none.
     Raises KeyboardInterrupt with everything saved.
     """
-    tasks = {}
+    tasks: dict[tuple, Cell] = {}
     for cell in cells:
         tasks.setdefault(cell.work, cell)
+    data = {chain: source for chain, source in sources.items() if isinstance(source, Path)}
+    faults = {chain: source for chain, source in sources.items() if isinstance(source, Outcome)}
     board = _Board(list(tasks.values()))
-    ready = [cell for cell in tasks.values() if isinstance(sources[cell.chain], Path)]
+    ready = [cell for cell in tasks.values() if cell.chain in data]
     play = _one_by_one if len(place.devices) == 1 else _side_by_side
-    outcomes = {outcome.cell.work: outcome for outcome in play(ready, sources, place, board)}
-    return [replace(outcomes.get(cell.work) or sources[cell.chain], cell=cell) for cell in cells]
+    outcomes = {outcome.cell.work: outcome for outcome in play(ready, data, place, board)}
+    return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in cells]
 
 
 def make_data(cells: list[Cell], place: Place) -> dict[tuple, Path | Outcome]:
@@ -95,7 +110,7 @@ def make_data(cells: list[Cell], place: Place) -> dict[tuple, Path | Outcome]:
                 made[upto] = above
                 continue
             options = replace(upto[-1].reading(above) if above else upto[-1], work=place.work)
-            outcome = _tried(cell, lambda options=options: RUN[options.stage](options).path, place.debug)
+            outcome = _tried(cell, partial(_made, options), place.debug)
             made[upto] = outcome.scores or outcome
     faults = {outcome.sentence: outcome for outcome in made.values() if isinstance(outcome, Outcome)}
     if faults and all(isinstance(made[cell.chain], Outcome) for cell in cells):
@@ -103,6 +118,11 @@ def make_data(cells: list[Cell], place: Place) -> dict[tuple, Path | Outcome]:
     for fault in faults.values():
         console.fail(f"data of {fault.cell.name}: {fault.sentence}", fault.hint)
     return made
+
+
+def _made(options: Options) -> Path:
+    """The manifest of one stage's data."""
+    return RUN[options.stage](options).path
 
 
 def _tried(cell: Cell, work: Callable[[], Path], debug: bool = False) -> Outcome:
@@ -135,7 +155,7 @@ def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -
     return _tried(cell, stages, place.debug)
 
 
-def _trained(cell: Cell, options: TrainOptions) -> Path:
+def _trained(cell: Cell, options: TrainOptions) -> Result:
     """The run of a cell; one that another process trains is waited for."""
     while True:
         try:

@@ -112,8 +112,9 @@ def _on_dataset(plan: Plan, outcome: Outcome, work: Path, device: str) -> Path:
 def _held_out(scores: Scores, metric: str) -> list[Cell]:
     """Score on all images of the held-out site, its interval, and their number."""
     summary, interval = scores.versions["clean"], scores.intervals["clean"].get(metric)
-    known = interval is not None and interval.low is not None and interval.high is not None
-    bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if known and interval else "-"
+    bounds = "-"
+    if interval and interval.low is not None and interval.high is not None:
+        bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}"
     return [percent(summary.metrics[metric].last), Cell(bounds), Cell(str(summary.count))]
 
 

@@ -77,7 +77,7 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
     runs: dict[str, list[Path]] = {}
     for outcome in outcomes:
         if outcome.scores and outcome.cell.data == data and outcome.cell.row in rows:
-            runs.setdefault(outcome.cell.row, []).append(manifest.parent(outcome.scores, "run"))
+            runs.setdefault(outcome.cell.row, []).append(manifest.above(outcome.path, "run"))
     if not runs:
         raise FedcliError("none of its cells is there", "run the recipe without --only")
     return runs

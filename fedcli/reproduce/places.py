@@ -68,9 +68,11 @@ def _fault(tree: Tree, parts: list[str], depth: int = 0) -> tuple[int, list[str]
     else:  # a name may hold a slash
         heads = [(count, "/".join(parts[:count])) for count in range(1, len(parts) + 1)]
         branches = [(n, tree.get(head, tree.get(ANY))) for n, head in heads if head and (head in tree or ANY in tree)]
-    faults = [_fault(below, parts[count:], depth + count) for count, below in branches]
-    if None in faults:
-        return None
+    faults = []
+    for count, below in branches:
+        if (fault := _fault(below, parts[count:], depth + count)) is None:
+            return None
+        faults.append(fault)
     return max(faults, key=lambda fault: fault[0], default=(depth, _names(tree)))
 
 

@@ -70,7 +70,7 @@ def collect(
 def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
     """The recipe's, and at a reduced scale what ran: it may speak of more clients."""
     sources = {
-        manifest.parent(manifest.parent(outcome.scores, "run"), "corruption", "partition")
+        manifest.above(manifest.above(outcome.path, "run"), "corruption", "partition")
         for outcome in outcomes
         if outcome.scores
     }
@@ -99,7 +99,7 @@ def _of_row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs) -> B
     return {
         column.name: {
             outcome.cell.seed: _rounds(
-                runs[outcome.scores].scores, column.model_copy(update={"score": row.place(column.score)}), recipe.at
+                runs[outcome.path].scores, column.model_copy(update={"score": row.place(column.score)}), recipe.at
             )
             for outcome in _done(outcomes, name)
             if outcome.cell.data == column.data
@@ -113,7 +113,7 @@ def _row(
 ) -> Row:  # fmt: skip
     """rounds: of the row, with the derived columns."""
     done = _done(outcomes, name)
-    about = [runs[outcome.scores].scores for outcome in done]
+    about = [runs[outcome.path].scores for outcome in done]
     row = next(row for row in recipe.rows if row.name == name)
     published = recipe.published.get("rows", {}).get(name, {})
     over_runs = {column.name for column in recipe.columns if column.validation}
@@ -129,7 +129,7 @@ def _row(
         holes=_holes(name, outcomes, rounds),
         warnings=sorted({scores.warning for scores in about if scores.warning}) + _at_chance(row, done, runs),
         cells=cells,
-        scores={f"{outcome.cell.data}, seed {outcome.cell.seed}": _within(outcome.scores, work) for outcome in done},
+        scores={f"{outcome.cell.data}, seed {outcome.cell.seed}": _within(outcome.path, work) for outcome in done},
         stem=row.stem,
     )
 
@@ -137,7 +137,7 @@ def _row(
 def _at_chance(row: RecipeRow, done: list[Outcome], runs: Runs) -> list[str]:
     """On which data a row's global models may be no better than chance; of clients' own models it is not known."""
     titles = dict.fromkeys(outcome.cell.title for outcome in done if not row.scores_of)
-    said = {title: at_chance([runs[each.scores] for each in done if each.cell.title == title]) for title in titles}
+    said = {title: at_chance([runs[each.path] for each in done if each.cell.title == title]) for title in titles}
     return [": ".join(filter(None, [title, text])) for title, text in said.items() if text]
 
 
@@ -211,11 +211,11 @@ def _has_place(column: Column, outcomes: list[Outcome], runs: Runs, recipe: Reci
     Raises UsageError where none has it and all rows are there: a row that is left out might have it.
     """
     done = [outcome for outcome in outcomes if outcome.scores and outcome.cell.data == column.data]
-    if not done or any(_exists(runs[outcome.scores].scores, column.score) for outcome in done):
+    if not done or any(_exists(runs[outcome.path].scores, column.score) for outcome in done):
         return True
     if {row.name for row in recipe.rows if column.data in row.data} - {outcome.cell.row for outcome in done}:
         return False
-    parts, at = column.score.split("/"), runs[done[0].scores].scores
+    parts, at = column.score.split("/"), runs[done[0].path].scores
     while parts and (below := children(at)) and (parts[0] in below or parts[0] == "*"):
         part = parts.pop(0)
         at = below[part] if part in below else next(iter(below.values()))
@@ -297,11 +297,11 @@ def _same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
     """Row -> scores, for each set of rows whose runs of equal seeds read the same manifest."""
     rows: dict[str, dict[int, Path]] = {}
     for outcome in outcomes:
-        rows.setdefault(outcome.cell.row, {})[outcome.cell.seed] = outcome.scores
+        rows.setdefault(outcome.cell.row, {})[outcome.cell.seed] = outcome.path
     sets: list[tuple[dict[int, Path], dict[str, list[Path]]]] = []
     for row, scores in rows.items():
         read = {
-            seed: manifest.parent(manifest.parent(path, "run"), "corruption", "partition")
+            seed: manifest.above(manifest.above(path, "run"), "corruption", "partition")
             for seed, path in scores.items()
         }
         for known, members in sets:

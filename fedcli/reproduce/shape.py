@@ -23,7 +23,8 @@ from . import checks, places
 from .flags import MARK
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that break a line, or that no one sees
-FIGURES = {  # kind -> what it may say beside title and kind
+Kind = Literal["sweep", "convergence", "landscape-1d", "landscape-2d", "series", "histograms"]
+FIGURES: dict[Kind, set[str]] = {  # kind -> what it may say beside title and kind
     "sweep": {"x", "columns", "lines", "rows"},
     "convergence": {"data", "rows", "metric", "version", "by"},
     "landscape-1d": {"data", "rows", "version"},
@@ -31,7 +32,7 @@ FIGURES = {  # kind -> what it may say beside title and kind
     "series": {"data", "rows", "series"},
     "histograms": {"data", "rows"},
 }
-NEEDED = {"sweep": "x", "series": "series"}  # kind -> what it must say
+NEEDED: dict[Kind, str] = {"sweep": "x", "series": "series"}  # kind -> what it must say
 
 
 def _wrong(sentence: str, hint: str) -> PydanticCustomError:
@@ -70,9 +71,12 @@ Word = Annotated[Text, AfterValidator(_dashless)]  # stands on a command line, w
 Texts = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_once)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 FileName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Prepare, Partition, Corrupt, Train, Evaluate, Settings = (
-    Annotated[dict[Text, Any], AfterValidator(partial(_flags, stage))] for stage in (*checks.STAGES, "set")
-)
+Prepare = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "prepare"))]
+Partition = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "partition"))]
+Corrupt = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "corrupt"))]
+Train = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "train"))]
+Evaluate = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "evaluate"))]
+Settings = Annotated[dict[Text, Any], AfterValidator(partial(_flags, "set"))]
 Values = Annotated[list[Any], Field(min_length=1)]
 
 
@@ -89,7 +93,7 @@ class Stages(Part):
 
 class Scale(Stages):
     evaluate: Evaluate = {}
-    settings: Settings = Field({}, alias="set")
+    settings: Settings = Field(default={}, alias="set")
 
 
 class Lists(Part):
@@ -108,7 +112,7 @@ class Row(Stages):
     scores_of: Literal["", "personal", "mean_personal"] = ""
     method: Word
     data: Texts = ()
-    settings: Settings = Field({}, alias="set")
+    settings: Settings = Field(default={}, alias="set")
     vary: Annotated[dict[Text, Values], Field(min_length=1)] = {}
 
 
@@ -127,7 +131,7 @@ class Figure(Part):
     """One picture; an empty field means all, or has no meaning for its kind."""
 
     title: Text
-    kind: Literal[*FIGURES] = "sweep"
+    kind: Kind = "sweep"
     x: Text = ""
     columns: Texts = ()
     lines: Texts = ()

@@ -46,8 +46,8 @@ def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None 
     validated = not left_out and any(client["val"] for client in body["roster"])
     note = LEFT_OUT if left_out else CHOSEN if validated else UNCHOSEN
     base = Row(name=method, method=method, data=("data",))
-    rows = (base.at_values(dict(zip(grid, values, strict=True))) for values in product(*grid.values()))
-    rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{method}, ")}) for row in rows)
+    varied = (base.at_values(dict(zip(grid, values, strict=True))) for values in product(*grid.values()))
+    rows = tuple(row.model_copy(update={"name": row.name.removeprefix(f"{method}, ")}) for row in varied)
     versions = ("clean", "corrupted", "average") if "kind" in body else ("clean",)
     columns = [
         Column(name=f"{version} {metric}", data="data", score=f"versions/{version}/{metric}", marked=False)

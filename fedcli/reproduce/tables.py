@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from .. import console
 from ..reporting import against, verdicts
@@ -57,6 +58,10 @@ def _ours(results: Results, row: Row, column: Column) -> Shown:
     return replace(shown, best=row.name in marks.best, doubtful=row.name in marks.doubtful)
 
 
+def _is_clear(clear: Sequence[bool], first: int, _: int) -> bool:
+    return clear[first]
+
+
 def on_validation(results: Results, star: str = "*") -> Table:
     """Our numbers on validation images; the best is marked where its lead over the next exceeds the seeds' spread."""
     columns, stems = results.shown_columns(validation=True), [row.stem for row in results.rows]
@@ -65,7 +70,8 @@ def on_validation(results: Results, star: str = "*") -> Table:
         cells = [_shown(row.cells[column.name], column) for row in results.rows]
         leads = {stem: _lead([c for c, its in zip(cells, stems, strict=True) if its == stem]) for stem in stems}
         covered = {stem: spread is not None and lead <= spread for stem, (lead, spread) in leads.items()}
-        marked = mark(heading(column), cells, stems, lambda first, _, covered=covered: not covered[stems[first]])
+        clear = [not covered[stem] for stem in stems]
+        marked = mark(heading(column), cells, stems, partial(_is_clear, clear))
         rows = [[*row, cell] for row, cell in zip(rows, marked, strict=True)]
         several = len(columns) * len(leads) > 1
         parts += [(f" for {stem}, {column.name}" * several, *leads[stem]) for stem in leads if stems.count(stem) > 1]
