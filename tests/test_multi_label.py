@@ -16,7 +16,7 @@ import pytest
 from fedcli.commands.app import app
 from fedcli.data import last_used, manifest
 from fedcli.data.pool import read_pool
-from fedcli.data.samples import chestmnist as sample
+from fedcli.data.sources import medmnist as sample
 from fedcli.scores.export import to_csv
 from fedcli.scores.parts import PARITY, SEVERAL_LABELS
 
@@ -105,8 +105,8 @@ def test_what_there_is_not_is_refused_in_a_sentence(session, monkeypatch, capsys
 def test_a_file_of_the_real_layout_is_prepared_and_divided(tmp_path, monkeypatch):
     """As MedMNIST publishes it: images uint8 [N, 28, 28], labels [N, 14] of 0 and 1."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sample, "EACH", {"train": 20, "val": 4, "test": 8})
-    sample.make(tmp_path / "raw")
+    monkeypatch.setattr(sample, "SEVERAL", {"train": 20, "val": 4, "test": 8})
+    sample.sample_of_several(tmp_path / "raw")
     arrays = dict(np.load(tmp_path / "raw" / "chestmnist.npz"))
     assert arrays["train_labels"].shape == (20, 14) and arrays["train_images"].dtype == np.uint8
     assert run("fedcli prepare chestmnist --raw raw --attributes raw/attributes.csv") == 0

@@ -13,8 +13,8 @@ from fedcli.data import manifest
 from fedcli.data.partition import resolve
 from fedcli.data.pool import Pool, Row, read_pool
 from fedcli.data.preparation import split_file
+from fedcli.data.sources.division import sample_rows, split_rows
 from fedcli.data.sources.source import Choices
-from fedcli.data.sources.tables import sample_rows, split_rows
 from fedcli.errors import FedcliError, UsageError
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "fedism_partitions.json").read_text())["partitions"]

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 from raw_folders import write_csv
 
-from fedcli.data.samples import chexpert as sample
 from fedcli.data.sources.chest import chexpert
+from fedcli.data.sources.chest.fedchexmimic_sample import FINDINGS
 from fedcli.data.sources.source import Choices
-from fedcli.errors import FedcliError, UsageError
+from fedcli.errors import FedcliError
 from fedcli.labels import NO, UNKNOWN, YES
 
-HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *sample.LABELS]
+HEAD = ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS]
 REST = [""] * 11
 FRONTAL = ["CheXpert-v1.0-small/train/patient00001/study1/view1_frontal.jpg", "Female", 68, "Frontal", "AP"]
 LATERAL = ["CheXpert-v1.0-small/train/patient00001/study1/view2_lateral.jpg", "Female", 68, "Lateral", ""]
@@ -74,12 +74,10 @@ def test_odd_cells_columns_and_options_are_refused(raw):
     write_csv(path, HEAD, [[*FRONTAL, "", "", "", "", *REST]])
     with pytest.raises(FedcliError, match=rf"train\.csv: .* has {len(HEAD) + 1} cells, not {len(HEAD)}"):
         rows(raw)
-    with pytest.raises(UsageError, match="unknown value uncertain=zeros"):
-        rows(raw, uncertain="zeros")
 
 
 def test_the_sample_keeps_patients_together_and_has_every_kind_of_cell(tmp_path):
-    sample.make(tmp_path)
+    chexpert.sample(tmp_path)
     listing = rows(tmp_path, "patient", "ignore", "all")
     parts = {}
     for row in listing.rows:

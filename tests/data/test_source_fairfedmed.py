@@ -243,12 +243,7 @@ def test_a_volume_of_32_channels_goes_into_the_pool(made, tmp_path):
     assert np.abs(pool.pixels(np.array([0]))[0] - halves).max() <= 0.5
 
 
-def test_what_the_options_do_not_know_is_named_with_the_nearest(made):
-    with pytest.raises(UsageError, match="unknown value sites=racist") as error:
-        SLO.rows(made, choices(sites="racist"))
-    assert "'race'" in error.value.hint
-    with pytest.raises(UsageError, match="unknown value unknown=drp"):
-        SLO.rows(made, choices(unknown="drp"))
+def test_clahe_takes_no_volume(made):
     with pytest.raises(UsageError, match="--clahe takes grey or colour images, not 32 B-scans"):
         OCT.rows(made, choices(clahe=True))
 

@@ -11,7 +11,6 @@ from raw_folders import prepare
 from fedcli.data import manifest, sources
 from fedcli.data.partition import make_partition, resolve
 from fedcli.data.pool import Row
-from fedcli.data.samples import fed_isic as sample
 from fedcli.data.sources.skin import fed_isic, isic2019
 from fedcli.data.sources.source import Choices, Listing
 from fedcli.errors import FedcliError
@@ -23,7 +22,7 @@ SPLIT = "train_test_split"
 
 @pytest.fixture
 def raw(tmp_path) -> Path:
-    sample.make(tmp_path)
+    fed_isic.sample(tmp_path)
     return tmp_path
 
 
@@ -45,7 +44,7 @@ def test_the_card_agrees_with_the_code():
 def test_every_image_has_its_hospital_class_and_official_fold(raw, capsys):
     listing = fed_isic.rows(raw, OFFICIAL)
     classes = Counter((row.groups["center"], row.label) for row in listing.rows)
-    assert classes == {(center, label): 3 for center, (_, labels) in sample.HOSPITALS.items() for label in labels}
+    assert classes == {(center, label): 3 for center, (_, labels) in fed_isic.PREFIXES.items() for label in labels}
     assert Counter((row.groups["center"], row.label) for row in listing.rows if row.test) == dict.fromkeys(classes, 1)
     assert listing.attributes["center"] == fed_isic.CENTERS
     assert listing.tables == [isic2019.TRUTH, isic2019.METADATA, SPLIT] and not listing.skipped
@@ -75,7 +74,7 @@ def test_the_first_fold_is_the_official_one_and_the_others_cut_up_its_train_part
     assert set(everything) == {row.id for row in official.rows} and set(everything.values()) == {1}
     for fold in folds[1:]:
         sizes = Counter(row.groups["center"] for row in fold.rows if row.test)
-        for center, (_, labels) in sample.HOSPITALS.items():
+        for center, (_, labels) in fed_isic.PREFIXES.items():
             assert sizes[center] in (
                 len(labels) * 2 // 4,
                 -(-len(labels) * 2 // 4),

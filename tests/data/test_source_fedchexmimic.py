@@ -16,7 +16,7 @@ from fedcli.data import manifest, sources
 from fedcli.data.pool import Row
 from fedcli.data.sources.chest import fedchexmimic
 from fedcli.data.sources.source import Choices
-from fedcli.errors import FedcliError, UsageError
+from fedcli.errors import FedcliError
 
 DATASET = "fedchexmimic"
 OWN = {"uncertain": "skip", "views": "frontal", "attribute": "race"}
@@ -77,7 +77,7 @@ def test_both_hospitals_are_there_with_their_certain_frontal_images(made, capsys
     assert "chexpert: 48 images; left out 9 that are not frontal, 5 uncertain" in said
     assert "left out 1 MIMIC-CXR images whose study has no labels" in said
     row = next(row for row in listing.rows if row.groups["site"] == 1)
-    assert fedchexmimic.decode(made, row, None).shape == (28, 32, 1)
+    assert fedchexmimic.SOURCE.decode(made, row, None).shape == (28, 32, 1)
 
 
 def test_uncertain_labels_are_skipped_or_count_as_either(made):
@@ -250,21 +250,13 @@ def test_a_spreadsheet_of_people_is_read_where_openpyxl_is(raw):
 
 def test_a_colour_file_becomes_grey(tmp_path):
     Image.new("RGB", (4, 3), (255, 0, 0)).save(tmp_path / "a.png")
-    image = fedchexmimic.decode(tmp_path, Row("a", 0, "a.png"), None)
+    image = fedchexmimic.SOURCE.decode(tmp_path, Row("a", 0, "a.png"), None)
     assert image.shape == (3, 4, 1) and np.unique(image).tolist() == [76]
 
 
 def test_the_pool_has_two_sites(made, tmp_path):
     body = manifest.read(prepare("fedchexmimic", raw=made, work=tmp_path, size=8, jobs=1)).body
     assert (body["sites"], body["clients"], body["channels"], body["count"]) == ("site", 2, 1, 74)
-
-
-def test_what_the_options_do_not_know_is_named_with_the_nearest(made):
-    for own in ({"uncertain": "ones"}, {"views": "frontl"}, {"attribute": "rase"}):
-        (key, value), *_ = own.items()
-        with pytest.raises(UsageError, match=f"unknown value {key}={value}") as error:
-            rows(made, **own)
-        assert "did you mean" in error.value.hint
 
 
 def test_missing_tables_and_columns_are_named(raw):

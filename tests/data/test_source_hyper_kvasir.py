@@ -48,7 +48,7 @@ def test_every_class_has_its_images_organ_and_finding(made):
     assert Counter(row.groups["finding"] for row in listing.rows) == {0: 6 * 5, 1: 12 * 5, 2: 3 * 5, 3: 2 * 5}
     hemorrhoids = next(row for row in listing.rows if hyper_kvasir.CLASSES[row.label] == "hemorrhoids")
     assert (hemorrhoids.groups, hemorrhoids.patient) == ({"organ": 0, "finding": 1}, "")
-    assert hyper_kvasir.decode(made, hemorrhoids, IMAGE).shape == (24, 32, 3)
+    assert hyper_kvasir.SOURCE.decode(made, hemorrhoids, IMAGE).shape == (24, 32, 3)
 
 
 def test_the_folder_of_images_itself_will_do(made):

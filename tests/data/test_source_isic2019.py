@@ -9,7 +9,6 @@ from raw_folders import in_any_order, prepare, write_csv
 
 from fedcli.data import sources
 from fedcli.data.pool import read_pool
-from fedcli.data.samples import isic2019 as sample
 from fedcli.data.sources.skin import isic2019
 from fedcli.data.sources.source import Choices, Listing, Unreadable
 from fedcli.errors import FedcliError
@@ -19,7 +18,7 @@ LESION = Choices(16, "lesion")
 
 @pytest.fixture
 def raw(tmp_path) -> Path:
-    sample.make(tmp_path)
+    isic2019.sample(tmp_path)
     return tmp_path
 
 
@@ -36,8 +35,8 @@ def column(listing: Listing, name: str) -> Counter:
 
 def test_the_card_agrees_with_the_code():
     card = sources.card("isic2019")
-    assert card["classes"] == isic2019.CLASSES == sample.CLASSES[:8]
-    assert card["attributes"]["anatomic_site"] == sample.SITES == sorted(sample.SITES)
+    assert card["classes"] == isic2019.CLASSES == [*isic2019.CLASSES, isic2019.UNKNOWN][:8]
+    assert card["attributes"]["anatomic_site"] == isic2019.BODY == sorted(isic2019.BODY)
 
 
 def test_every_image_has_its_class_attributes_and_lesion(raw):
@@ -47,7 +46,7 @@ def test_every_image_has_its_class_attributes_and_lesion(raw):
     assert column(listing, "age") == {"0-39": 19, "40-59": 20, "60+": 17, "unknown": 8}
     sites = column(listing, "anatomic_site")
     assert sites["unknown"] == 8 and sites["head/neck"] == 8 and "oral/genital" not in sites  # no image shows it
-    assert listing.attributes["anatomic_site"] == [site for site in sample.SITES if site != "oral/genital"]
+    assert listing.attributes["anatomic_site"] == [site for site in isic2019.BODY if site != "oral/genital"]
     first, second = listing.rows[:2]
     assert (first.id, first.label, first.patient, first.source) == (
         *("ISIC_0000000", 0, "HAM_0000000"),
@@ -111,16 +110,18 @@ def test_images_may_lie_in_a_doubled_folder_or_beside_the_tables(raw, folder):
 
 def test_a_grey_image_becomes_three_channels_and_a_broken_one_says_so(raw):
     row = isic2019.rows(raw, LESION).rows[9]
-    image = isic2019.decode(raw, row, LESION)
+    image = isic2019.SOURCE.decode(raw, row, LESION)
     assert image.shape == (24, 32, 3) and (image[..., 0] == image[..., 2]).all()
     (raw / row.source).write_text("no")
     with pytest.raises(Unreadable):
-        isic2019.decode(raw, row, LESION)
+        isic2019.SOURCE.decode(raw, row, LESION)
 
 
 def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
     write_csv(
-        raw / isic2019.TRUTH, ["image", *sample.CLASSES], [["ISIC_0000000", *[0] * 8, 1], ["ISIC_0000001", 1, *[0] * 8]]
+        raw / isic2019.TRUTH,
+        ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]],
+        [["ISIC_0000000", *[0] * 8, 1], ["ISIC_0000001", 1, *[0] * 8]],
     )
     listing = isic2019.rows(raw, LESION)
     assert [row.id for row in listing.rows] == ["ISIC_0000001"]
@@ -129,7 +130,7 @@ def test_an_image_called_unknown_is_skipped_with_the_reason(raw):
 
 @pytest.mark.parametrize(("labels", "count"), [([1, 1, *[0] * 7], 2), ([0] * 9, 0)])
 def test_a_row_without_exactly_one_label_is_an_error(raw, labels, count):
-    write_csv(raw / isic2019.TRUTH, ["image", *sample.CLASSES], [["ISIC_0000000", *labels]])
+    write_csv(raw / isic2019.TRUTH, ["image", *[*isic2019.CLASSES, isic2019.UNKNOWN]], [["ISIC_0000000", *labels]])
     with pytest.raises(FedcliError, match=f"ISIC_0000000 has {count} labels, expected one") as error:
         isic2019.rows(raw, LESION)
     assert error.value.hint

@@ -63,9 +63,6 @@ def test_the_images_of_validation_train_or_are_dropped(tmp_path):
     assert Counter(row.id.split("-")[0] for row in train.rows) == {"train": 8, "val": 8, "test": 8}
     assert Counter(row.id.split("-")[0] for row in drop.rows) == {"train": 8, "test": 8}
     assert {row.id.split("-")[0] for row in train.rows if row.test} == {"test"}
-    with pytest.raises(UsageError, match="val=keep") as error:
-        medmnist.rows(tmp_path, choose(val="keep"))
-    assert "train" in error.value.hint
 
 
 def test_other_splits_mix_the_parts(tmp_path):

@@ -10,7 +10,7 @@ from raw_folders import in_any_order, prepare, write_csv
 from fedcli.data import manifest, sources
 from fedcli.data.sources.eyes import messidor2
 from fedcli.data.sources.source import Choices
-from fedcli.errors import FedcliError, UsageError
+from fedcli.errors import FedcliError
 
 DATASET = "messidor2"
 DR = Choices(16, "image", own={"target": "dr"})
@@ -38,7 +38,7 @@ def test_five_grades_are_read_and_the_ungradable_left_out_with_the_reason(made):
     assert listing.attributes == {} and listing.patient is None
     ungradable = "messidor-2/messidor-2/preprocess/20060411_58550_0200_PP.png"
     assert listing.skipped == [(ungradable, "not gradable, say the graders")]
-    assert messidor2.decode(made, listing.rows[0], DR).shape == (32, 32, 3)
+    assert messidor2.SOURCE.decode(made, listing.rows[0], DR).shape == (32, 32, 3)
 
 
 def test_macular_oedema_is_two_classes(made, tmp_path):
@@ -46,12 +46,6 @@ def test_macular_oedema_is_two_classes(made, tmp_path):
     assert Counter(row.label for row in listing.rows) == {0: 44, 1: 16} and listing.classes == ["no-dme", "dme"]
     path = prepare("messidor2", raw=made, work=tmp_path, size=8, own={"target": "dme"}, jobs=1)
     assert manifest.read(path).body["classes"] == ["no-dme", "dme"]
-
-
-def test_an_unknown_target_is_named_with_the_nearest(made):
-    with pytest.raises(UsageError, match="unknown target 'dm'") as error:
-        messidor2.rows(made, Choices(16, "image", own={"target": "dm"}))
-    assert "dme" in error.value.hint
 
 
 def test_the_table_may_say_jpg_where_the_file_is_in_capitals(made):

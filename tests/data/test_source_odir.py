@@ -8,7 +8,6 @@ import pytest
 from PIL import Image
 from raw_folders import write_csv
 
-from fedcli.data.samples import odir as sample
 from fedcli.data.sources.eyes import odir
 from fedcli.data.sources.source import Choices
 from fedcli.errors import FedcliError
@@ -44,7 +43,7 @@ def test_both_eyes_have_the_labels_and_the_groups_of_the_patient(raw):
     assert by_name["0_left"] == by_name["0_right"] == ((0, 0, 0, 1, 0, 0, 0, 0), "0", {"sex": 0, "age": 2})
     assert by_name["4_right"] == ((0, 1, 1, 0, 0, 0, 0, 0), "4", {"sex": 1, "age": 0})
     assert listing.skipped == [("ODIR-5K_Training_Images/4_left.jpg", "no fundus: no fundus image")]
-    assert odir.decode(raw, listing.rows[0], Choices(16, "patient")).shape == (6, 8, 3)
+    assert odir.SOURCE.decode(raw, listing.rows[0], Choices(16, "patient")).shape == (6, 8, 3)
 
 
 def test_a_line_for_each_eye_a_spreadsheet_and_a_line_for_each_patient_are_read_alike(raw):
@@ -70,14 +69,14 @@ def test_photographs_win_over_edited_ones(raw):
 
 
 def test_the_split_keeps_a_patients_eyes_together(tmp_path):
-    sample.make(tmp_path)
+    odir.sample(tmp_path)
     for split in ("patient", "folds"):
         parts = {}
         for row in rows(tmp_path, split).rows:
             parts.setdefault(row.patient, set()).add(row.test)
         assert {len(part) for part in parts.values()} == {1} and set.union(*parts.values()) == {True, False}
     with (tmp_path / "full_df.csv").open(encoding="utf-8") as file:
-        assert next(csv.reader(file)) == sample.HEAD
+        assert next(csv.reader(file)) == odir.HEAD
 
 
 @pytest.mark.parametrize(

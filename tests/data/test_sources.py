@@ -6,13 +6,15 @@ from PIL import Image
 
 from fedcli.data import sources
 from fedcli.data.pool import Row
+from fedcli.data.preparation.request import Request, resolved
 from fedcli.data.sources import phantom, rsna_ich
+from fedcli.data.sources.division import split_rows
 from fedcli.data.sources.formats import photographs
 from fedcli.data.sources.skin import isic2018
 from fedcli.data.sources.source import Choices, Unreadable
-from fedcli.data.sources.tables import age_band, split_rows
+from fedcli.data.sources.tables import age_band
 from fedcli.data.transforms import AUGMENTS
-from fedcli.errors import FedcliError
+from fedcli.errors import FedcliError, UsageError
 
 # cards and the registry
 
@@ -39,9 +41,26 @@ def test_an_unknown_dataset_is_named_with_the_nearest():
     assert "'phantom'" in error.value.hint
 
 
+LISTED = [
+    (name, key, about)
+    for name in sources.SOURCES
+    for key, about in sources.card(name).get("options", {}).items()
+    if "values" in about
+]
+
+
+@pytest.mark.parametrize(("name", "key", "about"), LISTED)
+def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(name, key, about):
+    assert about["default"] in about["values"]
+    card, given = sources.card(name), about["values"][-1] + "s"
+    with pytest.raises(UsageError, match=f"unknown value {key}={given}") as error:
+        resolved(name, card, Request(own={key: given}))
+    assert repr(about["values"][-1]) in error.value.hint or "known: " in error.value.hint
+
+
 def test_an_installed_card_comes_before_the_checkouts(tmp_path, monkeypatch):
     (tmp_path / "toy.json").write_text('{"title": "installed"}')
-    monkeypatch.setattr(sources, "_CARDS", (tmp_path, *sources._CARDS))
+    monkeypatch.setattr(sources.cards, "_FOLDERS", (tmp_path, *sources.cards._FOLDERS))
     assert sources.card("toy") == {"title": "installed"} and sources.card("phantom")["size"] == 64
 
 

@@ -11,9 +11,9 @@ from fedcli.data import manifest
 from fedcli.data.pool import Row, read_pool
 from fedcli.data.preparation import split_file
 from fedcli.data.sources import card
+from fedcli.data.sources.division import fold_rows
 from fedcli.data.sources.own_files import own_images
 from fedcli.data.sources.source import Choices
-from fedcli.data.sources.tables import fold_rows
 from fedcli.errors import FedcliError, UsageError
 
 # folds

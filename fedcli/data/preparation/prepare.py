@@ -25,9 +25,9 @@ from ...system.processes import in_order
 from .. import manifest, sources
 from .. import pool as shard
 from ..pool import Row
+from ..sources.division import leaking, sample_rows
 from ..sources.formats.photographs import pipeline, within
 from ..sources.source import Choices, Listing, Source
-from ..sources.tables import leaking, sample_rows
 from . import attribute_table, split_file
 from .decoding import Reader
 from .request import Request, command, recorded, resolved

@@ -83,6 +83,8 @@ def check_own(name: str, card: dict[str, Any], own: Mapping[str, str]) -> dict[s
         if key not in known:
             hint = nearest(key, known) if known else "leave it out; fedcli datasets lists what each one takes"
             raise UsageError(f"{name} has no option {key!r}", hint)
+        if own[key] not in (values := known[key].get("values", [own[key]])):
+            raise UsageError(f"unknown value {key}={own[key]}", nearest(own[key], values))
     return {key: own.get(key, about["default"]) for key, about in sorted(known.items())}
 
 

@@ -1,15 +1,12 @@
 """The datasets fedcli can prepare: a reader and a synthetic sample each, and a card that tells a person about it."""
 
-import json
 from pathlib import Path
 from typing import Any
-
-import fedcli
 
 from ...errors import FedcliError, UsageError, nearest
 from ...io.locks import remove_abandoned, scratch
 from ...provenance import Code
-from . import chestmnist, cifar100, digits, hyper_kvasir, medmnist, office_caltech, phantom, rsna_ich, toy
+from . import cards, cifar100, digits, hyper_kvasir, medmnist, office_caltech, phantom, rsna_ich, toy
 from .chest import chexpert, fedchexmimic
 from .eyes import fairfedmed, messidor2, odir
 from .own_files import own_images
@@ -21,7 +18,7 @@ __all__ = ["REGISTERED", "SOURCES", "Source", "names", "plain", "register"]
 
 SOURCES: dict[str, Source] = {
     "bcn20000": bcn20000.SOURCE,
-    "chestmnist": chestmnist.SOURCE,
+    "chestmnist": medmnist.CHESTMNIST,
     "chexpert": chexpert.SOURCE,
     "cifar100": cifar100.SOURCE,
     "digits": digits.SOURCE,
@@ -46,10 +43,6 @@ SOURCES: dict[str, Source] = {
 SAMPLE_MARK = "SYNTHETIC_SAMPLE.txt"  # in the folder of a synthetic sample
 SAMPLE_WORDS = "Made-up files in the layout of {name}: no number made from them says anything about patients.\n"
 SAMPLE_ATTRIBUTES = "attributes.csv"  # what a sample's patients are, as `prepare --attributes` reads it
-
-_PACKAGE = Path(fedcli.__file__).parent
-_CARDS = _PACKAGE / "data_manifests", _PACKAGE.parent / "data_manifests"  # installed, or in a checkout
-
 
 ALIASES = {  # other names in use, written as folded() writes them
     "ham10000": "isic2018", "isic2018task3": "isic2018", "fedisic2019": "fed-isic", "rsna": "rsna-ich",
@@ -95,10 +88,7 @@ def card(name: str) -> dict[str, Any]:
     source(name)
     if other := None if name in SOURCES else own(name):
         return other.card
-    for folder in _CARDS:
-        if (path := folder / f"{name}.json").is_file():
-            return json.loads(path.read_text(encoding="utf-8"))
-    raise FedcliError(f"the card {name}.json is missing from {_CARDS[0]}", "install fedcli again")
+    return cards.read(name)
 
 
 def code_of(name: str) -> Code | None:

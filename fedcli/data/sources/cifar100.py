@@ -10,32 +10,138 @@ import numpy as np
 
 from ...errors import FedcliError
 from ..pool import Row
+from .division import divided
 from .drawing import picture
 from .source import Choices, Listing, Source
-from .tables import split_rows
 
 SIDE = 32
 RECORD = 2 + 3 * SIDE**2  # bytes
 FILES = {"train": "train.bin", "test": "test.bin"}
 HOME = "cifar-100-binary"  # the folder in the makers' archive
-_NAMED = (
-    "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel "
-    "can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur "
-    "dolphin elephant flatfish forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion "
-    "lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange orchid otter palm_tree "
-    "pear pickup_truck pine_tree plain plate poppy porcupine possum rabbit raccoon ray road rocket rose sea "
-    "seal shark shrew skunk skyscraper snail snake spider squirrel streetcar sunflower sweet_pepper table "
-    "tank telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman "
-    "worm"
-)
-CLASSES = _NAMED.split()
-_OF_KIND = (
-    "aquatic_mammals fish flowers food_containers fruit_and_vegetables household_electrical_devices "
-    "household_furniture insects large_carnivores large_man-made_outdoor_things large_natural_outdoor_scenes "
-    "large_omnivores_and_herbivores medium_mammals non-insect_invertebrates people reptiles small_mammals "
-    "trees vehicles_1 vehicles_2"
-)
-KINDS = _OF_KIND.split()
+CLASSES = [
+    "apple",
+    "aquarium_fish",
+    "baby",
+    "bear",
+    "beaver",
+    "bed",
+    "bee",
+    "beetle",
+    "bicycle",
+    "bottle",
+    "bowl",
+    "boy",
+    "bridge",
+    "bus",
+    "butterfly",
+    "camel",
+    "can",
+    "castle",
+    "caterpillar",
+    "cattle",
+    "chair",
+    "chimpanzee",
+    "clock",
+    "cloud",
+    "cockroach",
+    "couch",
+    "crab",
+    "crocodile",
+    "cup",
+    "dinosaur",
+    "dolphin",
+    "elephant",
+    "flatfish",
+    "forest",
+    "fox",
+    "girl",
+    "hamster",
+    "house",
+    "kangaroo",
+    "keyboard",
+    "lamp",
+    "lawn_mower",
+    "leopard",
+    "lion",
+    "lizard",
+    "lobster",
+    "man",
+    "maple_tree",
+    "motorcycle",
+    "mountain",
+    "mouse",
+    "mushroom",
+    "oak_tree",
+    "orange",
+    "orchid",
+    "otter",
+    "palm_tree",
+    "pear",
+    "pickup_truck",
+    "pine_tree",
+    "plain",
+    "plate",
+    "poppy",
+    "porcupine",
+    "possum",
+    "rabbit",
+    "raccoon",
+    "ray",
+    "road",
+    "rocket",
+    "rose",
+    "sea",
+    "seal",
+    "shark",
+    "shrew",
+    "skunk",
+    "skyscraper",
+    "snail",
+    "snake",
+    "spider",
+    "squirrel",
+    "streetcar",
+    "sunflower",
+    "sweet_pepper",
+    "table",
+    "tank",
+    "telephone",
+    "television",
+    "tiger",
+    "tractor",
+    "train",
+    "trout",
+    "tulip",
+    "turtle",
+    "wardrobe",
+    "whale",
+    "willow_tree",
+    "wolf",
+    "woman",
+    "worm",
+]
+KINDS = [
+    "aquatic_mammals",
+    "fish",
+    "flowers",
+    "food_containers",
+    "fruit_and_vegetables",
+    "household_electrical_devices",
+    "household_furniture",
+    "insects",
+    "large_carnivores",
+    "large_man-made_outdoor_things",
+    "large_natural_outdoor_scenes",
+    "large_omnivores_and_herbivores",
+    "medium_mammals",
+    "non-insect_invertebrates",
+    "people",
+    "reptiles",
+    "small_mammals",
+    "trees",
+    "vehicles_1",
+    "vehicles_2",
+]
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -50,9 +156,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
                     f"{home / name}: record {at} is of class {label} and kind {kind}", "download it again"
                 )
             images.append(Row(f"{part}/{at}", label, file, part == "test", {"kind": kind}))
-    if choices.split == "image":
-        images = split_rows(images, choices, by_patient=False)
-    return Listing(images, {"kind": KINDS}, tables=sorted({row.source for row in images if row.source}))
+    listing = Listing(images, {"kind": KINDS}, tables=sorted({row.source for row in images}))
+    return divided(listing, choices)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:

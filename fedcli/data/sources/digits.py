@@ -11,6 +11,7 @@ import bz2
 import gzip
 import io
 import math
+import struct
 import zlib
 from collections.abc import Callable, Iterator
 from functools import lru_cache
@@ -22,10 +23,10 @@ from ... import console
 from ...errors import FedcliError
 from ...io.hdf5 import NUMBERS, Column, open_hdf5
 from ..pool import Row
-from ..samples import digits as sample
-from .formats.photographs import read_rgb
+from .division import divided
+from .drawing import picture, save
+from .formats.photographs import photographs_in, read_rgb
 from .source import Choices, Listing, Source
-from .tables import split_rows
 
 DOMAINS = ["mnist", "usps", "svhn", "syn"]
 PLACES = {  # domain -> (folders, pairs of a train and a test file); the first that is there counts
@@ -45,7 +46,6 @@ PLACES = {  # domain -> (folders, pairs of a train and a test file); the first t
     ),
 }
 PARTS = "train", "test"
-SUFFIXES = ".jpg", ".jpeg", ".png"
 FETCH = "download it again"
 LARGEST = 2**29  # bytes of a container, unpacked; the largest, SVHN's, has 225 MB
 
@@ -64,11 +64,9 @@ def rows(raw: Path, choices: Choices) -> Listing:
             listed = _in_folders(raw, file) if domain == "syn" else _in_container(raw, domain, file, part)
             for name, label, source in listed:
                 images.append(Row(f"{domain}/{part}/{name}", label, source, part == "test", {"domain": place}))
-    if choices.split == "image":
-        images = split_rows(images, choices, by_patient=False)
-    tables = {_labels_of(file) for domain, files in places.items() if domain != "syn" for file in files}
-    tables |= {file for domain, files in places.items() if domain != "syn" for file in files}
-    return Listing(images, {"domain": list(places)}, tables=sorted(tables))
+    containers = [file for domain, files in places.items() if domain != "syn" for file in files]
+    tables = sorted({*containers, *map(_labels_of, containers)})
+    return divided(Listing(images, {"domain": list(places)}, tables=tables), choices)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -219,9 +217,7 @@ def _in_container(raw: Path, domain: str, file: str, part: str) -> Iterator[tupl
 
 
 def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
-    # macOS puts a ._ file beside each image
-    files = sorted(path for path in (raw / folder).glob("[!.]*/[!.]*") if path.suffix.lower() in SUFFIXES)
-    if not files:
+    if not (files := photographs_in(raw / folder)):
         raise FedcliError(f"{raw / folder} has no images", "expected a folder per digit, 0 to 9")
     for path in files:
         digit = path.parent.name
@@ -230,4 +226,56 @@ def _in_folders(raw: Path, folder: str) -> Iterator[tuple[str, int, str]]:
         yield f"{digit}/{path.name}", int(digit), path.relative_to(raw).as_posix()
 
 
-SOURCE = Source(rows, decode, sample.make)
+# the synthetic sample
+
+EACH = {"train": 4, "test": 1}  # images of a digit, in each domain
+
+
+def sample(folder: Path) -> None:
+    """The four domains, each in its makers' format: idx.gz, libsvm's text, .mat and folders."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, each in EACH.items():
+        labels = np.arange(10 * each, dtype=np.uint8) % 10
+        _write_idx(folder / "MNIST" / "raw", part, labels)
+        _write_usps(folder / PLACES["usps"][1][0][part == "test"], part, labels)
+        _write_svhn(folder / f"{part}_32x32.mat", part, labels)
+        _write_folders(folder / "syn" / PLACES["syn"][1][0][part == "test"], labels)
+
+
+def _drawn(domain: str, part: str, labels: np.ndarray, side: int) -> np.ndarray:
+    """uint8 [N, side, side], bright on black."""
+    images = [picture(f"{domain}-{part}-{i}", int(n), height=side, width=side) for i, n in enumerate(labels)]
+    return 255 - np.stack(images).min(3)
+
+
+def _write_idx(folder: Path, part: str, labels: np.ndarray) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "train" if part == "train" else "t10k"
+    for kind, array in (("images-idx3", _drawn("mnist", part, labels, 28)), ("labels-idx1", labels)):
+        head = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+        packed = gzip.compress(head + array.tobytes(), mtime=0)  # no clock in the file
+        (folder / f"{name}-{kind}-ubyte.gz").write_bytes(packed)
+
+
+def _write_usps(path: Path, part: str, labels: np.ndarray) -> None:
+    values = _drawn("usps", part, labels, 16).reshape(len(labels), 256) / 127.5 - 1
+    lines = [f"{n + 1} " + " ".join(f"{k}:{v:.4g}" for k, v in enumerate(row, 1)) for n, row in zip(labels, values)]
+    path.write_bytes(bz2.compress(("\n".join(lines) + "\n").encode()))
+
+
+def _write_svhn(path: Path, part: str, labels: np.ndarray) -> None:
+    from scipy.io import savemat
+
+    images = [picture(f"svhn-{part}-{i}", int(n), height=32, width=32) for i, n in enumerate(labels)]
+    digits = np.where(labels == 0, 10, labels).astype(np.uint8)  # SVHN writes 10 for the digit 0
+    savemat(path, {"X": np.stack(images, axis=3), "y": digits[:, None]}, do_compression=True)
+    data = path.read_bytes()
+    path.write_bytes(b"MATLAB 5.0 MAT-file, a sample of SVHN".ljust(116) + data[116:])  # no clock in the file
+
+
+def _write_folders(folder: Path, labels: np.ndarray) -> None:
+    for i, n in enumerate(labels):
+        save(folder / str(n) / f"{n}_{i:05d}.jpg", picture(f"syn-{folder.name}-{i}", int(n), height=24, width=24))
+
+
+SOURCE = Source(rows, decode, sample)

@@ -7,18 +7,19 @@ patient, so images of one examination can land on both sides of any split.
 """
 
 import re
+import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from ...errors import FedcliError
+from ...seeds import derive
 from ..pool import Row
-from ..samples import hyper_kvasir as sample
-from .formats.photographs import read_rgb, within
+from .division import divided
+from .drawing import picture, save, table
+from .formats.photographs import PHOTOGRAPHS, photograph, within
 from .source import Choices, Listing, Source
-from .tables import fold_rows, read_table, split_rows
+from .tables import read_table
 
 TREE = {  # organ -> kind of finding -> classes, as the folders lie
     "lower-gi": {
@@ -48,15 +49,14 @@ SPELLINGS = {  # of the zip's folders, the authors' folds and the papers
 TABLE, IMAGES = "image-labels.csv", "labeled-images"
 COLUMNS = ["Video file", "Finding"]
 FOLD_COLUMNS = ["file-name", "class-name", "split-index"]
-SUFFIXES = ".jpg", ".jpeg", ".png"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image that lies in the folder of the class it is listed as."""
     top = raw / IMAGES if (raw / IMAGES).is_dir() else raw
     files = _files(raw, top)
-    table = top / TABLE if (top / TABLE).is_file() else None
-    listed = read_labels(table) if table else {id: class_of(file.parent) for id, file in files.items()}
+    labels = top / TABLE if (top / TABLE).is_file() else None
+    listed = read_labels(labels) if labels else {id: class_of(file.parent) for id, file in files.items()}
     skipped = [(file.as_posix(), f"not listed in {TABLE}") for id, file in files.items() if id not in listed]
     images = []
     for id, name in sorted(listed.items()):
@@ -69,20 +69,12 @@ def rows(raw: Path, choices: Choices) -> Listing:
             continue
         groups = {key: ATTRIBUTES[key].index(value) for key, value in zip(ATTRIBUTES, WHERE[name], strict=True)}
         images.append(Row(id, CLASSES.index(name), file.as_posix(), groups=groups))
-    tables = [table.relative_to(raw).as_posix()] if table else []
+    tables = [labels.relative_to(raw).as_posix()] if labels else []
     if choices.split == "official":
         folds = _fold_file(raw, top, choices.folds)
         images = official(images, folds, choices)
         tables.append(folds.relative_to(raw).as_posix())
-    if choices.split == "folds":
-        images = fold_rows(images, choices, by_patient=False)
-    if choices.split == "image":
-        images = split_rows(images, choices, by_patient=False)
-    return Listing(images, ATTRIBUTES, None, tables, sorted(skipped))
-
-
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return read_rgb(raw / row.source)
+    return divided(Listing(images, ATTRIBUTES, None, tables, sorted(skipped)), choices)
 
 
 def class_of(name: str | Path) -> str:
@@ -122,7 +114,7 @@ def official(rows: list[Row], path: Path, choices: Choices) -> list[Row]:
 
 
 def _id(file: str) -> str:
-    return Path(file).stem if file.lower().endswith(SUFFIXES) else file
+    return Path(file).stem if file.lower().endswith(PHOTOGRAPHS) else file
 
 
 def _each_once(path: Path, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -146,7 +138,7 @@ def _files(raw: Path, top: Path) -> dict[str, Path]:
         raise FedcliError(f"{top} has no folder lower-gi-tract or upper-gi-tract", hint)
     files: dict[str, Path] = {}
     for path in sorted(top.glob("[!.]*-gi-tract/[!.]*/[!.]*/[!.]*")):
-        if path.suffix.lower() in SUFFIXES and (other := files.setdefault(path.stem, path)) is not path:
+        if path.suffix.lower() in PHOTOGRAPHS and (other := files.setdefault(path.stem, path)) is not path:
             raise FedcliError(
                 f"{path.name} lies in {other.parent.name} and in {path.parent.name}", "remove one of them"
             )
@@ -162,4 +154,32 @@ def _fold_file(raw: Path, top: Path, folds: int) -> Path:
     raise FedcliError(f"{raw} has no {name}", hint)
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+# the synthetic sample
+
+IN_FOLDERS = {"normal-cecum": "cecum", "normal-pylorus": "pylorus", "normal-z-line": "z-line", "polyp": "polyps"}
+IN_FOLDERS |= {"short-segment-barretts": "barretts-short-segment"}
+IN_FOLDERS |= {"oesophagitis-a": "esophagitis-a", "oesophagitis-b-d": "esophagitis-b-d"}
+IN_FOLDS = {"hemorrhoids": "hemorroids"}
+EACH = 5  # images of a class
+
+
+def sample(folder: Path) -> None:
+    """23 folders of five images, the table, and the authors' folds, each as they spell the classes."""
+    labels = []
+    folds: dict[int, list[list]] = {2: [], 5: []}
+    names = sorted(IN_FOLDERS.get(name, name) for name in WHERE)
+    for known, (organ, kind) in sorted(WHERE.items(), key=lambda of: (of[1], IN_FOLDERS.get(of[0], of[0]))):
+        name = IN_FOLDERS.get(known, known)
+        for k in range(EACH):
+            id = str(uuid.UUID(int=derive("hyper-kvasir", name, k) << 64, version=4))
+            image = picture(id, names.index(name), tint=0.5 * (organ[0] == "u"))
+            save(folder / IMAGES / f"{organ}-tract" / kind / name / f"{id}.jpg", image)
+            labels.append([id, f"{organ[:5].title()} GI", name, kind])
+            for count, split in folds.items():
+                split.append([f"{id}.jpg", IN_FOLDS.get(known, known), k % count])
+    table(folder / IMAGES / TABLE, [COLUMNS[0], "Organ", COLUMNS[1], "Classification"], labels)
+    for count, split in folds.items():
+        table(folder / f"official_splits/{count}_fold_split.csv", FOLD_COLUMNS, split, separator=";")
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

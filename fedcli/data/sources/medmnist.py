@@ -18,13 +18,13 @@ from typing import IO
 import numpy as np
 from numpy.lib import format as npy
 
-from ...errors import FedcliError, UsageError, nearest
+from ...errors import FedcliError, UsageError
 from ...labels import MULTI_LABEL
 from ..pool import Row
-from ..samples import medmnist as sample
+from .division import divided
+from .drawing import labels_of, picture, spots, table
 from .formats.photographs import within
 from .source import Choices, Listing, Source, unreadable
-from .tables import fold_rows, split_rows
 
 ORGANS = [
     *("bladder", "femur-left", "femur-right", "heart", "kidney-left", "kidney-right"),
@@ -68,7 +68,6 @@ CLASSES = {  # in the order of the labels
     "synapsemnist3d": ["inhibitory synapse", "excitatory synapse"],
 }
 PARTS = "train", "val", "test"
-VAL = "train", "drop"
 HIGHEST = 32767  # the pool keeps labels in 16 bits
 MOST = 2**28  # bytes of the labels of a part, and of an image
 HINT = "expected a MedMNIST file, such as pathmnist.npz"
@@ -87,8 +86,6 @@ class Pixels:
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """The images of the parts asked for."""
-    if choices.own["val"] not in VAL:
-        raise UsageError(f"unknown value val={choices.own['val']}", nearest(choices.own["val"], VAL))
     path = locate(raw, choices.own["file"])
     parts = [part for part in PARTS if part != "val" or choices.own["val"] == "train"]
     labels = {part: read_labels(path, part) for part in PARTS}  # the dropped ones too: the classes depend on no option
@@ -98,22 +95,21 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if len({shape[1:] for shape in shapes.values()}) > 1:
         raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
     name = path.relative_to(raw).as_posix()
-    images = [
-        Row(
-            f"{part}-{i:06d}",
-            int(label) if task is None else tuple(label.tolist()),
-            f"{name}#{part}-{i}",
-            part == "test",
-        )
-        for part in parts
-        for i, label in enumerate(labels[part])
-    ]
-    if choices.split == "folds":
-        images = fold_rows(images, choices, by_patient=False)
-    if choices.split == "image":
-        images = split_rows(images, choices, by_patient=False)
+    images = []
+    for part in parts:
+        for i, label in enumerate(labels[part].tolist()):
+            its = label if task is None else tuple(label)
+            images.append(Row(f"{part}-{i:06d}", its, f"{name}#{part}-{i}", part == "test"))
     channels = _channels(path, shapes["train"], choices)
-    return Listing(images, tables=[name], classes=classes, channels=channels, task=task)
+    return divided(Listing(images, tables=[name], classes=classes, channels=channels, task=task), choices)
+
+
+def rows_of_several(raw: Path, choices: Choices) -> Listing:
+    """Those of chestmnist, whose images have any of 14 labels."""
+    listing = rows(raw, choices)
+    if listing.task != MULTI_LABEL:
+        raise FedcliError(f"{raw / listing.tables[0]} has one label per image", "fedcli prepare medmnist reads it")
+    return listing
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -284,4 +280,39 @@ def _header(path: Path, name: str, stream: IO[bytes], length: int) -> tuple[tupl
     return shape, kind
 
 
-SOURCE = Source(rows, decode, sample.make)
+# the synthetic samples
+
+
+def sample(folder: Path) -> None:
+    """pathmnist.npz: a few images of each of nine classes, labels [N, 1]."""
+    arrays: dict[str, np.ndarray] = {}
+    for part, each in zip(PARTS, (5, 1, 2), strict=True):
+        labels = np.arange(each * 9, dtype=np.uint8) % 9
+        images = [picture(f"{part}-{i}", int(label), height=28, width=28) for i, label in enumerate(labels)]
+        arrays |= {f"{part}_images": np.stack(images), f"{part}_labels": labels[:, None]}
+    _write(folder / "pathmnist.npz", arrays)
+
+
+SEVERAL = {"train": 140, "val": 28, "test": 84}  # images
+PERSON = ("female", "30"), ("male", "50"), ("female", "70"), ("male", "35")
+
+
+def sample_of_several(folder: Path) -> None:
+    """chestmnist.npz: grey images, labels [N, 14]; attributes.csv says who the made-up patients are, by image."""
+    arrays: dict[str, np.ndarray] = {}
+    for part, count in SEVERAL.items():
+        labels = np.stack([labels_of(i, len(CLASSES["chestmnist"])) for i in range(count)])  # [N, L]
+        images = [spots(f"chestmnist-{part}-{i}", row) for i, row in enumerate(labels)]
+        arrays |= {f"{part}_images": np.stack(images), f"{part}_labels": labels}
+    _write(folder / "chestmnist.npz", arrays)
+    people = [[f"{part}-{i:06d}", *PERSON[i % len(PERSON)]] for part, count in SEVERAL.items() for i in range(count)]
+    table(folder / "attributes.csv", ["image", "sex", "age"], people)
+
+
+def _write(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]  # any name is an array's
+
+
+SOURCE = Source(rows, decode, sample)
+CHESTMNIST = Source(rows_of_several, decode, sample_of_several)

@@ -6,14 +6,12 @@ description: within a domain, in the order of class and file name, images 0 to 7
 
 from pathlib import Path
 
-import numpy as np
-
 from ...errors import FedcliError
 from ..pool import Row
-from ..samples import office_caltech as sample
-from .formats.photographs import read_rgb
+from .division import divided
+from .drawing import picture, save
+from .formats.photographs import photograph, photographs_in
 from .source import Choices, Listing, Source
-from .tables import split_rows
 
 DOMAINS = {"amazon": ["amazon"], "caltech": ["caltech", "caltech10"], "dslr": ["dslr"], "webcam": ["webcam"]}
 CLASSES = [
@@ -22,7 +20,6 @@ CLASSES = [
 ]
 SPELLINGS = {"back_pack": "backpack", "laptop_computer": "laptop", "computer_mouse": "mouse", "coffee-mug": "mug"}
 SPELLINGS |= {"touring-bike": "bike", "computer-keyboard": "keyboard", "computer-monitor": "monitor"}
-SUFFIXES = ".jpg", ".jpeg", ".png"
 TEN_TRAIN = 7  # of every ten images, places 0 to 7 train
 
 
@@ -33,19 +30,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
         raise FedcliError(f"{raw} has no folder {absent[0]!r}", f"it needs one for each of {', '.join(DOMAINS)}")
     images: list[Row] = []
     for place, (domain, (folder, *_)) in enumerate(folders.items()):
-        # macOS puts a ._ file beside each image
-        files = sorted(p for p in folder.glob("[!.]*/[!.]*") if p.suffix.lower() in SUFFIXES)
-        for i, file in enumerate(files):
+        for i, file in enumerate(photographs_in(folder)):
             id, test = f"{domain}/{file.parent.name}/{file.stem}", i % 10 > TEN_TRAIN
             label = CLASSES.index(_class(file.parent))
             images.append(Row(id, label, file.relative_to(raw).as_posix(), test, {"domain": place}))
-    if choices.split == "image":
-        images = split_rows(images, choices, by_patient=False)
-    return Listing(images, {"domain": list(DOMAINS)})
-
-
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return read_rgb(raw / row.source)
+    return divided(Listing(images, {"domain": list(DOMAINS)}), choices)
 
 
 def _class(folder: Path) -> str:
@@ -56,4 +45,21 @@ def _class(folder: Path) -> str:
     return name
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+# the synthetic sample
+
+SIDES = {"amazon": (32, 32), "caltech10": (24, 32), "dslr": (40, 40), "webcam": (28, 28)}  # height, width
+FIRST = {"amazon": 3, "caltech10": 7, "dslr": 11, "webcam": 5}  # backpacks; so FedHEAL's test part has every class
+
+
+def sample(folder: Path) -> None:
+    """Four domains with ten classes, 98 photographs in all, of which two are grey, as four of the real ones are."""
+    for d, (domain, (height, width)) in enumerate(SIDES.items()):
+        for c, label in enumerate(CLASSES):
+            for i in range(1, 1 + (2 if c else FIRST[domain])):
+                name = f"{c + 3:03d}_{i:04d}" if domain == "caltech10" else f"frame_{i:04d}"
+                image = picture(f"{domain}/{label}/{name}", c, height=height, width=width, tint=d / 4)
+                grey = d < 2 and c == 3 and i == 1
+                save(folder / domain / label / f"{name}.jpg", image[..., 0] if grey else image)
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -13,10 +13,11 @@ import numpy as np
 
 from ...seeds import derive
 from ..pool import Row
+from .division import divided
 from .formats.dicom import WINDOWS
 from .formats.dicom_display import linear
 from .source import Choices, Listing, Source
-from .tables import AGE_BANDS, split_rows
+from .tables import AGE_BANDS
 
 PATIENTS, SLICES = 600, 2
 CLASSES = ["none", "epidural", "intraparenchymal", "subdural"]
@@ -44,7 +45,7 @@ def rows(raw: Path | None, choices: Choices) -> Listing:
         ids = [f"phantom-{p:04d}-{s}" for s in range(SLICES)]
         images += [Row(id, int(labels[p]), None, groups=codes, patient=f"patient-{p:04d}") for id in ids]
     attributes = {name: list(shares) for name, shares in SHARES.items()}
-    return Listing(split_rows(images, choices, by_patient=choices.split == "patient"), attributes, "patient_id")
+    return divided(Listing(images, attributes, "patient_id"), choices)
 
 
 def _deal(attribute: str, labels: np.ndarray, seed: int) -> np.ndarray:

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from ..pool import Row
+from .division import divided
 from .source import Choices, Listing, Source
-from .tables import split_rows
 
 
 def rows(raw: Path | None, choices: Choices) -> Listing:
     _, labels = digits()
     images = [Row(f"digit-{i:04d}", int(label), i) for i, label in enumerate(labels)]
-    return Listing(split_rows(images, choices, by_patient=False))
+    return divided(Listing(images), choices)
 
 
 def decode(raw: Path | None, row: Row, choices: Choices) -> np.ndarray:

@@ -9,53 +9,63 @@ from pathlib import Path
 
 import numpy as np
 
-from ....errors import UsageError, nearest
-from ...pool import Row
-from ...samples import chexpert as sample
-from ..formats.photographs import match_channels, read_grey_or_rgb
-from ..own_files.own_labels import UNCERTAIN, of_columns
+from ..described import listed
+from ..division import divided
+from ..drawing import labels_of, save, spots, table
+from ..formats.photographs import radiograph
+from ..own_files.own_labels import of_columns
 from ..source import Choices, Listing, Source
-from ..tables import fold_rows, place, split_rows
-from .fedchexmimic import ATTRIBUTES, read_chexpert
+from .fedchexmimic import ABSENT, ATTRIBUTES, located, read_chexpert
+from .fedchexmimic_sample import FINDINGS
 
-LABELS = sample.LABELS
 GROUPS = {name: ATTRIBUTES[name] for name in ("race", "gender", "age")}
-OPTIONS = {"uncertain": tuple(UNCERTAIN), "views": ("frontal", "all")}
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image of the views asked for whose file is there."""
-    for key, known in OPTIONS.items():
-        if (given := choices.own[key]) not in known:
-            raise UsageError(f"unknown value {key}={given}", nearest(given, known))
-    download = read_chexpert(raw, LABELS)
-    table = download.table
+    download = read_chexpert(raw, FINDINGS)
+    found = download.table
     if choices.own["views"] == "frontal":
-        table = table[table.view == "frontal"]
-    path = download.tables[0]
-    cells = {name: ["" if cell != cell else str(cell) for cell in table[name]] for name in LABELS}  # NaN is blank
-    labels, _ = of_columns(cells, LABELS, choices.own["uncertain"], path)
-    images, skipped = [], []
-    for record, label in sorted(zip(table.to_dict("records"), labels, strict=True), key=lambda both: both[0]["id"]):
-        file = download.find(record["name"])
-        if not (raw / file).is_file():
-            skipped.append((file, "listed in the tables, not there"))
-            continue
-        groups = {name: place(record[name], values) for name, values in GROUPS.items()}
-        images.append(Row(record["id"], label, file, bool(record["test"]), groups, record["patient"]))
-    tables = [path.relative_to(raw).as_posix() for path in download.tables]
-    return Listing(_split(images, choices), GROUPS, "patient_id", sorted(tables), sorted(skipped))
+        found = found[found.view == "frontal"]
+    cells = {name: ["" if cell != cell else str(cell) for cell in found[name]] for name in FINDINGS}  # NaN is blank
+    labels, _ = of_columns(cells, FINDINGS, choices.own["uncertain"], download.tables[0])
+    facts = located(download, found.assign(label=labels).sort_values("id"), raw, raw)
+    tables = sorted(path.relative_to(raw).as_posix() for path in download.tables)
+    return divided(listed(facts, GROUPS, tables, patient="patient_id", absent=ABSENT), choices)
 
 
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
+# the synthetic sample
+
+PATIENTS = {"train": 90, "valid": 30}
+ARCHIVE = "CheXpert-v1.0-small"
+RACES = "White", "Asian", "Black or African American", "White, non-Hispanic", "Unknown"
 
 
-def _split(images: list[Row], choices: Choices) -> list[Row]:
-    if choices.split == "official":
-        return images
-    split = fold_rows if choices.split == "folds" else split_rows
-    return split(images, choices, by_patient=choices.split != "image")
+def sample(folder: Path) -> None:
+    """CheXpert-v1.0-small with its two tables, and the table of people."""
+    people = []
+    for part, count in PATIENTS.items():
+        lines = []
+        for n in range(count):
+            patient = f"patient{n + 1 if part == 'train' else 64541 + n:05d}"
+            sex, age = ("Male", "Female")[n // 2 % 2], 18 + 31 * n % 73
+            people.append([patient, sex, age, RACES[n % len(RACES)], "Not Hispanic/Latino"])
+            labels = labels_of(n, len(FINDINGS))
+            for view in ["view1_frontal", *["view2_lateral"] * (n % 6 == 0)]:
+                name = f"{part}/{patient}/study1/{view}.jpg"
+                side = "Frontal" if "frontal" in view else "Lateral"
+                about = [f"{ARCHIVE}/{name}", sex, age, side, "AP" * (side == "Frontal")]
+                lines.append([*about, *_cells(n, part, labels)])
+                save(folder / ARCHIVE / name, spots(name, labels))
+        table(folder / ARCHIVE / f"{part}.csv", ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS], lines)
+    table(folder / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], people)
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+def _cells(n: int, part: str, labels: np.ndarray) -> list[str]:
+    """As the tables write them: radiologists answered for every label of the valid part; elsewhere an observation that
+    is absent may be blank, 0 or uncertain."""
+    absent = ["0.0"] if part == "valid" else ["", "", "", "0.0", "", "", "-1.0"]
+    return ["1.0" if has else absent[(n + k) % len(absent)] for k, has in enumerate(labels)]
+
+
+SOURCE = Source(rows, radiograph, sample, per_file=True)

@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .... import console
-from ....errors import FedcliError, UsageError, nearest
-from ...pool import Row
-from ..formats.photographs import match_channels, read_grey_or_rgb, within
+from ....errors import FedcliError
+from ..described import listed
+from ..division import divided
+from ..formats.photographs import radiograph, within
 from ..source import Choices, Listing, Source
-from ..tables import check_cells, fold_rows, place, read_sheet, read_table, split_rows
-from . import fedchexmimic_sample as sample
+from ..tables import check_cells, check_once, read_sheet, read_table
+from .fedchexmimic_sample import make
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -34,11 +35,7 @@ AGES = ["0-60", "60+"]  # the paper's names; somebody of 60 is in the second
 SITES = ["chexpert", "mimic"]
 ATTRIBUTES = {"race": ["white", "asian", "black"], "gender": ["male", "female"], "age": AGES, "site": SITES}
 SEXES = {"m": "male", "f": "female"}
-OPTIONS = {
-    "uncertain": ("skip", "zero", "one"),
-    "views": ("frontal", "all"),
-    "attribute": ("race", "gender", "age"),
-}
+ABSENT = "listed in the tables, not there"
 HOMES = {  # where a download may lie, seen from the root
     "chexpert": ("CheXpert-v1.0-small", "CheXpert-v1.0", "chexpert", "."),
     "mimic": ("mimic-cxr-jpg", "mimic-cxr-jpg/2.1.0", "mimic-cxr-jpg/2.0.0", "mimic", "."),
@@ -47,6 +44,7 @@ HOMES = {  # where a download may lie, seen from the root
 }
 DEMO = "CHEXPERT DEMO.csv", "CHEXPERT_DEMO.csv", "CHEXPERT DEMO.xlsx"
 LABEL = "Pleural Effusion"
+AGAIN = "download it again"
 FRONTAL = "AP", "PA"
 KINDS = {"subject_id": "int64", "study_id": "int64", "dicom_id": str, "StudyDate": float}
 KINDS |= {"anchor_age": float, "anchor_year": float}
@@ -71,31 +69,29 @@ class Download:
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image with a certain label whose file is there, from both hospitals."""
-    for key, known in OPTIONS.items():
-        if (given := choices.own[key]) not in known:
-            raise UsageError(f"unknown value {key}={given}", nearest(given, known))
+    from pandas import concat
+
     root = raw / "fedchexmimic" if (raw / "fedchexmimic").is_dir() else raw
     read = partial(read_paper, attribute=choices.own["attribute"])
     readers: list[Callable[[Path], Download]] = [read_chexpert, read_mimic]
     if choices.split == "paper":
         readers = [partial(read, site=site) for site in SITES]
-    images, skipped, tables = [], [], []
-    for site, reader in enumerate(readers):
+    facts, tables = [], set()
+    for site, reader in zip(SITES, readers, strict=True):
         download = reader(root)
-        table = _wanted(download.table, SITES[site], choices)
-        for record in table.to_dict("records"):
-            path = root / download.find(record["name"])
-            file = path.relative_to(raw).as_posix()
-            if path.is_file():
-                images.append(_row(record, file, site))
-                continue
-            skipped.append((file, "listed in the tables, not there"))
-        tables += [path.relative_to(raw).as_posix() for path in download.tables]
-    return Listing(_split(images, choices), ATTRIBUTES, "patient_id", sorted(set(tables)), sorted(skipped))
+        found = located(download, _wanted(download.table, site, choices), root, raw)
+        facts.append(found.assign(site=site, patient=site + "-" + found.patient))
+        tables |= {path.relative_to(raw).as_posix() for path in download.tables}
+    listing = listed(concat(facts), ATTRIBUTES, sorted(tables), patient="patient_id", absent=ABSENT)
+    return divided(listing, choices)
 
 
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
+def located(download: Download, table: "DataFrame", root: Path, raw: Path) -> "DataFrame":
+    """The table with each image's file relative to the raw folder, missing where it is not there."""
+    files = [root / download.find(name) for name in table.name]
+    names = [path.relative_to(raw).as_posix() for path in files]
+    there = [name if path.is_file() else None for name, path in zip(names, files, strict=True)]
+    return table.assign(file=there, name=names)
 
 
 def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
@@ -111,7 +107,7 @@ def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
     for path in paths:
         check_cells(path)
     table = concat(parts, ignore_index=True)
-    _check_once(paths[0], table.Path)
+    check_once(paths[0], table.Path, AGAIN)
     find = partial(_joined, home, root)
     inside = table.Path.str.partition("/")[2]  # without the archive's own name, CheXpert-v1.0-small or CheXpert-v1.0
     years = to_numeric(table.Age, errors="coerce")  # one text in the column makes texts of all
@@ -141,18 +137,15 @@ def read_mimic(root: Path) -> Download:
     images = read_table(paths[0], ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"], dtype=KINDS)
     labels = read_table(paths[1], ["study_id", LABEL], dtype=KINDS)[["study_id", LABEL]]
     split = read_table(paths[2], ["dicom_id", "split"], dtype=KINDS)[["dicom_id", "split"]]
-    _check_once(paths[0], images.dicom_id)
-    _check_once(paths[1], labels.study_id)
-    _check_once(paths[2], split.dicom_id)
+    for path, names in zip(paths, (images.dicom_id, labels.study_id, split.dicom_id), strict=True):
+        check_once(path, names, AGAIN)
     if len(lone := images[~images.study_id.isin(labels.study_id)]):
         console.say(f"left out {len(lone)} MIMIC-CXR images whose study has no labels")
     table = images.merge(labels, on="study_id").merge(split, on="dicom_id", how="left")
     patient = "p" + table.subject_id.astype(str)
-    names = (
-        "files/" + patient.str[:3] + "/" + patient + "/s" + table.study_id.astype(str) + "/" + table.dicom_id + ".jpg"
-    )
+    folders = "files/" + patient.str[:3] + "/" + patient + "/s" + table.study_id.astype(str) + "/"
     table = table.assign(
-        name=names,
+        name=folders + table.dicom_id + ".jpg",
         id="mimic/" + table.dicom_id,
         patient=patient,
         label=table[LABEL],
@@ -180,8 +173,8 @@ def read_paper(root: Path, *, attribute: str, site: str) -> Download:
             wrong = part[odd].iloc[0]
             raise FedcliError(f"{path}: {wrong.filename} has the label {wrong.disease_label}", "expected 0 or 1")
     table = concat([part.assign(test=k == 1) for k, part in enumerate(parts)], ignore_index=True)
-    _check_once(paths[1], table.filename)
-    known = {name: _decoded(table.get(f"{name}_label"), name) for name in OPTIONS["attribute"]}
+    check_once(paths[1], table.filename, AGAIN)
+    known = {name: _decoded(table.get(f"{name}_label"), name) for name in ("race", "gender", "age")}
     patient = table.filename.str.findall(PATIENT).str[-1].fillna(table.filename)
     named = dict(name=table.filename, id=f"{site}/" + table.filename.str.rpartition(".")[0], patient=patient)
     table = table.assign(**named, label=table.disease_label, view="frontal", **known)
@@ -221,13 +214,6 @@ def _found(root: Path, name: str) -> str:
     files = [_joined(root / top, root, inside)] if named else []
     files += [_joined(root / home, root, name) for home in homes]
     return next((file for file in files if (root / file).is_file()), files[0])
-
-
-def _check_once(path: Path, names: "Series") -> None:
-    if names.isna().any():
-        raise FedcliError(f"{path} has a line without {names.name}", "download it again")
-    if (twice := names.duplicated()).any():
-        raise FedcliError(f"{path} lists {names[twice].iloc[0]} twice", "download it again")
 
 
 def _read_demo(path: Path) -> "DataFrame":
@@ -306,16 +292,4 @@ def _wanted(table: "DataFrame", site: str, choices: Choices) -> "DataFrame":
     return table.assign(label=label.astype(int)).loc[frontal & certain, COLUMNS].sort_values("id")
 
 
-def _row(record: dict, file: str, site: int) -> Row:
-    groups = {name: place(record[name], ATTRIBUTES[name]) for name in ("race", "gender", "age")} | {"site": site}
-    return Row(record["id"], record["label"], file, bool(record["test"]), groups, f"{SITES[site]}-{record['patient']}")
-
-
-def _split(images: list[Row], choices: Choices) -> list[Row]:
-    if choices.split in ("official", "paper"):
-        return images  # already in the rows
-    split = fold_rows if choices.split == "folds" else split_rows
-    return split(images, choices, by_patient=choices.split != "image")
-
-
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+SOURCE = Source(rows, radiograph, make, per_file=True)

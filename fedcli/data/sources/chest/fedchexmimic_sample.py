@@ -10,7 +10,7 @@ import numpy as np
 from ....seeds import derive
 from ..drawing import picture, save, table
 
-LABELS = [
+FINDINGS = [  # in the order of CheXpert's columns
     *("No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema"),
     *("Consolidation", "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture"),
     "Support Devices",
@@ -19,14 +19,8 @@ PATIENTS = 42  # of each hospital
 EFFUSION = ["1.0", "", "0.0", "1.0", "", "1.0", "-1.0", ""]
 DEMO_RACES = ["White", "Asian", "Black or African American", "White, non-Hispanic", "Black, non-Hispanic", "Unknown"]
 DEMO_RACES += ["Asian, non-Hispanic"]
-MIMIC_RACES = [
-    "WHITE",
-    "ASIAN - CHINESE",
-    "BLACK/AFRICAN AMERICAN",
-    "HISPANIC/LATINO - PUERTO RICAN",
-    "WHITE - RUSSIAN",
-]
-MIMIC_RACES += ["ASIAN", "BLACK/CAPE VERDEAN"]
+MIMIC_RACES = ["WHITE", "ASIAN - CHINESE", "BLACK/AFRICAN AMERICAN", "HISPANIC/LATINO - PUERTO RICAN"]
+MIMIC_RACES += ["WHITE - RUSSIAN", "ASIAN", "BLACK/CAPE VERDEAN"]
 ATTRIBUTES = "race", "gender", "age"
 
 
@@ -51,15 +45,12 @@ def _chexpert(root: Path) -> list[list]:
         sex, age, effusion = ["Male", "Female"][n // 2 % 2], 18 + 31 * n % 73, EFFUSION[n % len(EFFUSION)]
         if n == 4:
             sex, age = "Unknown", 0
-        views = [
-            "study1/view1_frontal",
-            *["study1/view2_lateral"] * (n % 5 == 0),
-            *["study2/view1_frontal"] * (n % 4 == 0),
-        ]
+        views = ["study1/view1_frontal", *["study1/view2_lateral"] * (n % 5 == 0)]
+        views += ["study2/view1_frontal"] * (n % 4 == 0)
         for view in views:
             name = f"{part}/{patient}/{view}.jpg"
             label = "" if part == "train" else "0.0"  # the valid part has no blanks
-            findings = [effusion or label if finding == "Pleural Effusion" else label for finding in LABELS]
+            findings = [effusion or label if finding == "Pleural Effusion" else label for finding in FINDINGS]
             side = "Frontal" if "frontal" in view else "Lateral"
             lines[part].append([f"CheXpert-v1.0-small/{name}", sex, age, side, "AP" * ("frontal" in view), *findings])
             _save(home / name, effusion == "1.0")
@@ -67,7 +58,7 @@ def _chexpert(root: Path) -> list[list]:
             demo.append([patient, sex if n != 4 else "Female", age, DEMO_RACES[n % 7], "Not Hispanic/Latino"])
         paper.append(_paper_line(f"CheXpert-v1.0-small/{part}/{patient}/study1/view1_frontal.jpg", n, effusion, age))
     for part, listed in lines.items():
-        table(home / f"{part}.csv", ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *LABELS], listed)
+        table(home / f"{part}.csv", ["Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *FINDINGS], listed)
     table(root / "CHEXPERT DEMO.csv", ["PATIENT", "GENDER", "AGE_AT_CXR", "PRIMARY_RACE", "ETHNICITY"], demo)
     return [line for line in paper if line]
 
@@ -82,7 +73,7 @@ def _mimic(root: Path) -> list[list]:
         effusion, view = EFFUSION[n % len(EFFUSION)], ["AP", "PA", "PA", "AP", "LATERAL", "AP", "LL"][n % 7]
         part = ["train", "train", "test", "train", "validate", "test"][n % 6]
         name = f"p{subject // 1_000_000}/p{subject}/s{study}/{dicom}.jpg"
-        findings = [effusion if finding == "Pleural Effusion" else "" for finding in sorted(LABELS)]
+        findings = [effusion if finding == "Pleural Effusion" else "" for finding in sorted(FINDINGS)]
         if n != 13:  # a study whose report could not be read
             chexpert.append([subject, study, *findings])
         metadata.append([dicom, subject, study, "CHEST (PA AND LAT)", view, 28, 32, 21_800_506 + 10_000 * (n % 3)])
@@ -94,7 +85,7 @@ def _mimic(root: Path) -> list[list]:
         if view in ("AP", "PA"):
             paper.append(_paper_line(f"files/{name}", n, effusion, age))
     meta = ["dicom_id", "subject_id", "study_id", "PerformedProcedureStepDescription", "ViewPosition"]
-    _packed(home / "mimic-cxr-2.0.0-chexpert.csv.gz", ["subject_id", "study_id", *sorted(LABELS)], chexpert)
+    _packed(home / "mimic-cxr-2.0.0-chexpert.csv.gz", ["subject_id", "study_id", *sorted(FINDINGS)], chexpert)
     _packed(home / "mimic-cxr-2.0.0-metadata.csv.gz", [*meta, "Rows", "Columns", "StudyDate"], metadata)
     _packed(home / "mimic-cxr-2.0.0-split.csv.gz", ["dicom_id", "study_id", "subject_id", "split"], split)
     person = ["subject_id", "gender", "anchor_age", "anchor_year", "anchor_year_group", "dod"]

@@ -27,12 +27,13 @@ from typing import cast
 import numpy as np
 
 from .... import console
-from ....errors import FedcliError, UsageError, nearest
+from ....errors import FedcliError, UsageError
 from ....system import processes
 from ...pool import Row
+from ..division import divided
 from ..formats.photographs import within
 from ..source import Choices, Listing, Source, Unreadable, unreadable
-from ..tables import AGE_BANDS, age_band, fold_rows, place, read_table, split_rows
+from ..tables import AGE_BANDS, age_band, check_once, place, read_table
 from . import fairfedmed_sample as sample
 
 CLASSES = ["no glaucoma", "glaucoma"]
@@ -46,7 +47,6 @@ CODED = {  # attribute -> values in the order of their codes; -1 is unknown
 MEMBERS = {name: name.replace("_", "") for name in [*CODED, "age"]}  # in the npz files and in the tables
 COUNTS = {"glaucoma": len(CLASSES), **{MEMBERS[name]: len(values) for name, values in CODED.items()}}
 SITES = ["site1", "site2", "site3"]
-OPTIONS = {"sites": ("race", "language", "ethnicity", "gender"), "unknown": ("keep", "drop")}
 SPELLINGS = {"others": "other", "separated": "legally separated", "married": "married or partnered"}
 SPELLINGS |= {"hispanic or latino": "hispanic", "not hispanic": "non-hispanic"}
 UNKNOWN = "", "unknown", "nan", "-1"
@@ -73,7 +73,8 @@ class Listed:
 
 def rows(member: str, raw: Path, choices: Choices) -> Listing:
     """Every listed patient whose file has this member, with label and attributes from the file."""
-    _check(member, choices)
+    if choices.clahe and member == OCT_MEMBER:
+        raise UsageError(f"--clahe takes grey or colour images, not {SLICES} B-scans", "leave --clahe out")
     home = raw / "fairfedmed" if (raw / "fairfedmed").is_dir() else raw
     if not (home / FOLDER).is_dir():
         raise FedcliError(f"{home} has no folder {FOLDER!r}", f"give the folder that holds {FOLDER}/ and {ALL}")
@@ -95,11 +96,12 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
         differ.update(_differing(code, listed[name].table))
         patients.append(row)
     _tell(differ)
-    patients = _split(_known(patients, choices), choices)
+    patients = _known(patients, choices)
     attributes = {**CODED, "age": AGE_BANDS, "site": SITES}
     if all(row.groups["site"] < 0 for row in patients):
         del attributes["site"]
-    return Listing(patients, attributes, None, [table.relative_to(raw).as_posix() for table in tables], sorted(skipped))
+    names = [table.relative_to(raw).as_posix() for table in tables]
+    return divided(Listing(patients, attributes, None, names, sorted(skipped)), choices)
 
 
 def decode(member: str, raw: Path, row: Row, choices: Choices) -> np.ndarray:
@@ -107,14 +109,6 @@ def decode(member: str, raw: Path, row: Row, choices: Choices) -> np.ndarray:
     with _opened(raw / row.source) as data:
         array = data[member]
     return np.ascontiguousarray(array.T[..., None] if member == SLO_MEMBER else np.moveaxis(array[::STEP], 0, -1))
-
-
-def _check(member: str, choices: Choices) -> None:
-    for key, known in OPTIONS.items():
-        if (given := choices.own[key]) not in known:
-            raise UsageError(f"unknown value {key}={given}", nearest(given, known))
-    if choices.clahe and member == OCT_MEMBER:
-        raise UsageError(f"--clahe takes grey or colour images, not {SLICES} B-scans", "leave --clahe out")
 
 
 def _listed(home: Path, choices: Choices) -> tuple[dict[str, Listed], list[Path]]:
@@ -149,8 +143,7 @@ def _site_tables(home: Path, choices: Choices, ending: str) -> list[Path]:
 def _records(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """(file name, column -> text) of each line. Raises FedcliError where a file is listed twice."""
     table = read_table(path, ["filename"], dtype=str, keep_default_na=False)
-    if (twice := table.filename.duplicated()).any():
-        raise FedcliError(f"{path} lists {table.filename[twice].iloc[0]} twice", "keep one of the two lines")
+    check_once(path, table.filename, "keep one of the two lines")
     return zip(table.filename, table.to_dict("records"), strict=True)
 
 
@@ -239,11 +232,7 @@ def _row(source: str, listed: Listed, code: dict[str, float]) -> Row | str:
     label = int(code["glaucoma"]) if "glaucoma" in code else _label_by_table(listed.table)
     if label < 0:
         return "its glaucoma label is unknown"
-    groups = {
-        **dict.fromkeys(MEMBERS, -1),
-        **_by_table(listed.table),
-        **_by_file(code),
-    }  # the file counts before the table
+    groups = dict.fromkeys(MEMBERS, -1) | _by_table(listed.table) | _by_file(code)  # the file counts before the table
     return Row(Path(source).stem, label, source, listed.test, groups | {"site": listed.site})
 
 
@@ -295,13 +284,6 @@ def _known(patients: list[Row], choices: Choices) -> list[Row]:
     kept = [row for row in patients if row.groups[attribute] >= 0]
     console.say(f"left out {len(patients) - len(kept)} patients whose {attribute} is unknown")
     return kept
-
-
-def _split(patients: list[Row], choices: Choices) -> list[Row]:
-    if choices.split == "official":
-        return patients  # already in the rows
-    split = fold_rows if choices.split == "folds" else split_rows
-    return split(patients, choices, by_patient=False)
 
 
 SLO = Source(partial(rows, SLO_MEMBER), partial(decode, SLO_MEMBER), sample.make)

@@ -6,17 +6,17 @@ ADCIS' images beside the table of google-brain/messidor2-dr-grades. The ids do n
 patient; ADCIS' list of pairs, messidor-2.csv, does where it lies beside.
 """
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ....errors import FedcliError, UsageError, nearest
-from ...pool import Row
-from ...samples import messidor2 as sample
-from ..formats.photographs import files_of, read_rgb, within
+from ....errors import FedcliError
+from ..described import listed
+from ..division import divided
+from ..drawing import picture, save, table
+from ..formats.photographs import PHOTOGRAPHS, files_of, photograph, within
 from ..source import Choices, Listing, Source
-from ..tables import fold_rows, read_table, split_rows
+from ..tables import read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,39 +27,31 @@ TARGETS = {  # option -> column, classes
 }
 TABLE, PAIRS = "messidor_data.csv", "messidor-2.csv"
 COLUMNS = ["id_code", "diagnosis", "adjudicated_dme", "adjudicated_gradable"]
-GOOGLES = [
-    "image_id",
-    "adjudicated_dr_grade",
-    "adjudicated_dme",
-    "adjudicated_gradable",
-]  # the same, as first published
+GOOGLES = ["image_id", "adjudicated_dr_grade", *COLUMNS[2:]]  # the same, as first published
 FOLDERS = "messidor-2/messidor-2/preprocess", "messidor-2/preprocess", "preprocess", "IMAGES", "images", "."
-SUFFIXES = ".jpg", ".jpeg", ".png", ".tif"
+SUFFIXES = *PHOTOGRAPHS, ".tif"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every gradable image that is there."""
-    target = choices.own["target"]
-    if target not in TARGETS:
-        raise UsageError(f"unknown target {target!r}", nearest(target, TARGETS))
-    column, classes = TARGETS[target]
-    files, patients = files_of(raw, FOLDERS, SUFFIXES, lambda path: _key(path.name)), _patients(raw / PAIRS)
-    images, skipped = [], []
-    for record in read_grades(raw).to_dict("records"):
-        name = record["id_code"]
-        file = files.get(_key(name))
-        if why := _unusable(record, file, column):
-            skipped.append((file or name, why))
-            continue
-        label = _grade(raw / TABLE, name, record[column], classes)
-        images.append(Row(Path(name).stem, label, file, patient=patients.get(_key(name), "")))
-    patient = "patient" if any(row.patient for row in images) else None
+    column, classes = TARGETS[choices.own["target"]]
+    grades, keys = read_grades(raw), files_of(raw, FOLDERS, SUFFIXES, lambda path: _key(path.name))
+    grades["file"] = grades.id_code.map(_key).map(keys)
+    grades["why"] = [_unusable(record, column) for record in grades.to_dict("records")]
+    labels = [
+        -1 if why else _grade(raw / TABLE, name, grade, classes)
+        for name, grade, why in zip(grades.id_code, grades[column], grades.why, strict=True)
+    ]
+    patients = grades.id_code.map(_key).map(_patients(raw / PAIRS))
+    facts = grades.assign(label=labels, patient=patients, id=[Path(name).stem for name in grades.id_code])
+    facts["name"] = facts.file.fillna(facts.id_code)
     tables = [name for name in (TABLE, PAIRS) if (raw / name).is_file()]
-    return Listing(_split(images, raw, choices), {}, patient, tables, sorted(skipped), classes=classes)
-
-
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return read_rgb(raw / row.source)
+    listing = replace(listed(facts, {}, tables, patient="patient"), classes=classes)
+    alone = next((row.id for row in listing.rows if not row.patient), None)
+    if alone and choices.split == "patient":
+        hint = f"put ADCIS' {PAIRS} beside the table, or use --split image"
+        raise FedcliError(f"{raw} does not say whose eye {alone} shows", hint)
+    return divided(listing, choices)
 
 
 def read_grades(raw: Path) -> "DataFrame":
@@ -83,9 +75,9 @@ def _key(name: str) -> str:
     return (path.stem if path.suffix.lower() in SUFFIXES else path.name).casefold()
 
 
-def _unusable(record: dict[str, str], file: str | None, column: str) -> str:
+def _unusable(record: dict[str, Any], column: str) -> str:
     """Why an image cannot be used, "" if it can."""
-    if file is None:
+    if not isinstance(record["file"], str):
         return f"listed in {TABLE}, in none of the image folders"
     if record["adjudicated_gradable"].strip() in ("0", "0.0"):
         return "not gradable, say the graders"
@@ -109,13 +101,24 @@ def _patients(path: Path) -> dict[str, str]:
     return {_key(name): Path(eyes[0] or eyes[1]).stem for eyes in names for name in eyes if name}
 
 
-def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:
-    if choices.split == "folds":
-        return fold_rows(images, choices, by_patient=True)
-    if choices.split == "patient" and (image := next((row.id for row in images if not row.patient), None)):
-        hint = f"put ADCIS' {PAIRS} beside the table, or use --split image"
-        raise FedcliError(f"{raw} does not say whose eye {image} shows", hint)
-    return split_rows(images, choices, by_patient=choices.split == "patient")
+# the synthetic sample
+
+SIZES = [16, 12, 12, 10, 10]  # images of grade 0 to 4
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+def sample(folder: Path) -> None:
+    """As Kaggle's messidor2preprocess has it: one table, and a folder of .png and .JPG; one image cannot be graded."""
+    rows = []
+    for grade, count in enumerate(SIZES):
+        for k in range(count):
+            place = 100 * grade + k
+            old = k % 3 == 2  # names of the first Messidor: .jpg in the table, .JPG on disk
+            stem = f"IM{place:06d}" if old else f"20051020_{43000 + place}_0100_PP"
+            rows.append([f"{stem}.{'jpg' if old else 'png'}", grade, int(grade > 1 and k % 2), 1])
+            save(folder / FOLDERS[0] / f"{stem}.{'JPG' if old else 'png'}", picture(stem, grade, height=32))
+    ungradable = "20060411_58550_0200_PP"
+    save(folder / FOLDERS[0] / f"{ungradable}.png", picture(ungradable, 0, height=32, tint=1))
+    table(folder / TABLE, COLUMNS, [*rows, [f"{ungradable}.png", "", "", 0]])
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

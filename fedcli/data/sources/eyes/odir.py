@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ....errors import FedcliError
-from ...pool import Row
-from ...samples import odir as sample
-from ..formats.photographs import read_rgb
+from ..described import listed
+from ..division import divided
+from ..drawing import labels_of, save, spots, table
+from ..formats.photographs import photograph
 from ..own_files.own_labels import of_columns
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, fold_rows, place, read_sheet, read_table, split_rows
+from ..tables import AGE_BANDS, age_band, read_sheet, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,29 +40,23 @@ FOLDERS = "Training Images", "ODIR-5K_Training_Images", "ODIR-5K_Training_Datase
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Both eyes of every patient of the table, as far as their images are there."""
+    from pandas import DataFrame, concat, to_numeric
+
     path = _table(raw)
-    table = _read(path)
-    labels, _ = of_columns({name: table[name] for name in LABELS}, list(LABELS), "", path)
-    files = _files(raw)
-    images, skipped = [], []
-    for record, label in zip(table.to_dict("records"), labels, strict=True):
-        groups = {
-            "sex": place(record["Patient Sex"].lower(), ATTRIBUTES["sex"]),
-            "age": place(age_band(_years(record["Patient Age"])), AGE_BANDS),
-        }
-        for eye in EYES:
-            name = record[f"{eye}-Fundus"]
-            if why := _unusable(record, eye, files):
-                skipped.append((files.get(name, name), why))
-                continue
-            images.append(Row(Path(name).stem, label, files[name], groups=groups, patient=record["ID"]))
-    split = fold_rows if choices.split == "folds" else split_rows
-    images = split(images, choices, by_patient=choices.split != "image")
-    return Listing(images, ATTRIBUTES, "ID", [path.relative_to(raw).as_posix()], sorted(skipped))
-
-
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return read_rgb(raw / row.source)
+    people, files = _read(path), _files(raw)
+    labels, _ = of_columns({name: people[name] for name in LABELS}, list(LABELS), "", path)
+    ages = to_numeric(people["Patient Age"], errors="coerce").map(age_band)
+    eyes = []
+    for eye in EYES:
+        names = people[f"{eye}-Fundus"]
+        words = people.get(f"{eye}-Diagnostic Keywords", names).str.strip().str.lower()
+        why = ("no fundus: " + words).where(words.isin(NO_FUNDUS) & names.isin(files), "")
+        about = {"id": [Path(name).stem for name in names], "file": names.map(files), "name": names, "why": why}
+        about["name"] = about["file"].fillna(names)
+        eyes.append(DataFrame(about | {"label": labels, "patient": people.ID, "age": ages}))
+        eyes[-1]["sex"] = people["Patient Sex"].str.lower()
+    facts = concat(eyes).sort_index(kind="stable")  # both eyes of a patient side by side
+    return divided(listed(facts, ATTRIBUTES, [path.relative_to(raw).as_posix()], patient="ID"), choices)
 
 
 def _table(raw: Path) -> Path:
@@ -98,19 +93,37 @@ def _files(raw: Path) -> dict[str, str]:
     return paths
 
 
-def _unusable(record: dict[str, str], eye: str, files: dict[str, str]) -> str:
-    """Why the image of an eye cannot be used, "" if it can."""
-    if record[f"{eye}-Fundus"] not in files:
-        return "listed in the table, in none of the image folders"
-    keywords = record.get(f"{eye}-Diagnostic Keywords", "").strip().lower()
-    return f"no fundus: {keywords}" if keywords in NO_FUNDUS else ""
+# the synthetic sample
+
+HEAD = [*COLUMNS[:5], *(f"{eye}-Diagnostic Keywords" for eye in EYES), *LABELS]
+HEAD += ["filepath", "labels", "target", "filename"]
+FOLDER = Path("ODIR-5K", "ODIR-5K", "Training Images")
+NOT_SEEN = 11  # the patient whose right image shows no fundus
 
 
-def _years(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
+def sample(folder: Path) -> None:
+    """As Kaggle has it, of 80 patients: full_df.csv with a line for each eye, and the folder of training images."""
+    lines = []
+    for patient in range(80):
+        labels = labels_of(patient, len(LABELS))
+        labels[0] = not labels[1:].any()  # normal: nothing else
+        names = {eye: f"{patient}_{eye}.jpg" for eye in ("left", "right")}
+        keywords = dict.fromkeys(names, "normal fundus" if labels[0] else "made up")
+        if patient == NOT_SEEN:
+            keywords["right"] = NO_FUNDUS[0]
+        person = [patient, 25 + 7 * patient % 60, ("Female", "Male")[patient // 2 % 2]]
+        for name in names.values():
+            first = [*LABELS][int(labels.argmax())]
+            place = [f"../input/{(FOLDER / name).as_posix()}", [first], labels.tolist(), name]
+            lines.append([*person, *names.values(), *keywords.values(), *labels.tolist(), *place])
+            save(folder / FOLDER / name, _picture(name, labels))
+    table(folder / TABLES[0], HEAD, lines)
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+def _picture(name: str, labels: np.ndarray) -> np.ndarray:
+    """uint8 [H, W, 3]: reddish, brighter in green where a label has its place."""
+    grey = spots(name, labels).astype(float)
+    return np.stack([np.full_like(grey, 160), grey, 0.4 * grey], axis=-1).astype(np.uint8)
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

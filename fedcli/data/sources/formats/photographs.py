@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 
 from ....errors import FedcliError
+from ...pool import Row
 from ..source import Choices, Unreadable, unreadable
 
 WHITE, DARK = 65535, 4096  # of 16 bits; an image of 12 bits or fewer in 16 stays below the second
 ORIENTATION = 0x0112  # of EXIF
 BLOCKS = 4  # of memory that Pillow keeps
 _least: ContextVar[int] = ContextVar("least", default=0)  # pixels of a side that JPEG files may be decoded to; 0: all
+PHOTOGRAPHS = ".jpg", ".jpeg", ".png"
 GREY = "1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"  # Pillow's modes without colours
 
 
@@ -89,6 +91,21 @@ def scaled_decoding(choices: Choices) -> Iterator[None]:
 def read_rgb(path: Path) -> np.ndarray:
     """uint8 [H, W, 3]. Raises Unreadable."""
     return _opened(path, lambda image: _rgb(_upright(image)))
+
+
+def photograph(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    """uint8 [H, W, 3] of a row that is a file of its own. Raises Unreadable."""
+    return read_rgb(raw / row.source)
+
+
+def radiograph(raw: Path, row: Row, choices: Choices) -> np.ndarray:
+    """uint8 [H, W, 1] of the same. Raises Unreadable."""
+    return match_channels(read_grey_or_rgb(raw / row.source, 255.0), 1)
+
+
+def photographs_in(folder: Path) -> list[Path]:
+    """Those that lie in the folders of a folder, sorted; a name that begins with a dot is a system's own file."""
+    return sorted(path for path in folder.glob("[!.]*/[!.]*") if path.suffix.lower() in PHOTOGRAPHS)
 
 
 def _rgb(image: Any) -> np.ndarray:

@@ -14,14 +14,15 @@ from .... import console
 from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL
 from ...pool import Row
-from ...samples import own_images as sample
+from ..division import divided
+from ..drawing import picture, save, table
 from ..formats import dicom, nifti, packed
 from ..formats.photographs import is_coloured, is_packed_coloured, leads_out, read_grey_or_rgb, read_packed
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import PARTS, lacking
 from . import own_labels
 from .own_names import agreed
-from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, split_own, table_name
+from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, table_name
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
 SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
@@ -94,11 +95,12 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
     patient = own["patient"] if any(row.patient for row in listed) else None
     channels = own["channels"]
     coloured = channels == "auto" and any(_packed_coloured(raw, row) for row in listed)
-    return Listing(
-        split_own(listed, choices), values, patient, files, skipped, classes, sites=own["site"] or None,
+    listing = Listing(
+        listed, values, patient, files, skipped, classes, sites=own["site"] or None,
         channels=int(channels) if channels != "auto" else 3 if coloured else 1,
         task=MULTI_LABEL if own_labels.several(own) else None,
     )  # fmt: skip
+    return divided(listing, choices)
 
 
 def _packed_coloured(raw: Path, row: Row) -> bool:
@@ -232,7 +234,22 @@ def _from_folders(raw: Path, files: list[str], others: list[str], choices: Choic
     if split and choices.split != "folder":
         console.say(f"the folders {', '.join(sorted(parts))} are split anew; --split folder keeps them")
     skipped = [(file, "holds no image") for file in others if Path(file).name.upper() == INDEX]
-    return Listing(split_own(listed, choices), skipped=skipped, classes=classes)
+    return divided(Listing(listed, skipped=skipped, classes=classes), choices)
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+# the synthetic sample
+
+
+def sample(folder: Path) -> None:
+    """A CSV with hospitals, patients and groups beside twenty images of each class, of which one is grey."""
+    rows, classes = [], ["benign", "malignant", "uncertain"]
+    for i in range(60):
+        label, k = divmod(i, 20)
+        name = f"{'north' if i % 2 else 'south'}/image-{i:03d}.{('png', 'jpg', 'tif', 'bmp')[i % 4]}"
+        save(folder / name, picture(name, label)[..., : 1 if k == 3 else 3])
+        sex, age = ("female", "male", "")[i % 3], "" if k == 5 else str(20 + 7 * i % 70)
+        rows.append([name, classes[label], sex, age, name.split("/")[0], f"p{i // 2:02d}"])
+    table(folder / "labels.csv", ["image", "label", "sex", "age", "hospital", "patient"], rows)
+
+
+SOURCE = Source(rows, decode, sample, per_file=True)

@@ -13,10 +13,11 @@ from .... import console
 from ....errors import FedcliError, UsageError
 from ....labels import MULTI_LABEL, Label
 from ...pool import Row
+from ..division import divided
 from ..formats import dicom_header
 from ..formats.photographs import within
 from ..source import Choices, Listing
-from ..tables import AGE_BANDS, age_band, fold_rows, lacking, place, read_cells, split_rows
+from ..tables import AGE_BANDS, age_band, lacking, place, read_cells
 from . import own_labels
 
 if TYPE_CHECKING:
@@ -63,10 +64,11 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     patient = own["patient"] if any(row.patient for row in rows) else None
     if patient and choices.split != "image" and (alone := sum(not row.patient for row in rows)):
         console.say(f"{alone} of {len(rows)} images name no patient; each of them stands alone in the split")
-    return Listing(
-        split_own(rows, choices), values, patient, [name], sorted(set(skipped)), classes, sites=own["site"] or None,
+    listing = Listing(
+        rows, values, patient, [name], sorted(set(skipped)), classes, sites=own["site"] or None,
         task=MULTI_LABEL if own_labels.several(own) else None,
     )  # fmt: skip
+    return divided(listing, choices)
 
 
 def attributes_of(own: dict[str, str]) -> list[str]:
@@ -340,11 +342,3 @@ def _number(text: str) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def split_own(images: list[Row], choices: Choices) -> list[Row]:
-    if choices.split == "folder":
-        return images  # already in the rows
-    if choices.split == "folds":
-        return fold_rows(images, choices, by_patient=True)
-    return split_rows(images, choices, by_patient=choices.split == "unit")

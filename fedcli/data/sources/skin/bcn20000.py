@@ -11,16 +11,13 @@ A collection is a folder with its metadata table and its images, or several such
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ....errors import FedcliError
-from ...pool import Row
-from ...samples import bcn20000 as sample
-from ..formats.photographs import files_of, read_rgb
+from ..described import listed
+from ..drawing import picture, save, table
+from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
 from ..tables import place, read_table
 from . import isic2019
@@ -33,7 +30,8 @@ LABELS = "benign_malignant", "diagnosis_1"  # the archive's column until 2024, a
 SEXES = ["female", "male"]
 AGES = ["0-60", "61+"]
 SITES = ["vienna", "barcelona"]  # each a word of `attribution`, in small letters
-FOLDERS, SUFFIXES = (".", "images", "ISIC-images"), (".jpg", ".jpeg", ".png")
+ATTRIBUTES = {"sex": SEXES, "age": AGES, "site": SITES}
+FOLDERS = ".", "images", "ISIC-images"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
@@ -42,26 +40,20 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if not paths:
         hint = "give the folder of a collection of the ISIC archive, or one with such folders in it"
         raise FedcliError(f"{raw} has no table with the column isic_id", hint)
-    table = isic2019.by_key(_read(raw, paths), " and ".join(path.as_posix() for path in paths)).sort_values("image")
+    tables = [path.as_posix() for path in paths]
+    found = isic2019.by_key(_read(raw, paths), " and ".join(tables)).sort_values("image")
     places = [(path.parent / folder).as_posix() for path in paths for folder in FOLDERS]
-    files = files_of(raw, list(dict.fromkeys(places)), SUFFIXES, lambda path: path.stem)
-    images, skipped = [], []
-    for record in table.to_dict("records"):
-        if (id := record["image"]) not in files:
-            skipped.append((f"{id}.jpg", "listed, and in none of the image folders"))
-        elif (label := place(record["label"], CLASSES)) < 0:
-            skipped.append((f"{id}.jpg", f"its table calls it {record['label'] or 'nothing'}, not benign or malignant"))
-        else:
-            groups = {"sex": place(record["sex"], SEXES), "age": _age(record["age"]), "site": _site(record["owner"])}
-            images.append(Row(id, label, files[id], groups=groups, patient=record["lesion"]))
-    named = "lesion_id" if any(row.patient for row in images) else None
-    attributes = {"sex": SEXES, "age": AGES, "site": SITES}
-    listing = Listing(images, attributes, named, [path.as_posix() for path in paths], skipped)
-    return replace(listing, rows=isic2019.split(images, choices))
-
-
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return read_rgb(raw / row.source)
+    files = files_of(raw, list(dict.fromkeys(places)), PHOTOGRAPHS, lambda path: path.stem)
+    absent = "listed, and in none of the image folders"
+    why = [
+        absent if id not in files
+        else "" if kind in CLASSES
+        else f"its table calls it {kind or 'nothing'}, not benign or malignant"
+        for id, kind in zip(found.image, found.kind, strict=True)
+    ]  # fmt: skip
+    label = [place(kind, CLASSES) for kind in found.kind]
+    facts = found.assign(id=found.image, label=label, file=found.image.map(files), name=found.image + ".jpg", why=why)
+    return isic2019.split(listed(facts, ATTRIBUTES, tables, patient="lesion_id"), choices)
 
 
 def _tables(raw: Path) -> Iterator[Path]:
@@ -77,10 +69,7 @@ def _head(path: Path) -> bytes:
 
 
 def _read(raw: Path, paths: list[Path]) -> "DataFrame":
-    """One line per image: image, label, sex, age (years), owner, lesion; an empty text is what nobody knows.
-
-    Texts but for the image are in small letters, without blanks around them.
-    """
+    """One line per image: image, kind of lesion, sex, age (one of AGES), site and lesion ("patient")."""
     from pandas import DataFrame, concat
 
     tables = []
@@ -92,26 +81,48 @@ def _read(raw: Path, paths: list[Path]) -> "DataFrame":
         if label is None:
             columns = ", ".join(table.columns)
             raise FedcliError(f"{raw / path} has neither {LABELS[0]} nor {LABELS[1]}", f"columns found: {columns}")
-        read = {"image": image, "label": table[label].str.lower(), "sex": table.sex.str.lower()}
-        lesion = table.lesion_id if "lesion_id" in table else ""
-        tables.append(
-            DataFrame({**read, "age": table.age_approx, "owner": table.attribution.str.lower(), "lesion": lesion})
-        )
+        read = {"image": image, "kind": table[label].str.lower(), "sex": table.sex.str.lower()}
+        owners = {"age": table.age_approx.map(_age), "site": table.attribution.str.lower().map(_site)}
+        tables.append(DataFrame({**read, **owners, "patient": table.lesion_id if "lesion_id" in table else ""}))
     return concat(tables).reset_index(drop=True)
 
 
-def _age(years: str) -> int:
-    """Place in AGES, -1 where no age is known."""
+def _age(years: str) -> str:
+    """One of AGES, "" where no age is known."""
     try:
         age = float(years)
     except ValueError:
-        return -1
-    return int(age > 60) if 0 <= age < math.inf else -1
+        return ""
+    return AGES[age > 60] if 0 <= age < math.inf else ""
 
 
-def _site(owner: str) -> int:
-    """Place in SITES, -1 where the owner is another."""
-    return next((k for k, word in enumerate(SITES) if word in owner), -1)
+def _site(owner: str) -> str:
+    return next((word for word in SITES if word in owner), "")
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+# the synthetic sample
+
+VIENNA = "ViDIR Group, Department of Dermatology, Medical University of Vienna"
+BARCELONA = "Department of Dermatology, Hospital Clínic de Barcelona"
+
+
+def sample(folder: Path) -> None:
+    """Forty images with the columns of before 2024 and forty with those since; two of eight share a lesion."""
+    _collection(folder / "HAM10000", VIENNA, LABELS[0], CLASSES, 0)
+    _collection(folder / "BCN20000", BARCELONA, LABELS[1], ["Benign", "Malignant"], 40)
+
+
+def _collection(folder: Path, owner: str, column: str, kinds: list[str], first: int) -> None:
+    lines = []
+    for i in range(first, first + 40):
+        image, label, k = f"ISIC_{i:07d}", int(i % 8 > 4), i % 8
+        save(folder / "images" / f"{image}.jpg", picture(image, label, tint=first / 200))
+        kind = "Indeterminate" if i == first + 39 else kinds[label]
+        age = "" if k == 3 else f"{35 + 5 * (i % 10)}"
+        lesion = "" if k == 6 else f"IL_{i - (k == 1):07d}"
+        lines.append([image, owner, "CC-BY-NC", age, ["female", "male", ""][i % 3 if i % 4 else 2], kind, lesion])
+    head = ["isic_id", "attribution", "copyright_license", "age_approx", "sex", column, "lesion_id"]
+    table(folder / "metadata.csv", head, lines)
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

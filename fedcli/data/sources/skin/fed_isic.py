@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 from .... import console
 from ....errors import FedcliError
 from ...pool import Row
-from ...samples import fed_isic as sample
+from ..division import divided, fold_rows, leaking
+from ..drawing import table
+from ..formats.photographs import photograph
 from ..source import Choices, Listing, Source
-from ..tables import fold_rows, leaking, read_table, split_rows
+from ..tables import read_table
 from . import isic2019
-from .isic2019 import CLASSES, decode
+from .isic2019 import BODY, CLASSES, SEXES, Photograph
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,18 +35,14 @@ TABLES = "train_test_split", "train_test_split.csv", "flamby_isic2019_train_test
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image of FLamby's table that is there."""
     path = locate(raw)
-    table, hospitals = isic2019.read_tables(raw), read_hospitals(path)
+    images, hospitals = isic2019.read_tables(raw), read_hospitals(path)
     why = f"listed in {path.name}, not in {isic2019.TRUTH}"
-    skipped = [(f"{name}.jpg", why) for name in hospitals.index.difference(table.index)]
-    if outside := len(table.index.difference(hospitals.index)):
-        console.say(f"{outside} of {len(table)} images of ISIC 2019 have no hospital in {path.name} and are left out")
-    table = table.join(hospitals[["target", "center", "fold"]], how="inner")
-    _check_labels(table, path)
-    listing = isic2019.collect(raw, table)
-    official = set(table.image[table.fold == "test"])
-    images = [replace(row, test=row.id in official) for row in listing.rows]
-    tables, skipped = [*listing.tables, path.name], [*skipped, *listing.skipped]
-    return replace(listing, rows=_split(images, choices), tables=tables, skipped=skipped)
+    skipped = [(f"{name}.jpg", why) for name in hospitals.index.difference(images.index)]
+    if outside := len(images.index.difference(hospitals.index)):
+        console.say(f"{outside} of {len(images)} images of ISIC 2019 have no hospital in {path.name} and are left out")
+    images = images.join(hospitals[["target", "center", "fold"]], how="inner")
+    _check_labels(images, path)
+    return _split(isic2019.collect(raw, images.assign(test=images.fold == "test"), [path.name], skipped), choices)
 
 
 def locate(raw: Path) -> Path:
@@ -87,17 +85,17 @@ def _check_labels(table: "DataFrame", path: Path) -> None:
         raise FedcliError(sentence, "download both tables again")
 
 
-def _split(images: list[Row], choices: Choices) -> list[Row]:
-    """images: split by the official fold."""
+def _split(listing: Listing, choices: Choices) -> Listing:
+    """listing: split by the official fold."""
     if choices.split in ("lesion", "image"):
-        return split_rows(images, choices, by_patient=choices.split == "lesion")
+        return divided(listing, choices)
     if choices.split == "folds" and choices.fold > 1:
-        images = _later_fold(images, choices)
-    if leaks := leaking(images):
+        listing = replace(listing, rows=_later_fold(listing.rows, choices))
+    if leaks := leaking(listing.rows):
         lesions = console.counted(leaks, "lesion has", "lesions have")
         sentence = f"the split {choices.split!r} leaks: {lesions} images in both train and test"
         console.say(f"{sentence}; --split lesion keeps them together")
-    return images
+    return listing
 
 
 def _later_fold(images: list[Row], choices: Choices) -> list[Row]:
@@ -110,4 +108,40 @@ def _later_fold(images: list[Row], choices: Choices) -> list[Row]:
     return [replace(row, test=row.id in test) for row in images]
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+# the synthetic sample
+
+PREFIXES = {  # hospital by its number -> how its lesions' names begin, and its classes
+    0: ("BCN", range(8)),
+    1: ("HAM", [0, 1, 4, 5]),
+    2: ("HAM", [0, 1, 2, 6]),
+    3: ("HAM", [1, 3, 4, 7]),
+    4: ("MSK4", [0, 1, 4]),
+    5: ("HAM", [0, 1, 4]),
+}
+
+
+def sample(folder: Path) -> None:
+    """Six hospitals, leaking folds, and two images that name no lesion, of which FLamby knows no hospital."""
+    lines = []
+    photographs: list[Photograph] = []
+    for center, (prefix, labels) in PREFIXES.items():
+        for label in labels:
+            for k in range(3):
+                p = _photograph(len(photographs), center, prefix, label, k)
+                fold = "test" if k == 2 else "train"
+                photographs.append(p)
+                lines.append([p.image, *isic2019.hot(label), label, center, fold, f"{fold}_{center}"])
+    strangers = [Photograph(f"ISIC_009000{k}_downsampled", k, "40.0", "", "", "male") for k in range(2)]
+    isic2019.write(folder, [*photographs, *strangers])
+    head = ["image", *CLASSES, isic2019.UNKNOWN, "target", "center", "fold", "fold2"]
+    table(folder / TABLES[0], head, sorted(lines, key=lambda line: (line[0][-1], line[0])))
+
+
+def _photograph(i: int, center: int, prefix: str, label: int, k: int) -> Photograph:
+    """Three images of a class: in train, train and test. Of MEL and BCC the first and the last show one lesion."""
+    image = f"ISIC_{10000 + i:07d}{'_downsampled' if center == 4 else ''}"
+    lesion = f"{prefix}_{i - 2 if k == 2 and label in (0, 2) else i:07d}"
+    return Photograph(image, label, f"{30 + 5 * (i % 10)}.0" if i % 13 else "", BODY[i % 8], lesion, SEXES[i % 2])
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -8,15 +8,14 @@ the table that FLamby's Fed-ISIC2019 made (arXiv 2210.04620), when it lies besid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from .... import console
 from ....errors import FedcliError
-from ...pool import Row
-from ...samples import isic2018 as sample
-from ..formats.photographs import files_of, read_rgb
+from ..described import listed
+from ..division import divided
+from ..drawing import picture, save, table
+from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, fold_rows, place, read_table, split_rows
+from ..tables import AGE_BANDS, age_band, one_hot, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -27,32 +26,23 @@ HAM, CENTERS = "HAM10000_metadata.csv", "ham10000_fedisic2019.csv"
 TRUTH = "ISIC2018_Task3_Training_GroundTruth.csv"
 GROUPINGS = "ISIC2018_Task3_Training_LesionGroupings.csv"
 FOLDERS = "images", "HAM10000_images_part_1", "HAM10000_images_part_2", "ISIC2018_Task3_Training_Input", "."
-SUFFIXES = ".jpg", ".jpeg", ".png"
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every listed image that is there, with what the tables say about it."""
-    table, tables = read_ham(raw) if (raw / HAM).is_file() else read_task3(raw)
-    table = _checked(table, raw / tables[0]).sort_values("image_id")
+    found, tables = read_ham(raw) if (raw / HAM).is_file() else read_task3(raw)
+    found = _checked(found, raw / tables[0]).sort_values("image_id")
     if choices.split == "official":
-        _check_official(table, raw)
-    attributes, files = _attributes(table), files_of(raw, FOLDERS, SUFFIXES, lambda path: path.stem)
-    images, skipped = [], []
-    for values in zip(*(table[column].tolist() for column in table), strict=True):  # to_dict takes four times as long
-        record = dict(zip(table, values, strict=True))
-        if (id := record["image_id"]) not in files:
-            skipped.append((f"{id}.jpg", f"listed in {tables[0]}, in none of the image folders"))
-            continue
-        groups = {name: place(record[name], values) for name, values in attributes.items()}
-        lesion = record.get("lesion_id")
-        patient = lesion if isinstance(lesion, str) else ""  # NaN where the tables do not say
-        images.append(Row(id, CLASSES.index(record["dx"]), files[id], record.get("fold") == "test", groups, patient))
-    named = "lesion_id" if any(row.patient for row in images) else None
-    return Listing(_split(images, raw, choices), attributes, named, tables, skipped)
-
-
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return read_rgb(raw / row.source)
+        _check_official(found, raw)
+    files = files_of(raw, FOLDERS, PHOTOGRAPHS, lambda path: path.stem)
+    facts = found.rename(columns={"image_id": "id", "lesion_id": "patient"})
+    facts = facts.assign(label=facts.dx.map(CLASSES.index), file=facts.id.map(files), test=facts.get("fold") == "test")
+    absent = f"listed in {tables[0]}, in none of the image folders"
+    listing = listed(facts, _attributes(found), tables, patient="lesion_id", absent=absent)
+    if choices.split in ("lesion", "folds") and (alone := [row.id for row in listing.rows if not row.patient]):
+        hint = f"put {GROUPINGS} beside the table, or use --split image"
+        raise FedcliError(f"{raw} does not say which lesion {alone[0]} shows", hint)
+    return divided(listing, choices)
 
 
 def read_ham(raw: Path) -> tuple["DataFrame", list[str]]:
@@ -77,11 +67,7 @@ def read_task3(raw: Path) -> tuple["DataFrame", list[str]]:
         )
     columns = [name.upper() for name in CLASSES]
     table = read_table(raw / TRUTH, ["image", *columns], dtype={"image": str}).rename(columns={"image": "image_id"})
-    hot = table[columns].to_numpy() == 1  # [N, C]
-    if (odd := hot.sum(1) != 1).any():
-        wrong = table.image_id[odd].iloc[0]
-        raise FedcliError(f"{raw / TRUTH}: {wrong} has {hot[odd][0].sum()} labels, expected one", "correct its row")
-    table["dx"] = np.array(CLASSES)[hot.argmax(1)]
+    table["dx"] = [CLASSES[k] for k in one_hot(raw / TRUTH, table, columns, "image_id")]
     if not (raw / GROUPINGS).is_file():
         return table[["image_id", "dx"]], [TRUTH]
     lesions = read_table(raw / GROUPINGS, ["image", "lesion_id"], dtype=str).drop_duplicates("image")
@@ -108,18 +94,6 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
     return {name: values for name, values in offered.items() if name in table and values}
 
 
-def _split(images: list[Row], raw: Path, choices: Choices) -> list[Row]:
-    if choices.split == "official":
-        return images  # already in the rows
-    if choices.split in ("lesion", "folds") and not all(row.patient for row in images):
-        image = next(row.id for row in images if not row.patient)
-        hint = f"put {GROUPINGS} beside the table, or use --split image"
-        raise FedcliError(f"{raw} does not say which lesion {image} shows", hint)
-    if choices.split == "folds":
-        return fold_rows(images, choices, by_patient=True)
-    return split_rows(images, choices, by_patient=choices.split == "lesion")
-
-
 def _check_official(table: "DataFrame", raw: Path) -> None:
     """Refuse a table without FLamby's folds, and say how far they leak."""
     if "fold" not in table:
@@ -131,4 +105,38 @@ def _check_official(table: "DataFrame", raw: Path) -> None:
     console.say(f"the official fold leaks: {leak} lesions have images in both train and test")
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+# the synthetic sample
+
+HOSPITALS = {"vidir_molemax": 1, "vidir_modern": 2, "rosendahl": 3, "vienna_dias": 5}
+TYPES = ["histo", "follow_up", "consensus", "confocal"]
+PLACES = ["back", "lower extremity", "trunk", "upper extremity", "face", "scalp", "unknown"]
+HARVARD = ["lesion_id", "image_id", "dx", "dx_type", "age", "sex", "localization"]
+FLAMBY = [*HARVARD, "dataset", "target", "center", "fold", "fold2"]
+EACH = 10  # images per class
+
+
+def sample(folder: Path) -> None:
+    """70 images of 63 lesions, Harvard's table, and FLamby's with hospitals and folds."""
+    records = [_record(i) for i in range(EACH * len(CLASSES))]
+    table(folder / HAM, HARVARD, [record[: len(HARVARD)] for record in records])
+    table(folder / CENTERS, FLAMBY, sorted(records, key=lambda record: record[1]))
+    for i, (_, image, *_) in enumerate(records):
+        part = folder / f"HAM10000_images_part_{1 + i % 2}"
+        save(part / f"{image}.jpg", picture(image, i // EACH, tint=0.5 * (i % EACH < 2)))
+
+
+def _record(i: int) -> list:
+    """A line of FLamby's table; it begins with Harvard's. Both images of a class's first lesion are in both folds."""
+    label, k = divmod(i, EACH)
+    lesion, image = f"HAM_{i - (k == 1):07d}", f"ISIC_{24306 + 3 * i % 70:07d}"
+    age = "" if k == 5 else f"{25 + 5 * (3 * i % 11)}.0"
+    sex = "unknown" if k == 5 else ("male", "female")[i % 2]
+    name = list(HOSPITALS)[(i // 2) % 4]
+    target = 7 if CLASSES[label] == "akiec" and k > 5 else label  # ISIC 2019's number, of whose SCC are some of akiec
+    center = HOSPITALS[name]
+    fold = "test" if k in (1, 9) else "train"
+    columns = [TYPES[i % 4], age, sex, PLACES[i % 7]]
+    return [lesion, image, CLASSES[label], *columns, name, target, center, fold, f"{fold}_{center}"]
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

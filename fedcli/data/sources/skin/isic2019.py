@@ -6,7 +6,8 @@ MSK (Codella et al., arXiv 1710.05006), as the challenge of 2019 put them togeth
 default keeps a lesion's images together; some 2,000 images name no lesion, and each of these stands alone.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ import numpy as np
 
 from .... import console
 from ....errors import FedcliError
-from ...pool import Row
-from ...samples import isic2019 as sample
-from ..formats.photographs import files_of, read_rgb
+from ..described import listed
+from ..division import divided
+from ..drawing import picture, save, table
+from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, fold_rows, place, read_table, split_rows
+from ..tables import AGE_BANDS, age_band, one_hot, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -30,18 +32,12 @@ SEXES = ["female", "male"]
 TRUTH, METADATA = "ISIC_2019_Training_GroundTruth.csv", "ISIC_2019_Training_Metadata.csv"
 FOLDER = "ISIC_2019_Training_Input"
 FOLDERS = FOLDER, f"{FOLDER}/{FOLDER}", f"{FOLDER}_preprocessed", "."  # the archive, Kaggle, FLamby, beside
-SUFFIXES = ".jpg", ".jpeg", ".png"
 SHRUNK = "_downsampled"  # ends the names of MSK's images in some tables and folders
 
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image with a known class that is there, with what the tables say about it."""
-    listing = collect(raw, read_tables(raw))
-    return replace(listing, rows=split(listing.rows, choices))
-
-
-def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
-    return read_rgb(raw / row.source)
+    return split(collect(raw, read_tables(raw)), choices)
 
 
 def read_tables(raw: Path) -> "DataFrame":
@@ -62,11 +58,7 @@ def _labels(raw: Path) -> "DataFrame":
     """Image and label by key, the label -1 where it is UNK."""
     table = read_table(raw / TRUTH, ["image", *CLASSES], dtype={"image": str})
     columns = [*CLASSES, UNKNOWN] if UNKNOWN in table else CLASSES
-    hot = table[columns].to_numpy() == 1  # [N, C]
-    if (odd := hot.sum(1) != 1).any():
-        wrong = table.image[odd].iloc[0]
-        raise FedcliError(f"{raw / TRUTH}: {wrong} has {hot[odd][0].sum()} labels, expected one", "correct its row")
-    label = hot.argmax(1)
+    label = one_hot(raw / TRUTH, table, columns, "image")
     return by_key(table[["image"]].assign(label=np.where(label < len(CLASSES), label, -1)), TRUTH)
 
 
@@ -87,23 +79,20 @@ def key(image: str) -> str:
     return image.removesuffix(SHRUNK)
 
 
-def collect(raw: Path, table: "DataFrame") -> Listing:
-    """The images of a table that are there, all of them in train. A column "center" becomes an attribute too."""
-    table, files = table.sort_values("image"), files_of(raw, FOLDERS, SUFFIXES, lambda path: key(path.stem))
-    attributes, images, skipped = _attributes(table), [], []
-    for id, record in table.to_dict("index").items():
-        if record["label"] < 0:
-            skipped.append((f"{record['image']}.jpg", f"{TRUTH} says {UNKNOWN}, which is no class"))
-            continue
-        if id not in files:
-            skipped.append((f"{record['image']}.jpg", f"listed in {TRUTH}, in none of the image folders"))
-            continue
-        groups = {name: place(record[name], values) for name, values in attributes.items()}
-        lesion = record["lesion_id"]
-        patient = lesion if isinstance(lesion, str) else ""  # NaN where the table does not say
-        images.append(Row(record["image"], record["label"], files[id], groups=groups, patient=patient))
-    named = "lesion_id" if any(row.patient for row in images) else None
-    return Listing(images, attributes, named, [TRUTH, METADATA], skipped)
+def collect(
+    raw: Path, table: "DataFrame", more: Sequence[str] = (), skipped: Sequence[tuple[str, str]] = ()
+) -> Listing:
+    """The images of a table that are there, in train where it has no column "test"; "center" becomes an attribute too.
+
+    more: tables beside the two; skipped: images that they name and these do not.
+    """
+    files = files_of(raw, FOLDERS, PHOTOGRAPHS, lambda path: key(path.stem))
+    table = table.sort_values("image").rename(columns={"image": "id", "lesion_id": "patient"})
+    why = np.where(table.label < 0, f"{TRUTH} says {UNKNOWN}, which is no class", "")
+    facts = table.assign(file=table.index.map(files), name=table.id + ".jpg", why=why)
+    absent = f"listed in {TRUTH}, in none of the image folders"
+    tables = [TRUTH, METADATA, *more]
+    return listed(facts, _attributes(facts), tables, patient="lesion_id", absent=absent, skipped=skipped)
 
 
 def _attributes(table: "DataFrame") -> dict[str, list[str]]:
@@ -113,15 +102,66 @@ def _attributes(table: "DataFrame") -> dict[str, list[str]]:
     return offered | ({"center": list(table.center.cat.categories)} if "center" in table else {})
 
 
-def split(images: list[Row], choices: Choices) -> list[Row]:
+def split(listing: Listing, choices: Choices) -> Listing:
     """The splits "lesion", "image" and "folds"; says how many images name no lesion where that matters."""
-    if choices.split == "image":
-        return split_rows(images, choices, by_patient=False)
-    if alone := sum(not row.patient for row in images):
-        console.say(f"{alone} of {len(images)} images name no lesion; each of them stands alone in the split")
-    if choices.split == "folds":
-        return fold_rows(images, choices, by_patient=True)
-    return split_rows(images, choices, by_patient=True)
+    alone = sum(not row.patient for row in listing.rows)
+    if alone and choices.split != "image":
+        console.say(f"{alone} of {len(listing.rows)} images name no lesion; each of them stands alone in the split")
+    return divided(listing, choices)
 
 
-SOURCE = Source(rows, decode, sample.make, partial(sample.make, times=6), per_file=True)
+# the synthetic sample
+
+BODY = [
+    *("anterior torso", "head/neck", "lateral torso", "lower extremity"),
+    *("oral/genital", "palms/soles", "posterior torso", "upper extremity"),
+]
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """A line of both tables and its image; an empty text is what nobody knows."""
+
+    image: str
+    label: int
+    age: str
+    site: str
+    lesion: str
+    sex: str
+    tint: float = 0.0
+
+
+def sample(folder: Path, times: int = 1) -> None:
+    """64 images, as many times, each time others: one of a single channel, one spelt in another way than in the tables,
+    and several of a lesion."""
+    photographs = [_photograph(i) for i in range(64 * times)]
+    write(folder, photographs)
+    grey = picture("grey", 1)[..., 0]
+    save(folder / FOLDER / f"{photographs[9].image}.jpg", grey)
+    shrunk = folder / FOLDER / f"{photographs[7].image}.jpg"
+    shrunk.rename(shrunk.with_name(shrunk.name.replace(SHRUNK, "")))
+
+
+def _photograph(i: int) -> Photograph:
+    """Of every eight images of a class two share a lesion, one has none, and one comes from MSK."""
+    k, label = i % 8, i // 8 % 8
+    image = f"ISIC_{i:07d}{SHRUNK if k == 7 else ''}"
+    lesion = "" if k == 6 else f"{'MSK4' if k == 7 else 'HAM'}_{i - (k == 1):07d}"
+    age, site = "" if k == 5 else f"{25 + 10 * (i % 6)}.0", BODY[i % 8] if k != 4 else ""
+    return Photograph(image, label, age, site, lesion, SEXES[i % 2] if i % 9 else "")
+
+
+def write(folder: Path, photographs: Sequence[Photograph]) -> None:
+    """The images and both tables, in the archive's columns."""
+    for i, p in enumerate(photographs):
+        save(folder / FOLDER / f"{p.image}.jpg", picture(p.image, p.label, tint=p.tint, height=24 if i % 2 else 32))
+    table(folder / TRUTH, ["image", *CLASSES, UNKNOWN], [[p.image, *hot(p.label)] for p in photographs])
+    head = ["image", "age_approx", "anatom_site_general", "lesion_id", "sex"]
+    table(folder / METADATA, head, [[p.image, p.age, p.site, p.lesion, p.sex] for p in photographs])
+
+
+def hot(label: int) -> list[str]:
+    return ["1.0" if k == label else "0.0" for k in range(len(CLASSES) + 1)]
+
+
+SOURCE = Source(rows, photograph, sample, partial(sample, times=6), per_file=True)

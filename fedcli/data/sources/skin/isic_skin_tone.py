@@ -15,15 +15,15 @@ from functools import partial
 from pathlib import Path
 
 from .... import console
-from ....errors import FedcliError, UsageError, nearest
+from ....errors import FedcliError
 from ....system import processes
 from ...pool import Row
-from ...samples import isic_skin_tone as sample
-from ..formats.photographs import read_rgb, within
+from ..drawing import picture, save, table
+from ..formats.photographs import photograph, read_rgb, within
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import read_table
 from . import isic2018, isic2019, skin_type
-from .isic2019 import decode
+from .isic2019 import BODY, SEXES, Photograph
 
 TONES = ["light", "dark"]
 FIRST_DARK = {"28": 4, "41": 3}  # ITA cut in degrees -> the lightest type that counts as dark
@@ -32,7 +32,6 @@ TYPES = range(1, 7)
 
 def rows(raw: Path, choices: Choices) -> Listing:
     """Every image that is there, with its skin tone; -1 where it is unknown."""
-    _check(choices)
     listing = _listing(raw, choices)
     file = choices.own["tone-file"]
     types = _read_types(raw, file, listing.rows) if file else _compute_types(raw, listing.rows, choices)
@@ -46,19 +45,12 @@ def rows(raw: Path, choices: Choices) -> Listing:
     return replace(listing, rows=images, attributes=attributes, tables=tables)
 
 
-def _check(choices: Choices) -> None:
-    known = {"ita-cut": FIRST_DARK, "ita-rule": skin_type.RULES}
-    for name, values in known.items():
-        if (given := choices.own[name]) not in values:
-            raise UsageError(f"{name} is {given!r}", nearest(given, values))
-
-
 def _listing(raw: Path, choices: Choices) -> Listing:
     """The images, split, without their skin tone."""
     if (raw / isic2019.TRUTH).is_file() or not (raw / isic2018.HAM).is_file():
         return isic2019.rows(raw, choices)
     listing = isic2018.rows(raw, replace(choices, split="image"))
-    return replace(listing, rows=isic2019.split(listing.rows, choices), classes=isic2018.CLASSES)
+    return replace(isic2019.split(listing, choices), classes=isic2018.CLASSES)
 
 
 def _compute_types(raw: Path, rows: list[Row], choices: Choices) -> list[int]:
@@ -91,4 +83,29 @@ def _read_types(raw: Path, name: str, rows: list[Row]) -> list[int]:
     return [-1 if skin_type is None else skin_type for skin_type in listed]
 
 
-SOURCE = Source(rows, decode, sample.make, per_file=True)
+# the synthetic sample
+
+BLUISH = 12, 30  # bright skin that Bevan's quotient takes for the darkest type
+
+
+def sample(folder: Path) -> None:
+    """Light and dark skin, two images with a bluish cast, and a table of skin types."""
+    photographs = [_photograph(i) for i in range(72)]
+    isic2019.write(folder, photographs)
+    for i in BLUISH:
+        p = photographs[i]
+        save(folder / isic2019.FOLDER / f"{p.image}.jpg", picture(p.image, p.label)[..., ::-1])
+    head = ["image_name", "target", "year", "tfrecord", "mclassd", "size", "fitzpatrick"]
+    types = [-1 if i == 20 else 6 if p.tint else 2 for i, p in enumerate(photographs)]
+    lines = [[p.image, int(p.label == 0), 2019, -1, 0, "1024x1024", of] for p, of in zip(photographs, types)]
+    table(folder / "isic_train_20-19-18-17.csv", head, lines)
+
+
+def _photograph(i: int) -> Photograph:
+    """Of nine images of a class four show dark skin."""
+    k, label = i % 9, i // 9
+    lesion = f"BCN_{i:07d}" if k else ""
+    return Photograph(f"ISIC_{i:07d}", label, f"{20 + i}.0", BODY[i % 8], lesion, SEXES[i % 2], tint=float(k > 4))
+
+
+SOURCE = Source(rows, photograph, sample, per_file=True)

@@ -1,0 +1,95 @@
+"""Rows of a dataset whose images tables describe, and a declaration of one whose table has a column for everything."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..pool import Row
+from .cards import defaults, read
+from .own_files import own_images
+from .source import Choices, Listing, Source
+from .tables import place
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class Table:
+    """A CSV beside images, as `fedcli prepare images` reads it; spellings, gaps and damage are met as there.
+
+    Attributes:
+        file: the table, relative to the raw folder.
+        image: the column of files: a path, a name, or a name without suffix.
+        label: the column of classes.
+        classes: a class as the table writes it -> its name; all that are there where it is empty.
+        groups: columns of attributes; ages are banded.
+        site: the column of hospitals, which is an attribute too.
+        patient: the column of patients or lesions, which a split keeps together.
+    """
+
+    file: str
+    image: str = "image"
+    label: str = "label"
+    classes: Mapping[str, str] | None = None
+    groups: tuple[str, ...] = ()
+    site: str = ""
+    patient: str = ""
+
+    def source(self, sample: Callable[[Path], None]) -> Source:
+        """The dataset that has this table. sample: writes a tiny synthetic raw folder."""
+        return Source(partial(_rows, self), partial(_decode, self), sample, per_file=True)
+
+    def options(self, choices: Choices) -> Choices:
+        own = defaults(read("images")) | {"table": self.file, "image-column": self.image, "label-column": self.label}
+        own |= {"group": ",".join(self.groups), "site": self.site, "patient": self.patient}
+        return replace(choices, own=own | {"classes": ",".join(self.classes or ())})
+
+
+def _rows(table: Table, raw: Path, choices: Choices) -> Listing:
+    listing = own_images.rows(raw, table.options(choices))
+    names = [(table.classes or {}).get(name, name) for name in listing.classes or []]
+    return replace(listing, classes=names)
+
+
+def _decode(table: Table, raw: Path, row: Row, choices: Choices) -> Any:
+    return own_images.decode(raw, row, table.options(choices))
+
+
+def listed(
+    facts: "DataFrame",
+    attributes: Mapping[str, list[str]],
+    tables: Iterable[str],
+    *,
+    patient: str = "",
+    absent: str = "listed in the table, in none of the image folders",
+    skipped: Iterable[tuple[str, str]] = (),
+) -> Listing:
+    """What tables say of images, as a listing whose rows are all in train unless they say otherwise.
+
+    Args:
+        facts: a line per image with the columns id, label (its index), file (missing where there is none), one for each
+            attribute, and perhaps patient, test, why (it is skipped) and name (what it is called then).
+        patient: what `patient` names.
+        absent: why an image without a file is skipped.
+        skipped: (file, why) of others.
+    """
+    images, left_out, columns = [], list(skipped), list(facts)
+    for values in zip(*(facts[name].tolist() for name in columns), strict=True):  # to_dict takes four times as long
+        fact = dict(zip(columns, values, strict=True))
+        file = _text(fact["file"])
+        if why := _text(fact.get("why")) or ("" if file else absent):
+            left_out.append((fact.get("name") or file or f"{fact['id']}.jpg", why))
+            continue
+        groups = {name: place(fact[name], known) for name, known in attributes.items()}
+        test = bool(fact.get("test", False))
+        images.append(Row(fact["id"], fact["label"], file, test, groups, _text(fact.get("patient"))))
+    named = patient if any(row.patient for row in images) else None
+    return Listing(images, dict(attributes), named, list(tables), sorted(left_out))
+
+
+def _text(cell: object) -> str:
+    """A cell that may be missing, which pandas says by NaN."""
+    return cell if isinstance(cell, str) else ""
