@@ -54,6 +54,8 @@ class Reversed(torch.autograd.Function):
 class Adversarial(Local):
     """Cross-entropy, and an adversary behind a gradient reversal layer."""
 
+    cost = {"step": 1}
+
     attribute: Annotated[Attribute, "whose values are the groups; empty takes the first by name"] = Attribute()
     strength: Annotated[float, "of the reversed gradient, >= 0"] = 1.0
     schedule: Annotated[Literal["growing", "constant"], "of the strength over the rounds"] = "growing"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 class Agnostic(SubsetTraining, Aggregator):
     """Minimax: descend on the weighted loss, ascend on the weights."""
 
+    cost = {"forward": 1}
     needs = "scalars"
 
     gamma: Annotated[float, "ascent step on lambda per unit of loss, >= 0; 0 keeps it uniform; original only"] = 0.01

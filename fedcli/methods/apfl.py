@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 class Mixed(BesideTheGlobal):
     """Plain steps of the global track, each after a step of the client's own part of the mixture."""
 
+    cost = {"step": 2}
     not_recorded = "the step of the client's own part has an optimizer of its own"
 
     alpha: Annotated[float, "share of the client's own part in its mixture, in [0, 1]; where adaptive starts"] = 0.5

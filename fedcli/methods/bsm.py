@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class BalancedSoftmax(Local):
     """Cross-entropy after the logarithm of each class's share is added to its logit."""
 
+    cost = {"step": 1}
     own_prior = True
 
     needs_one_label = "it balances one softmax over all classes"

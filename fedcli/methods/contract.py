@@ -21,7 +21,7 @@ mixins.py what few methods ask of the engine.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these 
     from ..models.network import Network
 
 Tensors = dict[str, Tensor]
+Cost = Mapping[str, int] | str  # passes of the network by kind, see Local.cost, or why no formula gives them
 NEEDS = {  # what a server must see of each client, from the least to the most
     "sums": "sums over the clients, which secure aggregation can compute: no client's own model or number",
     "scalars": "few numbers of each client, such as its loss; models only in their weighted sum",
@@ -130,6 +131,9 @@ class Local:
             reads a number that changes; "" where it can.
         recordable: True, in a class from outside fedcli itself: its steps can be recorded.
         reads_round: True: a step reads client.round as a number, so that it is recorded anew in each round.
+        cost: passes of the network that its formula has: "step" forward and backward over a batch, "look" forward
+            alone, both in each local step; "gradient" forward and backward over all images of a client, "forward"
+            forward alone, both once in its round. A text says why they are not known.
     """
 
     needs: str = "sums"
@@ -147,6 +151,7 @@ class Local:
     not_recorded: str = ""
     recordable: bool = False
     reads_round: bool = False
+    cost: Cost = "its class does not say what it costs"
 
     def extend(self, net: "Network") -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
@@ -202,6 +207,7 @@ class Aggregator:
         of_mean: True: it needs nothing but the mean of the models by training images, which is all that a server sees
             under secure aggregation.
         own_step: True: the model is a step of the server's own from the old one, and no mean of the local models.
+        cost: passes beside those of the local half, as of Local.
     """
 
     needs: str = "updates"
@@ -211,6 +217,7 @@ class Aggregator:
     full_participation: bool = False
     works_without_server: bool = False
     needs_one_label: str = ""
+    cost: Cost = "its class does not say what it costs"
 
     def warning(self, rounds: int, validation: bool) -> str:
         """As Local.warning; validation: every client has a validation part."""

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 class FederatedFeatures(LinearHeadOnly, ScoredModel, Aggregator):
     """Average the models; then match features to class gradients and train a classifier on them for scoring."""
 
+    cost = {"forward": 1}
     needs = "sums"
 
     features: Annotated[int, "made-up features per class, in [1, 10000]"] = 100

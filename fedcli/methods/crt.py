@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class Retrained(BalancedSampling, Local):
     """Train a fresh linear classifier on balanced draws, the backbone as it is."""
 
+    cost = "it continues a finished run"
     own_prior = True
 
     needs_one_label = "it draws images by their one class"
@@ -45,6 +46,7 @@ class Retrained(BalancedSampling, Local):
 class PreviousWeights(ContinuesRun, Aggregator):
     """Average with fixed weights: those that ended the run before."""
 
+    cost = "it continues a finished run"
     needs = "sums"
 
     weights: Annotated[Literal["previous", "samples"], "of the run's last round, or image counts"] = "previous"

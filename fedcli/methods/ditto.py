@@ -52,6 +52,7 @@ class BesideTheGlobal(Local):
 class TwoTracks(BesideTheGlobal):
     """Plain steps of the global track, each after a proximal step of the personal one."""
 
+    cost = {"step": 2}
     not_recorded = "the personal step has an optimizer and a random stream of its own"
 
     strength: Annotated[float, "proximal coefficient of the personal model (lambda), >= 0; 0 is local training"] = 1.0

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 class TowardParity(WithGroups):
     """Images weighed by group and class, by how unequal the groups' losses are."""
 
+    cost = {"step": 1, "forward": 1}
     works_without_server = False
     by_class = True
     needs_one_label = "parity is of one positive class and one negative"

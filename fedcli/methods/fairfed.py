@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 class ByGap(WeighsGroups, Aggregator):
     """Weights that move with the distance from the mean accuracy."""
 
+    cost = {"forward": 1}
     needs = "scalars"
 
     beta: Annotated[float, "step on the weights per unit of accuracy, >= 0; 0 is the base"] = 1.0

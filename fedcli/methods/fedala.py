@@ -41,6 +41,7 @@ SETTLED, LAST = 0.1, 10  # standard deviation of the losses of so many last pass
 class AdaptiveStart(Local):
     """Plain local training from a mixture of the client's last model and the global one."""
 
+    cost = {"step": 1, "gradient": 1}
     not_recorded = "the first step of a round starts from another model than the global one"
     works_without_server = False
 

@@ -19,6 +19,7 @@ from .registry import register
 class Plain(Local):
     """Cross-entropy and nothing else."""
 
+    cost = {"step": 1}
     images_in_loss_alone = True
 
 
@@ -26,6 +27,7 @@ class Plain(Local):
 class Mean(Aggregator):
     """Average local models in proportion to their training images."""
 
+    cost = {}
     needs = "sums"
     of_mean = True
     works_without_server = True

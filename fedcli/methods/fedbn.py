@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 class OwnNorms(Local):
     """Plain local training that keeps its batch-norm layers."""
 
+    cost = {"step": 1}
     trains_backbone = True
 
     def personal_tensors(self, net: "Network") -> tuple[str, ...]:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class Contribution(Aggregator):
     """Weights by estimated contribution."""
 
+    cost = {"forward": 1}
+
     mode: Annotated[Literal["times", "plus"], "how the two contributions are put together"] = "times"
     rule: Annotated[Literal["released", "original"], "mean over rounds on training images, or not"] = "released"
 

@@ -33,6 +33,7 @@ SMALLEST_VARIANCE = 1e-8
 class Decorrelated(Local):
     """Cross-entropy and a penalty on correlated features."""
 
+    cost = {"step": 1}
     trains_backbone = True
 
     beta: Annotated[float, "strength of the penalty, >= 0; 0 is FedAvg"] = 0.1

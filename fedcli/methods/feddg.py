@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 class Episodic(Local):
     """Steps along the gradient at the model, and that after an inner step, on images in another client's style."""
 
+    cost = {"step": 2}
     works_without_server = False
     needs = "updates"
 

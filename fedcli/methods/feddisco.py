@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class ByDiscrepancy(Aggregator):
     """Weights by image count less the distance of the client's classes from even ones."""
 
+    cost = {}
     needs = "scalars"
 
     a: Annotated[float, "weight of the discrepancy, >= 0"] = 0.5

@@ -82,6 +82,8 @@ class Drifting(Local):
 class Dynamic(Drifting):
     """FedDyn, or a benchmark's reading of it."""
 
+    cost = {"step": 1}
+
     rule: Annotated[Literal["original", "released"], "the paper, or a benchmark's code in which it is FedAvg"] = (
         "original"
     )

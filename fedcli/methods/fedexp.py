@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 class Extrapolated(Aggregator):
     """The mean update, times a step of at least 1."""
 
+    cost = {}
     needs = "sums"
 
     epsilon: Annotated[float, "added to the squared length of the mean update, > 0; larger keeps nearer to FedAvg"] = (

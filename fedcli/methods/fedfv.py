@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 class Projected(Aggregator):
     """The mean of updates freed of conflicts."""
 
+    cost = {"forward": 1}
+
     protect: Annotated[float, "alpha: share of clients, with the largest losses, never projected, in [0, 1]"] = 0.1
     lookback: Annotated[int, "tau: past rounds whose clients count as external conflicts, >= 0; 0 is none"] = 1
     weights: Annotated[Literal["uniform", "samples"], "how clients count in the means; uniform is the paper's"] = (

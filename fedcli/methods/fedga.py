@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 class Gap(Aggregator):
     """Generalization adjustment: weights that climb with the loss gap between global and local model."""
 
+    cost = {"forward": 2}
     needs = "scalars"
 
     step: Annotated[float, "factor on the rule's own d (original 0.2, released 0.05), >= 0; 0 stays uniform"] = 1.0

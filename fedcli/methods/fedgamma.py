@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 class ControlledSharp(Controlled):
     """Steps along g~ + c - c_i."""
 
+    cost = {"step": 2}
+
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is SCAFFOLD"] = 0.05
 
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:

@@ -60,6 +60,7 @@ def simplex(width: int, classes: int) -> Tensor:
 class FixedSimplex(Local):
     """Features trained under a fixed classifier, whose logits are scaled by the client's class shares."""
 
+    cost = {"step": 1}
     own_prior = True
     head = "simplex"
     works_without_server = False

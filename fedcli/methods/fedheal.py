@@ -44,6 +44,8 @@ BINS = 10  # of a histogram, so that after ten rounds each bin holds one share
 class Harmonized(Histograms, Aggregator):
     """FPHL (parameter filter) and FAEL (weights by distance)."""
 
+    cost = {}
+
     tau: Annotated[float, "share of rounds that must agree to keep a coordinate, in [0, 1)"] = 0.3
     beta: Annotated[float, "share of this round's distances in the change of the weights, in [0, 1]"] = 0.4
     parts: Annotated[Literal["both", "fphl", "fael"], "the filter, the weights, or both"] = "both"

@@ -50,6 +50,7 @@ STEP = 0.1  # of the prototypes' way apart
 class TwoContrasts(Local):
     """Cross-entropy with margins by class share and difficulty, and two supervised contrasts."""
 
+    cost = {"step": 2, "forward": 1}
     not_recorded = "a step looks at the client's images a second time, by rows that are not recorded"
     own_prior = True
     trains_backbone = True

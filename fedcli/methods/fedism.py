@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 class Sharp(Local):
     """SALT: descend along the gradient at distance rho(t) along the ascent direction."""
 
+    cost = {"step": 2}
     reads_round = True
 
     rho: Annotated[float, "largest perturbation radius, in units of theta, >= 0"] = 0.1
@@ -65,6 +66,7 @@ class Sharp(Local):
 class BySharpness(Aggregator):
     """SAGA: average local models in proportion to sharpness (or perturbed loss) ** q."""
 
+    cost = {"gradient": 1, "forward": 1}
     needs = "scalars"
 
     rho: Annotated[float, "largest perturbation radius, in units of theta, >= 0"] = 0.1

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class Calibrated(Local):
     """Cross-entropy after each logit is lowered by its class's margin."""
 
+    cost = {"step": 1}
+
     tau: Annotated[float, "strength of the margin, >= 0; 0 is FedAvg"] = 0.5
     absent: Annotated[Literal["floor", "mask"], "a class without images: 1e-8 of them, or taken out"] = "floor"
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class AwayFromTheGlobalPath(Local):
     """The gradient is that at a point a step back along the global model's way."""
 
+    cost = {"step": 1}
+
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedAvg"] = 0.05
 
     works_without_server = False

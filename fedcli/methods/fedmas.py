@@ -60,6 +60,8 @@ RECEIVED, TRAINED = "w_class_", "w_hat_class_"  # columns by class, followed by 
 class Distilled(LearnsFromTeacher, Local):
     """Balanced softmax, with features kept near those of a frozen teacher through a projector."""
 
+    cost = "it has a teacher"
+
     lambda_f: Annotated[float, "weight of the divergence from the teacher, >= 0; 0 trains as BSM-FL does"] = 3.0
     prior: Annotated[
         Literal["bsm", "none", "fedlc", "logit-adjust"], "what the client's class counts add to its training logits"
@@ -123,6 +125,7 @@ class Distilled(LearnsFromTeacher, Local):
 class Rescue(Aggregator):
     """Average local models in proportion to their clients' rescue factors. For Distilled clients."""
 
+    cost = "it has a teacher"
     needs = "scalars"
 
     rule: Annotated[Literal["paper", "released"], "Eqs. 3 and 4, or the factor and loss of the code"] = "paper"

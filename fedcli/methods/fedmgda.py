@@ -39,6 +39,8 @@ MOVES = 100_000
 class MinNorm(Aggregator):
     """The min-norm convex combination of unit updates, near the prior weights."""
 
+    cost = {}
+
     epsilon: Annotated[float, "how far a weight may be from the image share, in [0, 1]; 0 is FedAvg's, 1 is MGDA"] = 0.1
     step: Annotated[float, "server step length, > 0"] = 1.0
     length: Annotated[Literal["kept", "unit"], "a step is times the mean length of updates, or (paper) not"] = "kept"

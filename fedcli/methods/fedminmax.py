@@ -30,6 +30,8 @@ from .registry import register
 class Projected(Minimax):
     """Weights of groups that climb with their losses."""
 
+    cost = {"step": 1, "forward": 1}
+
     eta: Annotated[float, "step on the groups' weights per unit of loss, >= 0; 0 is FedAvg"] = 0.05
 
     def start(self, rho: Tensor) -> Tensor:

@@ -69,6 +69,8 @@ GRIDS = {
 class FairProx(Local):
     """Cross-entropy, a proximal term, and a penalty on losses above the mean."""
 
+    cost = {"step": 1, "forward": 2}
+
     parts: Annotated[Parts, PARTS] = "qmix+fair+som"
     fair: Annotated[Literal["hinge", "symmetric"], "penalty above the mean loss only, or on both sides"] = "hinge"
     lambda_fair: Annotated[float, "strength of the fairness term, >= 0; 0 turns it off"] = 1.0
@@ -123,6 +125,8 @@ class FairProx(Local):
 @dataclass(frozen=True)
 class AgentsAndMap(Aggregator):
     """QMIX chooses the proximal coefficients of the next round, a self-organizing map the weights of this one."""
+
+    cost = {}
 
     parts: Annotated[Parts, PARTS] = "qmix+fair+som"
     grid: Annotated[Literal["log", "linear"], "what mu is chosen from: 0, 1e-5, .. 0.1, 0.4, 1, or 0, 0.1, .. 1"] = (

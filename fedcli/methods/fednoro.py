@@ -49,6 +49,7 @@ TEMPERATURE = 0.8  # of the received model's softmax
 class LearnsFromGlobal(Local):
     """Logit adjustment; at a noisy client also distillation from the received model."""
 
+    cost = {"step": 1, "look": 1, "forward": 1}
     own_prior = True
     own_loss = True
     works_without_server = False
@@ -89,6 +90,7 @@ def distilled(adjusted: Tensor, y: Tensor, soft: Tensor, share: Tensor) -> Tenso
 class DistanceAware(Aggregator):
     """By image count; in stage 2 a noisy client counts the less, the farther its model is from every clean one."""
 
+    cost = {}
     full_participation = True
 
     warm_up: Annotated[float, "share of the rounds that stage 1 takes, in [0, 1]; 1: all of them"] = 0.1

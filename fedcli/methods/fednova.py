@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 class Normalized(Aggregator):
     """Average updates per local step."""
 
+    cost = {}
     needs = "scalars"
 
     def measure_local(self, net: "Network", client: ClientRound) -> None:

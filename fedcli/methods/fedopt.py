@@ -63,6 +63,8 @@ class ServerStep(Aggregator):
 class Momentum(ServerStep):
     """FedAvgM."""
 
+    cost = {}
+
     lr: Annotated[float, "learning rate of the server, > 0"] = 1.0
     beta: Annotated[float, "share of the momentum that is kept, in [0, 1); 0 is FedAvg"] = 0.9
 
@@ -74,6 +76,8 @@ class Momentum(ServerStep):
 @dataclass(frozen=True)
 class Adagrad(ServerStep):
     """FedAdagrad: squares add up."""
+
+    cost = {}
 
     beta1: Annotated[float, "share of the momentum that is kept, in [0, 1)"] = 0.0
     tau: Annotated[float, "added to the root of the squares, and where it starts, > 0; larger adapts less"] = 1e-3

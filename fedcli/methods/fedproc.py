@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 class ContrastFirst(Prototypes):
     """From contrast with prototypes to cross-entropy, in a straight line over the run."""
 
+    cost = {"step": 1, "forward": 1}
     reads_round = True
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:

@@ -66,6 +66,8 @@ class Prototypes(Local):
 class NearPrototypes(Prototypes):
     """Cross-entropy plus the squared distance of each feature to its class's prototype."""
 
+    cost = {"step": 1, "forward": 1}
+
     strength: Annotated[float, "of the penalty on the distance to the prototypes, >= 0; 0 is FedAvg"] = 1.0
 
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 class Prox(Local):
     """Cross-entropy plus mu/2 ||w - w_t||^2."""
 
+    cost = {"step": 1}
     images_in_loss_alone = True
 
     mu: Annotated[float, "proximal coefficient, >= 0; 0 is FedAvg"] = 0.01

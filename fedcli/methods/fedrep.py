@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 class OwnHead(Local):
     """Plain local training of all, with a classifier that stays."""
 
+    cost = {"step": 1}
     head = "personal"
     images_in_loss_alone = True
 
@@ -52,6 +53,7 @@ class OwnHead(Local):
 class HeadFirst(OwnHead):
     """The classifier alone, then the features alone."""
 
+    cost = {"step": 1, "gradient": 1}
     images_in_loss_alone = False
 
     head_epochs: Annotated[int, "passes over the images that train the classifier first, >= 0"] = 1

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 class TwoPredictors(Local):
     """A balanced softmax for what is shared, then a step of the client's own classifier on top of it."""
 
+    cost = {"step": 1}
     not_recorded = "the step of the client's own classifier has an optimizer of its own"
     own_prior = True
     works_without_server = False

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class Restricted(Local):
     """Cross-entropy over logits of which those of missing classes are scaled."""
 
+    cost = {"step": 1}
     needs_one_label = "it restrains classes in one softmax"
 
     alpha: Annotated[float, "scale of the logits of classes that the client has not, in [0, 1]; 1 is FedAvg"] = 0.5

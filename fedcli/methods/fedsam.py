@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 class Perturbed(Local):
     """SAM's step, at a fixed radius."""
 
+    cost = {"step": 2}
+
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedAvg"] = 0.05
 
     def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:

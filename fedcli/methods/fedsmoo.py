@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 class SmoothAndConsistent(Drifting):
     """FedDyn's steps at a perturbed model, whose perturbation has a dual of its own."""
 
+    cost = {"step": 2}
+
     alpha: Annotated[float, "strength of the penalty, >= 0"] = 0.1
     rho: Annotated[float, "perturbation radius, in units of theta, >= 0; 0 is FedDyn"] = 0.1
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 class NearTheMean(WithGroups):
     """Images weighed by how far their group's loss is from the mean."""
 
+    cost = {"step": 1, "forward": 1}
     works_without_server = False
     needs_one_label = "it compares groups within a class"
 

@@ -56,6 +56,8 @@ def spread_weights(share: Tensor, loss: Tensor, strength: float) -> Tensor:
 class SpreadOfGroups(Minimax):
     """Weights of groups that follow the rank of their losses."""
 
+    cost = {"step": 1, "forward": 1}
+
     strength: Annotated[float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"] = 0.5
 
     def start(self, rho: Tensor) -> Tensor:
@@ -69,6 +71,7 @@ class SpreadOfGroups(Minimax):
 class SpreadOfClients(Aggregator):
     """Models weighed by image share and by the rank of the client's loss."""
 
+    cost = {"forward": 1}
     needs = "scalars"
 
     strength: Annotated[float, "lambda, as a share of the largest that keeps weights above 0, in [0, 1]"] = 0.5

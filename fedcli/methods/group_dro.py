@@ -33,6 +33,8 @@ from .registry import register
 class Exponential(Minimax):
     """Weights of groups that grow exponentially with their losses."""
 
+    cost = {"step": 1, "forward": 1}
+
     eta: Annotated[float, "step on the logarithm of a group's weight per unit of loss, >= 0; 0: groups alike"] = 0.1
     adjustment: Annotated[float, "C: a group's loss counts C / sqrt(its images) more, >= 0"] = 0.0
 

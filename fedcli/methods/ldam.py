@@ -57,6 +57,8 @@ class CosineHead(nn.Linear):
 class Margins(Local):
     """Cross-entropy with a margin on the true class, re-weighted by class in the last rounds."""
 
+    cost = {"step": 1}
+
     max_margin: Annotated[float, "margin of the client's rarest class, as a difference of cosines, >= 0"] = 0.5
     scale: Annotated[float, "of the cosines (s), > 0"] = 30.0
     beta: Annotated[

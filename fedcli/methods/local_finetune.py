@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 class Tuned(Local):
     """Plain local training; a tuned copy of the received model stays with the client."""
 
+    cost = {"step": 1, "gradient": 1}
+
     tune: Annotated[Literal["all", "head"], "what a client tunes for itself: the whole network, or its classifier"] = (
         "all"
     )

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 class Adjusted(Local):
     """Cross-entropy after tau times the logarithm of each class's share is added to its logit."""
 
+    cost = {"step": 1}
+
     tau: Annotated[float, "temperature of the prior, >= 0; 0 only takes absent classes out"] = 1.0
 
     own_prior = True

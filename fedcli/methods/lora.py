@@ -57,6 +57,8 @@ DEFAULT_TRAINING = {"optimizer": "sgd", "lr": 1e-3, "momentum": 0.9, "weight_dec
 class LowRank(Local):
     """Train adapters and two contexts; all else is frozen."""
 
+    cost = "little of the network trains"
+
     rank: Annotated[int, "of the adapters, >= 0; 0 is the backbone's default, 12 for a ViT and 32 for a ResNet"] = 0
     alpha: Annotated[float, "adapters count alpha / rank, >= 0; 0 is the default, 2 for a ViT and 8 for a ResNet"] = 0.0
 
@@ -102,6 +104,7 @@ class SingularValues(LowRank):
 class FactorMean(Aggregator):
     """Average by image count; adapters factor by factor with a moving average, or by their products."""
 
+    cost = "little of the network trains"
     needs = "sums"
 
     ema: Annotated[bool, "moving average over rounds"] = True

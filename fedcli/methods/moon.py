@@ -45,6 +45,8 @@ class Projected(nn.Module):
 class Contrast(Local):
     """Cross-entropy plus mu times the model-contrastive loss."""
 
+    cost = {"step": 1, "look": 2}
+
     mu: Annotated[float, "strength of the contrast, >= 0; 0 is FedAvg"] = 1.0
     temperature: Annotated[float, "of the contrast, > 0"] = 0.5
     projection: Annotated[int, "width of a two-layer projection head under the classifier, >= 0; 0 has none"] = 0

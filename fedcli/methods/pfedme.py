@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 class Envelope(Local):
     """Steps towards a personal model that is found anew for each minibatch."""
 
+    cost = {"step": 5}
     works_without_server = False
 
     strength: Annotated[float, "lambda, how near the personal model stays to the global one, > 0"] = 15.0

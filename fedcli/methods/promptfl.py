@@ -63,6 +63,8 @@ class TextHead(nn.Module):
 class Prompted(Local):
     """Train one context; all else is frozen."""
 
+    cost = "little of the network trains"
+
     length: Annotated[int, "learned tokens before a class name, >= 1"] = 4
     rule: Annotated[Literal["paper", "released"], "released leaves a volume's slice projection at random"] = "paper"
 

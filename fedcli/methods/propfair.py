@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 class Proportional(Local):
     """Cross-entropy l, trained as -log(M - l)."""
 
+    cost = {"step": 1}
+
     bound: Annotated[float, "M, above which a loss is counted in a straight line, > 0"] = 5.0
     epsilon: Annotated[float, "how far below the bound that line begins, > 0"] = 0.2
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 class QFair(Aggregator):
     """Weights by loss ** q."""
 
+    cost = {"forward": 1}
     needs = "scalars"
 
     q: Annotated[float, "exponent, >= 0; 0 ignores losses, large follows the worst client"] = 1.0

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 class Reweighed(WithGroups):
     """Weigh images by W(g, y)."""
 
+    cost = {"step": 1}
+
     counts: Annotated[Literal["global", "local"], "whose images are counted: all clients', or the client's own"] = (
         "global"
     )

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 class Controlled(Local):
     """Steps along g + c - c_i."""
 
+    cost = {"step": 1}
+
     control: Annotated[Literal["weighted", "uniform"], "how clients count in c: as in the model, or all the same"] = (
         "weighted"
     )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 class Tilted(Aggregator):
     """Weights by image count times exp(t loss)."""
 
+    cost = {"forward": 1}
     needs = "scalars"
 
     t: Annotated[float, "tilt; 0 is the base, large follows the worst client, below 0 the best"] = 1.0
