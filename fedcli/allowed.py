@@ -32,7 +32,7 @@ def named_by(file: Path) -> Iterator[None]:
 
 def allow(words: Iterable[str | os.PathLike[str]]) -> None:
     """Take these words of the command: they, and what is in them between = , and +, may name code."""
-    texts = frozenset(map(os.fspath, words))
+    texts = frozenset(os.fspath(word) for word in words)
     _words.set(_words.get() | texts)
     _files.set(_files.get() | {file for text in texts for file in _files_in(text)})
 

@@ -12,7 +12,7 @@ import traceback
 import warnings
 from collections import deque
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -59,9 +59,11 @@ UNEXPECTED = "a manifest may have been edited by hand, or this is a fault of fed
 class Commands(TyperGroup):
     """A group whose commands end in one sentence, one hint and an exit code, never in a traceback."""
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
         """--log-file and --code may stand anywhere in the line."""
-        flags, ours, others, words = [flag.split()[0] for flag, _ in ANYWHERE], [], [], deque(args)
+        flags, words = [flag.split()[0] for flag, _ in ANYWHERE], deque(args)
+        ours: list[str] = []
+        others: list[str] = []
         while words:
             word = words.popleft()
             into = ours if word.partition("=")[0] in flags and ("=" in word or words) else others
@@ -72,14 +74,14 @@ class Commands(TyperGroup):
             _refuse(ctx, error)
             raise
 
-    def make_context(self, *args: Any, **more: Any) -> typer.Context:
+    def make_context(self, *args: Any, **more: Any) -> Any:
         try:
             return super().make_context(*args, **more)
         except KeyboardInterrupt:  # of which typer would say nothing
             _nothing_begun()
             raise typer.Exit(INTERRUPTED) from None
 
-    def invoke(self, ctx: typer.Context) -> object:
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]  # its own click's
         ctx.with_resource(console.shown())
         try:
             return self._called(ctx)
@@ -106,8 +108,8 @@ class Commands(TyperGroup):
             _end(ctx, f"too little memory, or a damaged package: {str(error) or 'memory is used up'}", LIMITED, 1)
         except Exception as error:
             _refuse(ctx, error)
-            if fault := extensions.fault(error) or of_system(error):
-                _end(ctx, fault.sentence, fault.hint, fault.code)
+            if known := extensions.fault(error) or of_system(error):
+                _end(ctx, known.sentence, known.hint, known.code)
             where = "".join(f", {note}" for note in getattr(error, "__notes__", []))
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
 
@@ -152,7 +154,7 @@ def _nothing_begun() -> None:
         console.fail("interrupted before anything was begun", "run the same command again")
 
 
-def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> None:
+def _end(ctx: typer.Context, sentence: str, hint: str, code: int) -> NoReturn:
     if ctx.meta.get(options.DEBUG):
         traceback.print_exc(file=sys.stderr)
     console.fail(sentence, hint)

@@ -93,7 +93,7 @@ def _takes_columns(entry: dict[str, Any]) -> bool:
 
 def _readable(entry: dict[str, Any]) -> dict[str, Any]:
     """A card for a person: a line for each file, split and option, and the flags that set them."""
-    shown = {}
+    shown: dict[str, Any] = {}
     for key, value in entry.items():
         if key == "files":
             shown[key] = {file["path"]: _file_line(file) for file in value}

@@ -52,7 +52,7 @@ def typed(options: type[Options], context: typer.Context, given: dict[str, Any])
 
 def parsed(options: type[Options], words: Sequence[str]) -> Any:
     """The options that the flags of a stage mean, typed behind another command. Raises UsageError."""
-    made = []
+    made: list[Options] = []
     line = typer.Typer(add_completion=False)
     line.command()(command(options)(made.append))
     try:

@@ -2,6 +2,7 @@
 
 import json as text
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,7 +57,7 @@ def inspect(
     elif target and target.is_dir() and (target / "settings.json").is_file() and not (target / "run.json").is_file():
         facts = _unfinished(target)
     else:
-        kinds = HOLDING if power else manifest.KINDS
+        kinds: Sequence[str] = HOLDING if power else manifest.KINDS
         kinds = SPLITTING if strict and path is None else kinds
         facts = _manifest(o.source(path, work, *kinds))
     if strict and "overlap" not in facts:

@@ -49,7 +49,7 @@ class Command(TyperCommand):
                 with formatter.section(title):
                     formatter.write_dl(lines)
 
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
         """Name where a value comes from that cannot be and was not typed."""
         try:
             return super().parse_args(ctx, args)

@@ -87,8 +87,8 @@ def reproduce(
     table = expand.check(recipes.find(recipe))
     given, brought = folders(table, raw or [], scale, work), files(table, file or [])
     samples = {name: folder for name, folder in given.items() if folder == str(work / "samples" / name)}
-    seeds = read_seeds(seeds, table.seeds)
-    cells = expand.chosen(expand.cells(table, scale, seeds=seeds, raw=given, files=brought), only or [])
+    chosen_seeds = read_seeds(seeds, table.seeds)
+    cells = expand.chosen(expand.cells(table, scale, seeds=chosen_seeds, raw=given, files=brought), only or [])
     if scale != "paper" and (unused := sorted(brought.keys() - listed(table))):
         console.warn(f"--scale {scale} does not use the file {', '.join(unused)}")
     if dry_run:

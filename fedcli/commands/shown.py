@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from .. import console
 from ..system import terminal
 
 if TYPE_CHECKING:
+    from ..reporting.rows import Row
     from ..reporting.table import Table
 
 
@@ -25,7 +26,7 @@ def show_groups(path: Path, file: TextIO, metrics: Iterable[str] = ()) -> None:
         console.say(by_group.legend(tables))
 
 
-def show_rows(rows: list[dict[str, Any]], file: TextIO) -> None:
+def show_rows(rows: "list[Row]", file: TextIO) -> None:
     """Print the rows of a report as tables, and for a person what the numbers are."""
     from ..reporting import writers
     from ..reporting.tables import report
@@ -40,9 +41,9 @@ def show_tables(tables: "Iterable[Table]", file: TextIO) -> None:
     """Print tables, and what their numbers are once."""
     from ..reporting import writers
 
-    legends = {}
+    legends: list[str] = []
     for table in tables:
         writers.show(table, file)
-        legends[table.legend] = None
-    for legend in legends:
+        legends.append(table.legend)
+    for legend in dict.fromkeys(legends):
         console.say(legend)

@@ -79,7 +79,8 @@ def sweep(
         source, left_out = for_training(o.source(data, work, "corruption", "partition", "dataset"), work), None
         data_of = {(): source}
     recipe = sweep.recipe_of(method, source, grid, left_out)
-    common = fitted(replace(common, method=recipe.rows[0].method), next(iter(data_of.values())))  # rounds for all
+    first = next(path for path in data_of.values() if isinstance(path, Path))
+    common = fitted(replace(common, method=recipe.rows[0].method), first)  # rounds for all
     cells = sweep.cells(recipe, common, read_seeds(seeds, recipe.seeds) or recipe.seeds, left_out)
     if dry_run:
         print(script(recipe, cells, samples={}, work=work, source=source), end="")

@@ -72,7 +72,8 @@ def behind(name: str, net: nn.Module, asked: Asked, fed: Fed = Fed(), *, whole: 
 
 def _behead(name: str, net: nn.Module, asked: Asked, size: int) -> None:
     """Put nothing in the place of the layer that runs last, which has an output for each class."""
-    layers = {module: place for place, module in net.named_modules() if isinstance(module, nn.Linear | nn.Conv2d)}
+    found = net.named_modules()
+    layers: dict[nn.Module, str] = {layer: place for place, layer in found if isinstance(layer, nn.Linear | nn.Conv2d)}
     last = None
     if any(place and _outputs(layer) == asked.classes for layer, place in layers.items()):
         last = _last_that_runs(name, net, list(layers), asked, size)
