@@ -16,7 +16,7 @@ import forked
 import pytest
 from typer.testing import CliRunner
 
-from fedcli.commands import complete
+from fedcli.commands import complete, method_cache
 from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.corruption.corrupt import ALIASES, KINDS
@@ -101,6 +101,7 @@ for line in sys.argv[1:]:
     app(line.split(), standalone_mode=False)
     print("imports torch:", "torch" in sys.modules)
 """
+    method_cache.all_facts()  # which the first `fedcli methods` keeps
     lines = "methods", "reproduce", "ls", "train --help"
     ended = subprocess.run([sys.executable, "-c", code, *lines], cwd=work.parent, capture_output=True, text=True)
     shown = [line for line in ended.stdout.splitlines() if line.startswith("imports torch:")]
