@@ -17,8 +17,8 @@ from fedcli.commands.app import app
 from fedcli.data import last_used, manifest
 from fedcli.data.pool import read_pool
 from fedcli.data.sources import medmnist as sample
+from fedcli.metrics import LABELS, PARITY, names
 from fedcli.scores.export import to_csv
-from fedcli.scores.parts import PARITY, SEVERAL_LABELS
 
 TEXT = (Path(__file__).parent.parent / "docs" / "multi-label.md").read_text(encoding="utf-8")
 LINES = re.search(r"```sh\n(.*?)```", TEXT, re.S)[1].splitlines()
@@ -65,7 +65,7 @@ def test_every_report_shows_the_scores_of_several_labels(session):
 def test_scores_json_holds_all_labels_each_label_and_groups(session):
     assert not published_schema.errors(next(session[0].glob("fedcli-work/runs/fedheal-*/scores/*/scores.json")))
     body = scores_of(session[0], "fedheal")
-    assert set(SEVERAL_LABELS) <= body["versions"]["clean"].keys() and body["shots"] is None
+    assert set(names(LABELS, headline=True)) <= body["versions"]["clean"].keys() and body["shots"] is None
     assert body["intervals"]["clean"]["auc_macro"]["low"] <= body["versions"]["clean"]["auc_macro"]["last"]
     labels = body["labels"]["clean"]
     assert labels.keys() == set(body["classes"]) and len(labels) == 14
@@ -74,7 +74,9 @@ def test_scores_json_holds_all_labels_each_label_and_groups(session):
     assert labels["effusion"]["groups"]["sex"]["differences"].keys() == set(PARITY)
     assert body["groups"]["sex"]["clean"]["last_round"]["between"]["auc_macro"]["gap"] >= 0
     lines = (session[0] / "fedcli-work").glob("runs/fedheal-*/rounds.jsonl")
-    assert json.loads(next(lines).read_text().splitlines()[-1])["test"]["clean"].keys() == set(SEVERAL_LABELS)
+    assert json.loads(next(lines).read_text().splitlines()[-1])["test"]["clean"].keys() == set(
+        names(LABELS, headline=True)
+    )
 
 
 def test_predictions_carry_every_label(session, monkeypatch):

@@ -46,7 +46,7 @@ def models(incomplete: str) -> list[str]:
 
 
 def metrics(incomplete: str) -> list[str]:
-    from ..scores.parts import METRICS, PARITY
+    from ..metrics import METRICS, PARITY
 
     return _beginning((*METRICS, *PARITY), incomplete)
 

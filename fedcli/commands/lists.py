@@ -46,12 +46,11 @@ def models(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False)
 
 def metrics(json: o.Json = False, quiet: o.Quiet = False, debug: o.Debug = False) -> None:
     """List the scores that `fedcli report --metric` can name."""
-    from ..reporting.page.terms import METRICS, TERMS
-    from ..scores.parts import PARITY
+    from ..metrics import METRICS, PARITY, get
 
     own = extensions.installed("metrics").items()
     packages = {name: f"{first_line(function)}; from {code}" for name, (function, code) in own}
-    about = METRICS | {name: TERMS[name] for name in PARITY} | packages
+    about = {name: get(name).meaning for name in (*METRICS, *PARITY)} | packages
     _list("metric", about | {"FILE.py:FUNCTION": "one of your own: FUNCTION(probabilities, labels, groups)"}, json)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..data import manifest
 from ..io.files import sha256
-from ..labels import UNKNOWN, YES
-from ..metrics import apart, chances
+from ..metrics import Task, apart, get
+from ..metrics.metric import DECISIONS, PROBABILITIES
 from ..scores import predictions, rebuilt
 from ..scores.parts import VERSIONS
 from .systems import Pairs, Scored
@@ -81,17 +81,12 @@ def _marks(scores: Path, _: str, metric: str, version: str) -> np.ndarray:
 
 
 def _mark(table: np.ndarray, y: np.ndarray, metric: str) -> np.ndarray:
-    if metric.startswith("auc"):
-        return chances(table, y)
-    if y.ndim == 2:
-        return right_labels(table, y).astype(np.float64)
-    guess = table.argmax(1)
-    return np.eye(table.shape[1])[guess] if metric == "f1_macro" else (guess == y)[:, None].astype(np.float64)
-
-
-def right_labels(table: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of several labels per image which are predicted correctly, from logits and labels [N, L]: bool [N, L]."""
-    return ((table >= 0) == (y == YES)) | (y == UNKNOWN)
+    sees, task = get(metric).sees, Task.of(y)
+    if sees == PROBABILITIES:
+        return task.probabilities(table)
+    if sees == DECISIONS and not task.several:
+        return np.eye(table.shape[1])[table.argmax(1)]
+    return task.right(table, y).astype(np.float64)
 
 
 def one_class(runs: Iterable[Scored], version: str) -> str:
@@ -196,6 +191,6 @@ def resampled(pairs: Pairs, metric: str, version: str) -> bool:
     belong together."""
     counted = [answers(run.path) for run, _ in pairs if answers(run.path).counted]
     return all(
-        version in known.tables and (metric in rebuilt.BY_IMAGE or known.tables[version][0].shape[1] == 2)
+        version in known.tables and (rebuilt.by_image(metric) or known.tables[version][0].shape[1] == 2)
         for known in counted
     )

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from ..metrics import PARITY
 from ..scores.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
-from ..scores.parts import PARITY
 from ..scores.scores import Scores
 from .table import DAGGER, Cell, Column, Table, number, percent
 from .verdicts import p_text

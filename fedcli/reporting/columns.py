@@ -6,7 +6,8 @@ from typing import Any
 
 from ..errors import UsageError, nearest
 from ..labels import is_multi_label
-from ..scores.parts import AMONG, METRICS, PARITY, SHOT_GROUPS, VERSIONS, Number, OverRounds
+from ..metrics import METRICS, PARITY
+from ..scores.parts import AMONG, SHOT_GROUPS, VERSIONS, Number, OverRounds
 from ..scores.scores import Quality, Scores
 from ..scores.statistics import over_seeds
 from .numbers import Entry, better_low, entries

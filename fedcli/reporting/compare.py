@@ -21,8 +21,9 @@ from pathlib import Path
 
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
+from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
 from ..scores.bca import BCA, PERCENTILE
-from ..scores.bootstrap import LEVEL, METRICS, OF_LABELS, OF_TWO, WITH_TEST
+from ..scores.bootstrap import LEVEL
 from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
 from ..scores.statistics import OverSeeds, holm, over_seeds
@@ -141,7 +142,7 @@ def _row(
 
 def check_names(metrics: Sequence[str]) -> None:
     """Refuse a metric that no interval can be made of. Raises UsageError."""
-    _check(metrics, WITH_TEST)
+    _check(metrics, RESAMPLED)
 
 
 def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
@@ -154,8 +155,9 @@ def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
 
 
 def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
-    metrics, known = shown(run.scores, metrics), [*METRICS, *([OF_TWO] if len(run.scores.classes) == 2 else [])]
-    _check(metrics, list(OF_LABELS) if run.scores.several_labels else known)
+    needs = LABELS if run.scores.several_labels else TWO if len(run.scores.classes) == 2 else CLASSES
+    metrics = shown(run.scores, metrics)
+    _check(metrics, names(needs, resampled=True))
     return tuple(dict.fromkeys(metrics))
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from ..scores.groups import PARITY, spread
+from ..metrics import PARITY
+from ..scores.groups import spread
 from ..scores.scores import Quality, Scores
 from .columns import AUC, BEST, LAST, OF_LABELS, better_low
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import metrics
+from ..metrics import gap
 from ..scores.bca import without_each
-from ..scores.bootstrap import weighted
 from ..scores.resampled import Columns, mean
 from .answers import Answers, answers
-from .sampler import gap, grouping
+from .sampler import grouping
 from .systems import Scored
 
 AVERAGE = "average"
@@ -60,7 +61,7 @@ def _by_group(known: Answers, table: np.ndarray, group_of: np.ndarray, count: in
     parts = []
     for g in range(count):
         at = group_of == g
-        whole = weighted(table[at], known.y[at], np.ones((int(at.sum()), 1), bool))
+        whole = metrics.weighted(metrics.plan(table[at], known.y[at]), np.ones((int(at.sum()), 1), bool))
         without = without_each(table[at], known.y[at], known.units[at])
         columns = {metric: np.full(patients, value[0]) for metric, value in whole.items()}
         for metric, left in without.items():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..errors import FedcliError
-from ..scores.bootstrap import WITH_TEST
+from ..metrics import RESAMPLED
 from . import verdicts
 from .pairs import paired, sample_of
 from .sampler import Sampler
@@ -24,7 +24,7 @@ class Leads:
         self.systems = systems
         self.samples: int | None = None
         self.over = "seeds"
-        self._metrics = tuple(metric for metric in metrics if metric in WITH_TEST)
+        self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
         self._sampler = Sampler(self._metrics, verdicts.enough(len(systems) - 1), 0)
         self._pairs: dict[tuple[int, int], dict[Score, Compared]] = {}
 

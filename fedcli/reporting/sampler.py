@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..metrics import gap
 from ..scores import resampled
 from ..scores.bootstrap import bootstrap_all
 from ..scores.groups import CROSS, cross
@@ -87,13 +88,6 @@ class Sampler:
         seed = resampled.seed_of(images, self.seed)
         known = {"resamples": self.resamples, "seed": seed, "groups": groups}
         return [self._asked(each) for each in bootstrap_all(tables, answered.y, answered.units, **known)]
-
-
-def gap(column: np.ndarray) -> np.ndarray:
-    """Best minus worst group [B, G] -> [B]; NaN where fewer than two groups have the score."""
-    known = ~np.isnan(column)
-    gap = np.where(known, column, -np.inf).max(1) - np.where(known, column, np.inf).min(1)
-    return np.where(known.sum(1) > 1, gap, np.nan)
 
 
 def grouping(run: Scored, name: str) -> tuple[np.ndarray, list[str]]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import console
 from ..errors import UsageError, nearest
-from ..scores.bootstrap import WITH_TEST
+from ..metrics import RESAMPLED
 from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import VERSIONS
 from . import levelling, writers
@@ -155,7 +155,7 @@ def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: in
 
 def _has_test(column: Column) -> bool:
     """Whether the paired tests are of this quantity: a score on a version of the test images."""
-    return bool(column.over) and column.name in WITH_TEST
+    return bool(column.over) and column.name in RESAMPLED
 
 
 def _cell(row: Row, name: str) -> Cell:

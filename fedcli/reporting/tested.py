@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..metrics import probabilities
+from ..metrics import Task, probabilities
 from ..scores.bca import bca_interval
 from ..scores.bootstrap import bootstrap_p, interval
 from ..scores.parts import Group, OverRounds
 from ..scores.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
-from .answers import answers, differing, resampled, right_labels
+from .answers import answers, differing, resampled
 from .comparison import GroupTests
 from .jackknife import Jackknife, of_mean
 from .pairs import Sample
@@ -196,4 +196,4 @@ def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
 
 def _right(table: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Whether each image is classified correctly, in all its labels: bool [N]."""
-    return right_labels(table, y).all(1) if y.ndim == 2 else table.argmax(1) == y
+    return Task.of(y).right(table, y).all(1)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ..metrics import PARITY, RESAMPLED
 from ..reporting import table
 from ..reporting.doubts import doubtful_decisions, small_decides
 from ..reporting.leads import Leads
 from ..reporting.systems import Scored
-from ..scores.bootstrap import WITH_TEST
-from ..scores.parts import PARITY, VERSIONS
+from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
 from .jobs import Outcome
 from .model import Column, Recipe
@@ -78,7 +78,7 @@ class Marks:
 def score_tested(column: Column) -> tuple[str, str] | None:
     """Version and metric of a column that the paired tests are made of, and so its marks; None of another column."""
     match column.score.split("/"):
-        case ["versions", version, metric] if version in VERSIONS and metric in WITH_TEST:
+        case ["versions", version, metric] if version in VERSIONS and metric in RESAMPLED:
             return version, metric
     return None
 

@@ -8,11 +8,9 @@ from collections.abc import Iterable
 
 from ..errors import UsageError, nearest
 from ..scores.groups import CROSS
-from ..scores.parts import ANY, METRICS
+from ..scores.parts import ANY
 from ..scores.schema import Tree
 from ..scores.scores import score_places
-
-__all__ = ["CURVES", "METRICS", "attributes", "check", "check_by"]
 
 CURVES = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # what train --eval-every records
 FROM_TABLES = {"isic2019": ["center"], "isic-skin-tone": ["center"]}  # attributes that a table in the folder may add

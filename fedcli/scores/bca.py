@@ -7,8 +7,9 @@ Where all resamples lie on one side of the score z0 is infinite, and the percent
 
 import numpy as np
 
+from .. import metrics
 from ..metrics import apart
-from .bootstrap import CHUNK, LEVEL, interval, weighted
+from .bootstrap import CHUNK, LEVEL, interval
 
 PERCENTILE, BCA = METHODS = "percentile", "bca"
 
@@ -17,9 +18,9 @@ def without_each(logits: np.ndarray, y: np.ndarray, units: np.ndarray | None) ->
     """Scores of logits [N, C] without each patient in turn: {metric: [U]}; None leaves images out one by one."""
     places = np.arange(len(y)) if units is None else np.unique(units, return_inverse=True)[1]  # [N]
     count = int(places.max(initial=-1)) + 1
-    step = max(1, CHUNK // max(len(y), 1))
+    step, plan = max(1, CHUNK // max(len(y), 1)), metrics.plan(logits, y)
     parts = [
-        weighted(logits, y, places[:, None] != np.arange(start, min(start + step, count)))
+        metrics.weighted(plan, places[:, None] != np.arange(start, min(start + step, count)))
         for start in range(0, count, step)
     ]
     return {metric: np.concatenate([part[metric] for part in parts]) for metric in parts[0]} if parts else {}

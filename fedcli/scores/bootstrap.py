@@ -6,28 +6,17 @@ section 3.8).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from .. import metrics
 from ..errors import FedcliError
-from ..labels import NO, UNKNOWN, YES
-from ..metrics import apart, label_probabilities, mean_recall, probabilities
+from ..metrics import apart
+from ..metrics.ranking import wide
 from ..seeds import derive
-from .ranked_pairs import Ranking, mirrored, total
 from .statistics import sign_floor
 
-METRICS = "accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro"
-OF_TWO = "auc_binary"  # of two classes, beside these
-OF_LABELS = (  # of several labels per image
-    "auc_macro",
-    "balanced_accuracy_macro",
-    "f1_macro",
-    "exact_match_accuracy",
-    "hamming_accuracy",
-)
-WITH_TEST = tuple(dict.fromkeys([*METRICS, OF_TWO, *OF_LABELS]))  # all that have paired tests, and so marks
 LEVEL = 0.95
 CHUNK = 2**19  # image weights at a time, 2 MiB: they stay in a cache, and memory does not grow with resamples
 KEPT = 2**26  # bytes of draws that are kept for the next run on the same test images
@@ -54,7 +43,7 @@ def _draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.nd
         raise FedcliError("there is no image to draw", "evaluate on a test set with images")
     count = int(places.max()) + 1
     most = count * int(np.bincount(places).max())  # images of a resample
-    dtype = _wide(most)
+    dtype = wide(most)
     step, alone = max(1, CHUNK // len(places)), count == len(places) and isinstance(units, int)
     drawn = _times(count, resamples, seed, step)
     for times in _kept(count, resamples, seed, step) if count * resamples <= KEPT else drawn:
@@ -91,7 +80,7 @@ def bootstrap(
     units: [N], the patient of each image; None draws images one by one.
     groups: [N], -1 for none; then each metric is [B, G], of the images of each group 0..G-1, in the same resamples.
 
-    A class that a resample holds no image of is left out of that resample's score, as metrics.score leaves a class
+    A class that a resample holds no image of is left out of that resample's score, as `metrics.score` leaves a class
     out that the test set holds no image of; a score without meaning there (an AUC of one class, a group without an
     image) is NaN in that resample and `interval` passes over it.
     """
@@ -110,27 +99,13 @@ def bootstrap_all(
 ) -> list[dict[str, np.ndarray]]:
     """bootstrap() of each of several models' logits on the same images; the resamples are drawn once."""
     parts = _members(groups, y)
-    plan = _Plan if y.ndim == 1 else _LabelsPlan
-    plans = [[plan.of(logits[at], y[at]) for at in parts] for logits in tables]
+    plans = [[metrics.plan(logits[at], y[at]) for at in parts] for logits in tables]
     drawn: list[list[list[dict[str, np.ndarray]]]] = [[] for _ in tables]
     for weights in _draws(len(y) if units is None else units, resamples, seed):
         each = [weights[at] for at in parts]
         for plan, scores in zip(plans, drawn, strict=True):
-            scores.append([part.scores(drawn_weights) for part, drawn_weights in zip(plan, each, strict=True)])
+            scores.append([metrics.resampled(part, counts) for part, counts in zip(plan, each, strict=True)])
     return [_joined(scores, groups is not None) for scores in drawn]
-
-
-def weighted(logits: np.ndarray, y: np.ndarray, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """Scores of images that count so often each: weights [N, B], whole numbers or whether an image counts ->
-    {metric: float64 [B]}, NaN without meaning."""
-    most = int(weights.sum(0, dtype=np.int64).max(initial=0))
-    plan = (_Plan if y.ndim == 1 else _LabelsPlan).of(logits, y)
-    return plan.scores(weights.astype(_wide(most), copy=False))
-
-
-def _wide(most: int) -> type:
-    """Integers wide enough for the pairs of so many images, twice."""
-    return np.int32 if most * most < 2**31 else np.int64
 
 
 def _joined(drawn: list[list[dict[str, np.ndarray]]], by_group: bool) -> dict[str, np.ndarray]:
@@ -169,134 +144,3 @@ def _members(groups: np.ndarray | None, y: np.ndarray) -> list[np.ndarray]:
     if groups is None:
         return [order]
     return [order[groups[order] == g] for g in range(max(int(groups.max(initial=-1)) + 1, 1))]
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """All that the weights do not change: images are sorted once for any number of resamples.
-
-    Attributes:
-        cells: of each cell of the table of true and predicted classes that occurs, its place in the flattened table
-            and its images.
-        rankings: of each class with images, by the class's own score, among those of each other class.
-        mirrored: whether two classes rank all images in opposite orders, so that one ranking says what both do.
-    """
-
-    classes: int
-    cells: list[tuple[int, np.ndarray]]
-    rankings: dict[int, Ranking]
-    mirrored: bool
-
-    @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray) -> "_Plan":
-        chance = probabilities(logits)  # [N, C], the scores that metrics.score ranks by
-        guess, classes = np.asarray(logits).argmax(1), chance.shape[1]
-        cell = y.astype(np.int64) * classes + guess
-        order = np.argsort(cell, kind="stable")
-        present, starts = np.unique(cell[order], return_index=True)
-        cells = list(zip(present.tolist(), np.split(order, starts[1:])))  # no cell, one empty part: of no image
-        each = {int(c): np.flatnonzero(y == c) for c in np.unique(y)}
-        two = classes == len(each) == 2 and mirrored(chance[:, 0], chance[:, 1])
-        rankings = {
-            c: Ranking.of(chance[:, c], own, {other: at for other, at in each.items() if other != c})
-            for c, own in each.items()
-            if c or not two
-        }
-        return cls(classes, cells, rankings, two)
-
-    def scores(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Weights [N, b] -> {metric: float64 [b]}; NaN where a score has no meaning."""
-        with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
-            table = self._table(weights)
-            return self._decisions(table) | self._aucs(weights, table.sum(1))
-
-    def _table(self, weights: np.ndarray) -> np.ndarray:
-        """Weights by true and predicted class: [C, C, b]."""
-        table = np.zeros((self.classes**2, weights.shape[1]))
-        for place, images in self.cells:
-            table[place] = total(weights[images])
-        return table.reshape(self.classes, self.classes, -1)
-
-    def _decisions(self, table: np.ndarray) -> dict[str, np.ndarray]:
-        hits, true, predicted = np.einsum("ccb->cb", table), table.sum(1), table.sum(0)  # [C, b]
-        return {
-            "accuracy": hits.sum(0) / true.sum(0),
-            "balanced_accuracy": mean_recall(hits / true),
-            "f1_macro": _mean(2 * hits / (true + predicted), true + predicted > 0),
-        }
-
-    def _aucs(self, weights: np.ndarray, n: np.ndarray) -> dict[str, np.ndarray]:
-        """Hand and Till's mean over pairs of classes that both have an image; n: weight of each class [C, b]."""
-        wins = np.zeros((self.classes, self.classes, weights.shape[1]))
-        for c, ranking in self.rankings.items():
-            for other, lost in ranking.lost(weights).items():
-                wins[c, other] = n[c] * n[other] - lost
-        if self.mirrored:
-            wins[0, 1] = wins[1, 0]
-        first, second = np.triu_indices(self.classes, 1)
-        both = n[first] * n[second]  # [P, b]
-        areas = {"auc_ovo_macro": _mean((wins[first, second] + wins[second, first]) / (2 * both), both > 0)}
-        return areas | ({"auc_binary": wins[1, 0] / both[0]} if self.classes == 2 else {})
-
-
-@dataclass(frozen=True)
-class _LabelsPlan:
-    """The same of several labels per image.
-
-    Attributes:
-        rankings: of the images with each label among those without it; None where either are none.
-        cells: float64 [4, L, N] 1 for a true positive, false negative, false positive and true negative; 0 where the
-            label is not known.
-        whole: whether all known labels of an image are right, [2, N]: 1 where so, and 1 where any is known.
-    """
-
-    rankings: list[Ranking | None]
-    cells: np.ndarray
-    whole: np.ndarray
-
-    @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray) -> "_LabelsPlan":
-        label_probabilities(logits)  # refuses what is not finite
-        has, has_not, predicted = y == YES, y == NO, np.asarray(logits) >= 0  # [N, L]
-        rankings = []
-        for k in range(y.shape[1]):
-            own, other = np.flatnonzero(has[:, k]), np.flatnonzero(has_not[:, k])
-            rankings.append(Ranking.of(logits[:, k], own, {0: other}) if len(own) and len(other) else None)
-        cells = np.stack([has & predicted, has & ~predicted, has_not & predicted, has_not & ~predicted])  # [4, N, L]
-        right = (has == predicted) | (y == UNKNOWN)
-        any_known = (y != UNKNOWN).any(1)
-        return cls(
-            rankings,
-            cells.transpose(0, 2, 1).astype(float),
-            np.stack([right.all(1) & any_known, any_known]).astype(float),
-        )
-
-    def scores(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Weights [N, b] -> {metric: float64 [b]}; NaN where a score has no meaning."""
-        counts = weights.astype(float)
-        hit, missed, wrong, passed = self.cells @ counts  # [L, b] each
-        yes, no = hit + missed, wrong + passed
-        with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
-            balanced = (hit / yes + passed / no) / 2
-            either = 2 * hit + missed + wrong
-            exact, known = self.whole @ counts  # [b]
-            return {
-                "auc_macro": self._auc(weights, yes * no),
-                "balanced_accuracy_macro": _mean(balanced, yes * no > 0),
-                "f1_macro": _mean(2 * hit / either, either > 0),
-                "exact_match_accuracy": exact / known,
-                "hamming_accuracy": (hit + passed).sum(0) / (yes + no).sum(0),
-            }
-
-    def _auc(self, weights: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Mean over labels of which both kinds of images are drawn; pairs: [L, b] weight of all pairs."""
-        wins = np.zeros(pairs.shape)
-        for k, ranking in enumerate(self.rankings):
-            if ranking is not None:
-                wins[k] = pairs[k] - ranking.lost(weights)[0]
-        return _mean(wins / pairs, pairs > 0)
-
-
-def _mean(values: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Mean over the first axis of what is there: [K, b] -> [b]."""
-    return np.where(there, values, 0).sum(0) / there.sum(0)

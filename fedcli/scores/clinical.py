@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import UsageError
 from ..labels import UNKNOWN, YES
 from ..metrics import calibration_error, chances, probabilities
+from ..metrics.parity import decided, parity
 from ..runs import finished as runs
 from ..runs.finished import Run
 from . import binary, permutation
@@ -35,7 +36,6 @@ from .clinical_parts import (
     Rate,
     Scaled,
 )
-from .groups import decided, parity
 
 RULES = (
     ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),

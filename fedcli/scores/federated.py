@@ -18,7 +18,7 @@ from ..data import manifest, synthetic
 from ..errors import FedcliError, UsageError, nearest
 from ..methods.mixins import views_of
 from ..methods.registry import resolve
-from ..tallies import FINE, RATES, Answer, Tally
+from ..metrics.tallies import FINE, RATES, Answer, Tally
 from . import rebuilt
 from .evaluate import COPIED, UNCOPIED
 from .groups import together
@@ -128,7 +128,7 @@ def _intervals(tally: Tally) -> dict[str, Interval]:
     return {
         metric: replace(interval, value=scores[metric])
         for metric, interval in made.items()
-        if metric in rebuilt.BY_IMAGE or len(tally.table) == 2
+        if rebuilt.by_image(metric) or len(tally.table) == 2
     }
 
 

@@ -5,26 +5,17 @@ al., IEEE TMI 43(7), 2024, doi 10.1109/TMI.2024.3377552: AUC / (1 + sum over gro
 on the 0..1 scale and with every group counting once. We differ where a group has images of one class
 only: it has no AUC, is shown with its count and takes no part, where the papers' code stops or turns
 everything into NaN. Images of an unknown group (-1) count in the overall scores and are no group.
-
-Demographic parity, equalized odds and average odds compare decisions, which are the most likely class. With the
-selection rate S, true positive rate T and false positive rate F of each group: the largest minus the smallest S; the
-larger of the ranges of T and F; and the mean over groups of |(F_rest - F_g) + (T_rest - T_g)| / 2, where rest are all
-other groups together. The first two are fairlearn's, the third is AIF360's with each group privileged in turn. We
-differ where a group has no image of a class or none of another: such a rate is left out and named, where fairlearn
-takes 0, and where fewer than two groups have one of T and F, equalized odds is the range of the other. For more than
-two classes they are the mean over classes against all others. Of several labels per image a decision is whether an
-image has a label, and they are the mean over labels.
 """
 
 from itertools import product
 
 import numpy as np
 
-from ..labels import UNKNOWN, YES
-from ..metrics import CALIBRATION, apart
-from .parts import COMPARED, PARITY, Across, Between, Extreme, Group, GroupScores, Score
+from .. import metrics
+from ..metrics import Task, apart
+from ..metrics.parity import parity, undefined_rates
+from .parts import Across, Between, Extreme, Group, GroupScores, Score
 
-LOW = CALIBRATION, "calibration_error_macro"  # metrics that are better when low
 CROSS = "*"  # between the names of attributes whose groups are crossed
 NAMED = 4  # labels that a reason names
 Grouping = tuple[np.ndarray, list[str]]  # of each image the place of its group among the values, -1 unknown: [N]
@@ -40,10 +31,7 @@ def group_scores(
     groups: [N] index into values, -1 unknown.
     classes: their names, for the reasons why a group is small; else their indices stand there.
     """
-    if y.ndim == 2:
-        tables = decided_labels(logits >= 0, y, groups, len(values))
-    else:
-        tables = decided(logits.argmax(1), y, groups, logits.shape[1], len(values))
+    tables = Task.of(y).decided(logits, y, groups, len(values))
     parts = {value: Score.of(logits[groups == g], y[groups == g]) for g, value in enumerate(values)}
     return together(Score.of(logits, y), parts, tables, int((groups < 0).sum()), classes)
 
@@ -58,17 +46,16 @@ def together(
     """
     parts = {value: _group(score, overall, classes) for value, score in scores.items()}
     count = tables.shape[1]
-    columns = {metric: {value: part.metrics[metric] for value, part in parts.items()} for metric in compared(overall)}
+    compared = [metric for metric in metrics.names(compared=True) if metric in overall.metrics]
+    columns = {metric: {value: part.metrics[metric] for value, part in parts.items()} for metric in compared}
     names = classes or [f"class {c}" for c in range(count)]
     return GroupScores(
         parts,
         overall,
         unknown,
-        {metric: spread(column, low=metric in LOW) for metric, column in columns.items()},
+        {metric: spread(column, low=metrics.better_low(metric)) for metric, column in columns.items()},
         *(equity_scaled(overall.metrics.get(auc), columns.get(auc, {})) for auc in ("auc_ovo_macro", "auc_macro")),
-        undefined_of_labels(tables, list(scores), names)
-        if tables.ndim == 4
-        else undefined_rates(tables.sum(2), list(scores), names),
+        undefined_rates(tables, list(scores), names),
         parity(tables),
     )
 
@@ -76,11 +63,6 @@ def together(
 def _group(part: Score, overall: Score, classes: list[str] | None) -> Group:
     reasons = _reasons(part, overall, classes)
     return Group(bool(reasons), "; ".join(reasons), part.count, part.classes_missing, part.metrics)
-
-
-def compared(score: Score) -> list[str]:
-    """The metrics that groups are compared by, of those that models of these data have."""
-    return [metric for metric in COMPARED if metric in score.metrics]
 
 
 def cross(parts: dict[str, tuple[np.ndarray, list[str]]]) -> tuple[np.ndarray, list[str]]:
@@ -131,101 +113,6 @@ def across(column: dict[str, float | None]) -> Across:
     if len(known) < 2:
         return Across(None, None)
     return Across(float(np.mean(known)), float(np.std(known, ddof=1)))
-
-
-def decided(guess: np.ndarray, y: np.ndarray, groups: np.ndarray, classes: int, count: int) -> np.ndarray:
-    """Decisions [N] and labels [N] as tables int64 [G, C, C]: images of each group by true and predicted class.
-
-    count: of groups; groups: [N] in -1 .. count - 1.
-    """
-    tables, at = np.zeros((count, classes, classes), np.int64), groups >= 0
-    np.add.at(tables, (groups[at], y[at], guess[at]), 1)
-    return tables
-
-
-def decided_labels(predicted: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
-    """The same of several labels per image: decisions bool [N, L], labels [N, L] -> int64 [G, L, 2, 2]."""
-    tables = np.zeros((count, y.shape[1], 2, 2), np.int64)
-    images, labels = np.nonzero((y != UNKNOWN) & (groups >= 0)[:, None])
-    cell = groups[images], labels, (y == YES)[images, labels].astype(int), predicted[images, labels].astype(int)
-    np.add.at(tables, cell, 1)
-    return tables
-
-
-def parity(tables: np.ndarray) -> dict[str, float | None]:
-    """Demographic parity, equalized odds and average odds differences of decisions, under their names.
-
-    tables: as decided() or decided_labels() makes them. Of class 1 for two classes, else each name
-    ends in `_ovr_macro`: the mean over the classes or labels of which it is defined. None where it is defined of none.
-    """
-    if tables.ndim == 4:
-        columns = zip(*(label.values() for label in parity_of_labels(tables)))
-    elif (classes := tables.shape[1]) == 2:
-        return dict(zip(PARITY, _parity(tables)))
-    else:
-        columns = zip(*(_parity(_against_all(tables, c)) for c in range(classes)))
-    known = [[number for number in column if number is not None] for column in columns]
-    return {f"{name}_ovr_macro": float(np.mean(c)) if c else None for name, c in zip(PARITY, known)}
-
-
-def _against_all(tables: np.ndarray, c: int) -> np.ndarray:
-    """Tables [G, 2, 2] of one class against all others, from those of all classes [G, C, C]."""
-    hits, true, guessed = tables[:, c, c], tables[:, c].sum(1), tables[:, :, c].sum(1)  # [G] each
-    rest = tables.sum((1, 2)) - true - guessed + hits
-    return np.stack([np.stack([rest, guessed - hits], 1), np.stack([true - hits, hits], 1)], 1)
-
-
-def _parity(table: np.ndarray) -> list[float | None]:
-    """The three of one class against all others. table: [G, truly, guessed]."""
-    rest = table.sum(0) - table  # [G, 2, 2]
-    selected, odds, rest_odds = _rates(table.sum(1)), _rates(table), _rates(rest)  # [G], [G, 2], [G, 2]
-    both = ((rest_odds - odds).sum(1) / 2)[:, None]  # [G, 1], NaN where one of four rates is not defined
-    ranges = [_range(odds[:, 0]), _range(odds[:, 1])]
-    signed = np.abs(both[np.isfinite(both)])
-    average = float(signed.mean()) if len(signed) else None
-    known = [number for number in ranges if number is not None]  # a rate that fewer than two groups have has none
-    return [_range(selected), max(known, default=None), average]
-
-
-def _rates(table: np.ndarray) -> np.ndarray:
-    """Share that was guessed to be of the class, over the last axis: [..., 2] -> [...]; NaN where there is no image."""
-    total = table.sum(-1)
-    return np.where(total > 0, table[..., 1] / np.maximum(total, 1), np.nan)
-
-
-def _range(rates: np.ndarray) -> float | None:
-    known = rates[np.isfinite(rates)]
-    return float(known.max() - known.min()) if len(known) > 1 else None
-
-
-def undefined_rates(counts: np.ndarray, values: list[str], classes: list[str]) -> list[str]:
-    """What the three differences had to leave out; for two classes, those of class 1. counts: images [G, C]."""
-    out = []
-    for value, row in zip(values, counts):
-        if not row.sum():
-            out.append(f"every rate of {value}")
-            continue
-        for c in [1] if len(classes) == 2 else range(len(classes)):
-            rates = {"true positive": row[c], "false positive": row.sum() - row[c]}
-            out += [f"{rate} rate of {classes[c]} in {value}" for rate, images in rates.items() if not images]
-    return out
-
-
-def parity_of_labels(tables: np.ndarray) -> list[dict[str, float | None]]:
-    """Of each label by itself; tables: as decided_labels() makes them."""
-    return [dict(zip(PARITY, _parity(table))) for table in tables.swapaxes(0, 1)]
-
-
-def undefined_of_labels(tables: np.ndarray, values: list[str], labels: list[str]) -> list[str]:
-    """undefined_rates() of several labels per image; tables: as decided_labels() makes them."""
-    rates = "false positive", "true positive"
-    return [
-        f"{rates[answer]} rate of {label} in {value}"
-        for value, table in zip(values, tables.sum(3), strict=True)
-        for label, images in zip(labels, table, strict=True)
-        for answer in (1, 0)
-        if not images[answer]
-    ]
 
 
 def equity_scaled(overall: float | None, column: dict[str, float | None]) -> float | None:

@@ -4,7 +4,8 @@ import numpy as np
 
 from ..labels import YES
 from ..metrics import of_labels
-from .groups import decided_labels, parity_of_labels, spread
+from ..metrics.parity import decided_labels, parity_of_labels
+from .groups import spread
 from .parts import LabelGroups, OfLabel
 from .rounds import Logits, mean, over_rounds_each
 

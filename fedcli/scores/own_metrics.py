@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import extensions
+from .. import extensions, metrics
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import better_low, chances
 from ..provenance import Code
@@ -25,7 +25,7 @@ from .bca import BCA
 from .bootstrap import LEVEL, draw
 from .groups import Groupings, group_scores, spread
 from .intervals import RESAMPLES, SEED, Tables, about, bounds
-from .parts import METRICS, PARITY, Groups, GroupScores, Interval, Number, Score
+from .parts import Groups, GroupScores, Interval, Number, Score
 from .rounds import mean_of_numbers
 from .scores import Quality
 
@@ -60,12 +60,12 @@ _asked: ContextVar[tuple[OwnMetric, ...]] = ContextVar("asked", default=())
 
 def is_own(name: str) -> bool:
     """Whether a word names a metric from outside the package."""
-    return extensions.is_file(name) or (name not in METRICS and extensions.offered("metrics", name) is not None)
+    return extensions.is_file(name) or (not is_taken(name) and extensions.offered("metrics", name) is not None)
 
 
 def is_taken(name: str) -> bool:
     """Whether fedcli has a metric of that name."""
-    return name in METRICS or name.startswith(PARITY)
+    return name in metrics.METRICS or name.startswith(metrics.PARITY)
 
 
 def named(name: str) -> OwnMetric:
@@ -86,10 +86,10 @@ def named(name: str) -> OwnMetric:
 @contextmanager
 def asked_for(names: Sequence[str]) -> Iterator[list[str]]:
     """Within it, runs are scored by these metrics too; gives their names in tables."""
-    metrics = {own.name: own for own in map(named, names)}
-    before = _asked.set(tuple(metrics.values()))
+    asked = {own.name: own for own in map(named, names)}
+    before = _asked.set(tuple(asked.values()))
     try:
-        yield list(metrics)
+        yield list(asked)
     finally:
         _asked.reset(before)
 

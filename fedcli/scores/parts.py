@@ -5,25 +5,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ..metrics import AREAS, CALIBRATION, DECISIONS, OF_LABEL, OF_LABELS, score
+from .. import metrics
+from ..metrics.several_labels import OF_LABEL
 from .schema import Names, decode, flat, omitted
 
 Number = float | None
-ONE_LABEL = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # the headline metrics
-SEVERAL_LABELS = "auc_macro", "balanced_accuracy_macro", "hamming_accuracy"  # those of several labels per image
-HEADLINE = *ONE_LABEL, *SEVERAL_LABELS  # the metrics that clients are compared by
-COMPARED = (  # between groups
-    *(*HEADLINE, "f1_macro", "auc_binary", CALIBRATION),
-    *("average_precision_macro", "exact_match_accuracy", "calibration_error_macro"),
-)
-PARITY = "demographic_parity_difference", "equalized_odds_difference", "average_odds_difference"
-METRICS = tuple(
-    dict.fromkeys([*DECISIONS, *AREAS, "auc_binary", CALIBRATION, "calibration_error_positive_class", *OF_LABELS])
-)
-RESAMPLED = (
-    *("accuracy", "balanced_accuracy", "f1_macro", "auc_ovo_macro", "auc_binary"),
-    *("auc_macro", "balanced_accuracy_macro", "exact_match_accuracy", "hamming_accuracy"),
-)
 SHOT_GROUPS = "head", "medium", "tail"  # classes with many, some and few training images
 MODELS = "clean", "corrupted"  # versions of the test images that models are shown
 VERSIONS = *MODELS, "average"
@@ -52,7 +38,7 @@ class Score:
     @classmethod
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "Score":
         """Of logits [N, C] and labels [N], or [N, C]. Raises FedcliError for logits that are not finite."""
-        return decode(cls, score(logits, y))
+        return decode(cls, metrics.score(logits, y))
 
 
 @dataclass(frozen=True)
@@ -141,7 +127,9 @@ class GroupsOverRounds:
 
     es_auc_ovo_macro: OverRounds | None = None
     es_auc_macro: OverRounds | None = omitted()
-    differences: Annotated[dict[str, OverRounds], Names("difference")] = flat(lambda key: key.startswith(PARITY))
+    differences: Annotated[dict[str, OverRounds], Names("difference")] = flat(
+        lambda key: key.startswith(metrics.PARITY)
+    )
     metrics: Annotated[dict[str, BetweenRounds], Names("compared")] = flat()
 
 

@@ -14,9 +14,9 @@ from itertools import combinations
 
 import numpy as np
 
-from ..metrics import apart
+from .. import metrics
+from ..metrics import Plan, apart, gap
 from ..seeds import derive
-from .bootstrap import weighted
 from .clinical_parts import GapTest, Subgroup
 from .groups import CROSS, SMALL, cross
 from .statistics import holm
@@ -27,32 +27,24 @@ Grouping = tuple[np.ndarray, list[str]]
 
 
 def gaps(
-    logits: np.ndarray, y: np.ndarray, units: np.ndarray, grouping: Grouping, metrics: Sequence[str]
+    logits: np.ndarray, y: np.ndarray, units: np.ndarray, grouping: Grouping, asked: Sequence[str]
 ) -> dict[str, GapTest]:
     """Of each metric the gap between best and worst group, and its p. units: [N], the patient of each image."""
-    place, names = grouping
-    seen = _gaps(logits, y, place[:, None], len(names), metrics)
-    drawn = [_gaps(logits, y, dealt, len(names), metrics) for dealt in _deals(place, units)]
+    (place, names), plan = grouping, metrics.plan(logits, y)
+    seen = _gaps(plan, place[:, None], len(names), asked)
+    drawn = [_gaps(plan, dealt, len(names), asked) for dealt in _deals(place, units)]
     made = {}
-    for metric, gap in seen.items():
+    for metric, width in seen.items():
         column = np.concatenate([each[metric] for each in drawn])
-        if np.isfinite(gap[0]):
-            made[metric] = GapTest(float(gap[0]), _p(np.abs(column), abs(gap[0])), DEALS)
+        if np.isfinite(width[0]):
+            made[metric] = GapTest(float(width[0]), _p(np.abs(column), abs(width[0])), DEALS)
     return made
 
 
-def _gaps(
-    logits: np.ndarray, y: np.ndarray, dealt: np.ndarray, count: int, metrics: Sequence[str]
-) -> dict[str, np.ndarray]:
+def _gaps(plan: Plan, dealt: np.ndarray, count: int, asked: Sequence[str]) -> dict[str, np.ndarray]:
     """dealt: groups [N, B] -> metric -> gap [B], NaN where fewer than two groups have the score."""
-    each = [weighted(logits, y, dealt == g) for g in range(count)]
-    made = {}
-    for metric in (name for name in metrics if name in each[0]):
-        column = np.stack([scores[metric] for scores in each])  # [G, B]
-        known = ~np.isnan(column)
-        gap = np.where(known, column, -np.inf).max(0) - np.where(known, column, np.inf).min(0)
-        made[metric] = np.where(known.sum(0) > 1, gap, np.nan)
-    return made
+    each = [metrics.weighted(plan, dealt == g, asked) for g in range(count)]
+    return {name: gap(np.stack([scores[name] for scores in each], 1)) for name in each[0]}
 
 
 def subgroups(right: np.ndarray, units: np.ndarray, groupings: Mapping[str, Grouping]) -> list[Subgroup]:

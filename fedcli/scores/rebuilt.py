@@ -12,13 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import metrics
 from ..io.hdf5 import WHOLE, Column, create_hdf5, open_hdf5
-from ..tallies import Tally
+from ..metrics.metric import PROBABILITIES
+from ..metrics.tallies import Tally
 
 FILE = "rebuilt.h5"
-BY_IMAGE = "accuracy", "balanced_accuracy", "f1_macro"  # what an interval of more than two classes is of
 EXPECTED = {"*/y": Column(WHOLE), "*/logits": Column("f", 2)}
 Images = tuple[np.ndarray, np.ndarray]  # logits float32 [N, C], y int64 [N]
+
+
+def by_image(metric: str) -> bool:
+    """Whether the images of more than two classes have intervals of a metric: of decisions alone."""
+    return metrics.get(metric).sees != PROBABILITIES
 
 
 def write(path: Path, versions: Mapping[str, Sequence[Mapping[str, Tally]]]) -> None:

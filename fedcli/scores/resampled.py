@@ -16,12 +16,14 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import metrics
 from ..errors import FedcliError
 from ..io.files import Stamp, settled
 from ..io.hdf5 import Column, create_hdf5, open_hdf5
+from ..metrics import CLASSES, LABELS
 from ..seeds import derive
 from . import intervals
-from .bootstrap import METRICS, OF_LABELS, bootstrap_all
+from .bootstrap import bootstrap_all
 from .groups import Groupings
 from .rounds import Logits
 
@@ -93,7 +95,7 @@ def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
         if first == [LAST] * last:
             kept.setdefault(version, {})[metric] = column
     for version, columns in kept.items():
-        whole = columns.keys() >= set(METRICS) or columns.keys() >= set(OF_LABELS)
+        whole = any(columns.keys() >= {*metrics.names(needs, resampled=True)} for needs in (CLASSES, LABELS))
         if not whole or any(len(column) != count for column in columns.values()):
             raise FedcliError(f"{path} does not hold {count} resamples of all {version} scores", HINT)
     return kept

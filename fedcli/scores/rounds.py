@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import metrics
 from ..metrics import better_low
 from .groups import across
 from .parts import (
     AMONG,
-    HEADLINE,
-    METRICS,
-    ONE_LABEL,
     BetweenRounds,
     Groups,
     GroupScores,
@@ -120,9 +118,10 @@ def _share_images(clients: dict[str, Client]) -> bool:
 def _among(clients: dict[str, dict[str, OverRounds]], names: tuple[str, ...]) -> dict[str, Among]:
     """These numbers over clients, each of every round and then averaged, and of each round; None for the others."""
     columns, out = {"mean": np.mean, "std": np.std, "worst": np.min}, {}
-    having = next(iter(clients.values()), ONE_LABEL)
-    own = [name for name in having if name not in METRICS] if clients else []
-    for metric in [*(name for name in HEADLINE if name in having), *own]:
+    headline = metrics.names(metrics.CLASSES, metrics.LABELS, headline=True)
+    having = next(iter(clients.values()), metrics.names(metrics.CLASSES))
+    own = [name for name in having if name not in metrics.METRICS]
+    for metric in [*(name for name in headline if name in having), *own]:
         rounds = [scores[metric].per_round for scores in clients.values() if scores[metric].last is not None]
         table = np.array(rounds, float).T  # [rounds, clients], NaN where one's own metric has no meaning in a round
         known = names if len(rounds) > 1 and np.isfinite(table).all() else ()

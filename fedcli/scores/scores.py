@@ -10,20 +10,16 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
+from .. import metrics
 from ..data import manifest
 from ..errors import FedcliError
-from ..metrics import OF_LABEL
+from ..metrics.several_labels import OF_LABEL
 from .choice import Candidate
 from .clinical_parts import Clinical
 from .parts import (
     AMONG,
     ANY,
-    COMPARED,
-    HEADLINE,
-    METRICS,
     MODELS,
-    PARITY,
-    RESAMPLED,
     SHOT_GROUPS,
     VERSIONS,
     ByGroup,
@@ -43,10 +39,7 @@ from .schema import Names, Tree, decode, encode, flat, meanings, omitted, places
 WORDS = {  # keys of scores.json that are no fields
     "scale": "scores run from 0 to 1; null where a score has no meaning",
     "average": "mean of clean and corrupted in each round",
-    "demographic_parity_difference": "largest minus smallest share of images predicted positive, over groups",
-    "equalized_odds_difference": "the larger of the ranges over groups of true and of false positive rate",
-    "average_odds_difference": "mean over groups of the absolute mean of the differences in true and in false "
-    "positive rate between all other groups together and this one",
+    **{name: metrics.get(name).meaning for name in metrics.PARITY},
     "ovr_macro": "mean over classes, each against all others; with two classes the positive one is the second. A rate "
     "that is not defined is left out and named in undefined_rates; where that leaves nothing to compare, null",
     "calibration_error": "mean distance between predicted probability and observed share in 15 bins of equal width, "
@@ -317,12 +310,12 @@ class Scores(Quality):
 def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) -> Tree:
     """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
     known = {
-        "metric": METRICS,
+        "metric": metrics.METRICS,
         "of_label": OF_LABEL,
-        "compared": COMPARED,
-        "headline": HEADLINE,
-        "difference": [*PARITY, *(f"{name}_ovr_macro" for name in PARITY)],
-        "resampled": RESAMPLED,
+        "compared": metrics.names(compared=True),
+        "headline": metrics.names(headline=True),
+        "difference": [f"{name}{of}" for name in metrics.PARITY for of in ("", "_ovr_macro")],
+        "resampled": metrics.RESAMPLED,
         "shot": [*SHOT_GROUPS, "all", "balanced_accuracy"],
         "own": ["personal", "mean_personal"],
         "among": AMONG,

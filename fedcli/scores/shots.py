@@ -56,7 +56,7 @@ def group_means(recall: Sequence[float | None], groups: Sequence[str]) -> dict[s
     parts = {name: [r for r, group in zip(recall, groups, strict=True) if group == name] for name in SHOT_GROUPS}
     means = {name: _mean(values) for name, values in parts.items()}
     scored = np.array(recall, float)  # [C], NaN for None
-    balanced = None if np.isnan(scored).all() else float(metrics.mean_recall(scored))
+    balanced = None if np.isnan(scored).all() else float(metrics.mean_of_known(scored))
     return {**means, "all": _mean(means.values()), "balanced_accuracy": balanced}
 
 

@@ -17,7 +17,7 @@ from math import sqrt
 import numpy as np
 
 from ..errors import FedcliError
-from ..metrics import CLOSE, apart
+from ..metrics.arithmetic import CLOSE, apart
 
 
 def sign_floor(units: int) -> float:

@@ -17,8 +17,8 @@ from .. import console, shapes
 from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.engines.wire import Message, unpack
+from ..metrics.tallies import Answer, Tally
 from ..runs.assembly import PlannedFederation
-from ..tallies import Answer, Tally
 from .description import PARTS, SHAPE, SiteError, check_against, check_numbers
 from .scoring import ALL, Tallies
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ..federation.client import Absent, Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays
+from ..metrics.tallies import Answer
 from ..runs.assembly import PlannedFederation
-from ..tallies import Answer
 from ..transport.frames import digest, plain
 from .answers import Known, Lengths, counts, description, odd_ones, of_site
 from .answers import report as checked

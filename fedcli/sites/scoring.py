@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data.shard import Shard
 from ..federation.engines.wire import Arrays
-from ..tallies import Tally
+from ..metrics.tallies import Tally
 from .description import hidden
 
 ALL = "all"

@@ -10,6 +10,7 @@ from ..data import manifest
 from ..errors import FedcliError, UsageError
 from ..federation.engines import remote
 from ..federation.state import read_tensors
+from ..metrics.tallies import Answer
 from ..models.layout import Layout
 from ..runs.assembly import assemble, open_parent
 from ..runs.configuration import Execution
@@ -17,7 +18,6 @@ from ..runs.finished import model_file
 from ..runs.resources import be_deterministic
 from ..runs.train import plan_of
 from ..scores import federated
-from ..tallies import Answer
 from .evaluation_options import EvaluateOptions
 
 

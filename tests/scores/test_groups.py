@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from score_json import across, group_scores, spread
 
-from fedcli.metrics import CALIBRATION, score
-from fedcli.scores import groups as of_groups
+from fedcli.metrics import score
+from fedcli.metrics.calibration import TOP_LABEL as CALIBRATION
+from fedcli.metrics.parity import decided as tables_of
+from fedcli.metrics.parity import parity as parity_of
 from fedcli.scores.groups import cross, equity_scaled
 
 VECTORS = Path(__file__).parents[1] / "vectors"
@@ -19,7 +21,7 @@ MEN = [(0.3, 1, 1), (0.7, 1, 1), (0.5, 0, 1), (0.5, 0, 1)]
 
 def parity(*decisions):
     """Of guesses, labels and groups [N], and the numbers of classes and groups."""
-    return of_groups.parity(of_groups.decided(*decisions))
+    return parity_of(tables_of(*decisions))
 
 
 def grouped(rows, values=("female", "male")):

@@ -7,13 +7,12 @@ from conftest import ROSTER, make_chain
 
 from fedcli.data import manifest
 from fedcli.federation.client import Training
-from fedcli.metrics import score
+from fedcli.metrics import CLASSES, names, score
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.train import Plan, train
 from fedcli.scores.evaluate import evaluate
-from fedcli.scores.parts import ONE_LABEL
 
 COLUMNS = [f"mean among clients balanced_accuracy {whose} model" for whose in ("own", "global")]
 
@@ -50,8 +49,8 @@ def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
 def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
     _, scores = noisy["fedbn"]
     body = manifest.read(scores).body
-    assert body["among_clients_global"].keys() == body["among_clients"].keys() == set(ONE_LABEL)
-    for metric in ONE_LABEL:
+    assert body["among_clients_global"].keys() == body["among_clients"].keys() == set(names(CLASSES, headline=True))
+    for metric in names(CLASSES, headline=True):
         table = np.array([body["clients"][c]["global_model"][metric]["per_round"] for c in ROSTER])  # [K, rounds]
         per_round = {"mean": table.mean(0), "std": table.std(0), "worst": table.min(0)}
         result = dict(body["among_clients_global"][metric])
@@ -75,7 +74,7 @@ def test_a_run_without_models_of_clients_own_says_nothing_of_them(noisy):
 def test_on_images_that_all_share_the_global_model_has_a_mean_and_no_spread(tmp_path):
     _, scores = trained(tmp_path, make_chain(tmp_path), "fedbn")
     body = manifest.read(scores).body
-    for metric in ONE_LABEL:
+    for metric in names(CLASSES, headline=True):
         mean = body["versions"]["clean"][metric]["mean_last5"]
         result = body["among_clients_global"][metric]
         assert (result["mean"], result["std"], result["worst"]) == (pytest.approx(mean), None, None)

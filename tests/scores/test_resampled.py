@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from evaluated_runs import a_run, scorer
 
+from fedcli import metrics
 from fedcli.errors import FedcliError
 from fedcli.reporting import pooled
 from fedcli.reporting.sampler import Sampler
@@ -84,10 +85,10 @@ def test_scores_of_many_models_keep_none(tmp_path, monkeypatch):
 
 def test_a_file_of_other_resamples_or_scores_is_refused(tmp_path):
     with h5py.File(tmp_path / resampled.FILE, "w") as file:
-        for metric in resampled.METRICS:
+        for metric in metrics.names(metrics.CLASSES, resampled=True):
             file[f"clean/{metric}"] = np.zeros(resampled.RESAMPLES)
             file[f"last/clean/{metric}"] = np.zeros(7)
-    assert resampled.read(tmp_path)["clean"].keys() == set(resampled.METRICS)
+    assert resampled.read(tmp_path)["clean"].keys() == set(metrics.names(metrics.CLASSES, resampled=True))
     with h5py.File(tmp_path / resampled.FILE, "a") as file:
         del file["clean/accuracy"]
     with pytest.raises(FedcliError, match=f"{resampled.FILE} does not hold 2000 resamples of all clean scores"):

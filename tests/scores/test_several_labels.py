@@ -6,11 +6,10 @@ from sklearn import metrics as oracle
 
 from fedcli.errors import FedcliError
 from fedcli.labels import UNKNOWN
-from fedcli.metrics import chances, of_labels, score
-from fedcli.scores.bootstrap import OF_LABELS, bootstrap, draw
+from fedcli.metrics import LABELS, PARITY, chances, names, of_labels, score
+from fedcli.scores.bootstrap import bootstrap, draw
 from fedcli.scores.groups import group_scores
 from fedcli.scores.of_labels import label_scores
-from fedcli.scores.parts import PARITY, SEVERAL_LABELS
 
 N = 90
 RNG = np.random.default_rng(3)
@@ -42,7 +41,7 @@ def test_what_is_not_known_takes_no_part():
     assert of_labels(LOGITS, y)[1:] == of_labels(LOGITS, Y)[1:]
     y[:] = UNKNOWN
     made = score(LOGITS, y)
-    assert {made[name] for name in SEVERAL_LABELS} == {None} and made["classes_missing"] == [0, 1, 2, 3]
+    assert {made[name] for name in names(LABELS, headline=True)} == {None} and made["classes_missing"] == [0, 1, 2, 3]
 
 
 def test_a_label_that_all_or_no_images_have_is_left_out_and_named():
@@ -68,8 +67,8 @@ def test_a_resample_has_the_scores_of_its_images(unknown):
     for b, held in enumerate(times):
         again = np.repeat(np.arange(N), held)
         expected = score(LOGITS[again], y[again])
-        assert {name: drawn[name][b] for name in OF_LABELS} == pytest.approx(
-            {name: expected[name] for name in OF_LABELS}
+        assert {name: drawn[name][b] for name in names(LABELS, resampled=True)} == pytest.approx(
+            {name: expected[name] for name in names(LABELS, resampled=True)}
         )
     by_group = bootstrap(LOGITS, y, patients, resamples=5, seed=1, groups=SEX)
     again = np.repeat(np.arange(N), times[0] * (SEX == 1))

@@ -5,10 +5,10 @@ import pytest
 import scipy.stats
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, roc_auc_score
 
+from fedcli import metrics
 from fedcli.errors import FedcliError
-from fedcli.metrics import probabilities, score
-from fedcli.scores import bootstrap as bootstrap_module
-from fedcli.scores.bootstrap import METRICS, _draws, _Plan, bootstrap, bootstrap_p, draw, interval
+from fedcli.metrics import CLASSES, names, plan, probabilities, score
+from fedcli.scores.bootstrap import _draws, bootstrap, bootstrap_p, draw, interval
 from fedcli.scores.statistics import delong, holm, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 
 
@@ -22,7 +22,7 @@ def images(n=90, classes=3, *, seed=0, ties=False):
 
 def weighted(logits, y, weights):
     """Scores of the same images under other weights: weights [B, N] -> {metric: [B]}."""
-    return _Plan.of(logits, y).scores(np.asarray(weights, np.int32).T)
+    return metrics.weighted(plan(logits, y), np.asarray(weights).T)
 
 
 def one_by_one(logits, y, weights):
@@ -55,7 +55,9 @@ def test_the_scores_of_given_weights_are_those_of_the_images_written_out():
     for b, row in enumerate(weights):
         at = np.repeat(np.arange(len(y)), row)
         expected = score(logits[at], y[at])
-        assert {k: scores[k][b] for k in METRICS} == pytest.approx({k: expected[k] for k in METRICS}, rel=1e-14)
+        assert {k: scores[k][b] for k in names(CLASSES, resampled=True)} == pytest.approx(
+            {k: expected[k] for k in names(CLASSES, resampled=True)}, rel=1e-14
+        )
 
 
 def test_each_image_once_is_the_score_itself():
@@ -328,5 +330,5 @@ def test_pairs_of_many_images_are_counted_without_overflow():
     n = 200_000
     y = np.arange(n) % 2
     logits = np.stack([np.zeros(n), np.arange(n) // 2 % 2 * 1.0], 1)  # says nothing of the class
-    made = bootstrap_module.weighted(logits, y, np.ones((n, 1), np.int32))
+    made = metrics.weighted(plan(logits, y), np.ones((n, 1), np.int32))
     assert made["auc_binary"] == pytest.approx(0.5)

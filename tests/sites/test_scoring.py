@@ -27,7 +27,9 @@ from fedcli.stages.evaluation_options import EvaluateOptions, ReportOptions
 from fedcli.stages.options import CorruptOptions
 from fedcli.stages.report import Report
 
-TIED = 0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/test_tallies.py
+TIED = (
+    0.05  # of forty images: two that share a bin move an AUC by more than its width, see tests/metrics/test_tallies.py
+)
 
 
 @pytest.fixture

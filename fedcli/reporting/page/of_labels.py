@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ...scores.parts import PARITY
+from ...metrics import PARITY
 from ..columns import POOLED, find, joined
 from ..table import Cell, Column, Table, percent
 from .systems import System

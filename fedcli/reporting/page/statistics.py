@@ -7,8 +7,8 @@ import numpy as np
 
 from ... import console
 from ...errors import UsageError, nearest
+from ...metrics import RESAMPLED
 from ...scores.bca import BCA
-from ...scores.bootstrap import WITH_TEST
 from ...scores.parts import VERSIONS, Interval
 from ...scores.scores import Scores
 from .. import against, pooled, verdicts
@@ -31,7 +31,7 @@ def tests(
     systems = {system.name: system.row.scored for system in compared}
     version = "average" if all("corrupted" in system.scores.versions for system in compared) else "clean"
     sentences, tables, warnings, inconclusive = [], [], [], False
-    for metric in (metric for metric in metrics if metric in WITH_TEST):
+    for metric in (metric for metric in metrics if metric in RESAMPLED):
         console.say(f"testing {version} {metric} against {base.name}")
         score, tested = f"{version} {metric}", order(systems, base.name, metric, version)
         tables.append(against.table(tested, score, base.name))

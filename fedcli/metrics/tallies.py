@@ -6,11 +6,13 @@ resolution() gives. The calibration error takes chances in steps of 1/2048.
 """
 
 from dataclasses import dataclass
+from itertools import permutations
 
 import numpy as np
 
-from . import metrics
-from .metrics import BINS, CALIBRATION
+from .of_images import score_of
+from .probabilities import probabilities
+from .sums import BINS, Sums
 
 FINE = 2048  # bins of a chance
 HALF = FINE // 2  # the bin that begins at one half
@@ -39,7 +41,7 @@ class Tally:
     @classmethod
     def of(cls, logits: np.ndarray, y: np.ndarray) -> "Tally":
         """Of logits [N, C] and labels [N]. Raises FedcliError for logits that are not finite."""
-        chance = metrics.probabilities(logits)  # [N, C]
+        chance = probabilities(logits)  # [N, C]
         count, classes = chance.shape
         guess = np.asarray(logits).argmax(1)  # [N]
         table = np.bincount(y * classes + guess, minlength=classes**2).reshape(classes, classes)
@@ -84,31 +86,24 @@ class Tally:
         return int(self.table.sum())
 
     def score(self) -> dict:
-        """As metrics.score() of the logits."""
-        calibration = {CALIBRATION: _error(self.top)}
-        if len(self.table) == 2:
-            calibration["calibration_error_positive_class"] = _error(self.positive)
-        return metrics.together(self.table, self._wins()[0], calibration)
+        """As score() of the logits."""
+        sums = _Sums(self)
+        return {**score_of(sums), "count": self.images, "classes_missing": sums.missing()}
 
     def resolution(self) -> float:
         """By how much an AUC of two classes may be off: half of the largest share of pairs of images in one bin."""
         _, ties = self._wins()
-        seen = np.flatnonzero(self.table.sum(1))
-        n = self.table.sum(1)[seen]
-        pairs = np.outer(n, n)
-        return float((ties / (2 * pairs)).max()) if len(seen) > 1 else 0.0
+        n = self.table.sum(1)
+        return float((ties / np.maximum(2 * np.outer(n, n), 1)).max())
 
     def _wins(self) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs won as of metrics.together() [S, S], and pairs that tie [S, S]."""
-        seen = np.flatnonzero(self.table.sum(1))
-        wins, ties = np.zeros((len(seen), len(seen))), np.zeros((len(seen), len(seen)))
-        for a, c in enumerate(seen):
-            for b, other in enumerate(seen):
-                if a != b:
-                    own, others = self.chances[c, c], self.chances[other, c]  # [FINE]
-                    below = np.concatenate([[0], np.cumsum(others)[:-1]])
-                    ties[a, b] = own @ others
-                    wins[a, b] = own @ below + ties[a, b] / 2
+        """Pairs won as of sums.Sums [C, C], and pairs that tie [C, C]."""
+        wins, ties = np.zeros(self.table.shape), np.zeros(self.table.shape)
+        for a, b in permutations(range(len(self.table)), 2):
+            own, others = self.chances[a, a], self.chances[b, a]  # [FINE]
+            below = np.concatenate([[0], np.cumsum(others)[:-1]])
+            ties[a, b] = own @ others
+            wins[a, b] = own @ below + ties[a, b] / 2
         return wins, ties
 
     def rebuilt(self) -> tuple[np.ndarray, np.ndarray]:
@@ -166,10 +161,15 @@ def _fits(bins: np.ndarray, images: int, right: int) -> bool:
     return bool(count.sum() == images and hits.sum() == right and (hits <= count).all() and between.all())
 
 
-def _error(bins: np.ndarray) -> float | None:
-    """The calibration error of bins [BINS, 3], as metrics.calibration_error()."""
-    images = bins[:, 0].sum()
-    return float(np.abs(bins[:, 2] / FINE - bins[:, 1]).sum() / images) if images else None
+class _Sums(Sums):
+    """The sums of a tally's images, each counted once."""
+
+    def __init__(self, tally: Tally):
+        self._sort(tally.table[..., None])
+        self.wins = tally._wins()[0][..., None]
+        self.distance_top, self.distance_positive = (
+            (bins[:, 2] / FINE - bins[:, 1])[:, None] for bins in (tally.top, tally.positive)
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-STEP = 16  # rows that are added one after another, in all blocks of so many at once
+from .arithmetic import add_up
 
 Rows = np.ndarray | slice
 
@@ -57,31 +57,20 @@ class Ranking:
         return lost
 
 
+def won(own: np.ndarray, other: np.ndarray) -> float:
+    """Pairs of one of own and one of other scores, both rising, in which the first is higher; a tie is half."""
+    return (other.searchsorted(own, "left").sum() + other.searchsorted(own, "right").sum()) / 2
+
+
 def mirrored(first: np.ndarray, second: np.ndarray) -> bool:
     """Whether one score falls wherever the other rises, and is equal wherever that is equal."""
-    ranks = [np.unique(score, return_inverse=True)[1] for score in (first, -second)]
-    return np.array_equal(*ranks)
+    ranks, mirror = (np.unique(score, return_inverse=True)[1] for score in (first, -second))
+    return np.array_equal(ranks, mirror)
 
 
-def total(weights: np.ndarray) -> np.ndarray:
-    """The sum over images [N, b] -> [b], faster than NumPy's sum() over a first axis."""
-    return np.einsum("nb->b", weights)
-
-
-def add_up(rows: np.ndarray) -> None:
-    """Running sums over the first axis, in place, several times as fast as NumPy's cumsum(), which takes one by one."""
-    if len(rows) <= 2 * STEP:
-        np.cumsum(rows, axis=0, dtype=rows.dtype, out=rows)
-        return
-    whole = len(rows) // STEP * STEP
-    blocks = rows[:whole].reshape(-1, STEP, rows.shape[1])  # a view
-    for k in range(1, STEP):
-        blocks[:, k] += blocks[:, k - 1]
-    before = blocks[:, -1].copy()
-    add_up(before)
-    blocks[1:] += before[:-1, None]
-    for k in range(whole, len(rows)):
-        rows[k] += rows[k - 1]
+def wide(most: int) -> type:
+    """Integers wide enough for the pairs of so many images, twice."""
+    return np.int32 if most * most < 2**31 else np.int64
 
 
 def _rows(at: np.ndarray) -> Rows:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedcli.scores.ranked_pairs import Ranking, add_up, mirrored, total
+from fedcli.metrics.arithmetic import add_up, total
+from fedcli.metrics.ranking import Ranking, mirrored
 
 
 def test_a_pair_is_lost_where_the_other_class_ranks_higher_and_half_where_both_are_equal():

@@ -1,0 +1,81 @@
+"""Scores of images, each under its full name; what has no meaning is None, or NaN in arrays, and never an error."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .arithmetic import mean_of_known
+from .metric import registered
+from .ranking import wide
+from .several_labels import OF_LABEL, LabelsPlan, LabelSums
+from .sums import Sums
+from .task import Plan, Task
+
+
+def plan(logits: np.ndarray, y: np.ndarray) -> Plan:
+    """Images with logits [N, C] and labels, [N] or [N, L]. Raises FedcliError for logits that are not finite."""
+    return Task.of(y).plan(logits, y)
+
+
+def score(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+    """Every metric of logits [N, C] against labels, [N] or [N, L], on the 0..1 scale; None where it has no meaning.
+
+    `count` is N and `classes_missing` holds the indices of classes without an image, or of labels without an AUC.
+    Raises FedcliError for logits that are not finite.
+    """
+    return {**score_of(sums := plan(logits, y).sums()), "count": len(y), "classes_missing": sums.missing()}
+
+
+def score_of(sums: Sums | LabelSums) -> dict[str, float | None]:
+    """Every metric that images of these sums can have, of the first set of weights."""
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
+        return {metric.name: number(metric.of(sums)[0]) for metric in registered(sums.needs)}
+
+
+def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """Metrics of images that count so often each: {metric: float64 [B]}, NaN without meaning.
+
+    weights: integers [N, B], wide enough for the pairs of images. asked: the names of those of the metrics that are
+        resampled; all of them where None.
+    """
+    sums = made.sums(weights)
+    known = [metric for metric in registered(sums.needs, resampled=True) if asked is None or metric.name in asked]
+    with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
+        return {metric.name: metric.of(sums) for metric in known}
+
+
+def weighted(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:
+    """resampled() of any whole numbers, or of whether each image counts."""
+    most = int(weights.sum(0, dtype=np.int64).max(initial=0))
+    return resampled(made, weights.astype(wide(most), copy=False), asked)
+
+
+def of_labels(logits: np.ndarray, y: np.ndarray) -> list[dict[str, float | None]]:
+    """OF_LABEL of each of L labels from logits [N, L] and labels [N, L]; None where it has no meaning."""
+    sums = LabelsPlan.of(logits, y).sums()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        columns = {name: of(sums)[:, 0] for name, of in OF_LABEL.items()}
+    return [{name: number(column[k]) for name, column in columns.items()} for k in range(y.shape[1])]
+
+
+def number(value: float) -> float | None:
+    """None for NaN."""
+    return None if value != value else float(value)
+
+
+def chances(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The probabilities of classes, or of labels where labels [N, L] say that an image may have several."""
+    return Task.of(y).probabilities(logits)
+
+
+def recalls(logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Recall of each class from logits [N, C] and labels [N]: float64 [C], NaN for a class without an image."""
+    count = np.bincount(y, minlength=logits.shape[1])  # [C]
+    hits = np.bincount(y[logits.argmax(1) == y], minlength=logits.shape[1])  # [C]
+    return np.where(count > 0, hits / np.maximum(count, 1), np.nan)
+
+
+def balanced_accuracy(logits: np.ndarray, y: np.ndarray) -> float:
+    """Mean recall of logits [N, C] over the classes that labels [N] hold; N > 0."""
+    return float(mean_of_known(recalls(logits, y)[:, None])[0])  # summed as score() sums them

@@ -1,0 +1,63 @@
+"""One label per image or several: what follows from it, in one place each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..labels import UNKNOWN, YES, is_multi_label
+from .parity import decided, decided_labels
+from .probabilities import label_probabilities, probabilities
+from .several_labels import LabelsPlan
+from .sums import ClassesPlan
+
+Plan = ClassesPlan | LabelsPlan
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model is asked of an image: its class, or whether it has each label.
+
+    Attributes:
+        several: whether an image may have several labels.
+        usual: the metrics that are shown where none are asked for. area: the area under the curve among them.
+    """
+
+    several: bool
+    usual: tuple[str, str]
+    area: str
+
+    @staticmethod
+    def of(y: np.ndarray) -> "Task":
+        """By labels, [N] or [N, L]."""
+        return SEVERAL if y.ndim == 2 else ONE
+
+    @staticmethod
+    def of_body(body: Mapping[str, Any]) -> "Task":
+        """By the body of the data's manifest."""
+        return SEVERAL if is_multi_label(body) else ONE
+
+    def probabilities(self, logits: np.ndarray) -> np.ndarray:
+        """Of classes or of labels, float64 [N, C]. Raises FedcliError for logits that are not finite."""
+        return label_probabilities(logits) if self.several else probabilities(logits)
+
+    def right(self, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Whether what is decided is right: bool [N, 1] of the class, [N, L] of each label, where unknown ones are."""
+        if self.several:
+            return ((logits >= 0) == (y == YES)) | (y == UNKNOWN)
+        return (logits.argmax(1) == y)[:, None]
+
+    def decided(self, logits: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
+        """Tables of decisions [G, ...] as of parity.py. groups: [N] in -1 .. count - 1."""
+        if self.several:
+            return decided_labels(logits >= 0, y, groups, count)
+        return decided(logits.argmax(1), y, groups, logits.shape[1], count)
+
+    def plan(self, logits: np.ndarray, y: np.ndarray) -> Plan:
+        """Images with what a model answers. Raises FedcliError for logits that are not finite."""
+        return LabelsPlan.of(logits, y) if self.several else ClassesPlan.of(logits, y)
+
+
+ONE = Task(False, ("balanced_accuracy", "auc_ovo_macro"), "auc_ovo_macro")
+SEVERAL = Task(True, ("balanced_accuracy_macro", "auc_macro"), "auc_macro")
