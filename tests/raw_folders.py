@@ -89,7 +89,11 @@ def in_any_order(monkeypatch, backwards: bool) -> None:
 
 def prepare(name: str, *, work: Path, out: Path | None = None, **asked: Any) -> Path:
     """The prepare stage, by what is asked of the dataset."""
-    return stage.prepare(name, stage.Request(**asked), work=work, out=out)
+    return stage.prepare(name, request(**asked), work=work, out=out)
+
+
+def request(raw=None, split_file=None, attributes=None, **chosen: Any) -> stage.Request:
+    return stage.Request(raw, chosen, split_file, attributes)
 
 
 def write_pool(path: Path, rows: list[Row], images: Iterable[np.ndarray], attributes: Iterable[str]) -> None:

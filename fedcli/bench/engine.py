@@ -176,7 +176,7 @@ def _small_job(folder: Path) -> Path:
     from ..data.preparation.prepare import prepare as stage
 
     with console.muted():
-        toy = stage("toy", Request(test=1 - 128 / 1797, jobs=1), work=folder)
+        toy = stage("toy", Request(chosen={"test": 1 - 128 / 1797, "jobs": 1}), work=folder)
         return make_partition(toy, resolve("iid", {"clients": 4}), Destination(folder))
 
 
@@ -205,7 +205,7 @@ def _prepare(
     from ..data.preparation.prepare import prepare as stage
 
     out = folder / "out"
-    request = Request(folder / "raw", size=SIDE, strict=True, jobs=jobs)
+    request = Request(folder / "raw", {"size": SIDE, "strict": True, "jobs": jobs})
 
     def ours() -> None:
         stage(dataset, request, work=folder, out=out)

@@ -54,6 +54,7 @@ class Manifest:
         return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+Build = Callable[[Path], dict[str, Any]]
 KEYS = {f.name for f in fields(Manifest)}
 _checked = set[tuple[Path, bool, bytes]]()  # digests of texts that had the right shape
 
@@ -219,19 +220,32 @@ def identity(options: dict[str, Any], parents: list[Path]) -> str:
 
 def place(work: Path, out: Path | None, kind: str, slug: str, options: dict[str, Any], parents: list[Path]) -> Path:
     """The folder of a stage's result: --out, or a name under --work that its options and parents give."""
+    slug = f"{slug[:70]}-SYNTHETIC" if of_sample(parents) else slug
     slug = re.sub(r"[^\w+-]+", "_", slug)  # it may come from a manifest: no path in it
     return on_one_line(out or work / f"{kind}s" / f"{slug[:80]}-{identity(options, parents)}")
 
 
+def of_sample(parents: list[Path]) -> bool:
+    """Whether one of these manifests was made from a synthetic sample."""
+    return any(read(path).body.get("sample") for path in parents)
+
+
+def marked(body: dict[str, Any], parents: list[Path]) -> dict[str, Any]:
+    """A body that says where it was made from a synthetic sample."""
+    return body | ({"sample": True} if of_sample(parents) else {})
+
+
+def make(
+    kind: str, slug: str, to: Destination, options: dict[str, Any], parents: list[Path], build: Build
+) -> Path:  # fmt: skip
+    """Run one stage into the folder that place() gives, see stage()."""
+    folder = place(to.work, to.out, kind, slug, options, parents)
+    return stage(kind, folder=folder, made_by=to.made_by, options=options, parents=parents, build=build)
+
+
 def stage(
-    kind: str,
-    *,
-    folder: Path,
-    made_by: list[str],
-    options: dict[str, Any],
-    parents: list[Path],
-    build: Callable[[Path], dict[str, Any]],
-) -> Path:
+    kind: str, *, folder: Path, made_by: list[str], options: dict[str, Any], parents: list[Path], build: Build
+) -> Path:  # fmt: skip
     """Run one stage into folder and return its manifest's path; an equal result is not made again.
 
     build(folder) writes the stage's files and returns the manifest's body.
@@ -245,7 +259,7 @@ def stage(
         console.say(f"{why}; making it again")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with scratch(folder) as temporary:
-        body = build(temporary)
+        body = marked(build(temporary), parents)
         with flushing(temporary):
             seal(temporary, Manifest(kind, made_by, options, links(folder, parents), {}, body))
         with renaming(folder):

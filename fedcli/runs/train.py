@@ -23,7 +23,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import console
-from ..data import manifest, synthetic
+from ..data import manifest
 from ..errors import FedcliError
 from ..federation.client import Absent, Report, Task, Training
 from ..federation.client_state import ClientState, ClientStateStore
@@ -71,7 +71,7 @@ def train(
     resources.restart(device)
     parent_run = open_parent(plan, method)
     parents = [data] + ([parent_run.path] if parent_run else [])
-    slug = synthetic.titled(_slug(plan, method, parent_run), parents)
+    slug = _slug(plan, method, parent_run)
 
     def folder_of(plan: Plan) -> Path:
         return manifest.place(work, out, "run", slug, record.options(plan, method, parent_run), parents)
@@ -106,7 +106,7 @@ def train(
         run.play()
         body = run.body() | {"environment": settings["environment"]} | ({"forced": forced} if forced else {})
         made_by, links = record.command(options), manifest.links(folder, parents)
-        result = manifest.Manifest("run", made_by, options, links, {}, synthetic.marked(body, parents))
+        result = manifest.Manifest("run", made_by, options, links, {}, manifest.marked(body, parents))
         path = manifest.seal(folder, result, outside=("settings.json", "timing.jsonl", "state"))
         checkpoint.remove(folder)  # last: until run.json is there, it is all there is
         if not remotely:

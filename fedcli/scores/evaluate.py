@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from ..data import manifest, synthetic
+from ..data import manifest
 from ..errors import FedcliError
 from ..methods.mixins import views_of
 from ..runs import finished as runs
@@ -166,7 +166,7 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         among_clients=among(clients, personal=has_personal_models(run)),
         among_clients_global=among_global(clients) if general else {},
     )
-    return synthetic.marked(scores.body(), [path])
+    return scores.body()
 
 
 def _clinical(run: Run, logits: Logits, groupings: Groupings, extra: Extra) -> Clinical | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import console
-from ..data import manifest, synthetic
+from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..methods.mixins import views_of
 from ..methods.registry import resolve
@@ -103,7 +103,7 @@ def _build(
         among_clients=among(clients, personal=personal),
         classes=classes,
     )
-    return synthetic.marked(scores.body(), [path])
+    return scores.body()
 
 
 def _added(sites: list[dict[str, Tally]]) -> Tallies:

@@ -20,7 +20,6 @@ from ..data.shard import Shard
 from ..data.sources.formats.photographs import fit_image, match_channels, scaled_decoding
 from ..data.sources.own_files import own_images
 from ..data.sources.source import Choices, Source, Unreadable
-from ..data.synthetic import of_sample
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import chances
 from ..runs import finished as runs
@@ -149,7 +148,7 @@ def predict(run: Run, paths: Iterable[Path], client: str | None = None, asked: A
     """
     files, unreadable = named_files(paths)
     check_client(run, client)
-    if of_sample([run.path]):
+    if manifest.of_sample([run.path]):
         console.warn("this run was trained on SYNTHETIC data: its probabilities say nothing about patients")
     operating = points(run, client, asked)
     preprocessing = Preprocessing.of(run)

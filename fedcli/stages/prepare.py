@@ -1,7 +1,7 @@
 """The prepare stage."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from ..data import sources
@@ -9,6 +9,7 @@ from ..data.corruption.corrupt import full_kind
 from ..data.partition import client_names
 from ..data.preparation import prepare as data
 from ..data.preparation import raw_folder
+from ..data.sources.source import Choices
 from ..errors import UsageError, nearest
 from . import corrupt as corruption
 from . import partition as division
@@ -28,6 +29,9 @@ OWN = (
 )  # flags that are options of some datasets
 
 
+CHOSEN = [field.name for field in fields(Choices) if field.name != "own"]  # what is a flag of that name
+
+
 def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
     """Decode and resize a dataset once; with clients or dirichlet also partition it, with corrupt also corrupt it.
 
@@ -42,14 +46,10 @@ def run(options: PrepareOptions) -> Dataset | Partition | Corruption:
         options.name, path_of(options.raw), Path(options.work), sample=options.sample, no_sample=options.no_sample
     )
     made_up = None if options.raw else folder  # where it is a sample of our own
-    request = data.Request(
-        raw=folder, attributes=path_of(options.attributes) or raw_folder.attributes_of(made_up),
-        size=options.size or raw_folder.size_of(options.name, made_up), fit=options.fit, clahe=options.clahe,
-        window=options.window, scaled_decoding=options.scaled_decoding,
-        test=options.test, split=options.split, seed=options.seed, strict=options.strict, jobs=options.jobs,
-        own=_own(options), split_file=path_of(options.split_file), fold=options.fold, folds=options.folds,
-        sample_images=options.sample_images, stratified=options.stratified,
-    )  # fmt: skip
+    chosen = {name: getattr(options, name) for name in CHOSEN} | {"own": _own(options)}
+    chosen["size"] = options.size or raw_folder.size_of(options.name, made_up)
+    attributes = path_of(options.attributes) or raw_folder.attributes_of(made_up)
+    request = data.Request(folder, chosen, path_of(options.split_file), attributes)
     made = data.prepare(options.name, request, work=Path(options.work), out=path_of(options.out))
     dataset = Dataset(made)
     if not (options.clients or options.dirichlet is not None or options.corrupt):

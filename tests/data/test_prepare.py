@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from raw_folders import write_csv, write_ct, write_skin
+from raw_folders import request, write_csv, write_ct, write_skin
 
 from fedcli.data import manifest, sources
 from fedcli.data.pool import Row, read_pool
@@ -34,7 +34,7 @@ def skin(tmp_path):
 
 def run(name: str, tmp_path: Path, out: Path | None = None, **options) -> Path:
     asked = {"size": 8, "jobs": 1, **options}
-    return prepare.prepare(name, prepare.Request(**asked), work=tmp_path / "work", out=out)
+    return prepare.prepare(name, request(**asked), work=tmp_path / "work", out=out)
 
 
 def blank(raw: Path, row: Row, choices: Choices) -> np.ndarray:

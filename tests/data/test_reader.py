@@ -130,7 +130,8 @@ def test_scaled_decoding_moves_few_grey_levels_of_real_photographs():
 def test_scaled_decoding_is_part_of_what_names_a_dataset(tmp_path):
     raw = sources.make_sample("isic2018", tmp_path / "raw")
     usual, scaled = (
-        prepare.prepare("isic2018", Request(raw, size=8, scaled_decoding=on), work=tmp_path) for on in (False, True)
+        prepare.prepare("isic2018", Request(raw, {"size": 8, "scaled_decoding": on}), work=tmp_path)
+        for on in (False, True)
     )
     assert usual != scaled and "scaled_decoding" not in manifest.read(usual).options
     assert manifest.read(scaled).options["scaled_decoding"] is True

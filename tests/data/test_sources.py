@@ -54,7 +54,7 @@ def test_what_an_option_of_a_dataset_does_not_know_is_named_with_the_nearest(nam
     assert about["default"] in about["values"]
     card, given = sources.card(name), about["values"][-1] + "s"
     with pytest.raises(UsageError, match=f"unknown value {key}={given}") as error:
-        resolved(name, card, Request(own={key: given}))
+        resolved(name, card, Request(chosen={"own": {key: given}}))
     assert repr(about["values"][-1]) in error.value.hint or "known: " in error.value.hint
 
 

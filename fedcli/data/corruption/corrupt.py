@@ -30,7 +30,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5, open_hdf5
 from ...seeds import derive
 from ...system.processes import in_order
-from .. import manifest, synthetic
+from .. import manifest, manifest_bodies
 from ..pool import POOL, pool_of, read_rows
 from . import library, mixture
 
@@ -57,18 +57,7 @@ ALIASES = {
 SEVERITIES = range(1, 6)
 SMALLEST = 32  # px, for the spatial kinds
 PIECE = 8  # images a process reads, changes and sends back at a time
-COPIED = (
-    "dataset",
-    "task",
-    "classes",
-    "attributes",
-    "size",
-    "channels",
-    "augment",
-    "roster",
-    "label_noise",
-    "hidden_attributes",
-)  # of the partition's body
+COPIED = *manifest_bodies.POOLED, "dataset", "task", "roster", "label_noise", "hidden_attributes"  # of a partition
 
 
 def full_kind(word: str) -> str:
@@ -170,17 +159,14 @@ def make_corruption(
     each = _each(body, mixture.of_body(given.body), _wanted(body, kind, severity, who.client), who)
     options = mixture.described(each) if each else dict(kind=full_kind(kind or ""), severity=severity, clients=[])
     about, options = options, options | {"seed": seed}
-    slug = synthetic.titled(f"{body['dataset']}-{about['kind']}-{about['severity']}", [partition])
-    folder = manifest.place(to.work, to.out, "corruption", slug, options, [partition])
+    slug = f"{body['dataset']}-{about['kind']}-{about['severity']}"
 
     def build(target: Path) -> dict[str, Any]:
         _write(target / "changed.h5", partition, each or {"": (str(about["kind"]), severity)}, seed=seed, jobs=jobs)
         shares = {"ratio": len(each) / len(body["roster"])}
-        return synthetic.marked({name: body[name] for name in COPIED if name in body} | about | shares, [partition])
+        return {name: body[name] for name in COPIED if name in body} | about | shares
 
-    return manifest.stage(
-        "corruption", folder=folder, made_by=to.made_by, options=options, parents=[partition], build=build
-    )
+    return manifest.make("corruption", slug, to, options, [partition], build)
 
 
 def check_images(kind: str, body: dict[str, Any]) -> None:

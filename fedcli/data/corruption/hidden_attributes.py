@@ -16,7 +16,7 @@ import numpy as np
 from ... import console
 from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
-from .. import manifest, synthetic
+from .. import manifest
 from ..pool import Pool, pool_of, read_rows
 
 WORD = "attributes"  # in place of a kind of image corruption
@@ -38,7 +38,6 @@ def make_hidden(
     clients = _check(source, body, hide, share, on)
     how = {"hide": list(hide), "share": share, "seed": seed}
     options = partition.options | {KEY: {**how, "on": clients}, "materialize": False}
-    folder = manifest.place(to.work, to.out, "partition", _slug(source, body), options, [source])
 
     def build(target: Path) -> dict[str, Any]:
         for name in partition.files:
@@ -46,9 +45,7 @@ def make_hidden(
                 (target / name).write_bytes((source.parent / name).read_bytes())
         return {**body, KEY: {**how, "images": _counted(source, body, how, clients)}}
 
-    return manifest.stage(
-        "partition", folder=folder, made_by=to.made_by, options=options, parents=[source], build=build
-    )
+    return manifest.make("partition", f"{body['dataset']}-hidden-attributes", to, options, [source], build)
 
 
 def hidden(pool: Pool, rows: np.ndarray, name: str, how: Mapping[str, Any], client: str) -> np.ndarray:
@@ -92,10 +89,6 @@ def _check(source: Path, body: Mapping[str, Any], hide: Sequence[str], share: fl
         if name not in roster:
             raise UsageError(f"the partition has no client {name!r}", nearest(name, roster))
     return [name for name in roster if not on or name in on]
-
-
-def _slug(source: Path, body: Mapping[str, Any]) -> str:
-    return synthetic.titled(f"{body['dataset']}-hidden-attributes", [source])
 
 
 def _counted(source: Path, body: Mapping[str, Any], how: Mapping[str, Any], clients: list[str]) -> dict[str, Any]:

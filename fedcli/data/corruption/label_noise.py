@@ -23,7 +23,7 @@ from ... import console, labels
 from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
-from .. import manifest, synthetic
+from .. import manifest
 from ..pool import pool_of, read_rows
 from ..shard import LABELS
 from . import mixture
@@ -62,15 +62,12 @@ def make_label_noise(
     each = _each(body, flips, who, given)
     noise = {"each": {name: list(how) for name, how in each.items()}, "flip": dict(flips.flip), "seed": seed}
     options = partition.options | {"label_noise": noise, "materialize": False}
-    folder = manifest.place(to.work, to.out, "partition", _slug(source, body), options, [source])
 
     def build(target: Path) -> dict[str, Any]:
         (target / "rows.h5").write_bytes((source.parent / "rows.h5").read_bytes())
         return _write(target / LABELS, source, body, each, flips, seed)
 
-    return manifest.stage(
-        "partition", folder=folder, made_by=to.made_by, options=options, parents=[source], build=build
-    )
+    return manifest.make("partition", f"{body['dataset']}-noisy-labels", to, options, [source], build)
 
 
 def flipped(y: np.ndarray, ids: Sequence[str], how: How, to: Sequence[int], seed: int, client: str) -> np.ndarray:
@@ -128,10 +125,6 @@ def _how(kind: str, rate: str, flips: Flips, classes: Sequence[str]) -> How:
             "asymmetric label noise needs the classes it changes", f"for example --flip {'='.join(classes[:2])}"
         )
     return kind, number
-
-
-def _slug(source: Path, body: Mapping[str, Any]) -> str:
-    return synthetic.titled(f"{body['dataset']}-noisy-labels", [source])
 
 
 def _write(

@@ -21,13 +21,11 @@ from ...console import counted
 from ...errors import FedcliError, UsageError
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
-from .. import image_counts, manifest, skew, synthetic
+from .. import image_counts, manifest, manifest_bodies, skew
 from ..manifest import Destination
 from ..pool import TEST, TRAIN, Pool, copy_pool, pool_of
 from .held_out import held_out, without
 from .scheme import IMAGES, Division, Scheme, even_steps, patients
-
-COPIED = "classes", "attributes", "size", "channels", "augment"  # from the dataset's manifest
 
 
 def make_partition(
@@ -69,13 +67,10 @@ def make_partition(
         _check_sizes(division, minimum, scheme)
         made = _write(folder, pool, body, scheme, division, options)
         kept = {"held_out": site.recorded | {"images": int((pool.split == TEST).sum())}} if site else {}
-        return synthetic.marked(made | kept, [dataset])
+        return made | kept
 
-    slug = synthetic.titled(f"{body['name']}-{scheme.name}{f'-without-{site.value}' if site else ''}", [dataset])
-    folder = manifest.place(to.work, to.out, "partition", slug, options, [dataset])
-    return manifest.stage(
-        "partition", folder=folder, made_by=to.made_by, options=options, parents=[dataset], build=build
-    )
+    slug = f"{body['name']}-{scheme.name}{f'-without-{site.value}' if site else ''}"
+    return manifest.make("partition", slug, to, options, [dataset], build)
 
 
 def _check_sizes(division: Division, minimum: int, scheme: Scheme) -> None:
@@ -110,7 +105,7 @@ def _write(
     names, parts, classes = list(division.train), list(division.train.values()), len(dataset["classes"])
     described = skew.describe(names, parts, pool.y, classes, None if pool.patient is None else numbers)
     body = {
-        **{name: dataset[name] for name in COPIED},
+        **{name: dataset[name] for name in manifest_bodies.POOLED},
         **({"task": labels.MULTI_LABEL} if labels.is_multi_label(dataset) else {}),
         "dataset": dataset["name"],
         "scheme": scheme.name,

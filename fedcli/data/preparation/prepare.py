@@ -68,7 +68,10 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
     options["raw_fingerprint"] = fingerprint(raw, listing, contents) if raw else None
     if file := request.split_file:
         first, *second = split_file.files(file)
-        options |= {"split_file": {"name": first.name, "sha256": manifest.sha256(first)}, "fold": request.fold}
+        options |= {
+            "split_file": {"name": first.name, "sha256": manifest.sha256(first)},
+            "fold": request.chosen.get("fold"),
+        }
         for beside in second:
             options["split_file_beside"] = {"name": beside.name, "sha256": manifest.sha256(beside)}
     if file := request.attributes:
@@ -85,8 +88,7 @@ def prepare(name: str, request: Request, *, work: Path, out: Path | None = None)
         return made | ({"sample": True} if sample else {})
 
     slug = f"{name}-{choices.size}{'-SYNTHETIC' * sample}"
-    folder = manifest.place(work, out, "dataset", slug, options, [])
-    return manifest.stage("dataset", folder=folder, made_by=command(options), options=options, parents=[], build=build)
+    return manifest.make("dataset", slug, manifest.Destination(work, out, command(options)), options, [], build)
 
 
 def _listing(name: str, card: dict[str, Any], source: Source, request: Request, choices: Choices) -> Listing:
@@ -94,7 +96,7 @@ def _listing(name: str, card: dict[str, Any], source: Source, request: Request, 
     whole = replace(choices, sample_images=None) if request.split_file else choices  # a split file comes first
     listing = checked(name, source.rows(request.raw, whole))
     if request.split_file and listing.rows:
-        kept, left_out = split_file.by_file(listing.rows, request.split_file, request.fold)
+        kept, left_out = split_file.by_file(listing.rows, request.split_file, request.chosen.get("fold"))
         listing = replace(listing, rows=kept, skipped=[*listing.skipped, *left_out])
         report_leak(card, listing, request.split_file)
     refuse(listing.skipped, choices.strict)

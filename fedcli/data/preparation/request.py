@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...errors import FedcliError, UsageError, nearest
+from ...errors import UsageError, nearest
 from ..sources.formats.dicom import parse_window
 from ..sources.source import Choices
 
@@ -14,64 +14,34 @@ FITS = "stretch", "pad"
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asks of a dataset; None is the card's own.
+    """What a person asks of a dataset.
 
     Attributes:
         raw: folder of its files; None for data made or embedded here.
-        size: side of the square images in pixels.
-        fit: "stretch" ignores the sides' ratio, "pad" keeps it.
-        clahe: even out local contrast first.
-        scaled_decoding: let libjpeg shrink photographs, to no less than twice the size.
-        window: for CT: "file", "brain", "subdural", "bone" or "centre/width" in HU.
-        test: share of the test part, in (0, 1).
-        split: what the split keeps together, one of the card's words.
-        strict: refuse a raw file that cannot be used instead of skipping it.
-        jobs: processes, 0 for one per core; never changes the result.
-        own: options that only this dataset has; the card's "options" lists them.
-        split_file: a CSV that says which image trains and which tests, instead of split.
-        fold: the fold that is the test part: from 1 for a split that has folds, by the split file's own numbers beside
-            one.
-        folds: how many folds; 5 where None.
-        sample_images: images drawn by the seed before they are divided into parts; None keeps all.
-        stratified: draw each class in proportion.
+        chosen: fields of Choices; what is absent or None is the dataset's own.
+        split_file: a CSV that says which image trains and which tests, instead of a split; `fold` is then one of its
+            own numbers.
         attributes: a CSV with attributes of images or patients.
     """
 
     raw: Path | None = None
-    size: int | None = None
-    fit: str = "stretch"
-    clahe: bool = False
-    scaled_decoding: bool = False
-    window: str | None = None
-    test: float = 0.2
-    split: str | None = None
-    seed: int = 0
-    strict: bool = False
-    jobs: int = 0
-    own: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, Any] = field(default_factory=dict)
     split_file: Path | None = None
-    fold: int | None = None
-    folds: int | None = None
-    sample_images: int | None = None
-    stratified: bool = False
     attributes: Path | None = None
 
 
 def resolved(name: str, card: dict[str, Any], request: Request) -> Choices:
     """A request with the card's defaults filled in. Raises FedcliError, UsageError."""
-    split = card["split"] if request.split is None else request.split
-    own = check_own(name, card, request.own)
-    check_folds(card, split, request.split_file, request.fold, request.folds)
+    chosen = {key: value for key, value in request.chosen.items() if value is not None}
+    split = chosen.get("split", card["split"])
+    own = check_own(name, card, chosen.get("own", {}))
+    check_folds(card, split, request.split_file, chosen.get("fold"), chosen.get("folds"))
     if request.split_file:
-        check_split_file(request.split_file, request.split)
+        if "split" in chosen:
+            raise UsageError(f"--split {split} and --split-file exclude each other", "give one of them")
         split = "image" if "image" in card["splits"] else split  # the one that asks least of the tables
-    choices = Choices(
-        size=card["size"] if request.size is None else request.size, split=split, fit=request.fit, clahe=request.clahe,
-        window=request.window or card.get("window"), test=request.test, seed=request.seed, strict=request.strict,
-        jobs=request.jobs, own=own, fold=1 if request.fold is None or request.split_file else request.fold,
-        folds=5 if request.folds is None else request.folds, sample_images=request.sample_images,
-        stratified=request.stratified, scaled_decoding=request.scaled_decoding,
-    )  # fmt: skip
+        chosen["fold"] = 1
+    choices = Choices(**{"size": card["size"], "window": card.get("window"), **chosen, "split": split, "own": own})
     check_choices(name, card, choices)
     return choices
 
@@ -108,13 +78,6 @@ def check_folds(card: dict[str, Any], split: str, split_file: Path | None, fold:
         raise UsageError(f"{count} folds are not between 2 and 100", "5 is usual")
     if fold is not None and not 1 <= fold <= count:
         raise UsageError(f"fold {fold} is not one of 1 to {count}", f"--fold 1 to --fold {count}")
-
-
-def check_split_file(path: Path, split: str | None) -> None:
-    if split:
-        raise UsageError(f"--split {split} and --split-file exclude each other", "give one of them")
-    if not path.is_file():
-        raise FedcliError(f"no such file: {path}", "give a CSV with image ids and the part of each")
 
 
 def check_choices(name: str, card: dict[str, Any], choices: Choices) -> None:

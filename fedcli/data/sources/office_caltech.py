@@ -8,16 +8,14 @@ from pathlib import Path
 
 from ...errors import FedcliError
 from ..pool import Row
+from . import cards
 from .division import divided
 from .drawing import picture, save
 from .formats.photographs import photograph, photographs_in
 from .source import Choices, Listing, Source
 
 DOMAINS = {"amazon": ["amazon"], "caltech": ["caltech", "caltech10"], "dslr": ["dslr"], "webcam": ["webcam"]}
-CLASSES = [
-    *("backpack", "bike", "calculator", "headphones", "keyboard"),
-    *("laptop", "monitor", "mouse", "mug", "projector"),
-]
+CLASSES = cards.read("office-caltech")["classes"]
 SPELLINGS = {"back_pack": "backpack", "laptop_computer": "laptop", "computer_mouse": "mouse", "coffee-mug": "mug"}
 SPELLINGS |= {"touring-bike": "bike", "computer-keyboard": "keyboard", "computer-monitor": "monitor"}
 TEN_TRAIN = 7  # of every ten images, places 0 to 7 train
