@@ -1,4 +1,4 @@
-"""What the words of a command allow: only they, or the arguments of a call from Python, may name code.
+"""Code that the words of a command allow: only they, or the arguments of a call from Python, may name code.
 
 What any file says beyond them is refused: a manifest, settings, a recipe, fedcli.toml, a message.
 """

@@ -1,4 +1,4 @@
-"""What a person sees: messages of the logger "fedcli", and how far work is.
+"""Messages to a person: those of the logger "fedcli", and how far work is.
 
 say() and warn() are that logger's info() and warning(), so a program that imports fedcli shows them where it configures
 logging, and nothing otherwise; progress is silent there too. The command line shows both on stderr, with shown(). The

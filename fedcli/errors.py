@@ -37,7 +37,7 @@ class HashError(FedcliError):
 
 
 def of_system(error: BaseException) -> FedcliError | None:
-    """What the system refused, in a sentence: memory, a full disk, a limit, a folder; None for any other error."""
+    """The system's refusal in a sentence: memory, a full disk, a limit, a folder; None for any other error."""
     if isinstance(error, RuntimeError) and any(text in str(error) for text in SHORT):
         return FedcliError(f"too little memory: {str(error).splitlines()[0]}", MEMORY)
     if not isinstance(error, OSError):
@@ -51,7 +51,7 @@ def of_system(error: BaseException) -> FedcliError | None:
 
 
 def sentence(error: FedcliError | OSError) -> str:
-    """What a warning says of an error that was caught."""
+    """The words of a warning about an error that was caught."""
     return (error if isinstance(error, FedcliError) else of_system(error) or error).args[0]
 
 

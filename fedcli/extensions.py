@@ -62,7 +62,7 @@ class Loaded:
 
 @dataclass
 class _Filling:
-    """What is being run, and the tables that it fills."""
+    """A file that is being run, and the tables that it fills."""
 
     code: Code
     tables: dict[str, dict[str, Any]]
@@ -73,7 +73,7 @@ _loaded: dict[tuple[Path, str], Loaded] = {}  # one module for equal bytes, so t
 
 
 def is_file(text: str) -> bool:
-    """Whether a word names a file of code, such as ./mine.py or ./mine.py:name."""
+    """Tell whether a word names a file of code, such as ./mine.py or ./mine.py:name."""
     return FILE.fullmatch(text) is not None
 
 
@@ -150,7 +150,7 @@ def _run(path: Path, source: bytes, code: Code) -> Loaded:
 
 
 def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseException:
-    """What a file that cannot be run ends in."""
+    """The error that a file that cannot be run ends in."""
     if isinstance(error, SyntaxError):
         line = error.lineno if error.filename == module.__file__ else None
         return OwnCodeError(f"{path}{in_line(line)}: {message_of(error)}", "mend that line")
@@ -170,7 +170,7 @@ def _collecting(code: Code) -> Iterator[dict[str, dict[str, Any]]]:
 
 
 def pick(text: str, kind: str, known: Callable[[str, dict[str, Any]], str | None] | None = None) -> Any:
-    """What PATH.py or PATH.py:NAME registered of a kind. known: finds the name that other spellings of it mean.
+    """The thing that PATH.py or PATH.py:NAME registered of a kind. known: finds the name that another spelling means.
 
     Raises FedcliError, UsageError.
     """
@@ -217,7 +217,7 @@ def packages(kind: str) -> list[str]:
 
 
 def loads(kind: str, name: str) -> bool:
-    """Whether installed packages may be looked into for a name: the command says it.
+    """Tell whether installed packages may be looked into for a name: the command says it.
 
     Raises UsageError where it does not and the name is an entry point's.
     """
@@ -231,7 +231,7 @@ def loads(kind: str, name: str) -> bool:
 
 
 def offered(kind: str, name: str) -> tuple[Any, Code] | None:
-    """What an installed package offers under a name that the command says; None where none does.
+    """The thing that an installed package offers under a name that the command says; None where none does.
 
     Raises UsageError.
     """
@@ -240,7 +240,7 @@ def offered(kind: str, name: str) -> tuple[Any, Code] | None:
 
 @cache
 def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
-    """What installed packages offer of a kind: name -> it and where it comes from.
+    """Everything that installed packages offer of a kind: name -> it and where it comes from.
 
     A package whose entry point fails is named in a warning and left out, so that it stops nobody else.
     """
@@ -260,7 +260,7 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
 
 @cache
 def _registered_by(module: str, code: Code) -> dict[str, dict[str, Any]]:
-    """What a package's module registers when it is imported, which happens once, of any kind."""
+    """Tables that a package's module fills when it is imported, which happens once, of any kind."""
     with _collecting(code) as tables:
         import_module(module)
     return tables

@@ -32,7 +32,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Kind:
-    """What an annotation says of a field.
+    """The kind of value that a field's annotation asks for.
 
     Attributes:
         type: bool, int, float, str, Path or any other type called with the text.

@@ -74,7 +74,7 @@ def other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def first_line(documented: Any) -> str:
-    """What somebody's function or class says of itself."""
+    """The first line that somebody's function or class says of itself."""
     lines = (inspect.getdoc(documented) or "").strip().splitlines()
     return lines[0].rstrip(".") if lines else "it says nothing of itself"
 

@@ -114,7 +114,7 @@ class Commands(TyperGroup):
             _end(ctx, f"unexpected {type(error).__name__}: {error}{where}", UNEXPECTED, 1)
 
     def _called(self, ctx: typer.Context) -> object:
-        """What the command returns. Raises KeyboardInterrupt also where a library made another error of it."""
+        """Result of the command. Raises KeyboardInterrupt also where a library made another error of it."""
         try:
             ctx.default_map = defaults.read(self.commands)
             return super().invoke(ctx)
@@ -199,7 +199,7 @@ def root(
 
 
 def _replaced(error: UnicodeError) -> tuple[bytes, int]:
-    """What stands for text that the output's encoding lacks: the bytes of a file's name that is no text, else "?"."""
+    """Bytes for text that the output's encoding lacks: the bytes of a file's name that is no text, else "?"."""
     assert isinstance(error, UnicodeEncodeError)
     codes = [ord(c) for c in error.object[error.start : error.end]]
     return bytes(code - 0xDC00 if 0xDC80 <= code <= 0xDCFF else ord("?") for code in codes), error.end

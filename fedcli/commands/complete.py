@@ -1,4 +1,4 @@
-"""What a shell completes: methods, datasets, recipes, networks, corruptions, clients, and manifests under --work."""
+"""Completion in a shell: methods, datasets, recipes, networks, corruptions, clients, and manifests under --work."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

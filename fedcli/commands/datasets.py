@@ -81,13 +81,13 @@ def datasets(
 
 
 def _next_step(name: str, folder: Path, sites: str | None) -> str:
-    """What can be done with a synthetic sample: it has too few images for the usual number of clients."""
+    """Commands to try with a synthetic sample: it has too few images for the usual number of clients."""
     division = f"--by {sites}" if sites else "--clients 2 (it is small)"
     return f"next: fedcli prepare {name} --raw {shlex.quote(str(folder))}; then fedcli partition {division}"
 
 
 def _takes_columns(entry: dict[str, Any]) -> bool:
-    """Whether a dataset's attributes are columns that a person names."""
+    """Tell whether a dataset's attributes are columns that a person names."""
     return "group" in entry.get("options", {})
 
 

@@ -58,7 +58,7 @@ def origin(name: str) -> str:
 
 
 def is_default(context: typer.Context, name: str) -> bool:
-    """Whether an option was not typed but read here."""
+    """Tell whether an option was not typed but read here."""
     return getattr(context.get_parameter_source(name), "name", "") == "DEFAULT_MAP"
 
 

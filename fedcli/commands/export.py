@@ -81,7 +81,7 @@ def export(
 
 
 def _differs(path: Path, text: str) -> bool:
-    """Whether something else stands where a file is to be written."""
+    """Tell whether something else stands where a file is to be written."""
     return os.path.lexists(path) and not (path.is_file() and path.read_bytes() == text.encode())
 
 

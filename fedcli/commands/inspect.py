@@ -131,7 +131,7 @@ def _readable(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_partition(facts: dict[str, Any]) -> None:
-    """What a person looks for first: who holds what, how unlike they are, what train and test share."""
+    """Print what a person looks for first: who holds what, how unlike they are, what train and test share."""
     body = dict(_readable(facts)["body"])
     roster, classes = body.pop("roster"), body.pop("classes")
     o.show_tree({"name": Path(facts["path"]).resolve().parent.name, "made_by": facts["made_by"]})

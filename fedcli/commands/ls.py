@@ -106,7 +106,7 @@ def _data(path: Path) -> str:
 
 
 def _scheme(name: str, options: dict[str, Any]) -> str:
-    """How clients were made: the scheme with its own options, such as "by center" or "dirichlet alpha=1.0"."""
+    """The way clients were made: the scheme with its own options, such as "by center" or "dirichlet alpha=1.0"."""
     own = {
         key: value for key, value in options.items() if key not in OF_EVERY_SCHEME and value not in (None, [], False)
     }

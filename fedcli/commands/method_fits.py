@@ -1,4 +1,4 @@
-"""What of fedcli a method can be trained with: an add-on, clients alone, DP-SGD, secure aggregation."""
+"""Parts of fedcli that a method can be trained with: an add-on, clients alone, DP-SGD, secure aggregation."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ class Fit(NamedTuple):
 
 
 def fits(method: Any) -> list[Fit]:
-    """What a method can be trained with, by the checks that `train` makes itself."""
+    """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
     from ..methods import resolve
     from ..runs.configuration import check_private
     from ..sites import summed

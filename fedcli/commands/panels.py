@@ -66,7 +66,7 @@ class Command(TyperCommand):
 
 
 def _typed(ctx: typer.Context) -> Iterator[str]:
-    """What was typed for options and for single arguments; not for lists of files, which a shell's pattern may fill."""
+    """Words typed for options and for single arguments; not for lists of files, which a shell's pattern may fill."""
     for parameter in ctx.command.params:
         name = parameter.name or ""
         source = getattr(ctx.get_parameter_source(name), "name", "")

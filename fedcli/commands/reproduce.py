@@ -172,7 +172,7 @@ def _list(as_json: bool) -> None:
 
 
 def _about(recipe: Any) -> dict[str, Any]:
-    """What the list tells a program of a recipe."""
+    """Facts of a recipe in the list for a program."""
     rows, chains = recipe.rows, recipe.chains.values()
     return {
         "title": recipe.title, "paper": recipe.paper, "rows": [row.name for row in rows], "seeds": list(recipe.seeds),

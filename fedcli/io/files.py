@@ -32,7 +32,7 @@ def sha256(path: Path) -> str:
 
 
 def settled(path: Path) -> Stamp | None:
-    """What differs once a file has been changed; None where a clock tick may hide a change made right after another."""
+    """A stamp that differs once a file was changed; None where a clock tick may hide a change right after another."""
     try:
         at = path.stat()
     except OSError:  # whoever reads the file says what is wrong
@@ -50,7 +50,7 @@ def _digest(path: Path, _: Stamp | None) -> str:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether an error says something of the system, the disk or a signal at this moment, and not of a file."""
+    """Tell whether an error says something of the system, the disk or a signal at this moment, and not of a file."""
     return interrupts.came() or isinstance(error, OSError) and error.errno in PASSING
 
 

@@ -30,7 +30,7 @@ NUMBERS, WHOLE, TEXT = "iuf", "iu", "S"
 
 @dataclass(frozen=True)
 class Column:
-    """What a dataset must be.
+    """Requirements on a dataset.
 
     Attributes:
         kinds: letters of NumPy for its type: b, i, u, f, S.
@@ -95,7 +95,7 @@ def open_hdf5(
 
 
 def _unreadable(path: Path, error: Exception, hint: str) -> Exception:
-    """What to raise for an error while path was read; one of another file, which was written meanwhile, stays."""
+    """The error to raise for one while path was read; one of another file, which was written meanwhile, stays."""
     if isinstance(error, OSError) and error.errno and may_pass(error):
         return OSError(error.errno, os.strerror(error.errno), error.filename or str(path))
     if isinstance(error, OSError) and error.filename:
@@ -220,7 +220,7 @@ def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Itera
 
 
 class _Output(io.FileIO):
-    """What HDF5 writes to. It is never told that a write failed, or it would crash: the first error is kept here.
+    """The file of HDF5, which is never told that a write failed, or it would crash: the first error is kept here.
 
     Where HDF5 did not close a file, since an error or a signal stopped it there, it does so later, when the number of
     the open file may belong to another. Whatever it asks for after `ended` is set does nothing.

@@ -1,4 +1,4 @@
-"""What the flags and options of a recipe may hold, beyond being tables of values."""
+"""Checks of what the flags and options of a recipe hold, beyond being tables of values."""
 
 import math
 import re

@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def work(self) -> tuple[tuple[Options, ...], TrainOptions, EvaluateOptions]:
-        """What is run: cells of equal work are one."""
+        """The options of all that is run: cells of equal work are one."""
         return self.chain, self.train, self.evaluate
 
     @property
@@ -167,7 +167,7 @@ def _cell(
 
 
 def _brings(chain: Chain, paths: dict[str, str]) -> bool:
-    """Whether the user brings the files of a chain's lists: all of them. Raises UsageError for some of them."""
+    """Tell whether the user brings the files of a chain's lists: all of them. Raises UsageError for some of them."""
     needed = sorted(files_in(chain.lists))
     missing = [name for name in needed if ASKED.search(paths[f"files.{name}"])]
     if missing and len(missing) < len(needed):

@@ -1,4 +1,4 @@
-"""Which flags of the stages a recipe may set, and what stands in their place where a path is not known yet."""
+"""Flags of the stages that a recipe may set, and what stands in their place where a path is not known yet."""
 
 import re
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ LEAST_SECONDS = 1.0  # for one kind
 
 @dataclass(frozen=True)
 class Forecast:
-    """What the cells that are left will need.
+    """Time and memory that the cells that are left will need.
 
     Attributes:
         seconds: of all processes together.
@@ -116,7 +116,7 @@ def begun(work: Path) -> list[manifest.Manifest]:
 
 
 def is_done(plan: Plan, source: Path, runs: list[manifest.Manifest]) -> bool:
-    """Whether a finished run has these very options and data; starting weights and teachers are not looked at."""
+    """Tell whether a finished run has these very options and data; starting weights and teachers are not looked at."""
     asked, data = settled(plan), manifest.sha256(source)
     return any(data in run.parents.values() and settled(run.options) == asked for run in runs)
 

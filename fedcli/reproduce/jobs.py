@@ -38,7 +38,7 @@ Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: the path of its scores.json, or in one sentence why there is none."""
+    """The end of a cell: the path of its scores.json, or in one sentence why there is none."""
 
     cell: Cell
     scores: Path | None
@@ -177,7 +177,7 @@ def own_threads() -> Iterator[None]:
 
 @dataclass
 class _Board:
-    """What a person sees while cells run: which one is where, and how long the rest will take."""
+    """Progress for a person while cells run: which one is where, and how long the rest will take."""
 
     cells: list[Cell]
     left: dict[str, int] = field(default_factory=dict)  # rounds still to play, by name of cell

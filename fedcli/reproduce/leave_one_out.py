@@ -30,7 +30,7 @@ LEGEND = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep over sites needs.
+    """Facts that a sweep over sites needs.
 
     Attributes:
         dataset: its manifest.
@@ -57,7 +57,7 @@ class Plan:
 
 
 def asked(over: Sequence[str]) -> tuple[str, list[str]]:
-    """What --over says of sites, "" where nothing, and the rest of it. Raises UsageError."""
+    """The attribute of sites that --over names, "" where nothing, and the rest of it. Raises UsageError."""
     parts = [(text.partition("=")[0].strip().lstrip("-"), text) for text in over]
     of_sites = [text.partition("=")[2].strip() for key, text in parts if key == KEY]
     if len(of_sites) > 1 or "" in of_sites:
@@ -66,7 +66,7 @@ def asked(over: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def plan(text: str, source: Path, options: PartitionOptions | None) -> Plan:
-    """What a sweep over these sites needs. source: a dataset, or a partition, of which these are the options.
+    """The plan of a sweep over these sites. source: a dataset, or a partition, of which these are the options.
 
     Raises FedcliError, UsageError.
     """

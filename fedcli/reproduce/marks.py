@@ -1,4 +1,4 @@
-"""Which rows of a reproduction are the best of a column, and which numbers a group too small to be reliable decides."""
+"""Marks of the rows that are the best of a column, and of the numbers that a group too small to be reliable decides."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -84,7 +84,7 @@ def score_tested(column: Column) -> tuple[str, str] | None:
 
 
 def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:
-    """Whether a small group decides a gap, a worst group or a difference in decisions in some run."""
+    """Tell whether a small group decides a gap, a worst group or a difference in decisions in some run."""
     if len(place) < 5 or place[0] != "groups" or place[3] != "over_rounds":
         return False
     attribute, version, what = place[1], place[2], place[4]

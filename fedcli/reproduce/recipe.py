@@ -162,7 +162,7 @@ def _column(
 
 
 def _chosen(written: shape.Recipe) -> bool:
-    """Whether validation images choose among the rows, so that no best is marked by test images."""
+    """Tell whether validation images choose among the rows, so that no best is marked by test images."""
     return any(column.score == ON_VALIDATION for column in written.column)
 
 

@@ -1,4 +1,4 @@
-"""What results.json holds: the numbers of a reproduction beside those that were published."""
+"""The content of results.json: the numbers of a reproduction beside those that were published."""
 
 from typing import Any
 

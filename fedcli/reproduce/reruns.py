@@ -42,7 +42,7 @@ def _scores(results: Path, work: Path) -> dict[tuple[str, str], Path]:
 
 
 def _changed(cell: Cell, source: Path, scores: Path) -> str:
-    """What differs, such as "lr is 0.001, was 0.003"; "" where that cannot be seen."""
+    """Differences, such as "lr is 0.001, was 0.003"; "" where that cannot be seen."""
     try:
         run = manifest.above(scores, "run")
         changes = _unlike(settled(plan(cell.train)), settled(manifest.read(run).options))

@@ -1,4 +1,4 @@
-"""What the cells found, beside what was published: results.json."""
+"""Findings of the cells, beside what was published: results.json."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -94,7 +94,7 @@ def _done(outcomes: list[Outcome], name: str) -> list[Outcome]:
 
 
 def _of_row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs) -> ByColumn:
-    """What a row's runs have at each column's place."""
+    """Numbers of a row's runs at each column's place."""
     row = next(row for row in recipe.rows if row.name == name)
     return {
         column.name: {
@@ -152,7 +152,7 @@ def _holes(name: str, outcomes: list[Outcome], runs: ByColumn) -> dict[str, int]
 
 
 def _command(recipe: Recipe, name: str, outcomes: list[Outcome]) -> str:
-    """How a row is trained, where its data and seeds agree about it."""
+    """The command that trains a row, where its data and seeds agree about it."""
     lines: dict[tuple[str, ...], list[str]] = {}
     for outcome in outcomes:
         if outcome.cell.row == name:
@@ -179,14 +179,14 @@ def _rounds(scores: Any, column: Column, at: str) -> list[float]:
 
 
 def _values(value: Any, at: str) -> list[Number]:
-    """What stands at one place, by round."""
+    """Numbers at one place, by round."""
     if isinstance(value, OverRounds):
         return [value.last] if at == "last" else value.per_round
     return value if isinstance(value, list) else [value]
 
 
 def everywhere(scores: Any, place: str) -> list[Any]:
-    """What stands at a place, or at all the places that one with a part * means."""
+    """Everything that stands at a place, or at all the places that one with a part * means."""
     head, star, rest = place.partition("/*/")
     if not star:
         return [look_up(scores, place)]
@@ -194,7 +194,7 @@ def everywhere(scores: Any, place: str) -> list[Any]:
 
 
 def look_up(scores: Any, place: str) -> Any:
-    """What stands at a place such as "versions/clean/accuracy"; None where there is nothing. Names may hold a slash."""
+    """The value at a place such as "versions/clean/accuracy", or None. Names may hold a slash."""
     below = children(scores)
     if place in below:
         return below[place]
@@ -206,7 +206,7 @@ def look_up(scores: Any, place: str) -> Any:
 
 
 def _has_place(column: Column, outcomes: list[Outcome], runs: Runs, recipe: Recipe) -> bool:
-    """Whether some scores.json has a column's place; one that holds null has no meaning there, which is no mistake.
+    """Tell whether some scores.json has a column's place; one that holds null has no meaning there, no mistake.
 
     Raises UsageError where none has it and all rows are there: a row that is left out might have it.
     """
@@ -253,7 +253,7 @@ def _beside(ours: Cell, published: Published | None, scale: str) -> Cell:
 
 
 def _verdict(difference: float, *spreads: float | None) -> str:
-    """Whether a difference is within each spread, within their sum, or outside; an unknown spread counts as none."""
+    """A word for a difference: within each spread, within their sum, or outside; an unknown spread counts as none."""
     known = [spread or 0.0 for spread in spreads]
     if abs(difference) <= min(known):
         return WITHIN
@@ -261,7 +261,7 @@ def _verdict(difference: float, *spreads: float | None) -> str:
 
 
 def _notes(recipe: Recipe, results: Results) -> list[str]:
-    """What a reader must know, the recipe's own words first."""
+    """Notes for a reader, the recipe's own words first."""
     notes = list(recipe.notes)
     if results.scale != "paper":
         smaller = f"At --scale {results.scale} networks, images or rounds are smaller than the"

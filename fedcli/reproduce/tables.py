@@ -82,7 +82,7 @@ def on_validation(results: Results, star: str = "*") -> Table:
 
 
 def _choices(parts: list[tuple[str, float, float | None]], star: str) -> list[str]:
-    """What stands behind the marks. parts: of what, the lead of its best over the next, and their spread."""
+    """The evidence behind the marks. parts: of what, the lead of its best over the next, and their spread."""
     sentences = [
         f"No best is marked{where}: the two highest values differ by {lead:.2f} points, which is within the standard "
         f"deviation over seeds, {spread:.2f}."
@@ -97,7 +97,7 @@ def _choices(parts: list[tuple[str, float, float | None]], star: str) -> list[st
 
 
 def _lead(cells: Sequence[Shown]) -> tuple[float, float | None]:
-    """How far the best mean is from the next, and the larger spread of the two; None where it is not known."""
+    """The distance of the best mean from the next, and the larger spread of the two; None where it is not known."""
     known = sorted((cell for cell in cells if cell.number is not None), key=lambda cell: -(cell.number or 0.0))[:2]
     if len(known) < 2:
         return 0.0, None
@@ -165,7 +165,7 @@ def _score(results: Results, test: Tests) -> str:
 
 
 def ran(results: Results) -> Table:
-    """What ran under which rule."""
+    """A table of what ran under which rule."""
     lines = [[row.name, row.label or NONE, row.rule or NONE, row.command] for row in results.rows]
     return of_text("What ran", ["row", "what ran", "rule", "command"], lines)
 
@@ -179,7 +179,7 @@ def findings(results: Results) -> list[str]:
 
 
 def _legend(results: Results, star: str) -> str:
-    """What the numbers are and what stands behind the marks. star: how the best is marked."""
+    """A legend of the numbers and the marks. star: how the best is marked."""
     columns = [column.name for column in results.shown_columns(validation=False) if column.marked]
     tested = [name for name in columns if results.marks[name].tested]
     parts = [f"{MOMENTS[results.at]} ± {SPREADS[results.spread]}."]

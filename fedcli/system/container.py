@@ -1,4 +1,4 @@
-"""What a container, or a job of SLURM, may take of this machine: the limits of the control groups of this process."""
+"""A container's, or a SLURM job's, share of this machine: the limits of the control groups of this process."""
 
 import contextlib
 import math
@@ -24,7 +24,7 @@ def memory_left() -> list[int]:
 
 
 def cores() -> int | None:
-    """How many cores this process may keep busy, a part of one counted as one; None without a limit."""
+    """The number of cores this process may keep busy, a part of one counted as one; None without a limit."""
     result = []
     for version, folder in _groups("cpu"):
         with contextlib.suppress(OSError, ValueError):

@@ -16,7 +16,7 @@ _came = False
 
 
 def came() -> bool:
-    """Whether this process was asked to end."""
+    """Tell whether this process was asked to end."""
     return _came
 
 

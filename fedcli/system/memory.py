@@ -1,4 +1,4 @@
-"""How a process takes memory from the system."""
+"""The way a process takes memory from the system."""
 
 import contextlib
 import ctypes

@@ -147,7 +147,7 @@ def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], a
 
 
 def _answer(pipe: Channel) -> Answer | None:
-    """What a worker says to the next call; None where no more comes."""
+    """The next answer of a worker; None where no more comes."""
     try:
         call = pipe.receive()
     except (EOFError, OSError):  # OSError: the parent ended with an answer unread
@@ -194,7 +194,7 @@ def _end_with_parent() -> None:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process of one_each() ended: with the value that its function returned, or killed with this exit code."""
+    """The end of a process of one_each(): with the value that its function returned, or killed with this exit code."""
 
     value: Any = None
     code: int | None = None
@@ -281,7 +281,7 @@ def _alone(
 
 
 def cores() -> int:
-    """How many cores this process may use, also in a container that may keep only some of them busy."""
+    """The number of cores this process may use, also in a container that may keep only some of them busy."""
     known = len(os.sched_getaffinity(0))
     return min(known, container.cores() or known)
 

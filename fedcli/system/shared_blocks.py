@@ -46,7 +46,7 @@ class Block:
         places: list[tuple[int, int]] = []
 
         def in_pickle(buffer: pickle.PickleBuffer) -> bool:
-            """Whether an array has to be pickled; else it is put into the block."""
+            """Tell whether an array has to be pickled; else it is put into the block."""
             with buffer.raw() as raw:
                 begin = -(-sum(places[-1]) // ALIGNED) * ALIGNED if places else 0
                 if self.memory is None or raw.nbytes < SMALL or begin + raw.nbytes > len(self.memory):

@@ -137,7 +137,7 @@ def _padded(text: str, width: int, right: bool) -> str:
 
 
 def _length(text: str) -> int:
-    """How many columns of a terminal a text takes."""
+    """The number of columns of a terminal that a text takes."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
