@@ -4,9 +4,9 @@ import h5py
 import numpy as np
 from score_json import summary_of_groups
 
+from fedcli.compare.systems import grouped, read
+from fedcli.compare.tested import order
 from fedcli.data import manifest
-from fedcli.reporting.compare import order
-from fedcli.reporting.systems import grouped, read
 from fedcli.scores.bootstrap import draw
 from fedcli.scores.parts import Score
 from fedcli.scores.rounds import over_rounds, summary, with_average

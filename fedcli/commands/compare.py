@@ -56,11 +56,10 @@ def compare(
 
     Example: fedcli compare fedcli-work/runs/fedavg-* fedcli-work/runs/fedheal-*
     """
-    from ..reporting import writers
+    from ..compare.tested import check_names
+    from ..compare.tested import compare as stage
+    from ..reporting import comparison, writers
     from ..reporting.collect import Asked, runs_in, scores_of_all
-    from ..reporting.columns import SHOWN
-    from ..reporting.compare import check_names
-    from ..reporting.compare import compare as stage
 
     if interval not in INTERVALS:
         raise UsageError(f"--interval {interval!r} is unknown", nearest(interval, INTERVALS))
@@ -69,23 +68,23 @@ def compare(
     made_by = EvaluateOptions(by=by or (), interval=interval).made_by()
     asked = Asked(by or [], None, made_by, interval=interval)
     a, b = _two(scores_of_all(paths, asked))
-    comparison = stage(a, b, metrics=metric or SHOWN, resamples=resamples, seed=seed, interval=interval)
+    compared = stage(a, b, metrics=metric, resamples=resamples, seed=seed, interval=interval)
     if json:
-        o.show_json(comparison.body())
+        o.show_json(comparison.body(compared))
         return
-    if differing := [[row["what"], row["a"], row["b"]] for row in comparison.settings]:
+    if differing := [[row["what"], row["a"], row["b"]] for row in compared.settings]:
         terminal.table(["setting", "A", "B"], differing)
         print()
-    writers.show(comparison.table())
-    print("", *comparison.sentences(), *comparison.image_tests(), sep="\n")
-    for note in comparison.notes():
+    writers.show(comparison.table(compared))
+    print("", *comparison.sentences(compared), *comparison.image_tests(compared), sep="\n")
+    for note in comparison.notes(compared):
         console.warn(note)
-    console.say(comparison.legend())
+    console.say(comparison.legend(compared))
 
 
 def _two(scores: list[Path]) -> tuple[list[Path], list[Path]]:
     """The scores of the two systems. Raises UsageError where the runs are fewer or more."""
-    from ..reporting.systems import grouped, read
+    from ..compare.systems import grouped, read
 
     systems = grouped(read(scores), lambda run: run.identity)
     if len(systems) == 1:

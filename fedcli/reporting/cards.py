@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..compare.cautions import at_chance
 from ..data import manifest
 from ..data.sources import card
 from ..errors import UsageError
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, flow, severities, table_one, writers
-from .chance import at_chance
 from .columns import area
 from .page import Section, document
 from .page.lineage import chain, what_ran

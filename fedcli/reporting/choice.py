@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ..compare.systems import grouped
 from ..scores.choice import RULES, Candidate, chosen, distances
 from .rows import Row
-from .systems import grouped
 from .table import Cell, Column, Table, number, percent
 
 LEGEND = (

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
+from ..compare.verdict import p_text
 from ..metrics import PARITY
 from ..scores.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
 from ..scores.scores import Scores
 from .table import DAGGER, Cell, Column, Table, number, percent
-from .verdicts import p_text
 
 RATES = "sensitivity", "specificity", "ppv", "npv"
 BENEFITS = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
 from ..labels import is_multi_label
 from ..metrics import METRICS, PARITY
@@ -12,7 +13,6 @@ from ..scores.scores import Quality, Scores
 from ..scores.statistics import over_seeds
 from .numbers import Entry, better_low, entries
 
-LAST5, LAST, BEST = AT = "last5", "last", "best"
 POOLED, RUNS = SPREADS = "pooled", "runs"
 AUC = "auc_ovo_macro"
 SHOWN = "balanced_accuracy", AUC

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from ..compare.systems import grouped, identity, last, settled
 from ..console import counted
 from .curves import Record
 from .drawing import LINES, LONG
-from .systems import grouped, identity, last, settled
 
 UNNAMED = "settings", "eval_every"  # options: shown one by one, or of no effect on what is learned
 TRAINING = (

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from ..compare.systems import Scored, read
 from ..io.csv_text import csv_text
 from ..scores.parts import OverRounds
 from .numbers import Entry, entries
-from .systems import Scored, read
 
 FIELDS = (
     *("run", "method", "label", "rule", "dataset", "seed", "fold"),

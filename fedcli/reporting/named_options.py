@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .systems import DRAWN, brief, last
+from ..compare.systems import DRAWN, brief, last
 
 Options = dict[str, Any]
 

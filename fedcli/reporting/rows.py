@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from .. import console
+from ..compare.cautions import at_chance
+from ..compare.small_groups import doubtful, small_groups, small_groups_note
+from ..compare.systems import BEST, LAST5, NOT_THE_METHOD, Scored, grouped, read, refuse_mixed
 from ..errors import UsageError
 from ..scores import shots
 from ..scores.scores import Quality, Scores
 from . import timing
-from .chance import at_chance
-from .columns import BEST, LAST5, POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns
-from .doubts import doubtful, small_groups, small_groups_note
+from .columns import POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns
 from .named_options import differ, is_named, unlike
-from .systems import NOT_THE_METHOD, Scored, grouped, read, refuse_mixed
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
 LONG = 36  # characters; what a run differs in stands below the table if it is longer

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..compare.systems import last
 from ..errors import UsageError, nearest
 from ..scores.scores import Scores
 from ..scores.statistics import over_seeds
 from . import drawing, labels
 from .curves import Record, option
-from .systems import last
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

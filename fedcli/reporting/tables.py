@@ -11,16 +11,18 @@ from functools import partial
 from typing import Any
 
 from .. import console
+from ..compare.cautions import levelling_down
+from ..compare.systems import BEST, LAST, LAST5, Quantity
+from ..compare.tested import Leads
+from ..compare.verdict import ENOUGH, SIGNIFICANT
 from ..errors import UsageError, nearest
 from ..metrics import RESAMPLED
 from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import VERSIONS
-from . import levelling, writers
-from .columns import BEST, LAST, LAST5, POOLED
-from .leads import Leads
+from . import writers
+from .columns import POOLED
 from .rows import Row, notes
 from .table import Cell, Column, Table, mark, number, percent
-from .verdicts import ENOUGH, SIGNIFICANT
 
 FORMATS = "markdown", "latex", "csv", "json"
 MOMENTS = {
@@ -106,7 +108,9 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
     more, costs = _costs(rows)
     cells = [list(row) for row in zip(*texts, *marked, *costs, strict=True)]
     whole = Table("", [*heads, *columns, *more], cells)
-    return Report(rows, whole, _parts(rows, whole), [*notes(rows), *levelling.notes(rows)], _legend(rows, whole, leads))
+    same = [(row.name, row.scored) for row in rows if not row.is_view and row.data == rows[0].data]
+    said = [*notes(rows), *levelling_down(same)]
+    return Report(rows, whole, _parts(rows, whole), said, _legend(rows, whole, leads))
 
 
 def render(rows: list[Row], format: str) -> str:
@@ -149,7 +153,7 @@ def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: in
     Predictions are of one view alone.
     """
     untested = rows[first].at != LAST5 or rows[first].is_view or rows[second].is_view or not column.over
-    better = None if untested else leads.test((column.over, column.name), first, second, others)
+    better = None if untested else leads.test(Quantity(column.over, column.name), first, second, others)
     return leads.samples is None if better is None else better
 
 

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from .. import extensions
+from ..compare.systems import LAST, read
 from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from . import curves
-from .columns import LAST, all_values
-from .systems import read
+from .columns import all_values
 
 TENSORBOARD, MLFLOW = KINDS = "tensorboard", "mlflow"
 REMOTE = re.compile(r"[a-z+]+:")  # how a place of mlflow begins that is no folder

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from ..compare.small_groups import doubtful_decisions, small_decides
+from ..compare.systems import Quantity, Scored
+from ..compare.tested import Leads
 from ..metrics import PARITY, RESAMPLED
 from ..reporting import table
-from ..reporting.doubts import doubtful_decisions, small_decides
-from ..reporting.leads import Leads
-from ..reporting.systems import Scored
 from ..scores.parts import VERSIONS
 from ..scores.scores import Scores
 from .jobs import Outcome
@@ -75,11 +75,15 @@ class Marks:
         return table.Cell(cell.text, number=cell.number, doubtful=doubtful)
 
 
-def score_tested(column: Column) -> tuple[str, str] | None:
-    """Version and metric of a column that the paired tests are made of, and so its marks; None of another column."""
+def score_tested(column: Column) -> Quantity | None:
+    """The score of a column that the paired tests are made of, and so its marks; None of another column."""
     match column.score.split("/"):
-        case ["versions", version, metric] if version in VERSIONS and metric in RESAMPLED:
-            return version, metric
+from ..compare.small_groups import doubtful_decisions, small_decides
+from ..compare.systems import Quantity, Scored
+from ..compare.tested import Leads
+from ..metrics import PARITY, RESAMPLED
+from ..reporting import table
+from ..scores.parts import VERSIONS
     return None
 
 

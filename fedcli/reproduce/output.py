@@ -48,6 +48,7 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
     if not scores:
         return results
     drawn = [(title, folder / path.name) for title, path in drawn]
+    findings, tests = tables.tests(results)
     with (
         _said(f"report.html is missing from {folder}, which has results.json, table.md and the pictures"),
         console.muted(),  # its remarks stand on the page
@@ -58,8 +59,8 @@ def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Ou
             page.PageOptions(
                 title=results.title,
                 tables=[*tables.main(results, "Bold"), tables.ran(results)],
-                findings=tables.findings(results),
-                tests=tables.tests(results),
+                findings=findings,
+                tests=tests,
                 notes=results.notes,
                 pictures=drawn,
                 at=results.at,
@@ -90,7 +91,7 @@ def markdown(results: Results) -> str:
     parts = [f"# {_line(results.title)}", results.paper]
     for table in tables.every(results):
         parts += [f"## {_line(table.title)}", writers.markdown(table), table.legend]
-    if findings := tables.findings(results):
+    if findings := tables.tests(results)[0]:
         parts += ["## What these runs show", "\n".join(f"- {_line(finding)}" for finding in findings)]
     if results.notes:
         parts += ["## Notes", "\n".join(f"- {_line(note)}" for note in results.notes)]
@@ -108,7 +109,7 @@ def show(results: Results) -> None:
     for table in tables.main(results, published=results.scale != "smoke"):
         writers.show(table)
         print(f"{table.legend}\n")
-    if findings := tables.findings(results):
+    if findings := tables.tests(results)[0]:
         print("What these runs show (tests in table.md):", *findings, "", sep="\n")
     for note in results.notes:
         console.say(f"note: {note}")

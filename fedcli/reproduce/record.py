@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from ..reporting.verdicts import Against
+from ..compare.verdict import Against
 from .model import Column
 
 Number = float | None

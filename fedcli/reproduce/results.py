@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from .. import console
+from ..compare.cautions import at_chance
+from ..compare.systems import Scored, read
+from ..compare.tested import order
 from ..data import manifest
 from ..errors import UsageError, nearest
-from ..reporting import compare
-from ..reporting.chance import at_chance
-from ..reporting.systems import Scored, read
 from ..scores.parts import Number, OverRounds
 from ..scores.schema import children
 from ..scores.statistics import over_seeds
@@ -282,15 +282,15 @@ def _notes(recipe: Recipe, results: Results) -> list[str]:
 def _statistics(recipe: Recipe, outcomes: list[Outcome], runs: Runs) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
     done = [outcome for outcome in outcomes if outcome.scores and outcome.cell.row not in recipe.personal]
-    scores = [(column.data, *score) for column in recipe.columns if (score := score_tested(column))]
-    for data, version, metric in dict.fromkeys(scores):
+    scores = [(column.data, score) for column in recipe.columns if (score := score_tested(column))]
+    for data, score in dict.fromkeys(scores):
         for rows in _same_data([outcome for outcome in done if outcome.cell.data == data]):
             if len(rows) < 2:
                 continue
             reference = _reference(recipe, list(rows))
             systems = {name: [runs[path] for path in paths] for name, paths in rows.items()}
-            tested = compare.order(systems, reference, metric, version)
-            yield Tests(data=data, version=version, metric=metric, reference=reference, rows=tested)
+            about = {"version": score.version, "metric": score.metric, "reference": reference}
+            yield Tests(data=data, **about, rows=order(systems, reference, score.metric, score.version))
 
 
 def _same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from .. import console
-from ..reporting import against, verdicts
+from ..reporting.comparison import tests_against
 from ..reporting.table import NONE, Table, mark, number, of_text
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
@@ -31,7 +31,7 @@ def every(results: Results, star: str = "*") -> list[Table]:
 
     star: how a legend calls the mark of the best.
     """
-    return [*main(results, star), *tests(results), ran(results)]
+    return [*main(results, star), *tests(results)[1], ran(results)]
 
 
 def main(results: Results, star: str = "*", *, published: bool = True) -> list[Table]:
@@ -152,10 +152,9 @@ def _minus(minuend: float | None, subtrahend: float | None, digits: int) -> floa
     return None if minuend is None or subtrahend is None else round(minuend, digits) - round(subtrahend, digits)
 
 
-def tests(results: Results) -> list[Table]:
-    """The rows against the reference, a table for each score; what the numbers are stands below the last."""
-    tables = [against.table(test.rows, _score(results, test), test.reference) for test in results.statistics]
-    return [*(replace(table, legend="") for table in tables[:-1]), *tables[-1:]]
+def tests(results: Results) -> tuple[list[str], list[Table]]:
+    """How rows differ from the reference as far as these runs can show: sentences, and a table for each score."""
+    return tests_against([(_score(results, test), test.reference, test.rows) for test in results.statistics])
 
 
 def _score(results: Results, test: Tests) -> str:
@@ -168,14 +167,6 @@ def ran(results: Results) -> Table:
     """A table of what ran under which rule."""
     lines = [[row.name, row.label or NONE, row.rule or NONE, row.command] for row in results.rows]
     return of_text("What ran", ["row", "what ran", "rule", "command"], lines)
-
-
-def findings(results: Results) -> list[str]:
-    """For each score a sentence on which rows differ from the reference as far as these runs can show."""
-    sentences = {_score(results, test): against.sentence(test.rows, test.reference) for test in results.statistics}
-    lines = [f"{score}: {sentence}." for score, sentence in sentences.items() if sentence]
-    inconclusive = any(row.verdict == verdicts.INCONCLUSIVE for test in results.statistics for row in test.rows)
-    return lines + ([verdicts.NOT_EQUAL] if inconclusive else [])
 
 
 def _legend(results: Results, star: str) -> str:

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import console
+from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
 from ..io.files import write_text
 from ..reporting import choice, clinical
 from ..reporting.collect import Asked, runs_in, scores_of_all, scores_under
-from ..reporting.columns import BEST, LAST, SHOWN, check_names
+from ..reporting.columns import SHOWN, check_names
 from ..reporting.rows import Row, rows
 from ..reporting.table import Table
 from ..reporting.tables import render

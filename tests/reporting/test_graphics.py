@@ -9,6 +9,7 @@ from conftest import make_chain
 from scored_runs import heal, model, scored
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
+from fedcli.compare.systems import read
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.reporting import page
@@ -18,7 +19,6 @@ from fedcli.reporting.graphics.seen import seen
 from fedcli.reporting.page import figures
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
-from fedcli.reporting.systems import read
 from fedcli.runs.train import Plan, train
 from fedcli.scores.binary import BENEFITS
 from fedcli.scores.evaluate import evaluate

@@ -8,10 +8,10 @@ import pytest
 from score_json import summary_of_groups
 from scored_runs import heal, model, scored
 
+from fedcli.compare.small_groups import small_decides
+from fedcli.compare.tested import compare
 from fedcli.data import manifest
 from fedcli.reporting import page, writers
-from fedcli.reporting.compare import compare
-from fedcli.reporting.doubts import small_decides
 from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, Table, mark, number, of_text
 from fedcli.reporting.tables import render, report

@@ -6,9 +6,9 @@ from hospitals import prepared, write_hospitals
 
 import fedcli
 from fedcli import console
+from fedcli.compare.systems import read
 from fedcli.data import manifest
 from fedcli.reporting import evidence
-from fedcli.reporting.systems import read
 from fedcli.runs.finished import open_run
 from fedcli.scores.existing import with_operating_points
 from fedcli.scores.operating import Asked, points

@@ -15,12 +15,13 @@ import pytest
 from conftest import make_chain
 from PIL import Image
 
+from fedcli.compare import verdict
+from fedcli.compare.small_groups import small_decides
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
-from fedcli.reporting import page, timing, verdicts
+from fedcli.reporting import page, timing
 from fedcli.reporting.curves import Series, over_runs
-from fedcli.reporting.doubts import small_decides
 from fedcli.reporting.page import convergence, figures, groups, images, lineage, markup, statistics
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
@@ -161,7 +162,7 @@ def test_the_reference_is_the_one_asked_for_and_the_first_by_default(scores):
     first, second = ([cell.text for cell in row] for row in table.rows)
     assert (first[0], first[-1], table.columns[-1].name) == ("FedHEAL (2 seeds)", "reference", "verdict")
     assert second[0] == "FedAvg (2 seeds)" and " to " in second[3]
-    assert second[-1] in (verdicts.MODELS_ONLY, verdicts.INCONCLUSIVE)  # two seeds are too few for more
+    assert second[-1] in (verdict.MODELS_ONLY, verdict.INCONCLUSIVE)  # two seeds are too few for more
     assert expected[0].startswith("Average accuracy: ") and "FedAvg (2 seeds)" in expected[0]
     assert statistics.tests(compared, ["accuracy", "recall_macro"], "")[1][0].title.startswith("Against FedAvg")
     with pytest.raises(UsageError, match="no row of the report is named 'fedhel'"):

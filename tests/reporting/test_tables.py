@@ -9,12 +9,12 @@ import session
 from made_scores import a_seed, a_stage, column, over, scores, spread_of
 from report_tables import as_text, table_cells
 
+from fedcli.compare.small_groups import small_groups_note
+from fedcli.compare.systems import brief
 from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.reporting.columns import SHOWN
-from fedcli.reporting.doubts import small_groups_note
 from fedcli.reporting.rows import notes, rows
-from fedcli.reporting.systems import brief
 from fedcli.reporting.tables import render, report
 
 

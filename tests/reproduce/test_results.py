@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scored_runs import N, model, scored
 
+from fedcli.compare.systems import Scored, read
+from fedcli.compare.tested import Leads
 from fedcli.data import manifest
 from fedcli.errors import UsageError
-from fedcli.reporting.leads import Leads
-from fedcli.reporting.systems import Scored, read
 from fedcli.reporting.writers import starred
 from fedcli.reproduce import derived, record, results, tables
 from fedcli.reproduce.expand import Cell
@@ -239,7 +239,7 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     bodies = {each.scores: Scored(each.scores, {}, SCORES) for each in done}
     monkeypatch.setattr(manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path("p"))
     compared = []
-    monkeypatch.setattr(results.compare, "order", lambda systems, *_: compared.append(list(systems)) or [])
+    monkeypatch.setattr(results, "order", lambda systems, *_: compared.append(list(systems)) or [])
     assert len(list(results._statistics(three, done, bodies))) == 1 and compared == [["FedAvg", "FedProx"]]
     cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
     result = made(column, cells)

@@ -1,5 +1,6 @@
 """BCa intervals, against scipy, and where they stand."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,12 +10,14 @@ from hospitals import prepared, write_hospitals
 from scipy import stats
 
 import fedcli
+from fedcli.compare.resampling import bounds_of_mean
+from fedcli.compare.systems import Quantity, read
 from fedcli.metrics import score
-from fedcli.reporting import pooled
-from fedcli.reporting.systems import read
 from fedcli.scores.bca import bca_interval, without_each
 from fedcli.scores.bootstrap import bootstrap, interval
 from fedcli.scores.scores import Scores
+
+OVERALL = Quantity("clean", "auc_ovo_macro")
 
 
 def test_leaving_out_a_patient_is_scoring_the_others():
@@ -71,13 +74,11 @@ def test_the_kind_of_interval_is_said(runs):
 def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs, method):
     scored = read([fedcli.evaluate(run, interval=method).path for run in runs])
     each = [run.scores.intervals["clean"]["auc_ovo_macro"] for run in scored]
-    low, high = pooled.bounds(scored, "clean", "auc_ovo_macro", each)
+    low, high = bounds_of_mean(scored, OVERALL, each)
     averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
     assert averaged[0] <= low + 0.05 and high <= averaged[1] + 0.05 and low <= np.mean([k.value for k in each]) <= high
-    assert pooled.bounds([scored[0]] * 3, "clean", "auc_ovo_macro", each[:1] * 3) == pytest.approx(
-        (each[0].low, each[0].high)
-    )
+    assert bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3) == pytest.approx((each[0].low, each[0].high))
     groups = [run.scores.groups["sex"]["clean"].intervals["auc_ovo_macro"]["female"] for run in scored]
-    low, high = pooled.group_bounds(scored, "sex", "female", "clean", "auc_ovo_macro", groups)
+    low, high = bounds_of_mean(scored, replace(OVERALL, attribute="sex", group="female"), groups)
     assert low <= np.mean([known.value for known in groups]) <= high
-    assert pooled.bounds(scored[:1], "clean", "auc_ovo_macro", each[:1]) == (each[0].low, each[0].high)
+    assert bounds_of_mean(scored[:1], OVERALL, each[:1]) == (each[0].low, each[0].high)

@@ -8,9 +8,9 @@ from evaluated_runs import ROSTER, a_run, body_of, scorer
 from own_files import written
 
 import fedcli
+from fedcli.compare.tested import check_names
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import better_low
-from fedcli.reporting.compare import check_names
 from fedcli.scores import own_metrics
 from fedcli.scores.scores import Scores
 

@@ -6,10 +6,9 @@ import pytest
 from evaluated_runs import a_run, scorer
 
 from fedcli import metrics
+from fedcli.compare.resampling import Resamples, _last, _of_last
+from fedcli.compare.systems import Quantity, read
 from fedcli.errors import FedcliError
-from fedcli.reporting import pooled
-from fedcli.reporting.sampler import Sampler
-from fedcli.reporting.systems import read
 from fedcli.scores import resampled
 
 ASKED = ("balanced_accuracy", "auc_ovo_macro")
@@ -26,22 +25,22 @@ def test_reports_read_what_they_would_draw(tmp_path, scores_of, monkeypatch, uni
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units))])
     assert (scored.path.parent / resampled.FILE).exists()
-    with_file = Sampler(ASKED, 30, 0).scores(scored)
+    asked = [Quantity(version, metric) for version in ("clean", "corrupted", "average") for metric in ASKED]
+    with_file = Resamples(ASKED, 30, 0)
+    read_ones = [with_file.drawn(scored, of).tolist() for of in asked]
     monkeypatch.setattr(resampled, "read", lambda folder: {})
-    drawn = Sampler(ASKED, 30, 0).scores(scored)
-    assert list(with_file) == list(drawn) == ["clean", "corrupted", "average"]
-    for version, columns in drawn.items():
-        assert {m: c.tolist() for m, c in columns.items()} == {m: c.tolist() for m, c in with_file[version].items()}
+    drawn = Resamples(ASKED, 30, 0)
+    assert [drawn.drawn(scored, of).tolist() for of in asked] == read_ones
 
 
 def test_intervals_over_runs_read_what_they_would_draw(tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(resampled, "MANY", 90)
-    path = scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))
-    read_ones = [pooled._overall(path, "", version, False)[0] for version in ("clean", "average")]
+    (scored,) = read([scores_of(a_run(tmp_path, units=np.array([f"patient {i % 40}" for i in range(90)])))])
+    read_ones = [_last(scored, Quantity(version, ""), False)[0] for version in ("clean", "average")]
     monkeypatch.setattr(resampled, "read", lambda folder, last=False: {})
-    pooled._overall.cache_clear()
+    _of_last.cache_clear()
     for version, columns in zip(("clean", "average"), read_ones, strict=True):
-        drawn = pooled._overall(path, "", version, False)[0]
+        drawn = _last(scored, Quantity(version, ""), False)[0]
         assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
 
 
@@ -50,12 +49,14 @@ def test_intervals_of_groups_over_runs_read_what_they_would_draw(tmp_path, score
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path, units=units), by=["sex", "age"])])
     groups = [("sex", "male"), ("age", "young"), ("age", "eldest")]
-    asked = [(*group, version) for group in groups for version in ("clean", "corrupted")]
-    read_ones = [pooled._of_group(scored, *each, False)[0] for each in asked]
-    monkeypatch.setattr(pooled, "_kept_groups", lambda path, digest: {})
-    for each, columns in zip(asked, read_ones, strict=True):
-        drawn = pooled._of_group(scored, *each, False)[0]
-        assert {m: c.tolist() for m, c in drawn.items()} == {m: c.tolist() for m, c in columns.items()}
+    asked = [Quantity(version, "", *group) for group in groups for version in ("clean", "corrupted")]
+    read_ones = [_last(scored, each, False)[0] for each in asked]
+    with monkeypatch.context() as patched:
+        patched.setattr(resampled, "read_groups", lambda folder: {})
+        _of_last.cache_clear()
+        drawn = [_last(scored, each, False)[0] for each in asked]
+    for columns, kept in zip(drawn, read_ones, strict=True):
+        assert {m: c.tolist() for m, c in columns.items()} == {m: c.tolist() for m, c in kept.items()}
     with h5py.File(scored.path.parent / resampled.FILE, "a") as file:
         del file["groups/0/1/clean/accuracy"]
         file["groups/0/1/clean/accuracy"] = np.zeros(7)
@@ -68,8 +69,8 @@ def test_other_resamples_than_those_that_are_kept_are_drawn(tmp_path, scores_of,
     monkeypatch.setattr(resampled, "MANY", 90)
     (scored,) = read([scores_of(a_run(tmp_path))])
     monkeypatch.setattr(resampled, "read", lambda folder: pytest.fail("it was read"))
-    assert len(Sampler(ASKED, 20, 0).scores(scored)["clean"]["balanced_accuracy"]) == 20
-    assert len(Sampler(ASKED, 30, 1, "clean").scores(scored)["clean"]["auc_ovo_macro"]) == 30
+    assert len(Resamples(ASKED, 20, 0).drawn(scored, Quantity("clean", "balanced_accuracy"))) == 20
+    assert len(Resamples(ASKED, 30, 1, version="clean").drawn(scored, Quantity("clean", "auc_ovo_macro"))) == 30
 
 
 def test_scores_of_few_images_keep_none(tmp_path, scores_of):

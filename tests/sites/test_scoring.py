@@ -11,9 +11,9 @@ import published_schema
 import pytest
 from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
 
+from fedcli.compare.tested import compare
 from fedcli.errors import FedcliError, UsageError
 from fedcli.reporting.collect import Asked, scores_of_all
-from fedcli.reporting.compare import compare
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from ... import __version__
+from ...compare.systems import LAST5
 from ...data import manifest
 from ...errors import FedcliError
 from ...scores.scores import Scores
 from .. import choice, clinical, cross_site, flow, graphics, severities, table_one
-from ..columns import LAST5, POOLED, SHOWN, shown
+from ..columns import POOLED, SHOWN, shown
 from ..rows import rows
 from ..table import Table
 from ..tables import Report, report

@@ -5,9 +5,10 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from ...compare.systems import BEST
 from ...data import image_counts, manifest
 from ...scores.scores import Scores
-from ..columns import BEST, POOLED, area, better_low, find, joined
+from ..columns import POOLED, area, better_low, find, joined
 from ..table import Cell, Column, Table, of_text, percent
 from .marked import best_of
 from .systems import System

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from ...compare.resampling import bounds_of_mean
+from ...compare.small_groups import doubtful_decisions, small_decides, small_groups
+from ...compare.systems import LAST5, Quantity
 from ...scores.groups import unknown_note
 from ...scores.scores import Scores
-from .. import pooled
-from ..columns import LAST5, POOLED, Value, group_values, parity_values, shown
-from ..doubts import doubtful_decisions, small_decides, small_groups
+from ..columns import POOLED, Value, group_values, parity_values, shown
 from ..table import DAGGER, Table
 from . import figures
 from .marked import by_system
@@ -72,7 +73,7 @@ def _tables(
     legend = _legend(by, attribute, at, spread)
     for metric in reversed(metrics):
         runs = [_each_run(system, attribute, version, metric) for system in by]
-        unsure = [small | small_decides(system.each, attribute, version, metric, at) for system in by]
+        unsure = [{*small} | small_decides(system.each, attribute, version, metric, at) for system in by]
         yield from by_system(
             f"{metric}, {version} test images", by, runs, spread, head=lambda name: sizes.get(name, name),
             doubtful=unsure,
@@ -150,7 +151,7 @@ def _points(system: System, attribute: str, version: str, metric: str) -> dict[s
         if None in scores:
             continue
         each = [run.intervals.get(metric, {}).get(value) for run in runs]
-        ends = pooled.group_bounds(system.row.scored, attribute, value, version, metric, each)
+        ends = bounds_of_mean(system.row.scored, Quantity(version, metric, attribute, value), each)
         low, high = ends or (np.nan, np.nan)
         points[value] = (float(np.mean(scores)), low, high)
     return points

@@ -1,18 +1,19 @@
 """How sure the numbers are: intervals by patient, and every system against one of them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from ... import console
+from ...compare.resampling import bounds_of_mean, can_pool
+from ...compare.systems import Quantity
+from ...compare.tested import order
 from ...errors import UsageError, nearest
 from ...metrics import RESAMPLED
 from ...scores.bca import BCA
 from ...scores.parts import VERSIONS, Interval
 from ...scores.scores import Scores
-from .. import against, pooled, verdicts
-from ..compare import order
+from ..comparison import tests_against
 from ..table import Cell, Column, Table
 from .systems import System
 
@@ -30,17 +31,13 @@ def tests(
     base = _reference(compared, reference) if reference else compared[0]
     systems = {system.name: system.row.scored for system in compared}
     version = "average" if all("corrupted" in system.scores.versions for system in compared) else "clean"
-    sentences, tables, warnings, inconclusive = [], [], [], False
+    tested, warnings = [], []
     for metric in (metric for metric in metrics if metric in RESAMPLED):
         console.say(f"testing {version} {metric} against {base.name}")
-        score, tested = f"{version} {metric}", order(systems, base.name, metric, version)
-        tables.append(against.table(tested, score, base.name))
-        sentence = against.sentence(tested, base.name)
-        sentences += [f"{score[0].upper()}{score[1:]}: {sentence}."] if sentence else []
-        inconclusive |= any(row.verdict == verdicts.INCONCLUSIVE for row in tested)
-        warnings += [f"{row.name}: {row.warning}" for row in tested if row.warning]
-    sentences += [verdicts.NOT_EQUAL] if inconclusive else []
-    return sentences, [*(replace(table, legend="") for table in tables[:-1]), *tables[-1:]], warnings
+        tested.append((f"{version} {metric}", base.name, order(systems, base.name, metric, version)))
+        warnings += [f"{row.name}: {row.warning}" for row in tested[-1][-1] if row.warning]
+    sentences, tables = tests_against(tested)
+    return [f"{text[0].upper()}{text[1:]}" for text in sentences], tables, warnings
 
 
 def _reference(compared: Sequence[System], word: str) -> System:
@@ -86,7 +83,7 @@ def interval(scores: Scores, version: str, metric: str) -> Interval | None:
 def bounds(system: System, version: str, metric: str) -> tuple[float, float, float] | None:
     """The last round's score, the mean over the system's runs, and its low and high."""
     each = [interval(scores, version, metric) for scores in system.each]
-    ends = pooled.bounds(system.row.scored, version, metric, each)
+    ends = bounds_of_mean(system.row.scored, Quantity(version, metric), each)
     return ends and (float(np.mean([estimate.value for estimate in each])), *ends)
 
 
@@ -94,7 +91,7 @@ def _averaged(compared: Sequence[System]) -> str:
     several = [system.row.scored for system in compared if system.row.runs > 1]
     if not several:
         return ""
-    if not all(map(pooled.can, several)):
+    if not all(map(can_pool, several)):
         return ", mean over seeds of the score and, where their answers to images are not there, of the bounds"
     return ", mean over seeds in each resample (of the same patients where the seeds share a test set)"
 

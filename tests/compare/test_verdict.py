@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from scored_runs import heal, model, ordered, scored
 
+from fedcli.compare import verdict
+from fedcli.compare.tested import compare
+from fedcli.compare.verdict import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted
 from fedcli.errors import UsageError
-from fedcli.reporting import against, verdicts
-from fedcli.reporting.compare import compare
-from fedcli.reporting.verdicts import HIGHER, INCONCLUSIVE, LOWER, MODELS_ONLY, Difference, adjusted, legend
+from fedcli.reporting.comparison import legend, notes, sentence_against, sentences, table
 
 
 def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(tmp_path):
@@ -17,15 +18,15 @@ def test_better_in_patients_and_seeds_is_said_and_one_seed_is_told_from_several(
     b = [heal(tmp_path / f"b{k}", model(2, k), seed=k, by=()) for k in range(3)]
     several, single = compare(a, b, resamples=300), compare(a[:1], b[:1], resamples=300)
     scores = "clean balanced_accuracy and clean auc_ovo_macro"
-    assert several.sentences() == [f"FedHEAL is higher than FedAvg in {scores}."]
-    assert single.sentences() == [
+    assert sentences(several) == [f"FedHEAL is higher than FedAvg in {scores}."]
+    assert sentences(single) == [
         f"FedHEAL and FedAvg as trained here differ significantly in {scores}, but 1 seed is too few to attribute the "
         "difference to the method."
     ]
-    assert [len(result.table().columns) for result in (several, single)] == [8, 7]
-    assert [line[-1].text for line in single.table().rows] == [MODELS_ONLY] * 2
-    assert [column.name for column in several.table().columns[1:3]] == ["A: FedAvg, 3 seeds", "B: FedHEAL, 3 seeds"]
-    assert "p over seeds" in several.legend() and "p over seeds:" not in single.legend()
+    assert [len(table(result).columns) for result in (several, single)] == [8, 7]
+    assert [line[-1].text for line in table(single).rows] == [MODELS_ONLY] * 2
+    assert [column.name for column in table(several).columns[1:3]] == ["A: FedAvg, 3 seeds", "B: FedHEAL, 3 seeds"]
+    assert "p over seeds" in legend(several) and "p over seeds:" not in legend(single)
 
 
 def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
@@ -33,8 +34,8 @@ def test_a_difference_that_no_seed_changes_has_no_test_over_seeds(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(5, 0), seed=k, by=()) for k in range(3)]
     comparison = compare(a, b, metrics=["accuracy"], resamples=300)
     assert (comparison.rows[0].p_seeds_holm, comparison.rows[0].verdict) == (None, HIGHER)
-    assert (
-        "clean accuracy: the difference is the same in every seed, so there is no test over seeds" in comparison.notes()
+    assert "clean accuracy: the difference is the same in every seed, so there is no test over seeds" in notes(
+        comparison
     )
 
 
@@ -77,10 +78,8 @@ def test_few_patients_that_differ_can_show_nothing(tmp_path):
         assert (comparison.low is None) == (count == 1)
     ranked = ordered({"a": [a], "b": [b]}, "a", "accuracy", "clean", resamples=200)[1]
     assert ranked.note == "only 5 patients or lesions differ, so p cannot be below 0.0625"
-    assert (
-        compare([a], [b], metrics=["accuracy"], resamples=200)
-        .sentences()[0]
-        .endswith(f"accuracy is inconclusive: {ranked.note}.")
+    assert sentences(compare([a], [b], metrics=["accuracy"], resamples=200))[0].endswith(
+        f"accuracy is inconclusive: {ranked.note}."
     )
 
 
@@ -105,10 +104,10 @@ def test_order_against_a_reference_with_holm(tmp_path):
     assert (by_name["better"].low, by_name["better"].high) == (direct.low, direct.high)
     few = "1 seed is too few to attribute the difference to the method"
     assert by_name["better"].note == by_name["better"].reason == few
-    assert against.sentence(by_name.values(), "reference") == (
+    assert sentence_against(by_name.values(), "reference") == (
         f"different from reference as trained here ({few}): better; inconclusive against reference: same"
     )
-    assert "Holm) over the systems of a table, not over scores" in legend(list(by_name.values()))
+    assert "Holm) over the systems of a table, not over scores" in verdict.legend(list(by_name.values()))
     assert (
         ordered(rows, "reference", "accuracy", "corrupted", resamples=50)[1].note
         == "the two have no such score in common"
@@ -125,10 +124,10 @@ def test_order_against_a_reference_with_holm(tmp_path):
 
 
 def test_many_systems_get_the_resamples_that_their_adjusted_p_needs():
-    assert verdicts.enough(1) == verdicts.enough(24) == verdicts.RESAMPLES == 2000
+    assert verdict.enough(1) == verdict.enough(24) == verdict.RESAMPLES == 2000
     for comparisons in (25, 74, 300):
-        resamples = verdicts.enough(comparisons)
-        assert 2 / (resamples + 1) * comparisons <= verdicts.SIGNIFICANT / 2
+        resamples = verdict.enough(comparisons)
+        assert 2 / (resamples + 1) * comparisons <= verdict.SIGNIFICANT / 2
 
 
 def test_one_of_many_systems_can_be_shown_to_differ(tmp_path):

@@ -1,4 +1,4 @@
-"""Which runs are one system: a method in one setting, trained once or several times.
+"""Systems: a method in one setting, trained once or several times; the runs of each, and what is compared of them.
 
 Runs are one system where they differ in nothing but seeds and folds, those of training and those of the data. Report,
 compare, plots and pages all group runs by `identity`.
@@ -13,15 +13,31 @@ from typing import Any, TypeVar
 
 from ..data import manifest
 from ..errors import UsageError
+from ..metrics.task import ONE, SEVERAL
 from ..scores.existing import with_operating_points
 from ..scores.scores import Scores
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
 MODEL = "name", "size", "channels", "precision"  # in which two networks differ
 
+LAST5, LAST, BEST = AT = "last5", "last", "best"  # the rounds that a number is of
+
 NOT_THE_METHOD = "a difference may be due to that and not to the method"
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A score that systems are compared in: of all images, of one group, or the gap between an attribute's groups.
+
+    group: "" with an attribute for the gap between its best and worst group.
+    """
+
+    version: str
+    metric: str
+    attribute: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,6 +64,11 @@ class Scored:
         return json.dumps({key: self.asked[key] for key in sorted(self.asked) if last(key) in DRAWN})
 
     @property
+    def usual(self) -> tuple[str, str]:
+        """The metrics that are shown of its data where none are asked for."""
+        return (SEVERAL if self.scores.several_labels else ONE).usual
+
+    @property
     def seed(self) -> Any:
         return self.scores.options.get("seed")
 
@@ -67,6 +88,20 @@ class Scored:
         """The hash of a stage of its data; None where there is no such stage."""
         stage = self.scores.data.get(kind)
         return stage.sha256 if stage else None
+
+    def rounds(self, of: Quantity) -> list[float] | None:
+        """A score in each kept round; None where the run does not have it."""
+        if not of.attribute:
+            versions = self.scores.versions
+            found = versions[of.version].metrics.get(of.metric) if of.version in versions else None
+        elif (groups := self.scores.groups[of.attribute].get(of.version)) is None:
+            return None
+        elif of.group:
+            found = groups.each.get(of.metric, {}).get(of.group)
+        else:
+            between = groups.over_rounds.metrics.get(of.metric)
+            found = between and between.gap
+        return found.per_round if found and found.mean_last5 is not None else None
 
 
 Pairs = list[tuple[Scored, Scored]]

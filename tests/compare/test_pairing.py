@@ -6,11 +6,12 @@ import scipy.stats
 from score_json import summary_of_groups
 from scored_runs import SEX, N, Y, fold, heal, model, ordered, row, scored, stage, systems_of
 
+from fedcli.compare.systems import read, settings
+from fedcli.compare.tested import compare
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
-from fedcli.reporting.compare import compare
+from fedcli.reporting.comparison import legend, names, notes, table
 from fedcli.reporting.rows import rows
-from fedcli.reporting.systems import read, settings
 from fedcli.scores.groups import cross
 
 
@@ -30,9 +31,7 @@ def test_runs_are_paired_by_seed_and_those_alone_are_left_out(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(1, k), seed=k) for k in (1, 2)]
     comparison = compare(a, b, resamples=50)
     assert comparison.pairs == 1 and comparison.systems["a"].seeds == [1]
-    assert (
-        "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2" in comparison.notes()
-    )
+    assert "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 2" in notes(comparison)
     with pytest.raises(FedcliError, match="of one system and the same seed"):
         compare([a[0], a[0]], b)
     with pytest.raises(
@@ -46,7 +45,7 @@ def test_single_runs_of_unlike_seeds_or_data_are_compared_with_a_warning(tmp_pat
     comparison = compare(
         [scored(tmp_path / "a", model(1, 0))], [heal(tmp_path / "b", model(1, 1), seed=1, data=data)], resamples=50
     )
-    assert comparison.notes()[:2] == [
+    assert notes(comparison)[:2] == [
         "the two runs do not have the same seeds: they differ in their draw as well",
         "the systems were not trained on the same partition: a difference may be due to that and not to the method",
     ]
@@ -70,12 +69,11 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
         == difference.p_seeds
         == pytest.approx(2 * scipy.stats.t.sf(abs(t), 2))
     )
-    assert "Nadeau and Bengio" in comparison.legend() and "here 1/3 + 0.5" in comparison.legend()
-    assert (
-        "as they are. p over folds" not in comparison.legend()
-        and "the test images as they are" not in comparison.legend()
+    assert "Nadeau and Bengio" in legend(comparison) and "here 1/3 + 0.5" in legend(comparison)
+    assert "as they are. p over folds" not in legend(comparison) and "the test images as they are" not in legend(
+        comparison
     )
-    heads = [column.name for column in comparison.table().columns]
+    heads = [column.name for column in table(comparison).columns]
     assert heads[1] == "A: FedAvg, 3 folds" and "p over folds" in heads
     assert comparison.images[0]["which"] == "fold 1, seed 1"
 
@@ -86,7 +84,7 @@ def test_seeds_of_one_fold_count_once(tmp_path):
     b = [heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k)) for s, k in about]
     comparison = compare(a, b, resamples=50)
     assert (comparison.pairs, comparison.samples, row(comparison, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
-    assert comparison.table().columns[1].name == "A: FedAvg, 2 folds, 4 runs"
+    assert table(comparison).columns[1].name == "A: FedAvg, 2 folds, 4 runs"
 
 
 @pytest.mark.parametrize("interval", ["percentile", "bca"])
@@ -105,7 +103,7 @@ def test_folds_of_unlike_numbers_of_runs_weigh_every_run_alike(tmp_path, interva
     assert difference.difference == pytest.approx(np.mean(each))
     assert difference.over_seeds["corrected_t"]["difference"] == pytest.approx((np.mean(each[:3]) + each[3]) / 2)
     said = "the folds have unlike numbers of runs (3, 1)"
-    assert any(note.startswith(said) for note in comparison.notes())
+    assert any(note.startswith(said) for note in notes(comparison))
     (_, against) = ordered({"A": a, "B": b}, "A", "accuracy", "clean", resamples=50)
     assert said in against.note and against.difference == pytest.approx(np.mean(each))
 
@@ -116,10 +114,10 @@ def test_groups_are_found_by_name_where_folds_have_other_ones(tmp_path):
     made = {}
     for k in (1, 2):
         age = np.where((SEX == 0) & (k == 1), 1, np.arange(N) // 4 % 2)
-        of, names = cross({"age": (age, list(ages)), "sex": (SEX, list(sexes))})
+        of, groups = cross({"age": (age, list(ages)), "sex": (SEX, list(sexes))})
         for skill, make in ((0, scored), (4, heal)):
             logits = [np.where(SEX[:, None] == 1, single, 0 * single) for single in model(skill, k)]
-            crossed = {"clean": summary_of_groups(logits, Y, of, names)}
+            crossed = {"clean": summary_of_groups(logits, Y, of, groups)}
             path = make(tmp_path / f"{skill}{k}", logits, extra={"age": age}, groups_of={"age*sex": crossed}, **fold(k))
             made.setdefault(skill, []).append(path)
     comparison = compare(made[0], made[4], metrics=["accuracy"], resamples=100).groups["age*sex"]
@@ -144,7 +142,7 @@ def test_settings_of_one_method_are_told_one_by_one(tmp_path):
         {"what": "model name", "a": "cnn", "b": "resnet18"},
         {"what": "method settings", "a": "beta=0.4, tau=0.3", "b": "none"},
     ]
-    assert compare([a], [b], resamples=50).names["b"] == "FedHEAL (rounds=7, tau=0.4)"
+    assert names(compare([a], [b], resamples=50))["b"] == "FedHEAL (rounds=7, tau=0.4)"
 
 
 def test_runs_that_differ_in_the_seed_alone_are_one_system(tmp_path):
@@ -167,7 +165,7 @@ def test_runs_that_differ_in_the_seed_of_their_partition_alone_are_named_by_it(t
     assert [run.which for run in read(a)] == ["seed 0", "seed 0, partition seed 1"]
     b = [heal(tmp_path / f"b{k}", model(1, 0), data=data(k)) for k in (1, 2)]
     said = "left out, as the other system has no run of these seeds: FedAvg seed 0, FedHEAL seed 0, partition seed 2"
-    assert said in compare(a, b, resamples=50).notes()
+    assert said in notes(compare(a, b, resamples=50))
 
 
 def test_groups_of_corrupted_images_that_one_system_alone_has_are_left_out(tmp_path):

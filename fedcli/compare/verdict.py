@@ -1,4 +1,4 @@
-"""What can be said of the difference between two systems in a score: a verdict, its reason, and both in words.
+"""Verdicts on the difference between two systems in a score, their reasons, and both in words.
 
 The same four verdicts stand in every table and page that tests systems against each other:
 

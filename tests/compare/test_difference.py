@@ -7,12 +7,13 @@ import pytest
 import scipy.stats
 from scored_runs import PATIENTS_OF, SEX, N, Y, drawn, heal, model, ordered, row, scored
 
+from fedcli.compare.systems import read
+from fedcli.compare.tested import compare
+from fedcli.compare.verdict import INCONCLUSIVE, Difference
 from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.metrics import score
-from fedcli.reporting.compare import compare
-from fedcli.reporting.systems import read
-from fedcli.reporting.verdicts import INCONCLUSIVE, Difference
+from fedcli.reporting.comparison import notes, sentences
 
 
 def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
@@ -22,8 +23,7 @@ def test_two_equal_systems_have_no_difference_and_p_is_one(tmp_path):
         assert (each.difference, each.low, each.high, each.p, each.verdict) == (0, 0, 0, 1, INCONCLUSIVE)
     assert comparison.images[0]["versions"]["clean"]["mcnemar"] == {"only_a": 0, "only_b": 0, "p": 1}
     assert (
-        comparison.sentences()[0]
-        == "The difference in clean balanced_accuracy and clean auc_ovo_macro is inconclusive."
+        sentences(comparison)[0] == "The difference in clean balanced_accuracy and clean auc_ovo_macro is inconclusive."
     )
 
 
@@ -83,7 +83,7 @@ def test_means_spreads_and_tests_over_seeds(tmp_path):
     assert (difference.p_holm, difference.p_seeds_holm) == (difference.p, difference.over_seeds["paired_t"]["p"])
     assert difference.a.std_runs == pytest.approx(np.std(means[0], ddof=1))
     assert comparison.systems["b"].seeds == [0, 1, 2]
-    assert any("3 seeds cannot give a p below 0.25" in note for note in comparison.notes())
+    assert any("3 seeds cannot give a p below 0.25" in note for note in notes(comparison))
 
 
 def test_patients_that_both_answer_alike_do_not_count_as_differing(tmp_path):
@@ -110,16 +110,16 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
         assert gaps[metric].difference == pytest.approx(of[1] - of[0])
         assert gaps[metric].low > 0
     assert (
-        comparison.sentences()[1].startswith("FedHEAL and FedAvg as trained here differ significantly in sex gap")
-        and "1 seed is too few" in comparison.sentences()[1]
+        sentences(comparison)[1].startswith("FedHEAL and FedAvg as trained here differ significantly in sex gap")
+        and "1 seed is too few" in sentences(comparison)[1]
     )
     each = {(r.metric, r.group): r for r in comparison.groups["sex"].each}
     assert each["balanced_accuracy", "m"].difference == 0 and each["balanced_accuracy", "f"].high < 0
     assert (each["auc_ovo_macro", "m"].low, each["auc_ovo_macro", "m"].high) == (0, 0)
     few = [scored(tmp_path / f"{k}", model(1, k, y=Y[:12]), y=Y[:12], units=None, rule=str(k)) for k in (0, 1)]
     comparison = compare(few[:1], few[1:], resamples=100)
-    assert "sex f is a small group: 6 images, fewer than 30; its score is unreliable" in comparison.notes()
-    assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in comparison.notes()
+    assert "sex f is a small group: 6 images, fewer than 30; its score is unreliable" in notes(comparison)
+    assert "12 images in the test set, fewer than 30: the intervals may be too narrow" in notes(comparison)
 
 
 def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
@@ -163,10 +163,10 @@ def test_one_class_for_every_image_and_unknown_groups_are_told(tmp_path):
     b = [heal(tmp_path / "b0", model(1, 0), corrupted=model(1, 0), sex=sex)]
     b += [heal(tmp_path / "b1", stuck, seed=1, corrupted=model(1, 0), sex=sex)]
     comparison = compare(a, b, resamples=50)
-    assert "FedAvg answers one class for every clean image" in comparison.notes()
-    assert "FedHEAL answers one class for every clean image (seed 1)" in comparison.notes()
+    assert "FedAvg answers one class for every clean image" in notes(comparison)
+    assert "FedHEAL answers one class for every clean image (seed 1)" in notes(comparison)
     assert comparison.groups["sex"].unknown == 4
-    assert "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores" in comparison.notes()
+    assert "sex is unknown of 4 of 60 test images: they are in no group, but in the other scores" in notes(comparison)
     rows = ordered({"a": a, "b": b}, "a", "accuracy", "clean", resamples=50)
     assert rows[0].note == "the reference; answers one class for every clean image"
     assert rows[1].note.endswith("answers one class for every clean image (seed 1)")

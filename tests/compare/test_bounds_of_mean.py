@@ -1,16 +1,18 @@
 """Intervals of a mean over runs whose test sets differ: folds, and splits drawn anew."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scored_runs import fold, model, scored
 
-from fedcli.reporting import pooled
-from fedcli.reporting.systems import read
+from fedcli.compare.resampling import bounds_of_mean
+from fedcli.compare.systems import Quantity, read
 from fedcli.scores import intervals
 from fedcli.scores.bootstrap import draw
 from fedcli.scores.parts import Interval
 
-METRIC = "accuracy"
+SCORE = Quantity("clean", "accuracy")
 SIZES = 60, 48
 
 
@@ -40,7 +42,7 @@ def test_a_patient_is_left_out_of_the_runs_of_its_own_test_set_alone(tmp_path, m
     runs, (a, b, c) = read([path for path, _ in made]), [answers for _, answers in made]
     asked = []
     monkeypatch.setattr(intervals, "bounds", lambda *of: asked.extend(of) or (0.1, 0.9))
-    assert pooled.bounds(runs, "clean", METRIC, [known(each, "bca") for each in (a, b, c)]) == (0.1, 0.9)
+    assert bounds_of_mean(runs, SCORE, [known(each, "bca") for each in (a, b, c)]) == (0.1, 0.9)
     first, second = (draw(size, intervals.RESAMPLES, intervals.SEED) for size in SIZES)
     left = [without_each(a) + without_each(b) + c.mean(), a.mean() + b.mean() + without_each(c)]
     assert asked[0] == pytest.approx(np.mean([a.mean(), b.mean(), c.mean()]))
@@ -55,8 +57,10 @@ def test_patients_of_two_test_sets_of_one_size_are_not_drawn_as_one(tmp_path, me
     paths = [scored(tmp_path / f"alike{k}", logits, y=y, units=None, **fold(k)) for k in (1, 2)]
     alone, both = read(paths[:1]), read(paths)
     estimate = known(right(logits, y), method)
-    one = pooled.bounds(alone * 2, "clean", METRIC, [estimate] * 2)
-    two = pooled.bounds(both, "clean", METRIC, [estimate] * 2)
+    one = bounds_of_mean(alone * 2, SCORE, [estimate] * 2)
+    two = bounds_of_mean(both, SCORE, [estimate] * 2)
     assert two[1] - two[0] < 0.85 * (one[1] - one[0])  # by the square root of two, in the long run
-    groups = [pooled.group_bounds(each, "sex", "f", "clean", METRIC, [estimate] * 2) for each in (alone * 2, both)]
+    groups = [
+        bounds_of_mean(each, replace(SCORE, attribute="sex", group="f"), [estimate] * 2) for each in (alone * 2, both)
+    ]
     assert groups[1][1] - groups[1][0] < 0.9 * (groups[0][1] - groups[0][0])

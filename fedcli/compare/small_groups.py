@@ -1,11 +1,13 @@
 """Numbers between groups that a group too small to be reliable decides: they are marked and are never the best."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ..metrics import PARITY
+from ..metrics import PARITY, better_low
+from ..metrics.task import ONE, SEVERAL
 from ..scores.groups import spread
+from ..scores.parts import Group
 from ..scores.scores import Quality, Scores
-from .columns import AUC, BEST, LAST, OF_LABELS, better_low
+from .systems import BEST, LAST
 
 
 def doubtful(qualities: Sequence[Quality], metrics: Sequence[str], at: str) -> list[str]:
@@ -14,13 +16,13 @@ def doubtful(qualities: Sequence[Quality], metrics: Sequence[str], at: str) -> l
     return [
         f"{name} {what} {metric}"
         for name in attributes
-        for metric in dict.fromkeys([*metrics, AUC, *OF_LABELS])
+        for metric in dict.fromkeys([*metrics, ONE.area, *SEVERAL.usual])
         for what in sorted(small_decides(qualities, name, "clean", metric, at))
     ]
 
 
 def small_decides(qualities: Sequence[Quality], attribute: str, version: str, metric: str, at: str) -> set[str]:
-    """Which of "worst group" and "gap" a small group decides, in some round that counts of some of these scores."""
+    """Those of "worst group" and "gap" that a small group decides, in some round that counts of some of these scores."""
     decided: set[str] = set()
     for quality in qualities:
         small = small_groups(quality, attribute)
@@ -28,33 +30,45 @@ def small_decides(qualities: Sequence[Quality], attribute: str, version: str, me
             between = spread(scores, low=better_low(metric))
             worst, best = (edge and edge.group for edge in (between.worst, between.best))
             decided |= {"worst group"} if worst in small else set()
-            decided |= {"gap"} if {worst, best} & small else set()
+            decided |= {"gap"} if {worst, best} & small.keys() else set()
     return decided
 
 
-def small_groups(quality: Quality, attribute: str) -> set[str]:
-    """The groups too small to be reliable, the same in every version and round; none of an unknown attribute."""
-    if attribute not in quality.groups:
-        return set()
-    groups = quality.groups[attribute]["clean"].last_round.groups
-    return {value for value, part in groups.items() if part.small}
+def small_groups(quality: Quality, attribute: str) -> dict[str, str]:
+    """The groups too small to be reliable, with the reason; the same in every version and round."""
+    groups = _groups(quality, attribute)
+    return {value: part.reason for value, part in groups.items() if part.small}
+
+
+def _groups(quality: Quality, attribute: str) -> Mapping[str, Group]:
+    """Those of the clean images; none of an unknown attribute."""
+    return quality.groups[attribute]["clean"].last_round.groups if attribute in quality.groups else {}
+
+
+def small_in_sets(sets: Mapping[str, Quality], attribute: str) -> dict[str, str]:
+    """Groups too small to be reliable in some of several test sets, with the reason, and in which of them.
+
+    sets: which test set -> the scores of a run on it.
+    """
+    reasons: dict[str, list[str]] = {}
+    for value in dict.fromkeys(value for quality in sets.values() for value in _groups(quality, attribute)):
+        for which, quality in sets.items():
+            absent = value not in _groups(quality, attribute)
+            if why := "no test image" if absent else small_groups(quality, attribute).get(value):
+                reasons.setdefault(value, []).append(f"{why} ({which})" if len(sets) > 1 else why)
+    return {value: "; ".join(whys) for value, whys in reasons.items()}
 
 
 def small_groups_note(scores: Scores) -> str:
-    """Which groups are small, and why; "" without any."""
-    small = [
-        (f"{attribute} {value}", group.reason)
-        for attribute, versions in scores.groups.items()
-        for value, group in versions["clean"].last_round.groups.items()
-        if group.small
-    ]
+    """The small groups, and why they are; "" without any."""
+    small = [(f"{name} {value}", why) for name in scores.groups for value, why in small_groups(scores, name).items()]
     if len(small) == 1:
         return f"{small[0][0]} of {scores.dataset} is a small group: {small[0][1]}"
     return f"small groups of {scores.dataset}: " + ", ".join(f"{name} ({why})" for name, why in small) if small else ""
 
 
 def doubtful_decisions(quality: Quality, attribute: str, names: Sequence[str]) -> set[str]:
-    """Which of these differences in decisions a small group may decide: all, where there is one.
+    """Those of these differences in decisions that a small group may decide: all, where there is one.
 
     scores.json holds no group's own rates, so which groups differ most is not known.
     """

@@ -4,9 +4,13 @@ from dataclasses import replace
 
 from scored_runs import heal, model, scored
 
-from fedcli.reporting import levelling
+from fedcli.compare.cautions import levelling_down
 from fedcli.reporting.rows import rows
 from fedcli.scores.parts import OverRounds
+
+
+def said_of(rows):
+    return list(levelling_down([(row.name, row.scored) for row in rows]))
 
 
 def with_groups(row, **means):
@@ -20,15 +24,15 @@ def with_groups(row, **means):
 def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_path):
     first, second = rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))])
     first = with_groups(first, f=0.70, m=0.90)
-    (said,) = levelling.notes([first, with_groups(second, f=0.70, m=0.80)])
+    (said,) = said_of([first, with_groups(second, f=0.70, m=0.80)])
     assert said == (
         "levelling down: the gap of FedHEAL by sex is 10.00 points smaller than that of FedAvg, but no group gained; m "
         "fell from 90.00 to 80.00 % auc_ovo_macro"
     )
-    assert not list(levelling.notes([first, with_groups(second, f=0.75, m=0.85)]))  # f gained
-    assert not list(levelling.notes([first, with_groups(second, f=0.60, m=0.85)]))  # the gap grew
-    assert not list(levelling.notes([first]))
+    assert not (said_of([first, with_groups(second, f=0.75, m=0.85)]))  # f gained
+    assert not (said_of([first, with_groups(second, f=0.60, m=0.85)]))  # the gap grew
+    assert not (said_of([first]))
     high = 0.3 + 0.5, 0.1 + 0.7  # 0.8 twice, but for the last bit
     first = with_groups(first, f=0.70, m=0.90)
-    assert not list(levelling.notes([first, with_groups(second, f=high[1] - 0.1, m=high[0] + 0.1)]))
-    assert list(levelling.notes([with_groups(first, f=high[1], m=0.90), with_groups(second, f=high[0], m=0.85)]))
+    assert not (said_of([first, with_groups(second, f=high[1] - 0.1, m=high[0] + 0.1)]))
+    assert said_of([with_groups(first, f=high[1], m=0.90), with_groups(second, f=high[0], m=0.85)])

@@ -1,16 +1,17 @@
-"""Which runs of two systems make a pair, what the pairs are a sample of, and what their models answer.
+"""Pairs of runs of two systems, and what the pairs are a sample of.
 
 Two runs of different systems are a pair where their seeds are equal, of training and of the data (and the fold, where
 folds take the place of seeds). Pairs of one test set are a sample of seeds; pairs whose test sets differ are a sample
 of folds, or of splits that were drawn anew.
 """
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import FedcliError
-from .answers import answers
+from .predicted import predicted
 from .systems import NOT_THE_METHOD, Pairs, Scored
 
 COUNTED = (
@@ -76,7 +77,7 @@ def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
         raise FedcliError(f"{what} (of training: {seeds[0]}; {seeds[1]})", "train both with the same seeds")
     for pair in pairs:
         _check_same_test(*pair)
-    if any(answers(run.path).counted for run in pairs[0]):
+    if any(predicted(run.path).counted for run in pairs[0]):
         notes.append(COUNTED)
     differ = [kind for kind in ("partition", "corruption") if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)]
     if differ:
@@ -102,7 +103,7 @@ def _left_out(first: dict[str, Scored], second: dict[str, Scored]) -> list[str]:
 
 
 def _check_same_test(a: Scored, b: Scored) -> None:
-    first, second = (answers(run.path) for run in (a, b))
+    first, second = (predicted(run.path) for run in (a, b))
     if bool(first.counted) != bool(second.counted):
         at_sites, here = (a, b) if first.counted else (b, a)
         raise FedcliError(
@@ -121,20 +122,30 @@ def _check_same_test(a: Scored, b: Scored) -> None:
 def sample_of(pairs: Pairs) -> Sample:
     """What pairs of checked test sets are a sample of, and how many images and patients it stands on."""
     runs = [run for run, _ in pairs]
-    keys = [answers(run.path).id.tobytes() for run in runs]
-    numbers = {key: k for k, key in enumerate(dict.fromkeys(keys))}
-    firsts = [runs[keys.index(key)] for key in numbers]
-    tests = [answers(run.path) for run in firsts]
+    sets = numbered([predicted(run.path).id.tobytes() for run in runs])
+    firsts = one_of_each(runs)
+    tests = [predicted(run.path) for run in firsts]
     overlaps = [len(test.y) / _trained_on(run) for test, run in zip(tests, firsts)] if len(tests) > 1 else [0.0]
     over = "splits" if None in [run.fold for run in firsts] else "folds"
     return Sample(
         over if len(tests) > 1 else "seeds",
-        tuple(numbers[key] for key in keys),
+        tuple(sets),
         float(np.mean(overlaps)),
         sum(len(test.y) for test in tests),
         "patient or lesion" if all(test.by_patient for test in tests) else "image",
         sum(len(np.unique(test.units)) for test in tests),
     )
+
+
+def numbered(keys: Sequence[Hashable]) -> list[int]:
+    """The number of each key among the different ones, in the order in which they come."""
+    numbers = {key: k for k, key in enumerate(dict.fromkeys(keys))}
+    return [numbers[key] for key in keys]
+
+
+def one_of_each(runs: list[Scored]) -> list[Scored]:
+    """A run of each test set."""
+    return list({predicted(run.path).id.tobytes(): run for run in reversed(runs)}.values())[::-1]
 
 
 def _trained_on(run: Scored) -> int:

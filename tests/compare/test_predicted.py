@@ -1,4 +1,4 @@
-"""Answers of runs, remembered while tests look at the runs in turn."""
+"""Predictions of runs, remembered while tests look at the runs in turn."""
 
 import shutil
 
@@ -6,35 +6,35 @@ import numpy as np
 import pytest
 from scored_runs import model, scored
 
+from fedcli.compare import predicted as module
+from fedcli.compare.predicted import differing, predicted
+from fedcli.compare.resampling import bounds_of_mean
+from fedcli.compare.systems import Quantity, read
 from fedcli.io.files import sha256
 from fedcli.metrics import probabilities
-from fedcli.reporting import answers as module
-from fedcli.reporting import pooled
-from fedcli.reporting.answers import answers, differing
-from fedcli.reporting.systems import read
 from fedcli.scores.parts import Interval
 
 
 @pytest.fixture
 def paths(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_known", {})
+    monkeypatch.setattr(module, "_remembered", {})
     return [scored(tmp_path / f"run{seed}", model(1, seed), seed=seed) for seed in range(3)]
 
 
 def test_answers_are_read_once_as_long_as_there_is_room(paths, monkeypatch):
-    first = answers(paths[0])
-    assert answers(paths[0]) is first and answers(paths[1]) is not first
-    assert list(module._known) == list(map(sha256, paths[:2]))
+    first = predicted(paths[0])
+    assert predicted(paths[0]) is first and predicted(paths[1]) is not first
+    assert list(module._remembered) == list(map(sha256, paths[:2]))
 
 
 def test_those_that_were_asked_for_longest_ago_make_room(paths, monkeypatch):
-    monkeypatch.setattr(module, "ROOM", int(2.5 * answers(paths[0]).nbytes))
-    answers(paths[1])
-    answers(paths[0])
-    answers(paths[2])
-    assert list(module._known) == [sha256(paths[0]), sha256(paths[2])]
+    monkeypatch.setattr(module, "ROOM", int(2.5 * predicted(paths[0]).nbytes))
+    predicted(paths[1])
+    predicted(paths[0])
+    predicted(paths[2])
+    assert list(module._remembered) == [sha256(paths[0]), sha256(paths[2])]
     monkeypatch.setattr(module, "ROOM", 1)
-    assert answers(paths[1]).y.tolist() and list(module._known) == [sha256(paths[1])]
+    assert predicted(paths[1]).y.tolist() and list(module._remembered) == [sha256(paths[1])]
 
 
 def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
@@ -44,8 +44,14 @@ def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
     def seen(logits):
         shutil.rmtree(tmp_path / "one", ignore_errors=True)
         pairs = [tuple(read([other, scored(tmp_path / "one", logits)]))]
-        bounds = pooled.bounds(pairs[0], "clean", "accuracy", [Interval(0.5, 0.4, 0.6, 0.95, 2000, "image", 60)] * 2)
-        return answers(pairs[0][1].path).last["clean"][-1].tolist(), differing(pairs, "accuracy", "clean"), bounds
+        bounds = bounds_of_mean(
+            pairs[0], Quantity("clean", "accuracy"), [Interval(0.5, 0.4, 0.6, 0.95, 2000, "image", 60)] * 2
+        )
+        return (
+            predicted(pairs[0][1].path).last["clean"][-1].tolist(),
+            differing(pairs, Quantity("clean", "accuracy")),
+            bounds,
+        )
 
     first, second = seen(model(2, 2)), seen(model(0, 1))
     assert first[1] == 0 < second[1]  # patients of whom the answers differ
@@ -58,4 +64,4 @@ def test_answers_whose_mean_differs_by_rounding_alone_do_not_differ(tmp_path):
     pair = tuple(read([scored(tmp_path / "a", rounds), scored(tmp_path / "b", [rounds[k] for k in (2, 0, 1)])]))
     chance = np.stack([probabilities(table) for table in rounds])
     assert (chance.mean(0) != chance[[2, 0, 1]].mean(0)).any()
-    assert differing([pair], "auc_ovo_macro", "clean") == 0
+    assert differing([pair], Quantity("clean", "auc_ovo_macro")) == 0

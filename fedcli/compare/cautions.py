@@ -1,0 +1,94 @@
+"""Cautions without which no score may be read: models that may be no better than chance, and systems whose gap between
+groups is smaller because the best group lost, while no group gained (levelling down).
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from ..errors import FedcliError
+from ..metrics import apart
+from ..scores.parts import MODELS
+from .predicted import one_class
+from .systems import Scored
+
+ADVICE = "train for more rounds or with another --lr"
+
+
+def at_chance(runs: Sequence[Scored]) -> str:
+    """On which images the decisions of these runs may be no better than chance, in words; "" where they are better.
+
+    A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
+    test images have, or 1/2 of several labels per image.
+    """
+    parts = [part for version in MODELS if (part := _of_version(runs, version))]
+    return f"{' and '.join(parts)}: {ADVICE}" if parts else ""
+
+
+def _of_version(runs: Sequence[Scored], version: str) -> str:
+    stuck = [run for run in runs if _is_stuck(run, version)]
+    if not stuck:
+        return ""
+    metric = stuck[0].usual[0]
+    intervals = [run.scores.intervals[version][metric] for run in stuck]
+    values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.value, i.low) for i in intervals)))
+    numbers = f"{metric} {values} %, lower end of the 95 % interval {lows} %"
+    chance = f"chance {100 / _classes_seen(stuck[0], version):.2f} %"
+    which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
+    inside = "; ".join(filter(None, [f"{numbers}, {chance}", _one_class(stuck, version)]))
+    return f"decisions{which} on {version} images are not shown to be better than chance ({inside})"
+
+
+def _is_stuck(run: Scored, version: str) -> bool:
+    interval = run.scores.intervals.get(version, {}).get(run.usual[0])
+    if interval is None or interval.low is None:
+        return False
+    seen = _classes_seen(run, version)
+    return seen > 1 and bool(apart(interval.low, 1 / seen) <= 0)
+
+
+def _classes_seen(run: Scored, version: str) -> int:
+    """How many classes the test images have; of each label two: with it and without."""
+    if run.scores.several_labels:
+        return 2
+    return len(run.scores.classes) - len(run.scores.versions[version].classes_missing)
+
+
+def _one_class(runs: Sequence[Scored], version: str) -> str:
+    """That the models answer one class for every image; "" where they do not, or have no predictions beside them."""
+    try:
+        return one_class(runs, version)
+    except FedcliError:
+        return ""
+
+
+def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[str]:
+    """A sentence for each attribute and each system, given with its name, that levels down against the first one."""
+    for name, runs in systems[1:]:
+        base, first = systems[0]
+        for attribute in (each for each in runs[0].scores.groups if each in first[0].scores.groups):
+            before, after = _group_means(first, attribute), _group_means(runs, attribute)
+            shared = [group for group in after if group in before]
+            if len(shared) < 2:
+                continue
+            was, now = [before[group] for group in shared], [after[group] for group in shared]
+            narrower = (max(was) - min(was)) - (max(now) - min(now))
+            if apart(narrower, 0.0) > 0 and (apart(now, was) <= 0).all():
+                best, area = max(shared, key=lambda group: before[group]), runs[0].usual[1]
+                yield (
+                    f"levelling down: the gap of {name} by {attribute} is {100 * narrower:.2f} points smaller than "
+                    f"that of {base}, but no group gained; {best} fell from {100 * before[best]:.2f} to "
+                    f"{100 * after[best]:.2f} % {area}"
+                )
+
+
+def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
+    """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
+    area = runs[0].usual[1]
+    each = [run.scores.groups[attribute]["clean"].each.get(area, {}) for run in runs if attribute in run.scores.groups]
+    means = {group: [found[group].mean_last5 for found in each if found.get(group)] for group in each[0]}
+    return {
+        group: float(np.mean(values))
+        for group, values in means.items()
+        if len(values) == len(each) and None not in values
+    }

@@ -1,0 +1,134 @@
+"""A score of two systems as a row: both means, their difference, its interval and tests."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..metrics import Task, probabilities
+from ..scores.bca import bca_interval
+from ..scores.bootstrap import bootstrap_p, interval
+from ..scores.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
+from .pairing import Sample, one_of_each
+from .predicted import can_resample, differing, predicted
+from .resampling import Resamples, left_of_mean
+from .small_groups import small_in_sets
+from .systems import Pairs, Quantity, Scored
+from .verdict import Compared, adjusted
+
+
+@dataclass(frozen=True)
+class GroupTests:
+    """The gaps between the groups of an attribute, and each group; small: group -> why; unknown: images in no group."""
+
+    gaps: list[Compared]
+    each: list[Compared]
+    small: dict[str, str]
+    unknown: int
+
+
+def headline(pairs: Pairs, resamples: Resamples, sample: Sample) -> list[Compared]:
+    """A row for each version and metric that all runs have."""
+    scores = (Quantity(version, metric) for version in resamples.versions for metric in resamples.metrics)
+    return _rows(pairs, resamples, sample, scores)
+
+
+def group_tests(pairs: Pairs, resamples: Resamples, name: str, sample: Sample) -> GroupTests:
+    """Gaps between the groups of an attribute, and each group, in both systems.
+
+    A group's place among the groups may differ from fold to fold.
+    """
+    versions, values = predicted(pairs[0][0].path).tables, predicted(pairs[0][0].path).grouping(name)[1]
+    gaps = [Quantity(version, metric, name) for version in versions for metric in resamples.metrics]
+    runs = one_of_each([run for run, _ in pairs])
+    return GroupTests(
+        judged(_rows(pairs, resamples, sample, gaps)),
+        judged(_rows(pairs, resamples, sample, (replace(gap, group=value) for gap in gaps for value in values))),
+        small_in_sets({run.which: run.scores for run in runs}, name),
+        sum(int((predicted(run.path).grouping(name)[0] < 0).sum()) for run in runs),
+    )
+
+
+def judged(rows: list[Compared]) -> list[Compared]:
+    """Rows of one pair of systems each, where there is nothing to adjust."""
+    return [adjusted(row, row.p, row.p_seeds) for row in rows]
+
+
+def _rows(pairs: Pairs, resamples: Resamples, sample: Sample, scores: Iterable[Quantity]) -> list[Compared]:
+    """The scores that all runs have and that can be resampled."""
+    rows = []
+    for of in scores:
+        rounds = [[run.rounds(of) for run in side] for side in zip(*pairs, strict=True)]
+        if all(all(side) for side in rounds) and can_resample(pairs, of):
+            units = _patients(pairs, of) if of.group else sample.units
+            rows.append(_row(of, rounds, pairs, resamples, replace(sample, units=units)))
+    return rows
+
+
+def _patients(pairs: Pairs, of: Quantity) -> int:
+    """How many patients of a group there are in all test sets together."""
+    sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
+    return sum(len(np.unique(each.of(of.attribute).units[each.members(of)])) for each in sets)
+
+
+def _row(of: Quantity, rounds: list[list[list[float]]], pairs: Pairs, resamples: Resamples, sample: Sample) -> Compared:
+    """One score of both systems; rounds: the kept rounds of each run of each.
+
+    Both means, the difference, its interval and p over patients weigh every run alike, as tables of a report do; tests
+    over folds or splits take one number of each, however many runs it has.
+    """
+    first, second = map(over_seeds, rounds)
+    differences = np.mean([resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0)  # [B]
+    units = differing(pairs, of)
+    a, b = (sample.means(side) for side in rounds)
+    t = paired_t(a, b, overlap=sample.overlap)
+    tests = {"corrected_t" if sample.overlap else "paired_t": asdict(t), "wilcoxon": asdict(wilcoxon(a, b))}
+    row = Compared(
+        version=of.version,
+        metric=of.metric,
+        group=of.group,
+        a=first,
+        b=second,
+        difference=second.mean - first.mean,
+        p=bootstrap_p(differences, units),
+        differing=units,
+        unit=sample.unit,
+        floor=sign_floor(units),
+        over=sample.over,
+        samples=sample.count,
+        overlap=sample.overlap,
+        over_seeds=tests if sample.count > 1 else None,
+        p_seeds=t.p,
+    )
+    if sample.units < 2:
+        return row
+    low, high = interval(differences)
+    if resamples.bca and not any(predicted(run.path).counted for pair in pairs for run in pair):
+        left = [resamples.left(b, of) - resamples.left(a, of) for a, b in pairs]
+        values = [float(np.mean(y) - np.mean(x)) for x, y in zip(*rounds, strict=True)]
+        low, high = bca_interval(row.difference, differences, left_of_mean(values, left, sample.sets))
+    return replace(row, low=low, high=high)
+
+
+def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
+    """McNemar's test, and DeLong's of two classes, on the last round's models of one pair of runs.
+
+    Of several labels per image McNemar's is of the images whose labels are all right.
+    """
+    first, second = predicted(a.path), predicted(b.path)
+    result: dict[str, Any] = {"seed": a.seed, "which": a.which, "versions": {}}
+    for version in () if first.counted else first.last:  # which need single images
+        if version not in second.last or len(first.last[version]) + len(second.last[version]) > 2:
+            continue  # several models answer for one image
+        y, tables = first.y, [first.last[version][0], second.last[version][0]]
+        tests = {"mcnemar": asdict(mcnemar(*(_right(table, y) for table in tables)))}
+        if y.ndim == 1 and tables[0].shape[1] == 2 and np.bincount(y, minlength=2).min() > 1:
+            tests["delong"] = asdict(delong(*(probabilities(table)[:, 1] for table in tables), y))
+        result["versions"][version] = tests
+    return result
+
+
+def _right(table: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The images that are classified correctly, in all their labels: bool [N]."""
+    return Task.of(y).right(table, y).all(1)

@@ -1,0 +1,204 @@
+"""Scores of runs in resamples of the test patients, and without each patient in turn, for intervals of a difference or
+of a mean over runs (BCa intervals ask for the second).
+
+Runs of one test set get equal draws of patients, which pairs them. Runs of other folds or splits have other patients:
+each test set is drawn by itself, and a patient is left out of the runs of its own test set alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from .. import metrics
+from ..io.files import sha256
+from ..metrics import gap
+from ..scores import intervals, resampled
+from ..scores.bca import BCA, without_each
+from ..scores.bootstrap import bootstrap_all
+from ..scores.parts import VERSIONS, Interval
+from ..scores.resampled import Columns, mean
+from .pairing import numbered
+from .predicted import Predicted, predicted
+from .systems import Quantity, Scored
+
+AVERAGE = "average"
+Table = dict[Quantity, np.ndarray]  # resamples [B], or without each patient [U]
+Bounds = tuple[float, float]
+
+
+class Resamples:
+    """Scores of runs over their kept rounds (and over the models that answer), each run's made once.
+
+    bca: whether scores without each patient are asked for, too.
+    """
+
+    def __init__(
+        self, metrics: Sequence[str], resamples: int, seed: int, *, version: str | None = None, bca: bool = False
+    ):
+        self.metrics, self.resamples, self.seed, self.bca = metrics, resamples, seed, bca
+        self.versions = (version,) if version else VERSIONS
+        self._drawn: dict[tuple[Path, str], Table] = {}
+        self._left: dict[tuple[Path, str], Table] = {}
+
+    def take(self, run: Scored, attributes: Sequence[str]) -> None:
+        """Make the resamples of a run and of its groups by these attributes."""
+        for attribute in ("", *attributes):
+            self._table(run, attribute)
+
+    def drawn(self, run: Scored, of: Quantity) -> np.ndarray:
+        """A score in each resample: [B]."""
+        return self._table(run, of.attribute)[of]
+
+    def left(self, run: Scored, of: Quantity) -> np.ndarray:
+        """A score without each patient in turn: [U]."""
+        key = run.path, of.attribute
+        if key not in self._left:
+            self._left[key] = _without_each(predicted(run.path), of.attribute)
+        return self._left[key][of]
+
+    def _table(self, run: Scored, attribute: str) -> Table:
+        key = run.path, attribute
+        if key not in self._drawn:
+            kept = {} if attribute else self._kept(run)
+            self._drawn[key] = _with_average(kept) if kept else self._draw(run, attribute)
+        return self._drawn[key]
+
+    def _kept(self, run: Scored) -> Table:
+        """What evaluate kept of these resamples; {} where it did not."""
+        if (self.resamples, self.seed) != (resampled.RESAMPLES, resampled.SEED):
+            return {}
+        kept = resampled.read(run.path.parent)
+        return {Quantity(v, m): column for v in kept for m, column in kept[v].items() if m in self.metrics}
+
+    def _draw(self, run: Scored, attribute: str) -> Table:
+        found = predicted(run.path).of(attribute)
+        images = [run.identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
+        how = {"resamples": self.resamples, "seed": resampled.seed_of(images, self.seed)}
+        places, names = found.grouping(attribute) if attribute else (None, [])
+        wanted = self.versions if not attribute and AVERAGE not in self.versions else found.tables
+        made: Table = {}
+        for version in (version for version in found.tables if version in wanted):
+            tables = bootstrap_all(found.tables[version], found.y, found.units, **how, groups=places)
+            asked = [{m: table[m] for m in self.metrics if m in table} for table in tables]
+            made |= _named(asked, version, attribute, names)
+        return _with_average(made)
+
+
+def _named(tables: list[Columns], version: str, attribute: str, names: list[str]) -> Table:
+    """The mean of several models' scores, by quantity; tables: metric -> [B], or [B, G] of the groups of an attribute,
+    whose gap is added."""
+    if not attribute:
+        return {Quantity(version, metric): column for metric, column in mean(tables).items()}
+    gaps = mean([{metric: gap(column) for metric, column in table.items()} for table in tables])
+    return {Quantity(version, metric, attribute): column for metric, column in gaps.items()} | {
+        Quantity(version, metric, attribute, name): column
+        for metric, columns in mean(tables).items()
+        for name, column in zip(names, columns.T)
+    }
+
+
+def _with_average(table: Table) -> Table:
+    """Scores of all images with the average of clean and corrupted ones, where there are both."""
+    clean = [of for of in table if of.version == VERSIONS[0] and not of.attribute]
+    pairs = {of: replace(of, version=VERSIONS[1]) for of in clean}
+    return table | {
+        replace(of, version=AVERAGE): np.mean([table[of], table[other]], axis=0)
+        for of, other in pairs.items()
+        if other in table
+    }
+
+
+def _without_each(found: Predicted, attribute: str) -> Table:
+    found, made = found.of(attribute), {}
+    places, names = found.grouping(attribute) if attribute else (np.zeros(0), [])
+    for version, tables in found.tables.items():
+        each = [
+            _groups_without_each(found, table, places, len(names))
+            if attribute
+            else without_each(table, found.y, found.units)
+            for table in tables
+        ]
+        made |= _named(each, version, attribute, names)
+    return _with_average(made)
+
+
+def _groups_without_each(found: Predicted, table: np.ndarray, places: np.ndarray, count: int) -> Columns:
+    """metric -> [U, G]: a patient who has no image of a group leaves its score as it is."""
+    patients = int(found.units.max(initial=-1)) + 1
+    parts = []
+    for g in range(count):
+        at = places == g
+        whole = metrics.weighted(metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool))
+        without = without_each(table[at], found.y[at], found.units[at])
+        columns = {metric: np.full(patients, value[0]) for metric, value in whole.items()}
+        for metric, left in without.items():
+            columns[metric][np.unique(found.units[at])] = left
+        parts.append(columns)
+    return {metric: np.stack([part[metric] for part in parts], 1) for metric in parts[0]}
+
+
+def left_of_mean(values: Sequence[float], left: Sequence[np.ndarray], sets: Sequence[int]) -> np.ndarray:
+    """The mean over runs, or over pairs of their differences, without each patient of each test set, one after another.
+
+    values: of each run or pair; left: the same without each patient of its test set; sets: its number.
+    """
+    parts = []
+    for number in sorted(set(sets)):
+        terms = [left[k] if at == number else np.full(1, values[k]) for k, at in enumerate(sets)]
+        parts.append(np.sum(np.broadcast_arrays(*terms), axis=0) / len(values))
+    return np.concatenate(parts)
+
+
+def can_pool(runs: Sequence[Scored]) -> bool:
+    """Whether each run's answers to single images are there; else the mean of the runs' bounds has to do."""
+    return all((run.path.parent / "predictions.h5").is_file() and not predicted(run.path).counted for run in runs)
+
+
+def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Interval | None]) -> Bounds | None:
+    """Low and high of the mean score of the last round's models over runs. estimates: the interval of each run.
+
+    The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
+    with the patients that were drawn.
+    """
+    known = [each for each in estimates if each and each.low is not None and each.high is not None]
+    if len(known) < len(runs):
+        return None
+    bca = all(each.method == BCA for each in known)
+    draws = [_last(run, of, bca) for run in runs] if len(runs) > 1 and can_pool(runs) else []
+    if not draws or not all(of.metric in drawn for drawn, _ in draws):  # counts, and metrics of one's own
+        return float(np.mean([each.low for each in known])), float(np.mean([each.high for each in known]))
+    values, found = [each.value for each in known], [predicted(run.path) for run in runs]
+    members = [each.members(of) for each in found]
+    images = [(each.id[at].tobytes(), each.units[at].tobytes()) for each, at in zip(found, members, strict=True)]
+    sets = numbered(images)
+    # test sets of one size get equal draws, place by place: shifted, those of one say nothing of another's
+    drawn = np.mean([np.roll(columns[of.metric], k) for k, (columns, _) in zip(sets, draws, strict=True)], axis=0)
+    without = left_of_mean(values, [columns[of.metric] for _, columns in draws], sets) if bca else None
+    low, high = intervals.bounds(float(np.mean(values)), drawn, without)
+    return None if low is None or high is None else (low, high)
+
+
+def _last(run: Scored, of: Quantity, bca: bool) -> tuple[Columns, Columns]:
+    """Metric -> the score of the last round's models in each resample [B], and for BCa without each patient [U]."""
+    place = sorted(run.scores.groups).index(of.attribute) if of.attribute else None
+    return _of_last(run.path, sha256(run.path), replace(of, metric=""), place, bca)
+
+
+@lru_cache(maxsize=1024)
+def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> tuple[Columns, Columns]:
+    """place: of the attribute among those that the run was evaluated by."""
+    found = predicted(path).of(of.attribute)
+    kept: dict[str, Columns] = {}
+    if not bca and place is None:
+        kept = resampled.read(path.parent, last=True)
+    elif not bca:
+        group = found.grouping(of.attribute)[1].index(of.group)
+        kept = resampled.read_groups(path.parent).get((place, group), {})
+    versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)
+    y, units = found.y[at], found.units[at]
+    tables = {version: [table[at] for table in found.last[version]] for version in versions}
+    drawn = [kept.get(version) or intervals.resampled(tables[version], y, units) for version in versions]
+    return mean(drawn), mean([intervals.left_out(tables[v], y, units) for v in versions]) if bca else {}

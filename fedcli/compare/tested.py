@@ -1,0 +1,240 @@
+"""Systems tested against each other on the same test images: in what they differ, by how much, what can be said of it.
+
+A system is a method in one setting, trained with one seed or several; runs of equal seeds are paired. A score is the
+mean over the kept rounds (the last five), then over runs, as in a report: a fold of more runs weighs more. There are
+two sources of chance:
+
+    test patients   the trained models stay, the patients are drawn anew (bootstrap.bootstrap, the same draw for every
+                    model); this gives the interval of the difference and the first p
+    training        the test images stay, and the paired t test takes the seeds as the sample; where folds or other
+                    splits take the place of seeds nothing stays, and the t test is Nadeau and Bengio's corrected one;
+                    Wilcoxon's test stands beside it with the smallest p that so few seeds can give
+
+What the two p let one say is in verdict.py. Holm's adjustment is over the systems that are tested against one in one
+score, never over scores: of two systems there is nothing to adjust. McNemar's and DeLong's tests are of the last
+round's models, seed by seed, and take images as independent.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from .. import console
+from ..errors import FedcliError, UsageError, nearest
+from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
+from ..scores.bca import BCA, PERCENTILE
+from ..scores.bootstrap import LEVEL
+from ..scores.own_metrics import is_own
+from ..scores.parts import VERSIONS
+from ..scores.statistics import OverSeeds, holm, over_seeds
+from .difference import GroupTests, group_tests, headline, image_tests, judged
+from .pairing import paired, sample_of
+from .predicted import one_class, predicted
+from .resampling import Resamples
+from .systems import Quantity, Scored, read, refuse_mixed, settings
+from .verdict import ENOUGH, HIGHER, LOWER, MODELS_ONLY, RESAMPLES, Against, Compared, Difference, adjusted, enough
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of two systems; one_class: where its models answer one class for every image."""
+
+    method: str
+    label: str
+    rule: str
+    seeds: list[Any]
+    warning: str
+    one_class: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All that can be said of b against a. Differences are b minus a, on the 0..1 scale.
+
+    Attributes:
+        settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
+        interval: how intervals are made of resamples, "percentile" or "bca".
+        over, samples, overlap, test_images, unit, units: see pairing.Sample.
+        images: tests of the last round's models, image by image, of each pair of runs.
+        remarks: what pairing has to say.
+    """
+
+    systems: dict[str, Side]
+    settings: list[dict[str, str]]
+    level: float
+    resamples: int
+    interval: str
+    pairs: int
+    over: str
+    samples: int
+    overlap: float
+    test_images: int
+    unit: str
+    units: int
+    rows: list[Compared]
+    groups: dict[str, GroupTests]
+    images: list[dict[str, Any]]
+    remarks: list[str]
+
+
+def compare(
+    a: list[Path], b: list[Path], *, metrics: Sequence[str] | None = None, resamples: int = RESAMPLES, seed: int = 0,
+    interval: str = PERCENTILE,
+) -> Comparison:  # fmt: skip
+    """All that can be said of b against a, from their scores.json and the predictions beside them.
+
+    metrics: None for the two that reports show. interval: "percentile" or "bca", how intervals are made of resamples.
+    Raises FedcliError where the runs share no seed or no test set, UsageError for an unknown metric.
+    """
+    first_system, second_system = read(a), read(b)
+    refuse_mixed([*first_system, *second_system])
+    pairs, notes = paired(first_system, second_system)
+    runs = [run for pair in pairs for run in pair]
+    drawn = Resamples(_checked(metrics or runs[0].usual, runs[0]), resamples, seed, bca=interval == BCA)
+    attributes = [name for name in runs[0].scores.groups if all(name in run.scores.groups for run in runs)]
+    for run in console.progress(runs, label="compare", total=len(runs)):
+        drawn.take(run, attributes)
+    sample = sample_of(pairs)
+    rows = judged(headline(pairs, drawn, sample))
+    if not rows:
+        raise FedcliError("the two systems have no score in common", "evaluate both on the same versions of the images")
+    return Comparison(
+        systems={side: _side([pair[k] for pair in pairs]) for k, side in enumerate("ab")},
+        settings=settings(*(run.scores for run in pairs[0])),
+        level=LEVEL,
+        resamples=resamples,
+        interval=PERCENTILE if predicted(runs[0].path).counted else interval,
+        pairs=len(pairs),
+        over=sample.over,
+        samples=sample.count,
+        overlap=sample.overlap,
+        test_images=sample.test_images,
+        unit=sample.unit,
+        units=sample.units,
+        rows=rows,
+        groups={name: group_tests(pairs, drawn, name, sample) for name in attributes},
+        images=[image_tests(*pair) for pair in pairs],
+        remarks=[*notes, *filter(None, [sample.note])],
+    )
+
+
+def _side(runs: list[Scored]) -> Side:
+    first = runs[0].scores
+    groups = "it is given the true group of each test image" if first.views else ""
+    warning = "; ".join(filter(None, [first.warning, groups]))
+    return Side(first.method, first.label, first.rule, [run.seed for run in runs], warning, one_class(runs, "average"))
+
+
+def order(
+    systems: Mapping[str, Sequence[Scored]], reference: str, metric: str, version: str, *,
+    resamples: int | None = None, seed: int = 0,
+) -> list[Against]:  # fmt: skip
+    """Every system against one of them in one score, p adjusted by Holm over them; the reference first, without a test.
+
+    resamples: of the test patients; None for verdict.enough() of them.
+
+    `note` says what to beware of, the reason of the verdict among it, and of a system that cannot be tested against
+    the reference, for want of a common seed, test set or score, why.
+    Raises UsageError for an unknown reference, version or metric.
+    """
+    for word, known, what in ((reference, systems, "system"), (version, VERSIONS, "version of the test images")):
+        if word not in known:
+            raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
+    others = [name for name in systems if name != reference]
+    score, base = Quantity(version, metric), list(systems[reference])
+    drawn = Resamples(_checked((metric,), base[0]), resamples or enough(len(others)), seed, version=version)
+    tests = [_test(base, list(systems[name]), drawn) for name in others]
+    tested = [row for row, _ in tests if row.difference is not None]
+    ps = iter(zip(holm([row.p for row in tested]), holm([row.p_seeds for row in tested]), strict=True))
+    rows = [(adjusted(row, *next(ps)) if row.difference is not None else row, note) for row, note in tests]
+    return [
+        _against(name, list(systems[name]), score, row, note, is_reference=name == reference)
+        for name, (row, note) in zip([reference, *others], [(Difference(), "the reference"), *rows], strict=True)
+    ]
+
+
+def _test(reference: list[Scored], runs: list[Scored], drawn: Resamples) -> tuple[Difference, str]:
+    """One system's test against the reference and what to beware of; where there is none, why."""
+    try:
+        pairs, notes = paired(reference, runs)
+    except FedcliError as error:
+        return Difference(), error.sentence
+    sample = sample_of(pairs)
+    if not (rows := headline(pairs, drawn, sample)):
+        return Difference(), "the two have no such score in common"
+    return rows[0], "; ".join(filter(None, [*notes, sample.note]))
+
+
+def _against(
+    name: str, runs: list[Scored], of: Quantity, test: Difference, note: str, *, is_reference: bool
+) -> Against:
+    rounds = [run.rounds(of) for run in runs]
+    mean = over_seeds(rounds) if all(rounds) else OverSeeds(None, None, None, len(runs))
+    stuck = one_class(runs, of.version)
+    warnings = [note, stuck] if test.difference is not None else [stuck]
+    numbers = {field.name: getattr(test, field.name) for field in fields(Difference)}
+    texts = {"note": [test.reason, note, stuck], "warning": warnings}
+    about = {what: "; ".join(filter(None, each)) for what, each in texts.items()}
+    return Against(name=name, is_reference=is_reference, **vars(mean), **numbers, **about)
+
+
+def check_names(metrics: Sequence[str]) -> None:
+    """Refuse a metric that no interval can be made of. Raises UsageError."""
+    _check(metrics, RESAMPLED)
+
+
+def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
+    for metric in metrics:
+        if is_own(metric):
+            hint = f"fedcli report --metric {metric} shows it with its interval"
+            raise UsageError(f"{metric} is a metric of your own, and the tests here are made for fedcli's", hint)
+        if metric not in known:
+            raise UsageError(f"no interval can be made of {metric!r}", nearest(metric, known))
+
+
+def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
+    needs = LABELS if run.scores.several_labels else TWO if len(run.scores.classes) == 2 else CLASSES
+    _check(metrics, names(needs, resampled=True))
+    return tuple(dict.fromkeys(metrics))
+
+
+class Leads:
+    """Tests of pairs of systems, for the marks of a table: each is made when it is first asked for.
+
+    systems: each system's runs. metrics: those that are shown; only some of them have a test.
+    samples: the fewest seeds, folds or splits of a pair that was tested; None before any was.
+    """
+
+    def __init__(self, systems: Sequence[Sequence[Scored]], metrics: Sequence[str]):
+        self.systems = systems
+        self.samples: int | None = None
+        self.over = "seeds"
+        self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
+        self._drawn = Resamples(self._metrics, enough(len(systems) - 1), 0)
+        self._pairs: dict[tuple[int, int], dict[Quantity, Compared]] = {}
+
+    def test(self, score: Quantity, first: int, second: int, comparisons: int) -> bool | None:
+        """Whether two systems differ significantly in a score; None where there is no test of it.
+
+        comparisons: how many the best of the column is part of; p is multiplied by it (Bonferroni), so that no table
+        of tests that adjusts over the same systems (Holm) can contradict the mark. Fewer than three seeds are tested
+        over patients alone.
+        """
+        if score.metric not in self._metrics or (row := self._pair(first, second).get(score)) is None:
+            return None
+        self.samples, self.over = min(row.samples, self.samples or row.samples), row.over
+        row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
+        return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and row.samples < ENOUGH)
+
+    def _pair(self, first: int, second: int) -> dict[Quantity, Compared]:
+        """The tests of two systems by score; none where they share no seed or test set, or have no predictions."""
+        key = min(first, second), max(first, second)
+        if key not in self._pairs:
+            try:
+                pairs, _ = paired(*(list(self.systems[system]) for system in key))
+                rows = headline(pairs, self._drawn, sample_of(pairs))
+            except FedcliError:  # the legend then says that there is no test
+                rows = []
+            self._pairs[key] = {Quantity(row.version, row.metric): row for row in rows}
+        return self._pairs[key]
