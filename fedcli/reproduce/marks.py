@@ -78,12 +78,8 @@ class Marks:
 def score_tested(column: Column) -> Quantity | None:
     """The score of a column that the paired tests are made of, and so its marks; None of another column."""
     match column.score.split("/"):
-from ..compare.small_groups import doubtful_decisions, small_decides
-from ..compare.systems import Quantity, Scored
-from ..compare.tested import Leads
-from ..metrics import PARITY, RESAMPLED
-from ..reporting import table
-from ..scores.parts import VERSIONS
+        case ["versions", version, metric] if version in VERSIONS and metric in RESAMPLED:
+            return Quantity(version, metric)
     return None
 
 
