@@ -15,8 +15,7 @@ import pytest
 from conftest import make_chain
 from PIL import Image
 
-from fedcli.compare import verdict
-from fedcli.compare.small_groups import small_decides
+from fedcli.compare import small_groups, verdict
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
@@ -281,7 +280,7 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     def decided(**small):
         last = GroupScores({value: Group(small.get(value, False), "") for value in "fm"})
         quality = Quality(versions={}, groups={"sex": {"clean": Groups(last, GroupsOverRounds(), each)}})
-        return [small_decides([quality], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
+        return [small_groups.small_decides([quality], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
 
     assert decided() == [set(), set()]
     lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}
