@@ -22,7 +22,7 @@ def doubtful(qualities: Sequence[Quality], metrics: Sequence[str], at: str) -> l
 
 
 def small_decides(qualities: Sequence[Quality], attribute: str, version: str, metric: str, at: str) -> set[str]:
-    """Those of "worst group" and "gap" that a small group decides, in some round that counts of some of these scores."""
+    """The numbers between groups ("worst group", "gap") that a small group decides in some round that counts."""
     decided: set[str] = set()
     for quality in qualities:
         small = small_groups(quality, attribute)
