@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,15 @@ def of_functions(*made: Any) -> Code:
     """The same of functions or classes themselves."""
     texts = []
     for each in made:
+        if isinstance(each, partial):
+            texts.append(f"{each.func.__qualname__}{each.args}")
+            continue
         try:
             texts.append(inspect.getsource(each))
         except (OSError, TypeError):  # typed into a session that keeps no source
             inside = [each, *vars(each).values()] if hasattr(each, "__dict__") else []
             texts.append(repr([value.__code__.co_code for value in inside if inspect.isfunction(value)]))
-    return Code(made[0].__module__, hashlib.sha256("\n".join(texts).encode()).hexdigest())
+    return Code(getattr(made[0], "func", made[0]).__module__, hashlib.sha256("\n".join(texts).encode()).hexdigest())
 
 
 def other_code(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -216,7 +216,7 @@ def test_one_of_several_functions_has_to_be_named(tmp_path):
 
 
 def test_two_files_and_two_versions_have_samples_of_their_own(tmp_path, monkeypatch):
-    monkeypatch.setattr(raw_folder, "write_sample", lambda name, folder, usual: None)
+    monkeypatch.setattr(raw_folder, "sample_in", lambda name, folder, usual: None)
     text = (TEMPLATES / "dataset.py.txt").read_text(encoding="utf-8").replace("__NAME__", "dots")
     (tmp_path / "other").mkdir()
     files = [written(tmp_path, text), written(tmp_path / "other", text + "\n")]

@@ -11,10 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..console import counted
-from ..errors import FedcliError
-from ..io.hdf5 import below, open_hdf5
 from . import manifest
-from .pool import ROWS, TEST, TRAIN, Pool, iterate, pool_of
+from .pool import TEST, TRAIN, Pool, iterate, pool_of, read_rows
 
 EXAMPLES = 3
 
@@ -27,7 +25,7 @@ def find(path: Path) -> dict[str, Any]:
     made = manifest.read(path, "dataset", "partition")
     dataset = path if made.kind == "dataset" else manifest.above(path, "dataset")
     pool = pool_of(dataset)
-    train, test = _sides(path, pool) if made.kind == "partition" else _parts(pool)
+    train, test = _sides(path, len(made.body["roster"]), pool) if made.kind == "partition" else _parts(pool)
     patients = _patients(pool.patient, train, test, manifest.read(dataset).body.get("unit"))
     return {"patients": patients, "pixels": _pixels(pool, train, test)}
 
@@ -48,14 +46,11 @@ def _parts(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(pool.split == TRAIN), np.flatnonzero(pool.split == TEST)
 
 
-def _sides(path: Path, pool: Pool) -> tuple[np.ndarray, np.ndarray]:
+def _sides(path: Path, clients: int, pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     """Rows that some client trains or validates on, and rows that test."""
-    with open_hdf5(path.parent / "rows.h5", ROWS, hint="partition again") as file:
-        parts = [rows[()] for part in ("train", "val") for rows in below(file, part).values()]
-        train, test = np.unique(np.concatenate([file["test/all"][:0], *parts])), file["test/all"][()]
-    if len(rows := np.concatenate([train, test])) and not 0 <= rows.min() <= rows.max() < len(pool.y):
-        raise FedcliError(f"{path.parent / 'rows.h5'} names rows the pool does not have", "partition again")
-    return train, test
+    rows = read_rows(path, clients, len(pool.y))
+    trained = [part for name, part in rows.items() if not name.startswith("test/")]
+    return np.unique(np.concatenate([rows["test/all"][:0], *trained])), rows["test/all"]
 
 
 def _patients(ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, name: str | None) -> dict[str, Any] | None:

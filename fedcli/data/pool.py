@@ -15,7 +15,7 @@ rows. load() lays both over the pool in memory, where the net lives.
 
 import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -39,7 +39,6 @@ POOL = {
 CHANGED = {f"{part}/x": Column("u", 4, size=1) for part in ("train", "test")} | {
     f"{part}/rows": Column(WHOLE) for part in ("train", "test")
 }  # what corrupt writes
-ROWS = {"test/all": Column(WHOLE), "train/*": Column(WHOLE), "val/*": Column(WHOLE), "test/*": Column(WHOLE)}
 
 
 @dataclass(frozen=True)
@@ -191,8 +190,11 @@ class BlankPool:
         """Keep the images at these rising places and add the columns of their rows."""
         if len(places) < self.shape[0]:
             self._drop_others(places)
+        patient = np.array([row.patient for row in rows]) if any(row.patient for row in rows) else None
+        groups = {name: np.array([row.groups.get(name, -1) for row in rows]) for name in attributes}
+        split = np.array([TEST if row.test else TRAIN for row in rows])
         with extend_hdf5(self.path) as file:
-            _columns(file, rows, list(attributes))
+            _columns(file, np.array([r.label for r in rows]), np.array([r.id for r in rows]), split, patient, groups)
 
     def _drop_others(self, places: list[int]) -> None:
         """Move what stays to a smaller file: x lies in one piece, which is fast to read but cannot shrink."""
@@ -204,27 +206,26 @@ class BlankPool:
         whole.unlink()
 
 
-def _columns(file: h5py.File, rows: list[Row], attributes: list[str]) -> None:
-    file["y"] = np.array([r.label for r in rows], np.int16 if isinstance(rows[0].label, int) else np.uint8)
-    file["id"] = np.char.encode([r.id for r in rows], "utf-8")
-    file["split"] = np.array([TEST if r.test else TRAIN for r in rows], np.uint8)
-    if any(r.patient for r in rows):
-        file["unit"] = np.char.encode([r.patient for r in rows], "utf-8")
-    for name in attributes:
-        file[f"group/{name}"] = np.array([r.groups.get(name, -1) for r in rows], np.int16)
+def _columns(
+    file: h5py.File, y: np.ndarray, id: np.ndarray, split: np.ndarray, patient: np.ndarray | None,
+    groups: Mapping[str, np.ndarray],
+) -> None:  # fmt: skip
+    file["y"] = y.astype(np.int16 if y.ndim == 1 else np.uint8)
+    file["id"] = np.char.encode(id, "utf-8")
+    file["split"] = split.astype(np.uint8)
+    if patient is not None:
+        file["unit"] = np.char.encode(patient, "utf-8")
+    for name, values in groups.items():
+        file[f"group/{name}"] = values.astype(np.int16)
 
 
 def copy_pool(pool: Pool, rows: np.ndarray, path: Path, pixels: np.ndarray) -> None:
     """Write some rows of a pool, with these pixels [n, H, W, C], as a pool of their own."""
+    groups = {name: values[rows] for name, values in pool.groups.items()}
     with create_hdf5(path, pixels.nbytes) as file:
         file["x"] = pixels
-        file["y"] = pool.y[rows].astype(np.int16 if pool.y.ndim == 1 else np.uint8)
-        file["id"] = np.char.encode(pool.id[rows], "utf-8")
-        file["split"] = pool.split[rows]
-        if pool.patient is not None:
-            file["unit"] = np.char.encode(pool.patient[rows], "utf-8")
-        for name, values in pool.groups.items():
-            file[f"group/{name}"] = values[rows].astype(np.int16)
+        patient = None if pool.patient is None else pool.patient[rows]
+        _columns(file, pool.y[rows], pool.id[rows], pool.split[rows], patient, groups)
 
 
 def iterate(pool: Pool, rows: np.ndarray, chunk: int = 512) -> Iterator[tuple[np.ndarray, np.ndarray]]:

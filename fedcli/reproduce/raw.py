@@ -4,7 +4,7 @@ from pathlib import Path
 
 from .. import console
 from ..data import sources
-from ..data.preparation.raw_folder import write_sample
+from ..data.preparation.raw_folder import sample_in
 from ..errors import FedcliError, UsageError, nearest
 from .expand import Cell
 from .flags import files_in, variable
@@ -112,7 +112,5 @@ def without_files(recipe: Recipe, cells: list[Cell]) -> list[str]:
 
 def make_sample(name: str, folder: Path) -> None:
     """Write a dataset's synthetic sample if it is not there."""
-    if folder.exists():
-        return
-    write_sample(name, folder)
-    console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {folder}")
+    if sample_in(name, folder):
+        console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {folder}")

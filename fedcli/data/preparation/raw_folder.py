@@ -4,13 +4,12 @@ A synthetic sample holds SYNTHETIC_SAMPLE.txt, by which prepare knows it; everyt
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from ... import console
 from ...errors import UsageError
-from ...io.locks import remove_abandoned, scratch
+from ...io.locks import remove_abandoned, renaming
 from .. import sources
 
 SAMPLE_SIZE = 32  # pixels; the made-up pictures have no finer detail
@@ -70,20 +69,18 @@ def usual_sample(name: str, work: Path) -> Path:
     code = sources.code_of(name)  # two files, or two versions of one, may use the same name
     version = f"-{code.sha256[:12]}" if code and code.sha256 else ""
     folder = work / "samples" / f"{sources.plain(name)}{version}-usual"
-    if folder.exists():
-        remove_abandoned(folder)
-    else:
-        write_sample(name, folder, usual=True)
+    sample_in(name, folder, usual=True)
     return folder
 
 
-def write_sample(name: str, folder: Path, *, usual: bool = False) -> None:
-    """Write a dataset's synthetic sample to a new folder; a killed process leaves none half made."""
+def sample_in(name: str, folder: Path, *, usual: bool = False) -> bool:
+    """Write a dataset's synthetic sample to a folder; False where it is there already."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with scratch(folder) as temporary:
-        made = sources.make_sample(name, temporary / "sample", usual=usual)
-        if not folder.exists():
-            shutil.move(made, folder)
+    with renaming(folder):  # two processes may want it at once
+        if absent := not folder.exists():
+            sources.make_sample(name, folder, usual=usual)
+    remove_abandoned(folder)
+    return absent
 
 
 def size_of(name: str, folder: Path | None) -> int | None:
