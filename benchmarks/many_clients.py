@@ -1,4 +1,4 @@
-"""Memory of whole trainings with many clients, few of which take part in a round: `python benchmarks/many_clients.py`.
+"""Memory of whole trainings with many clients, few of which take part in a round.
 
 What grows with every client that ever took part, or with all there are, shows beside a method that keeps nothing of
 clients, FedAvg, and beside the same training some rounds earlier.

@@ -1,4 +1,4 @@
-"""The same federated training by fedcli, other frameworks and plain loops, timed alternately: `python benchmarks/peers.py`.
+"""The same federated training by fedcli, other frameworks and plain loops, timed alternately.
 
 Source: Granqvist et al., pfl-research, NeurIPS 2024, arXiv 2404.06430; Beutel et al., Flower, 2020, arXiv 2007.14390.
 

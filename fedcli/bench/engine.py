@@ -64,8 +64,8 @@ class Timing:
 
     def body(self) -> dict[str, Any]:
         return {
-            "what": self.what, "ratio": self.ratio, "seconds": self.ours, "bare_seconds": self.bare, "images": self.images,
-            "share_of_limit": self.share,
+            "what": self.what, "ratio": self.ratio, "seconds": self.ours, "bare_seconds": self.bare,
+            "images": self.images, "share_of_limit": self.share,
         }  # fmt: skip
 
     def _speed(self, side: list[float]) -> str:
