@@ -1,4 +1,4 @@
-"""How long runs trained and how much memory they took, by the clocks beside each run.
+"""Time and memory that runs took, by the clocks beside each run.
 
 timing.jsonl has a line per round; of a round that was played again after a stop, the last one counts. A run that was
 stopped may lack the line of a round, or have half of one: then its time is not known. Clocks are no part of any promise
@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..data import manifest
 
+T = TypeVar("T")
 KINDS = "flops", "bytes"  # with a limit each, see bench.limits
 ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # whose -> key of a round's line
 
@@ -46,15 +47,15 @@ class Clocks:
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
     """The mean over the runs behind some scores.json; None where one of them lacks the clock of a round."""
-    clocks = [_of_run(path) for path in scores]
-    if None in clocks:
+    clocks = _all(_of_run(path) for path in scores)
+    if clocks is None:
         return None
-    peaks = [clock.peak_bytes for clock in clocks]
+    peaks = _all(clock.peak_bytes for clock in clocks)
     return Clocks(
         sum(clock.minutes for clock in clocks) / len(clocks),
         _mean([clock.images_per_second for clock in clocks]),
         _mean([clock.evaluation for clock in clocks]),
-        None if None in peaks else max(peaks),
+        max(peaks) if peaks else None,
         _mean([clock.compute for clock in clocks]),
         _mean([clock.traffic for clock in clocks]),
         _mean([clock.watt_hours for clock in clocks]),
@@ -93,8 +94,8 @@ def _energy(lines: Iterable[dict[str, Any]]) -> str:
 
 
 def _watt_hours(lines: list[dict[str, Any]], key: str = "joules") -> float | None:
-    joules = [_known(line, key) for line in lines]
-    return None if None in joules else sum(joules) / 3600
+    joules = _all(_known(line, key) for line in lines)
+    return None if joules is None else sum(joules) / 3600
 
 
 def _shares(lines: list[dict[str, Any]], limits: dict[str, Any]) -> dict[str, float]:
@@ -118,7 +119,8 @@ def _images(lines: Iterable[dict[str, Any]]) -> float:
 
 
 def _of_run(scores: Path) -> Clocks | None:
-    lines, run = [], manifest.parent(scores, "run")
+    lines: list[dict[str, Any]] = []
+    run = manifest.parent(scores, "run")
     if not run:
         return None
     own, limits = _read(run.parent / "timing.jsonl")
@@ -131,12 +133,12 @@ def _of_run(scores: Path) -> Clocks | None:
         lines += rounds.values()
         run = manifest.parent(run, "run")
     seconds = sum(line["seconds"] for line in lines)
-    scored, peaks = ([_known(line, name) for line in lines] for name in ("evaluation_seconds", "peak_bytes"))
+    scored, peaks = (_all(_known(line, name) for line in lines) for name in ("evaluation_seconds", "peak_bytes"))
     return Clocks(
         seconds / 60,
         _pace(lines),
-        sum(scored) / seconds if seconds and None not in scored else None,
-        max(peaks) if peaks and None not in peaks else None,
+        sum(scored) / seconds if seconds and scored is not None else None,
+        int(max(peaks)) if peaks else None,
         *(shares.get(kind) for kind in KINDS),
         *(_watt_hours(lines, key) for key in ENERGIES.values()),
     )
@@ -152,7 +154,7 @@ def _read(file: Path) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
 
 
 def _parsed(line: bytes) -> dict[str, Any]:
-    """What a line says; {} of a damaged one."""
+    """The content of a line; {} of a damaged one."""
     try:
         parsed = json.loads(line)
     except ValueError:
@@ -167,12 +169,20 @@ def _known(line: dict[str, Any], name: str) -> float | None:
 
 def _pace(lines: list[dict[str, Any]]) -> float | None:
     """Images per second over all rounds, each by its time."""
-    scored, paces = ([_known(line, name) for line in lines] for name in ("evaluation_seconds", "images_per_second"))
-    if None in scored or None in paces:
+    scored, paces = (_all(_known(line, name) for line in lines) for name in ("evaluation_seconds", "images_per_second"))
+    if scored is None or paces is None:
         return None
     times = [line["seconds"] - spent for line, spent in zip(lines, scored, strict=True)]
     return sum(pace * time for pace, time in zip(paces, times, strict=True)) / sum(times) if sum(times) else None
 
 
 def _mean(values: list[float | None]) -> float | None:
-    return None if None in values else sum(values) / len(values)
+    known = _all(values)
+    return None if known is None else sum(known) / len(known)
+
+
+def _all(values: Iterable[T | None]) -> list[T] | None:
+    """The values, or None where one of them is not known."""
+    given = list(values)
+    known = [value for value in given if value is not None]
+    return known if len(known) == len(given) else None

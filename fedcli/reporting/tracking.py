@@ -5,7 +5,7 @@ files are local, under the work folder. The packages come with fedcli[track].
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -93,7 +93,7 @@ class MLflow:
         self.client.set_terminated(self.id)
 
 
-TRACKERS = {TENSORBOARD: TensorBoard, MLFLOW: MLflow}
+TRACKERS: dict[str, Callable[[str, Path], Tracker]] = {TENSORBOARD: TensorBoard, MLFLOW: MLflow}
 
 
 def check(asked: str | None) -> None:
