@@ -112,7 +112,8 @@ def _with_average(table: Table) -> Table:
 
 
 def _without_each(found: Predicted, attribute: str) -> Table:
-    found, made = found.of(attribute), {}
+    found = found.of(attribute)
+    made: Table = {}
     places, names = found.grouping(attribute) if attribute else (np.zeros(0), [])
     for version, tables in found.tables.items():
         each = [
@@ -170,7 +171,8 @@ def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Int
     draws = [_last(run, of, bca) for run in runs] if len(runs) > 1 and can_pool(runs) else []
     if not draws or not all(of.metric in drawn for drawn, _ in draws):  # counts, and metrics of one's own
         return float(np.mean([each.low for each in known])), float(np.mean([each.high for each in known]))
-    values, found = [each.value for each in known], [predicted(run.path) for run in runs]
+    values = [each.value for each in known if each.value is not None]
+    found = [predicted(run.path) for run in runs]
     members = [each.members(of) for each in found]
     images = [(each.id[at].tobytes(), each.units[at].tobytes()) for each, at in zip(found, members, strict=True)]
     sets = numbered(images)
@@ -194,7 +196,7 @@ def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> 
     kept: dict[str, Columns] = {}
     if not bca and place is None:
         kept = resampled.read(path.parent, last=True)
-    elif not bca:
+    elif not bca and place is not None:
         group = found.grouping(of.attribute)[1].index(of.group)
         kept = resampled.read_groups(path.parent).get((place, group), {})
     versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)

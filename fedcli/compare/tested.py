@@ -169,14 +169,14 @@ def _test(reference: list[Scored], runs: list[Scored], drawn: Resamples) -> tupl
 def _against(
     name: str, runs: list[Scored], of: Quantity, test: Difference, note: str, *, is_reference: bool
 ) -> Against:
-    rounds = [run.rounds(of) for run in runs]
-    mean = over_seeds(rounds) if all(rounds) else OverSeeds(None, None, None, len(runs))
+    rounds = [found for run in runs if (found := run.rounds(of))]
+    mean = over_seeds(rounds) if len(rounds) == len(runs) else OverSeeds(None, None, None, len(runs))
     stuck = one_class(runs, of.version)
     warnings = [note, stuck] if test.difference is not None else [stuck]
     numbers = {field.name: getattr(test, field.name) for field in fields(Difference)}
-    texts = {"note": [test.reason, note, stuck], "warning": warnings}
-    about = {what: "; ".join(filter(None, each)) for what, each in texts.items()}
-    return Against(name=name, is_reference=is_reference, **vars(mean), **numbers, **about)
+    note = "; ".join(filter(None, [test.reason, note, stuck]))
+    warning = "; ".join(filter(None, warnings))
+    return Against(name=name, is_reference=is_reference, note=note, warning=warning, **vars(mean), **numbers)
 
 
 def check_names(metrics: Sequence[str]) -> None:
@@ -223,9 +223,11 @@ class Leads:
         """
         if score.metric not in self._metrics or (row := self._pair(first, second).get(score)) is None:
             return None
+        assert row.samples is not None and row.over  # it was tested
         self.samples, self.over = min(row.samples, self.samples or row.samples), row.over
+        few = row.samples < ENOUGH
         row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
-        return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and row.samples < ENOUGH)
+        return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and few)
 
     def _pair(self, first: int, second: int) -> dict[Quantity, Compared]:
         """The tests of two systems by score; none where they share no seed or test set, or have no predictions."""

@@ -118,6 +118,7 @@ def verdict(row: Difference) -> str:
     """One of the four words, of a row with adjusted p."""
     if not _below(row.p_holm):
         return INCONCLUSIVE
+    assert row.samples is not None and row.difference is not None  # it has a p
     seeds = row.p_seeds_holm is None or _below(row.p_seeds_holm)
     tested = (row.over_seeds or {}).values()  # each fold alike; of folds with unlike numbers of runs
     opposed = any(test["difference"] * row.difference < 0 for test in tested)
@@ -128,16 +129,17 @@ def verdict(row: Difference) -> str:
 
 def reason(row: Difference) -> str:
     """Why a row's verdict is neither higher nor lower; "" where there is no more to say."""
-    over = row.over
+    over, samples, differing = row.over, row.samples, row.differing
+    assert over and samples is not None  # it has a verdict
     if row.verdict == MODELS_ONLY:
-        count = console.counted(row.samples, f"{over[:-1]} is", f"{over} are")
+        count = console.counted(samples, f"{over[:-1]} is", f"{over} are")
         few = f"{count} too few to attribute the difference to the method"
         varies = f"it varies too much from {over[:-1]} to {over[:-1]} to be attributed to the method"
-        return few if row.samples < ENOUGH else varies
-    if row.verdict == INCONCLUSIVE and 0 < row.differing < FEW:
-        differ = console.counted(row.differing, f"{row.unit} differs", f"{UNITS[row.unit]} differ")
+        return few if samples < ENOUGH else varies
+    if row.verdict == INCONCLUSIVE and differing and differing < FEW and row.unit:
+        differ = console.counted(differing, f"{row.unit} differs", f"{UNITS[row.unit]} differ")
         return f"only {differ}, so p cannot be below {row.floor:g}"
-    if row.verdict == INCONCLUSIVE and row.samples >= ENOUGH and _below(row.p_seeds_holm):
+    if row.verdict == INCONCLUSIVE and samples >= ENOUGH and _below(row.p_seeds_holm):
         return f"the {over} agree, but other test patients might reverse it"
     return ""
 
@@ -162,11 +164,9 @@ def enough(comparisons: int) -> int:
 
 def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
     """What the intervals, p and verdicts of rows are, whether of compare or of order."""
-    most = max(
-        (row for row in rows if row.over), key=lambda row: row.samples, default=Difference(samples=0, over="seeds")
-    )
+    most = max((row for row in rows if row.over), key=lambda row: row.samples or 0, default=Difference(over="seeds"))
     parts = [OVER_PATIENTS.format(resamples=resamples)]
-    if most.samples > 1:
+    if most.samples and most.samples > 1:
         splits = OVER_SPLITS.format(over=most.over, count=most.samples, overlap=most.overlap or 0.0)
         parts.append(OVER_SEEDS if most.over == "seeds" else splits)
     return f"{'. '.join([*parts, HOLM, WORDS.format(over=sampled(rows))])}."
