@@ -1,4 +1,4 @@
-"""The four recipes of CONTRIBUTING.md, carried out in a copy of the package as they stand."""
+"""The recipes of CONTRIBUTING.md, carried out in a copy of the package as they stand."""
 
 import importlib
 import os
@@ -32,7 +32,7 @@ def copy(tmp_path_factory):
     root = tmp_path_factory.mktemp("copy")
     for folder in ("fedcli", "data_manifests", "recipes"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("methods", "data"):
+    for folder in ("methods", "data", "metrics"):
         (root / "tests" / folder).mkdir(parents=True)
     for helper in ("conftest.py", "raw_folders.py", "session.py"):
         shutil.copy(ROOT / "tests" / helper, root / "tests")
@@ -75,12 +75,13 @@ def test_every_command_of_the_page_runs(copy, tmp_path):
     assert "Yin, Chen" in printed
     assert re.search(r"partitions/dots-by-SYNTHETIC-\w+/partition.json", printed)
     assert re.search(r"runs/fedavg-\w+/run.json", printed)
+    assert "recall_geometric" in printed
 
 
 def test_the_tests_of_the_page_pass(copy):
     line = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", str(copy)]
-    line += ["tests/methods/test_median.py", "tests/data/test_by_class.py"]
-    assert "3 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
+    line += ["tests/methods/test_median.py", "tests/data/test_by_class.py", "tests/metrics/test_geometric.py"]
+    assert "5 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
 
 
 def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):

@@ -111,11 +111,13 @@ def own() -> tuple[Metric, ...]:
 
 def title(name: str) -> str:
     """A metric in words; one's own as it is called."""
-    known = _registry.get(name.removesuffix(OF_EACH))
-    return known.title + ", mean over classes" * name.endswith(OF_EACH) if known else name.replace("_", " ")
+    if name in _registry:
+        return _registry[name].title
+    each = _registry.get(name.removesuffix(OF_EACH))
+    return f"{each.title}, mean over classes" if each else name.replace("_", " ")
 
 
 def better_low(name: str) -> bool:
     """Whether a metric is better when it is low; of one's own metrics the name says so."""
-    known = _registry.get(name.removesuffix(OF_EACH))
+    known = _registry.get(name) or _registry.get(name.removesuffix(OF_EACH))
     return known.better == "low" if known else name.endswith(("_error", "_cost", "_loss"))
