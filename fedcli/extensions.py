@@ -16,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -53,22 +53,14 @@ CODE = (  # help of --code
 
 @dataclass(frozen=True)
 class Loaded:
-    """A file that was run: its module, and kind -> name -> what it registered."""
+    """A file or package that is run: its module, and kind -> name -> what it registers."""
 
     code: Code
     module: ModuleType
-    tables: dict[str, dict[str, Any]]
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-@dataclass
-class _Filling:
-    """A file that is being run, and the tables that it fills."""
-
-    code: Code
-    tables: dict[str, dict[str, Any]]
-
-
-_filling: ContextVar[_Filling | None] = ContextVar("filling", default=None)
+_filling: ContextVar[Loaded | None] = ContextVar("filling", default=None)
 _loaded: dict[tuple[Path, str], Loaded] = {}  # one module for equal bytes, so that its classes stay the same objects
 
 
@@ -141,12 +133,12 @@ def _run(path: Path, source: bytes, code: Code) -> Loaded:
     module.__file__ = str(path.resolve())
     sys.modules[module.__name__] = module  # dataclasses and pickle look it up
     try:
-        with _collecting(code) as tables:
+        with _collecting(code, module) as loaded:
             exec(compile(source, module.__file__, "exec", dont_inherit=True), module.__dict__)
     except BaseException as error:
         del sys.modules[module.__name__]
         raise _refused(path, module, error) from error
-    return Loaded(code, module, tables)
+    return loaded
 
 
 def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseException:
@@ -160,11 +152,10 @@ def _refused(path: Path, module: ModuleType, error: BaseException) -> BaseExcept
 
 
 @contextmanager
-def _collecting(code: Code) -> Iterator[dict[str, dict[str, Any]]]:
-    tables: dict[str, dict[str, Any]] = {}
-    before = _filling.set(_Filling(code, tables))
+def _collecting(code: Code, module: ModuleType) -> Iterator[Loaded]:
+    before = _filling.set(loaded := Loaded(code, module))
     try:
-        yield tables
+        yield loaded
     finally:
         _filling.reset(before)
 
@@ -261,9 +252,9 @@ def installed(kind: str) -> Mapping[str, tuple[Any, Code]]:
 @cache
 def _registered_by(module: str, code: Code) -> dict[str, dict[str, Any]]:
     """Tables that a package's module fills when it is imported, which happens once, of any kind."""
-    with _collecting(code) as tables:
+    with _collecting(code, ModuleType(module)) as loaded:
         import_module(module)
-    return tables
+    return loaded.tables
 
 
 def _digest(entry: EntryPoint) -> str:

@@ -31,6 +31,7 @@ from ..labels import Label
 from . import manifest
 
 TRAIN, TEST = 0, 1
+PARTS = "train", "val", "test"  # of a client
 HINT = "make the pool again with fedcli prepare"
 POOL = {
     "x": Column("u", 4, size=1), "y": Column(WHOLE, (1, 2)), "id": Column(TEXT), "split": Column("u"),
@@ -246,8 +247,7 @@ def read_rows(partition: Path, clients: int, images: int) -> dict[str, np.ndarra
 
     Raises FedcliError for rows that the pool does not have, and where a test image is in training.
     """
-    path, parts = partition.parent / "rows.h5", ("train", "val", "test")
-    names = ["test/all", *(f"{part}/{k}" for part in parts for k in range(clients))]
+    path, names = partition.parent / "rows.h5", ["test/all", *(f"{part}/{k}" for part in PARTS for k in range(clients))]
     with open_hdf5(path, {name: Column(WHOLE) for name in names}, hint="partition again") as file:
         rows = {name: data[()] for name, data in file.items()}
     for name, numbers in rows.items():
@@ -257,3 +257,12 @@ def read_rows(partition: Path, clients: int, images: int) -> dict[str, np.ndarra
     if np.isin(np.concatenate([rows["test/all"][:0], *trained]), rows["test/all"]).any():
         raise FedcliError(f"{path} trains on test images", "partition again")
     return rows
+
+
+def rows_by_client(
+    partition: Path, roster: Iterable[Mapping[str, Any]], images: int
+) -> dict[str, dict[str, np.ndarray]]:
+    """Client -> part -> row numbers of the pool, in roster order. Raises FedcliError."""
+    names = [client["client"] for client in roster]
+    rows = read_rows(partition, len(names), images)
+    return {name: {part: rows[f"{part}/{k}"] for part in PARTS} for k, name in enumerate(names)}

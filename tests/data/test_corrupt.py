@@ -12,10 +12,10 @@ from raw_folders import write_pool
 from scipy import ndimage
 
 from fedcli.data import manifest
-from fedcli.data.corruption import corrupt, library
+from fedcli.data.corruption import library
 from fedcli.data.corruption.corrupt import KINDS, POINTWISE, SPATIAL, Who, corrupt_image, full_kind, make_corruption
 from fedcli.data.partition import make_partition, resolve
-from fedcli.data.pool import Row, read_pool
+from fedcli.data.pool import Row, read_pool, rows_by_client
 from fedcli.errors import FedcliError, UsageError
 from fedcli.seeds import derive
 
@@ -314,6 +314,5 @@ def test_rows_that_no_pool_has_end_in_a_sentence(tmp_path, how):
         del file["train/0"]
         if how == "beyond":
             file["train/0"] = rows + 30000
-    client = manifest.read(path).body["roster"][0]["client"]
     with pytest.raises(FedcliError, match="train/0"):
-        corrupt._rows(path, [client], 120)
+        rows_by_client(path, manifest.read(path).body["roster"], 120)

@@ -11,8 +11,7 @@ from fedcli.data.partition.build import hold_out
 from fedcli.data.partition.dirichlet import dirichlet, dirichlet_balanced
 from fedcli.data.partition.fedism import fedism
 from fedcli.data.partition.fedmrl import fedmrl, fedmrl_authors
-from fedcli.data.partition.iid import iid
-from fedcli.data.partition.shards import label_shards
+from fedcli.data.partition.random_deals import iid, label_shards
 from fedcli.data.partition.sites import attribute_shares, by_attribute
 from fedcli.data.skew import describe
 

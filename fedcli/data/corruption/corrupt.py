@@ -31,7 +31,7 @@ from ...io.hdf5 import create_hdf5, open_hdf5
 from ...seeds import derive
 from ...system.processes import in_order
 from .. import manifest, manifest_bodies
-from ..pool import POOL, pool_of, read_rows
+from ..pool import POOL, pool_of, read_rows, rows_by_client
 from . import library, mixture
 
 POINTWISE = ("gaussian-noise", "shot-noise", "impulse-noise", "speckle-noise", "brightness", "contrast", "saturate")
@@ -243,7 +243,10 @@ def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collect
 def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: int) -> None:
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
     pool = pool_of(manifest.above(partition, "dataset"))
-    rows_of, test = _rows(partition, [client for client in each if client], len(pool.id))
+    roster = manifest.read(partition).body["roster"]
+    rows = rows_by_client(partition, roster, len(pool.id))
+    rows_of = {name: np.concatenate([rows[name]["train"], rows[name]["val"]]) for name in each if name}
+    test = read_rows(partition, len(roster), len(pool.id))["test/all"]
     train, hows = mixture.train_hows(rows_of, {client: how for client, how in each.items() if client})
     library.functions()  # a missing package is an error before any process starts
     console.say(f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})")
@@ -260,15 +263,6 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
             changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)
             for i, images in zip(starts, changed, strict=True):
                 x[i : i + len(images)] = images
-
-
-def _rows(partition: Path, clients: list[str], images: int) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Pool rows of each client's training and validation images, and of all test images."""
-    roster = [client["client"] for client in manifest.read(partition).body["roster"]]
-    rows = read_rows(partition, len(roster), images)
-    places = {name: roster.index(name) for name in clients}
-    parts = {name: np.concatenate([rows[f"train/{k}"], rows[f"val/{k}"]]) for name, k in places.items()}
-    return parts, rows["test/all"]
 
 
 def _changed(piece: tuple[Path, np.ndarray, np.ndarray, list[mixture.How]], *, seed: int) -> np.ndarray:

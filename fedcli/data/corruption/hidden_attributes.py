@@ -17,7 +17,7 @@ from ... import console
 from ...errors import FedcliError, UsageError, nearest
 from ...seeds import derive
 from .. import manifest
-from ..pool import Pool, pool_of, read_rows
+from ..pool import Pool, pool_of, rows_by_client
 
 WORD = "attributes"  # in place of a kind of image corruption
 KEY = "hidden_attributes"  # of a manifest's body
@@ -93,11 +93,11 @@ def _check(source: Path, body: Mapping[str, Any], hide: Sequence[str], share: fl
 
 def _counted(source: Path, body: Mapping[str, Any], how: Mapping[str, Any], clients: list[str]) -> dict[str, Any]:
     """Client -> attribute -> training images that lost it, though they had it."""
-    pool, roster = pool_of(manifest.above(source, "dataset")), [client["client"] for client in body["roster"]]
-    rows = read_rows(source, len(roster), len(pool.y))
+    pool = pool_of(manifest.above(source, "dataset"))
+    rows = rows_by_client(source, body["roster"], len(pool.y))
     lost, had = {}, dict.fromkeys(how["hide"], 0)
     for client in clients:
-        at = rows[f"train/{roster.index(client)}"]
+        at = rows[client]["train"]
         lost[client] = {
             name: int((hidden(pool, at, name, how, client) & (pool.groups[name][at] >= 0)).sum())
             for name in how["hide"]

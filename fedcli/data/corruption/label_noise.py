@@ -24,7 +24,7 @@ from ...errors import FedcliError, UsageError, nearest
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import manifest
-from ..pool import pool_of, read_rows
+from ..pool import pool_of, rows_by_client
 from ..shard import LABELS
 from . import mixture
 from .corrupt import Who, chosen
@@ -133,14 +133,14 @@ def _write(
     """Write labels.h5; returns the manifest's body."""
     pool, classes = pool_of(manifest.above(source, "dataset")), list(body["classes"])
     roster = [dict(client) for client in body["roster"]]
-    rows = read_rows(source, len(roster), len(pool.y))
+    rows = rows_by_client(source, roster, len(pool.y))
     noise: dict[str, dict[str, Any]] = {}
     said: list[str] = []
     with create_hdf5(path) as file:
         for k, client in enumerate(roster):
             if (name := client["client"]) not in each:
                 continue
-            at, how = rows[f"train/{k}"], each[name]
+            at, how = rows[name]["train"], each[name]
             y = flipped(pool.y[at], pool.id[at].tolist(), how, _targets(how[0], classes, flips), seed, name)
             file[f"train/{k}"] = y.astype(np.int16)
             client["class_counts"] = labels.counts(y, len(classes)).tolist()

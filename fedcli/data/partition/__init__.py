@@ -1,6 +1,6 @@
 """Who holds which training image: the partition schemes, and the stage that runs one."""
 
-from . import dirichlet, fedism, fedmrl, file, iid, quantity, shards, sites  # noqa: F401 - importing registers
+from . import dirichlet, fedism, fedmrl, file, random_deals, sites  # noqa: F401 - importing registers
 from .build import make_partition
 from .flags import scheme_from_flags
 from .scheme import SCHEMES, Scheme, client_names, listing, register, resolve

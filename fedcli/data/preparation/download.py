@@ -170,18 +170,14 @@ def _fetched(url: str, path: Path, published: str) -> Path:
 
 
 def _kind(published: str) -> str:
+    """MD5, which most sources publish, finds damage and not malice."""
     return "MD5" if len(published) == MD5 else "SHA-256"
 
 
 def _hash(path: Path, like: str) -> str:
     """The hash of a file, of the kind that another one is."""
-    return digest(path) if len(like) == MD5 else sha256(path)
-
-
-def digest(path: Path) -> str:
-    """MD5 of a file, which is what sources publish; it finds damage, not malice."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, _kind(like).lower().replace("-", "")).hexdigest()
 
 
 def _append(url: str, part: Path, name: str) -> None:

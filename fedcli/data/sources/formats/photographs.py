@@ -140,28 +140,18 @@ def _simplejpeg() -> Any:
     return simplejpeg
 
 
-def is_coloured(path: Path) -> bool:
+def is_coloured(file: Path | bytes) -> bool:
     """Whether a file's header says that it has colours. Raises Unreadable."""
-    return _opened(path, lambda image: image.mode not in GREY)
+    return _opened(file, lambda image: image.mode not in GREY)
 
 
-def read_grey_or_rgb(path: Path, white: float | None) -> np.ndarray:
-    """uint8 [H, W, 1] of a grey file, else [H, W, 3]. Raises Unreadable.
+def read_grey_or_rgb(file: Path | bytes, white: float | None) -> np.ndarray:
+    """uint8 [H, W, 1] of a grey file, or of the bytes of one, else [H, W, 3]. Raises Unreadable.
 
     white: what is 255 beyond eight bits; None for 1 in fractions up to 1 and 65535 in all else, where a file that stays
     nearly black is unreadable.
     """
-    return _opened(path, lambda image: _pixels(image, white))
-
-
-def read_packed(data: bytes, white: float | None) -> np.ndarray:
-    """The same of the bytes of a file. Raises Unreadable."""
-    return _opened(Path("picture"), lambda image: _pixels(image, white), data)
-
-
-def is_packed_coloured(data: bytes) -> bool:
-    """Whether the bytes of a file hold colours. Raises Unreadable."""
-    return _opened(Path("picture"), lambda image: image.mode not in GREY, data)
+    return _opened(file, lambda image: _pixels(image, white))
 
 
 def _upright(image: Any) -> Any:
@@ -229,9 +219,10 @@ def _keep_blocks() -> None:
     Image.core.set_blocks_max(BLOCKS)
 
 
-def _opened(path: Path, read: Callable[[Any], Any], data: bytes | None = None) -> Any:
+def _opened(source: Path | bytes, read: Callable[[Any], Any]) -> Any:
     from PIL import Image, UnidentifiedImageError
 
+    path, data = (Path("picture"), source) if isinstance(source, bytes) else (source, None)
     _keep_blocks()
     name = str(path)
     if data is None and not os.path.isfile(name):  # a pipe would be waited for  # noqa: PTH113 - as fast as can be

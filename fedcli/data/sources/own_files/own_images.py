@@ -5,6 +5,7 @@ the reason, one that is listed with two labels is an error, and no name in the t
 """
 
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +13,16 @@ import numpy as np
 
 from .... import console
 from ....errors import FedcliError, UsageError
-from ....labels import MULTI_LABEL
 from ...pool import Row
 from ..division import divided
 from ..drawing import picture, save, table
 from ..formats import dicom, nifti, packed
-from ..formats.photographs import is_coloured, is_packed_coloured, leads_out, read_grey_or_rgb, read_packed
+from ..formats.photographs import is_coloured, leads_out, read_grey_or_rgb
 from ..source import Choices, Listing, Source, Unreadable
 from ..tables import PARTS, lacking
 from . import own_labels
 from .own_names import agreed
-from .own_table import INDEX, NO_LABEL, attributes_of, classes_of, from_table, rows_of, table_name
+from .own_table import INDEX, NO_LABEL, classes_of, columns_about, described, from_table, table_name
 
 PICTURES = ".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp"
 SUFFIXES = *PICTURES, ".dcm", *nifti.SUFFIXES
@@ -36,13 +36,14 @@ def rows(raw: Path, choices: Choices) -> Listing:
         raise UsageError(f"channels is {choices.own['channels']!r}", f"known: {', '.join(CHANNELS)}")
     white(choices)
     files, others, outside = image_files(raw)
-    if not files and (together := [file for file in others if packed.is_packed(file)]):
-        return agreed(_from_packed(raw, together, choices), choices.own)
-    if not files:
+    together = [] if files else [file for file in others if packed.is_packed(file)]
+    if not files and not together:
         hint = f"files that are read: {', '.join(SUFFIXES)}, and DICOM without suffix"
         raise FedcliError(f"{raw} holds no image", hint + _ignored(others))
-    table = table_name(raw, choices.own["table"])
-    if table:
+    table = "" if together else table_name(raw, choices.own["table"])
+    if together:
+        listing = _from_packed(raw, together, choices)
+    elif table:
         listing = from_table(raw, table, files, others, choices)
     else:
         listing = _from_folders(raw, files, others, choices)
@@ -51,7 +52,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
     classes = listing.classes or []
     if listing.rows and len(classes) < 2:
         hint = "a classifier needs two classes; is --label-column the right one?"
-        if not table:
+        if not (table or together):
             hint = "it needs a folder for each of at least two classes" + _ignored(others)
         if listing.skipped:
             file, why = listing.skipped[0]
@@ -60,13 +61,13 @@ def rows(raw: Path, choices: Choices) -> Listing:
     if volumes := [row.source for row in listing.rows if nifti.is_nifti(row.source)]:
         return replace(listing, channels=_slices(raw, choices, volumes, listing.rows))
     channels = choices.own["channels"]
-    coloured = len(windows(choices)) == 3 or _any_coloured(raw, listing.rows)
+    coloured = (files and len(windows(choices)) == 3) or _any_coloured(raw, listing.rows)
     return replace(listing, channels=int(channels) if channels != "auto" else 3 if coloured else 1)
 
 
 def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
     if packed.is_packed(row.source):
-        return read_packed(packed.picture(raw, row.source), white(choices))
+        return read_grey_or_rgb(packed.picture(raw, row.source), white(choices))
     path = raw / row.source
     if nifti.is_nifti(row.source):
         return nifti.read_slices(path, choices, windows(choices)[0])
@@ -77,37 +78,16 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
     """Every picture of packed files, whose columns are read as those of a table."""
-    own, table = choices.own, packed.read_columns(raw, files)
-    attributes = attributes_of(own)
-    named = own_labels.columns(own)
-    wanted = [*named, *attributes, *([own["patient"]] if own["patient"] else [])]
-    if missing := [name for name in wanted if name not in table]:
+    if choices.split == "folder":
+        raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
+    table, named = packed.read_columns(raw, files), own_labels.columns(choices.own)
+    if missing := [name for name in [*named, *columns_about(choices.own)] if name not in table]:
         known = ", ".join(name for name in table if name != packed.AT)[:200]
         hint = "--label-column, --group, --site and --patient name columns"
         raise FedcliError(f"{raw / files[0]} has {lacking(missing)}, only {known}", hint)
-    if choices.split == "folder":
-        raise UsageError("--split folder is for a folder per class, not for packed files", "use --split-file")
     unlabelled = table[named[0]].str.lower().isin(NO_LABEL) & (len(named) == 1)
     skipped = [(place, f"has no {named[0]}") for place in table[packed.AT][unlabelled]]
-    listed, values, classes = rows_of(table[~unlabelled], raw / files[0], attributes, own)
-    if listed and len(classes) < 2 and not own.get("classes"):
-        raise FedcliError(f"every image in {raw} is of the class {classes[0]!r}", "is --label-column the right one?")
-    patient = own["patient"] if any(row.patient for row in listed) else None
-    channels = own["channels"]
-    coloured = channels == "auto" and any(_packed_coloured(raw, row) for row in listed)
-    listing = Listing(
-        listed, values, patient, files, skipped, classes, sites=own["site"] or None,
-        channels=int(channels) if channels != "auto" else 3 if coloured else 1,
-        task=MULTI_LABEL if own_labels.several(own) else None,
-    )  # fmt: skip
-    return divided(listing, choices)
-
-
-def _packed_coloured(raw: Path, row: Row) -> bool:
-    try:
-        return is_packed_coloured(packed.picture(raw, row.source))
-    except Unreadable:  # decode meets it again, and says so
-        return False
+    return replace(described(table[~unlabelled], raw / files[0], choices), tables=files, skipped=skipped)
 
 
 def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:
@@ -198,12 +178,13 @@ def _ignored(others: list[str]) -> str:
 def _any_coloured(raw: Path, rows: list[Row]) -> bool:
     """Whether any file is coloured, by its header; the first one that is ends the search."""
     for row in rows:
-        read = dicom.is_coloured if is_dicom(row.source) else is_coloured
-        try:
-            if read(raw / row.source):
+        with suppress(Unreadable):  # decode meets it again, and says so
+            if packed.is_packed(row.source):
+                coloured = is_coloured(packed.picture(raw, row.source))
+            else:
+                coloured = (dicom.is_coloured if is_dicom(row.source) else is_coloured)(raw / row.source)
+            if coloured:
                 return True
-        except Unreadable:  # decode meets it again, and says so
-            continue
     return False
 
 

@@ -5,6 +5,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,9 +46,7 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     own = choices.own
     if choices.split == "folder":
         raise UsageError(f"--split folder is for a folder per class, but {raw} has {name}", "use --split-file")
-    attributes = attributes_of(own)
-    named = own_labels.columns(own)
-    about = [*attributes, *([own["patient"]] if own["patient"] else [])]
+    named, about = own_labels.columns(own), columns_about(own)
     wanted = [own["image-column"], *named, *about]
     table = _read(raw / name, wanted, about)
     images = table[own["image-column"]]
@@ -60,15 +59,24 @@ def from_table(raw: Path, name: str, files: list[str], others: list[str], choice
     _check_once(raw / name, table, named[0])
     if left := len(set(files) - set(table[AT]) - {file for file, _ in skipped}):
         console.say(f"{left} of {len(files)} images in {raw} are not in {name}")
-    rows, values, classes = rows_of(table.sort_values(AT), raw / name, attributes, own)
+    return replace(described(table.sort_values(AT), raw / name, choices), tables=[name], skipped=sorted(set(skipped)))
+
+
+def described(table: "DataFrame", path: Path, choices: Choices) -> Listing:
+    """The images of a table whose column AT says where each is, as a listing. path: of the table, for sentences."""
+    own = choices.own
+    rows, values, classes = _rows(table, path, attributes_of(own), own)
     patient = own["patient"] if any(row.patient for row in rows) else None
     if patient and choices.split != "image" and (alone := sum(not row.patient for row in rows)):
         console.say(f"{alone} of {len(rows)} images name no patient; each of them stands alone in the split")
-    listing = Listing(
-        rows, values, patient, [name], sorted(set(skipped)), classes, sites=own["site"] or None,
-        task=MULTI_LABEL if own_labels.several(own) else None,
-    )  # fmt: skip
+    task = MULTI_LABEL if own_labels.several(own) else None
+    listing = Listing(rows, values, patient, classes=classes, sites=own["site"] or None, task=task)
     return divided(listing, choices)
+
+
+def columns_about(own: dict[str, str]) -> list[str]:
+    """The columns of groups, hospitals and patients."""
+    return [*attributes_of(own), *([own["patient"]] if own["patient"] else [])]
 
 
 def attributes_of(own: dict[str, str]) -> list[str]:
@@ -77,7 +85,7 @@ def attributes_of(own: dict[str, str]) -> list[str]:
     return list(dict.fromkeys(column for column in [*groups, own["site"]] if column))
 
 
-def rows_of(
+def _rows(
     table: "DataFrame", path: Path, attributes: list[str], own: dict[str, str]
 ) -> tuple[list[Row], dict[str, list[str]], list[str]]:
     """Rows, values of each attribute, classes."""
@@ -298,10 +306,12 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if several := next((label for label in classes if _is_list(label, classes)), ""):
         hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
         raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
-    if (odd := next((label for label in classes if _is_fraction(label)), "")) and _all_numbers(set(classes)):
+    numbers = _all_numbers(set(classes))
+    odd = next((label for label in classes if not (_number(label) or 0.0).is_integer()), "")
+    if odd and numbers:
         hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"
         raise FedcliError(f"{path}: the label {odd} is a measured number, not a class", hint)
-    if _all_numbers(set(classes)) and 2 * len(classes) > len(labels) > 10:
+    if numbers and 2 * len(classes) > len(labels) > 10:
         hint = "put the values into bands in the table, or name another column by --label-column"
         raise FedcliError(f"{path}: {len(classes)} numbers label {len(labels)} images, so they are no classes", hint)
     if len(classes) > CLASSES:
@@ -310,7 +320,7 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
     if len(classes) == len(labels) > ALONE:
         hint = "a class needs several images; is --label-column the right one?"
         raise FedcliError(f"{path}: each of the {len(labels)} images has a class of its own", hint)
-    if _all_numbers(set(classes)) and len(classes) > MANY_NUMBERS:
+    if numbers and len(classes) > MANY_NUMBERS:
         hint = "if they measure something, name another column by --label-column"
         console.warn(f"{path}: {len(classes)} whole numbers label the images, each of which is a class; {hint}")
     return classes
@@ -321,10 +331,6 @@ def _is_list(label: str, classes: list[str]) -> bool:
     parts = [part.strip() for part in label.split(",")]
     bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
     return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
-
-
-def _is_fraction(label: str) -> bool:
-    return not (_number(label) or 0.0).is_integer()
 
 
 def ordered(values: set[str]) -> list[str]:
