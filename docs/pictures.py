@@ -9,17 +9,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from functools import partial
 from pathlib import Path
 
 import fedcli
-from fedcli.reporting import drawing
-from fedcli.reporting.graphics import drawn, groups
+from fedcli.figures import drawing
+from fedcli.figures.kinds import overall_and_worst
 
 DOCS = Path(__file__).parent
 SIZE = "1300,1000"
 TESTED = 2005  # images of the table of every method
-Points = dict[int, tuple[float, float]]
+Pairs = list[tuple[str, str, int, float, float]]  # attribute, system, its place, overall score, worst group
 
 
 def page(work: Path) -> Path:
@@ -34,7 +33,7 @@ def page(work: Path) -> Path:
     return html
 
 
-def every_method() -> tuple[list[str], dict[str, Points]]:
+def every_method() -> Pairs:
     """The methods of the table, and for sex and age their AUC on all clean images and in the worst group."""
     lines = (DOCS / "hospitals.md").read_text(encoding="utf-8").splitlines()
     head = next(line for line in lines if line.startswith("| method | clean balanced accuracy | noisy"))
@@ -48,15 +47,17 @@ def every_method() -> tuple[list[str], dict[str, Points]]:
             for name in ("clean AUC", "worst sex, AUC", "worst age, AUC")
         ),
     )
-    return names, {
-        "sex": dict(enumerate(zip(overall, sex, strict=True))),
-        "age": dict(enumerate(zip(overall, age, strict=True))),
-    }
+    return [
+        (attribute, name, place, *pair)
+        for attribute, worst in (("sex", sex), ("age", age))
+        for place, (name, *pair) in enumerate(zip(names, overall, worst, strict=True))
+    ]
 
 
 def plane(path: Path) -> None:
-    graphic = groups.of_points(*every_method(), "auc_ovo_macro", TESTED)
-    drawing.draw(partial(drawn.figure, graphic), path, title=graphic.title, caption=graphic.caption)
+    pairs = every_method()
+    frame = overall_and_worst.of_pairs(pairs, "auc_ovo_macro", len(pairs) // 2, TESTED)
+    drawing.write(overall_and_worst.draw(frame), path)
 
 
 def screenshot(path: Path) -> None:

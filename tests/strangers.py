@@ -38,7 +38,7 @@ FILES = {  # a file -> commands that read it
     "corruptions/*/corruption.json": [["train", "fedavg", *ONE], ["evaluate", RUN], ["inspect"]],
     "runs/fedavg/run.json": [
         ["evaluate", RUN], ["report"], ["predict", RUN, "image.png"], ["compare", RUN, OTHER],
-        ["export", "model", RUN, "--format", "safetensors"], ["plot", RUN, "--landscape", "1d", "--points", "3"],
+        ["export", "model", RUN, "--format", "safetensors"], ["plot", "landscape", RUN, "--points", "3"],
         ["train", "fedprox", "--weights", RUN, *ONE],
     ],
     "runs/fedavg/scores/*/scores.json": [["report"], ["compare", RUN, OTHER], ["report", "--metric", "accuracy"]],
@@ -169,7 +169,7 @@ def changed(path: Path, place: Place, text: str, work: Path) -> None:
 LINES = {  # a command -> what is typed of it, where all else may come from fedcli.toml
     "prepare": ["toy", "--size", "8", "--jobs", "1"], "partition": ["--clients", "2"], "corrupt": ["contrast"],
     "train": ["fedavg", *ONE], "evaluate": [RUN], "predict": [RUN, "image.png"], "report": [], "compare": [RUN, OTHER],
-    "plot": [RUN], "ls": [], "inspect": [RUN], "reproduce": [], "sweep": ["fedavg", "--over", "lr=1", "--dry-run"],
+    "ls": [], "inspect": [RUN], "reproduce": [], "sweep": ["fedavg", "--over", "lr=1", "--dry-run"],
     "export": ["model", RUN], "methods": [], "datasets": [], "models": [], "metrics": [], "new": ["metric", "mine"],
     "site": ["check", "--client", "client-00"],
 }  # fmt: skip

@@ -59,7 +59,7 @@ def test_a_manifest_that_may_not_be_read_is_not_called_something_else(work):
     [
         lambda work: last_used.newest(work, "run"),
         lambda work: unfinished(work, None),
-        lambda work: _runs([], work, False),
+        lambda work: _runs([], work, every=False),
     ],
 )
 def test_a_folder_that_may_not_be_entered_is_not_taken_for_an_empty_one(looks, work):

@@ -96,7 +96,7 @@ def test_what_there_is_not_is_refused_in_a_sentence(session, monkeypatch, capsys
     for line, sentence in (
         ("fedcli train ldam", "ldam needs one label per image"),
         ("fedcli evaluate fedcli-work/runs/fedavg-* --shots 10,5", "--shots is about the recall of classes"),
-        ("fedcli plot fedcli-work/runs/fedavg-* --show features", "features are shown by class"),
+        ("fedcli plot features fedcli-work/runs/fedavg-*", "features are shown by class"),
         ("fedcli site describe --client client-00 --out site.json", "sites count one class per image"),
         ("fedcli report --metric accuracy", "the scores have no metric 'accuracy'"),
     ):
@@ -154,7 +154,7 @@ RUN, PHOTOGRAPHS = "fedcli-work/runs/fedavg-*", "fedcli-work/samples/*/ODIR-5K/O
         (f"fedcli evaluate {RUN} --on digits/datasets/*/dataset.json --map-classes map.csv", "do not both have one"),
         (f"fedcli predict {RUN} {PHOTOGRAPHS}", "prob_age-related macular degeneration"),
         (f"fedcli export model {RUN} --format safetensors --out model", "checked against fedcli predict"),
-        (f"fedcli plot {RUN} --convergence --out lines.svg", "lines.svg"),
+        (f"fedcli plot convergence {RUN} --out lines.svg", "lines.svg"),
         ("fedcli sweep fedprox --over mu=0.1,1 -- --rounds 1", "clean auc_macro: inconclusive"),
     ],
     ids=lambda text: text.split()[1] + text.partition("--")[2].partition(" ")[0] if text.startswith("fedcli") else "",

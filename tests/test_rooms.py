@@ -14,7 +14,8 @@ import fedcli
 ROOT = Path(fedcli.__file__).parent
 LEVELS = (
     ("metrics",), ("transport",), ("data",), ("models",), ("methods",), ("federation",), ("runs",),
-    ("scores", "bench", "sites"), ("compare",), ("reporting",), ("stages",), ("reproduce",), ("commands",),
+    ("scores", "bench", "sites"), ("compare",), ("figures",), ("reporting",), ("stages",), ("reproduce",),
+    ("commands",),
 )  # fmt: skip
 GROUND = "io", "system"  # rooms of the ground floor, whose files may import one another
 LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}  # the ground floor is 0

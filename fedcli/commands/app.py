@@ -174,7 +174,8 @@ for command in (
     site.site, export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
     lists.corruptions, bench.bench,
 ):  # fmt: skip
-    app.command(cls=Command)(command)
+    group = {"cls": plot.Figures, "no_args_is_help": True}
+    app.command(**(group if command is plot.plot else {"cls": Command}))(command)
 
 
 def _version(value: bool) -> None:

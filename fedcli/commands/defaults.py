@@ -25,8 +25,8 @@ COMMON = "work", "device", "jobs"
 
 def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Command -> parameter -> value, as click reads defaults. Raises UsageError for what no command knows."""
-    known = {name: {p.name for p in command.params if _may_be_read(p)} for name, command in commands.items()}
     given = _file()
+    known = {name: _flags(command, everything=name in given) for name, command in commands.items()}
     common = {key: value for key, value in given.items() if not isinstance(value, dict)}
     if odd := [key for key in common if key not in COMMON]:
         raise UsageError(
@@ -45,6 +45,17 @@ def read(commands: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         | {key.replace("-", "_"): _typed(value) for key, value in tables.get(name, {}).items()}
         for name, flags in known.items()
     }
+
+
+def _flags(command: Any, *, everything: bool) -> set[str]:
+    """The options of a command, of a group those of all its commands; of a group that the file does not name those that
+    are common, for which its commands need not be loaded."""
+    if not hasattr(command, "list_commands"):
+        return {p.name for p in command.params if _may_be_read(p)}
+    if not everything:
+        return set(command.common)
+    beneath = (command.get_command(None, name) for name in command.list_commands(None))
+    return {p.name for one in beneath for p in one.params if _may_be_read(p)}
 
 
 def _may_be_read(parameter: Any) -> bool:

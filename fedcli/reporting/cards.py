@@ -13,11 +13,11 @@ from ..data import manifest
 from ..data.sources import card
 from ..errors import UsageError
 from ..scores.scores import Scores
-from . import by_group, clinical, evidence, flow, severities, table_one, writers
+from . import by_group, clinical, evidence, severities, table_one, writers
 from .columns import area
 from .page import Section, document
 from .page.lineage import chain, what_ran
-from .page.systems import System, facts, sentence
+from .page.systems import System, facts, sentence, systems
 from .rows import Row
 from .table import Cell, Column, Table, of_text
 from .tables import report
@@ -65,17 +65,18 @@ def _paragraphs(lines: Sequence[str]) -> str:
 
 def cards(row: Row) -> list[Document]:
     """The model card and the dataset card of a system, by its first run."""
-    return [_model(System(0, row)), _dataset(System(0, row))]
+    (system,) = systems([row])
+    return [_model(system), _dataset(system)]
 
 
 def _model(system: System) -> Document:
-    scores, path = system.scores, system.row.paths[0]
+    scores = system.scores
     named = [(system.name, scores)]
     points, made = list(clinical.tables(named)), report([system.row])
     falls = [*severities.tables(named), *severities.by_group(named)]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
-        Section("data", "Training and test data", tables=[*_data(system), *flow.table(system.name, path, scores)]),
+        Section("data", "Training and test data", tables=[*_data(system), *table_one.flow_of(system)]),
         Section("training", "Training", **what_ran([system], False)),
         Section("performance", "Performance", tables=made.tables, text=[made.legend()]),
         Section("groups", "Performance by group", tables=list(_by_group(scores))),
@@ -91,7 +92,7 @@ def _model(system: System) -> Document:
 
 
 def _dataset(system: System) -> Document:
-    scores, path = system.scores, system.row.paths[0]
+    scores = system.scores
     known = system.stage("dataset")
     body = manifest.read(known).body if known else {}
     options = manifest.read(known).options if known else {}
@@ -99,7 +100,7 @@ def _dataset(system: System) -> Document:
     missing = [[name, f"{count:,}"] for name, count in body.get("unknown", {}).items()]
     sections = [
         Section("motivation", "Motivation", text=[WRITE.format("why the data were collected, by whom, who paid")]),
-        Section("composition", "Composition", tables=[*_data(system), *flow.table(system.name, path, scores)]),
+        Section("composition", "Composition", tables=[*_data(system), *table_one.flow_of(system)]),
         Section("missing", "Missing values",
                 tables=[of_text("", ["attribute", "images without a value"], missing)] if missing else []),
         Section("collection", "Collection", pairs=_origin(scores),

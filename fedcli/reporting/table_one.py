@@ -1,15 +1,19 @@
-"""Table 1: classes and attributes of the images of each site and part, with those of which a value is not known."""
+"""What a run was trained and tested on: the flow of images, and Table 1, classes and attributes of the images of each
+site and part, with those of which a value is not known."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 from ..data import image_counts, manifest
-from .table import Cell, Column, Table
+from ..figures.kinds import flow
+from ..figures.system import System
+from .table import Cell, Column, Table, of_text
 
 LEGEND = (
     "Images, and their share of the column in percent. Columns: training, validation and test images of each client, "
     "and all test images; unknown: images without a value."
 )
+FLOW = "From the manifests of the run's data; what was left out of a step stands beside it."
 CLIENTS = 12  # more of them stand together in one column for each part
 
 
@@ -51,3 +55,9 @@ def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, s
 def _cell(by_value: dict[str, int], value: str) -> Cell:
     images, total = by_value.get(value, 0), sum(by_value.values())
     return Cell(f"{images:,} ({100 * images / total:.1f})" if total else "-", number=images)
+
+
+def flow_of(system: System) -> list[Table]:
+    """The images after each step, where the data are there."""
+    lines = [[step, f"{images:,}", about] for step, images, about, _ in flow.steps(system).itertuples(index=False)]
+    return [of_text(f"Flow of images: {system.name}", ["step", "images", "about"], lines, FLOW)] if lines else []

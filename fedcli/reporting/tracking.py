@@ -16,7 +16,7 @@ from .. import extensions
 from ..compare.systems import LAST, read
 from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
-from . import curves
+from ..figures import series
 from .columns import all_values
 
 TENSORBOARD, MLFLOW = KINDS = "tensorboard", "mlflow"
@@ -123,11 +123,11 @@ def training(asked: str | None, run: Path, work: Path) -> str:
     """
     if asked is None:
         return ""
-    record = curves.read(run)
+    record = series.read(run)
     with _opened(asked, run, work) as (tracker, place):
         tracker.about(record.asked)
-        for name, series in record.series.items():
-            for client, points in series.curves.items():
+        for name, one in record.series.items():
+            for client, points in one.curves.items():
                 for step, value in points.tolist():
                     if np.isfinite(value):
                         tracker.number("/".join(filter(None, [name, client])), value, int(step))

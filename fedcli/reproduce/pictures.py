@@ -6,7 +6,8 @@ from pathlib import Path
 
 from ..data import manifest
 from ..errors import FedcliError
-from ..reporting import curves, histograms, landscape, plots, sweeps
+from ..figures import drawing, series
+from ..figures.kinds import convergence, curves, histograms, landscape, sweep
 from .jobs import Outcome
 from .model import Column, Recipe, Row
 from .record import Results
@@ -46,18 +47,18 @@ def _columns(figure: Figure, results: Results) -> list[Column]:
 def _sweep(recipe: Recipe, figure: Figure, results: Results, column: Column, folder: Path) -> tuple[str, Path]:
     """A column against the varied value; a figure of several columns has a picture of each."""
     cells = {row.name: row.cells[column.name] for row in results.rows}
-    points: dict[str, list] = {}
-    for row in recipe.rows:
-        if figure.x in row.at and row.name in cells and _asked(row, figure.rows):
-            cell = cells[row.name]
-            points.setdefault(_label(row, figure.x), []).append((row.at[figure.x], cell.mean, cell.std))
-    if not any(mean is not None for line in points.values() for _, mean, _ in line):
+    points = [
+        (_label(row, figure.x), row.at[figure.x], cells[row.name].mean, cells[row.name].std)
+        for row in recipe.rows
+        if figure.x in row.at and row.name in cells and _asked(row, figure.rows)
+    ]
+    if not any(mean is not None for _, _, mean, _ in points):
         raise FedcliError("none of its cells is there", "run the recipe without --only")
-    lines = {name: (cells[name].mean, cells[name].std) for name in figure.lines if name in cells}
+    levels = [(name, None, cells[name].mean, cells[name].std) for name in figure.lines if name in cells]
     title = figure.title + f": {column.name}" * (len(_columns(figure, results)) > 1)
-    path = folder / _file(title)
-    sweeps.plot(points, lines, figure.x.partition(".")[2], heading(column).heading, path)
-    return title, path
+    frame = sweep.of_points([*points, *levels], figure.x.partition(".")[2], heading(column).heading)
+    drawing.write(sweep.draw(frame), folder / _file(title))
+    return title, folder / _file(title)
 
 
 def _label(row: Row, x: str) -> str:
@@ -84,18 +85,18 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
 
 
 def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path) -> tuple[str, Path]:
-    """A picture of the records of runs; of the first seed, but for a convergence."""
-    path = folder / _file(figure.title)
-    records = {name: [curves.read(run) for run in paths] for name, paths in runs.items()}
-    firsts = [per_seed[0] for per_seed in records.values()]
+    """What the records of the runs hold; of the first seed, but for a convergence."""
+    records = {name: [series.read(run) for run in paths] for name, paths in runs.items()}
+    firsts = {name: per_seed[0] for name, per_seed in records.items()}
     if figure.kind == "convergence":
         metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
-        plots.convergence(records, metric, path, version=figure.version)
+        picture = convergence.draw(convergence.of_systems(records, metric, figure.version))
     elif figure.kind == "histograms":
-        histograms.plot(firsts, path)
+        picture = histograms.draw(histograms.frame(list(firsts.values())))
     else:
-        plots.plot(firsts, plots.chosen(firsts, [figure.series]), path)
-    return figure.title, path
+        picture = curves.draw(curves.frame(list(firsts.values()), series=[figure.series]))
+    drawing.write(picture, folder / _file(figure.title))
+    return figure.title, folder / _file(figure.title)
 
 
 def _landscape(
@@ -103,10 +104,12 @@ def _landscape(
 ) -> tuple[str, Path]:  # fmt: skip
     """The loss around the first seed's models."""
     firsts, dims = [paths[0] for paths in runs.values()], int(figure.kind[-2])
-    version = figure.version or landscape.usual([curves.read(run) for run in firsts])
+    records = {name: series.read(paths[0]) for name, paths in runs.items()}
+    version = figure.version or landscape.usual(records.values())
     name = _file(figure.title, f"-{manifest.identity({'dims': dims, 'version': version, 'names': list(runs)}, firsts)}")
     if (older / name).is_file():
         shutil.copy(older / name, folder / name)
     else:
-        landscape.picture(firsts, folder / name, dims=dims, version=version, device=device, names=list(runs))
+        frame = landscape.of_runs(records, dims, version=version, device=device)
+        drawing.write(landscape.draw(frame), folder / name)
     return figure.title, folder / name

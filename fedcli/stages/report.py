@@ -78,12 +78,13 @@ class Report:
         draw: only those with one of these texts in their names, such as "roc"; default: all.
         Raises FedcliError, UsageError.
         """
-        from ..reporting import graphics
+        from ..figures.report import FORMATS, write_all
+        from ..reporting.page.systems import systems
 
         for name in formats:
-            if name not in graphics.FORMATS:
-                raise UsageError(f"figures cannot be written as {name!r}", nearest(name, graphics.FORMATS))
-        return graphics.write(self.rows, Path(folder), formats, draw)
+            if name not in FORMATS:
+                raise UsageError(f"figures cannot be written as {name!r}", nearest(name, FORMATS))
+        return write_all(systems(self.rows), Path(folder), formats, draw)
 
     def cards(self, folder: Source) -> list[Path]:
         """Write the model card and the dataset card of one system as markdown and html; the paths.

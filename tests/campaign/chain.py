@@ -53,7 +53,7 @@ score = "versions/clean/accuracy"
 LATER = {  # what is typed when all stages are done
     "report": ["report", "--format", "html", "--export", "numbers.csv"],
     "compare": ["compare", "fedcli-work/runs/*"],
-    "plot": ["plot", "--out", "plot.svg"],
+    "plot": ["plot", "curves", "--out", "plot.svg"],
     "sweep": ["sweep", "fedavg", "--over", "lr=0.01,0.001", "--", "--rounds", "1", "--engine", "in-process"],
     "run": ["run", "own.toml", "--raw", "raw", "--work", "own"],
     "inspect": ["inspect"],

@@ -130,7 +130,7 @@ def lines(attributes: list[str], draw: Draw) -> list[list[str]]:
          *[["--eval-every", "1"], ["--participation", "0.5"], ["--personal"], [], []][draw.integers(5)]],
         ["evaluate", *([] if draw.random() < 0.5 else ["--by", f"{sex}*{site}"]), "--export", "csv"],
         ["report", "--format", str(draw.choice(["table", "markdown", "latex", "csv", "html", "json"]))],
-        [["ls"], ["plot"], ["inspect"], ["report", "--by", sex], ["plot", "--convergence"]][draw.integers(5)],
+        [["ls"], ["plot", "curves"], ["inspect"], ["report", "--by", sex], ["plot", "convergence"]][draw.integers(5)],
     ]  # fmt: skip
 
 

@@ -26,17 +26,19 @@ SHOWN = {  # a file of the finished chain -> lines that show it
     "datasets/*/pool.h5": [["inspect", "{}"], ["partition", "--iid", "--materialize"], ["inspect"]],
     "partitions/*/rows.h5": [["inspect", "{}"], ["inspect"], ["evaluate"]],
     "runs/*/run.json": [
-        ["plot", "{}"], ["ls"], ["report"], ["inspect", "{}"], ["compare", "fedcli-work/runs/*"], ["train",
+        ["plot", "curves", "{}"], ["ls"], ["report"], ["inspect", "{}"], ["compare", "fedcli-work/runs/*"], ["train",
         "--resume"],
-        ["train", "fedavg", "--weights", "{}"], ["train", "crt", "--weights", "{}"], ["plot", "--over", "lr"],
+        ["train", "fedavg", "--weights", "{}"], ["train", "crt", "--weights", "{}"], ["plot", "sweep", "--over", "lr"],
     ],
-    "runs/*/rounds.jsonl": [["plot"], ["report", "--format", "html"], ["plot", "--convergence"], ["plot", "{}"],
+    "runs/*/rounds.jsonl": [["plot", "curves"], ["report", "--format", "html"], ["plot", "convergence"],
+        ["plot", "curves", "{}"],
     ["ls"]],
     "runs/*/timing.jsonl": [["report", "--minutes"], ["report", "--format", "html"], ["ls"]],
-    "runs/*/models/*.h5": [["inspect", "{}"], ["train", "fedavg", "--weights", "{}"], ["plot", "--landscape", "1d"]],
+    "runs/*/models/*.h5": [["inspect", "{}"], ["train", "fedavg", "--weights", "{}"], ["plot", "landscape"]],
     "runs/*/scores/*/scores.json": [
         ["report"], ["report", "--format", "html"], ["compare", "fedcli-work/runs/*"], ["ls"], ["inspect", "{}"],
-        ["report", "{}", "--format", "latex"], ["report", "--export", "-"], ["plot", "--over", "lr"], ["report",
+        ["report", "{}", "--format", "latex"], ["report", "--export", "-"], 
+        ["plot", "sweep", "--over", "lr"], ["report",
         "--bytes"],
     ],
     "runs/*/scores/*/predictions.h5": [["compare", "fedcli-work/runs/*"], ["report"], ["inspect", "{}"],
@@ -97,7 +99,8 @@ def test_a_changed_file_of_an_unfinished_run_is_never_carried_into_the_finished_
         note = f"{path.name}: {(mutate if draw.random() < 0.6 else damage)(path, draw)}"
         shown = draw.random() < 0.2
         ended = run(
-            [["ls"], ["plot"], ["inspect"], ["report"]][int(draw.integers(4))] if shown else STAGES["train"], folder
+            [["ls"], ["plot", "curves"], ["inspect"], ["report"]][int(draw.integers(4))] if shown else STAGES["train"],
+            folder,
         )
         wrong = faults(ended)
         made = {k: v for k, v in files(folder).items() if "/runs/" in k and "settings" not in k}

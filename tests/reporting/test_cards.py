@@ -9,7 +9,9 @@ from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
 from fedcli.federation.client import Training
-from fedcli.reporting import cards, evidence, flow, table_one
+from fedcli.figures.kinds import flow
+from fedcli.reporting import cards, evidence, table_one
+from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
 from fedcli.reporting.severities import by_group
 from fedcli.runs.train import Plan, train
@@ -106,9 +108,10 @@ def test_table_1_counts_every_image_of_each_client_once(row, run):
 
 
 def test_the_flow_adds_up(row, run):
-    made = {step.name: step for step in flow.steps(run, row.scores)}
-    assert made["files listed"].images == made["images prepared"].images == 120
-    assert made["trained on"].images == 80 and made["tested on"].images == 40
+    (system,) = systems([row])
+    images = flow.frame([system]).set_index("step")["images"]
+    assert images["files listed"] == images["images prepared"] == 120
+    assert images["trained on"] == 80 and images["tested on"] == 40
     assert flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}]) == "2 unreadable or excluded (2: x)"
 
 

@@ -1,11 +1,13 @@
 """The page of a federation of many clients stays short: what grows with them is folded, or drawn as its spread."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
+from pandas import DataFrame
 
-from fedcli.reporting.page import clients, convergence, figures
+from fedcli.figures import inline
+from fedcli.figures.kinds import weights
+from fedcli.reporting.page import clients
 from fedcli.reporting.table import of_text
 
 
@@ -24,12 +26,24 @@ def test_the_weights_of_many_clients_are_drawn_as_their_spread_which_does_not_gr
     draw = np.random.default_rng(0)
 
     def drawn(count):
-        weights = {f"c{k}": np.stack([np.arange(1.0, 6), draw.random(5)], 1) for k in range(count)}
-        weights["c1"][:, 1] = np.nan  # never took part
-        for curve in weights.values():
-            curve[2, 1] = np.nan  # nobody did
-        lines = convergence._lines(list(weights), {"c3", "c4"})
-        return figures.figure(partial(convergence._draw_weights, weights, lines, 1.0), "weights").svg
+        table = DataFrame(
+            {"client": np.repeat([f"c{k}" for k in range(count)], 5), "round": np.tile(range(1, 6), count)}
+        )
+        table = table.assign(system="x", weight=draw.random(5 * count), corrupted=table["client"].isin(["c3", "c4"]))
+        table.loc[(table["round"] == 3) | (table["client"] == "c1"), "weight"] = np.nan  # nobody; never took part
+        return inline.of_picture(weights.draw(table)).figures[0].svg
 
     few, many, more = drawn(60), drawn(61), drawn(400)
     assert len(many) < len(few) and len(more) < 1.1 * len(many)
+
+
+def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_last():
+    def keys(count, *corrupted):
+        clients = [f"c{k}" for k in range(count)]
+        table = DataFrame({"system": "x", "client": clients, "round": 1, "weight": 0.1})
+        return inline.of_picture(weights.draw(table.assign(corrupted=table["client"].isin(corrupted)))).keys
+
+    assert len({(key.colour, key.pattern) for key in keys(10, "c3")}) == 10
+    assert keys(10, "c3")[3] == inline.Key("c3 (corrupted)", "var(--c3)", "6 3") and keys(10)[9].colour == "var(--c9)"
+    assert [key.name for key in keys(11, "c3")] == ["clean client", "corrupted client"]
+    assert not keys(11)

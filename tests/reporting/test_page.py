@@ -13,15 +13,17 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
+from pandas import DataFrame
 from PIL import Image
 
 from fedcli.compare import small_groups, verdict
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
+from fedcli.figures import inline
+from fedcli.figures.kinds import forest
 from fedcli.reporting import page, timing
-from fedcli.reporting.curves import Series, over_runs
-from fedcli.reporting.page import convergence, figures, groups, images, lineage, markup, statistics
+from fedcli.reporting.page import groups, images, lineage, markup, statistics
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, Table, number
@@ -191,20 +193,13 @@ def test_the_images_are_the_first_of_each_class_as_they_are_and_changed():
     assert (np.array(opened) == picture).all()
 
 
-def test_curves_are_means_over_clients_and_then_over_seeds():
-    def a_run(**clients):
-        curves = {name: np.array([[t + 1.0, value] for t, value in enumerate(v)]) for name, v in clients.items()}
-        return Series("loss", "", curves)
-
-    first, other = a_run(a=[1, 3], b=[3, np.nan]), a_run(a=[4, 5, 6])
-    rounds, mean, low, high = over_runs([first, other])
-    assert rounds.tolist() == [1, 2, 3] and mean.tolist() == [3, 4, 6]
-    std = np.array([2**0.5, 2**0.5, np.nan])  # of 2 and 4, of 3 and 5, of one run
-    np.testing.assert_allclose([low, high], [mean - std, mean + std])
-
-
 def test_a_figure_is_drawn_in_names_of_the_page_and_escapes_its_words():
-    drawn = figures.dots({0: {"<m>": (0.5, np.nan, np.nan)}, 8: {"<m>": (0.7, 0.6, 0.8)}}, 'say "x" & y', "by sex")
+    line = ["say", "by sex", "a", 0, "<m>", 3, False, 50.0, np.nan, np.nan, np.nan]
+    table = DataFrame(
+        [line, ["say", "by sex", "b", 8, "<m>", 3, False, 70.0, 60.0, 80.0, np.nan]], columns=forest.COLUMNS
+    )
+    table["panel"], table.attrs = 'say "x" & y', {"title": "", "caption": "", "score": "accuracy"}
+    (drawn,) = inline.of_picture(forest.draw(table)).figures
     assert drawn.svg.startswith('<svg aria-label="say &#34;x&#34; &amp; y. by sex" role="img" viewBox="0 0 ')
     assert "var(--c0)" in drawn.svg and "var(--c1)" in drawn.svg and "&lt;m&gt;" in drawn.svg
 
@@ -263,7 +258,8 @@ def test_a_group_without_a_score_has_no_dot(scores):
     compared = systems(rows(scores[:1]))
     sex = compared[0].scores.groups["sex"]["clean"].last_round.groups
     sex["f"].metrics["auc_ovo_macro"] = None
-    assert set(groups._points(compared[0], "sex", "clean", "auc_ovo_macro")) == {"m"}
+    lines = forest.of_groups(compared, "sex", "clean", "auc_ovo_macro", groups._bounds, panel="")
+    assert [line[forest.COLUMNS.index("group")] for line in lines] == ["m"]
     sex["m"].metrics["auc_ovo_macro"] = None
     lines = [
         figure.caption for figure in groups._panels(compared, "sex", ["balanced_accuracy", "auc_ovo_macro"])[0].figures
@@ -285,17 +281,6 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     assert decided() == [set(), set()]
     lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}
     assert decided(f=True) == [lowest_of_the_first_round, highest_of_the_last]
-
-
-def test_clients_are_told_apart_and_corrupted_ones_dashed_as_long_as_colours_last():
-    few, many = ([f"c{k}" for k in range(count)] for count in (10, 11))
-    assert len({convergence._lines(few, {"c3"})[name] for name in few}) == 10
-    keys = convergence._client_keys(convergence._lines(few, {"c3"}), {"c3"})
-    assert keys[3] == figures.Key("c3 (corrupted)", "var(--c3)", "6 3") and keys[9].colour == "var(--c9)"
-    assert [key.name for key in convergence._client_keys(convergence._lines(many, {"c3"}), {"c3"})] == [
-        "clean client", "corrupted client",
-    ]  # fmt: skip
-    assert [key.name for key in convergence._client_keys(convergence._lines(many, set()), set())] == ["one client"]
 
 
 def test_a_score_stands_beside_its_own_interval(scores):

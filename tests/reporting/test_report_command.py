@@ -42,14 +42,14 @@ def test_changed_scores_and_other_manifests_are_refused(tmp_path):
         rows([path, child])
 
 
-@pytest.mark.parametrize("asked", ["", "--histograms", "--convergence"])
+@pytest.mark.parametrize("asked", ["curves", "histograms", "convergence"])
 def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, asked):
     run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
     pool = next(tmp_path.rglob("pool.h5"))
     damaged = bytearray(pool.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     pool.write_bytes(damaged)
-    assert "pool.h5 is not the file" in session.run(f"fedcli plot {run} {asked} --out {tmp_path}/a.png")
+    assert "pool.h5 is not the file" in session.run(f"fedcli plot {asked} {run} --out {tmp_path}/a.png")
     assert not (tmp_path / "a.png").exists()
 
 
@@ -113,7 +113,7 @@ def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
     for line in (
         f"report --work {tmp_path}",
         f"report {runs}",
-        f"plot --over lr --work {tmp_path}",
+        f"plot sweep --over lr --work {tmp_path}",
         f"ls --work {tmp_path}",
     ):
         assert f"warning: left out {path.parent}: {why}\n" in session.run(f"fedcli {line}"), line

@@ -14,8 +14,8 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError, UsageError
 from fedcli.federation import state as states
 from fedcli.federation.client import Training
-from fedcli.reporting.curves import read
-from fedcli.reporting.plots import chosen
+from fedcli.figures.kinds.curves import chosen
+from fedcli.figures.series import read
 from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run, predict
 from fedcli.runs.scoring import CURVES

@@ -6,7 +6,7 @@ for what the clocks of their runs say, which a page can leave out.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,22 @@ from ... import __version__
 from ...compare.systems import LAST5
 from ...data import manifest
 from ...errors import FedcliError
+from ...figures import inline
+from ...figures import report as figures
+from ...figures.kinds import convergence, weights
 from ...scores.scores import Scores
-from .. import choice, clinical, cross_site, flow, graphics, severities, table_one
+from .. import choice, clinical, cross_site, severities, table_one
 from ..columns import POOLED, SHOWN, shown
 from ..rows import rows
 from ..table import Table
 from ..tables import Report, report
-from . import clients, convergence, figures, groups, images, lineage, of_labels, statistics, terms
+from . import clients, groups, images, lineage, of_labels, statistics, terms
 from .markup import breakable, shown_cell, shown_head
 from .systems import System, facts, sentence, systems, without_counts
 
 __all__ = ["PageOptions", "write"]
+BANDED = "A line is the mean over runs, its band one sample standard deviation to either side."
+SCORED = "clean", "corrupted", "validation"  # the first words of curves of scores
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
@@ -38,8 +43,8 @@ class PageOptions:
     where no tables are given. notes: stand before those of the scores. pictures: (what it shows, .png or .svg file).
     at, spread, metrics, minutes: as in rows.rows. reference: the row that the page's own tests are against; default:
     the first. clocks: whether to say how long training took and how much memory; without it equal scores give equal
-    bytes. figures: whether the figures of graphics stand on it too, folded; draw: only those with such a text in their
-    names. warned: whether what cannot be compared was said on stderr before.
+    bytes. figures: whether those of figures/report.py stand on it too, folded; draw: only those with such a text
+    in their names. warned: whether what cannot be compared was said on stderr before.
     """
 
     title: str = ""
@@ -66,14 +71,14 @@ class Section:
     name: str
     title: str
     tables: Sequence[Table] = ()
-    panels: Sequence[figures.Panels] = ()
+    panels: Sequence[inline.Panels] = ()
     text: Sequence[str] = ()
     folded: Sequence[Table] = ()
     notes: Sequence[str] = ()
     pairs: Sequence[tuple[str, str]] = ()
     pairs_title: str = ""
     findings: Sequence[str] = ()
-    folded_panels: Sequence[figures.Panels] = ()
+    folded_panels: Sequence[inline.Panels] = ()
 
     @property
     def there(self) -> bool:
@@ -131,7 +136,7 @@ def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[
         _scores(made, asked),
         Section("certainty", "How certain are these numbers?", tables=intervals, notes=notes),
         Section("choice", "Model choice", tables=list(choice.tables([system.row for system in compared]))),
-        Section("figures", "Figures", panels=[*convergence.panels(compared), *_pictures(asked.pictures)]),
+        Section("figures", "Figures", panels=[*_convergence(compared), *_pictures(asked.pictures)]),
         *(
             Section(f"group-{name}", f"Groups: {name}", **part)
             for name, part in groups.parts(compared, asked.at, asked.spread, asked.metrics)
@@ -181,8 +186,8 @@ def _title(compared: list[System]) -> str:
     return f"{named if len(labels) < 6 else f'{len(labels)} methods'} on {', '.join(datasets)}"
 
 
-def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[figures.Panels]:
-    return [figures.Panels("", [_picture(title, path) for title, path in pictures], layout="wide")] if pictures else []
+def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
+    return [inline.Panels("", [_picture(title, path) for title, path in pictures], layout="wide")] if pictures else []
 
 
 def _data(compared: list[System]) -> list[Table]:
@@ -191,20 +196,38 @@ def _data(compared: list[System]) -> list[Table]:
     made: list[Table] = []
     for system in reversed(by_partition.values()):
         made += table_one.tables(system.runs[0])
-        made += flow.table(system.name, system.row.paths[0], system.scores)
+        made += table_one.flow_of(system)
     return made
 
 
-def _graphics(compared: list[System], draw: Sequence[str]) -> list[figures.Panels]:
-    """The figures of graphics, with the panels of each side by side."""
-    return [figures.of_graphic(graphic) for graphic in graphics.of_systems([system.row for system in compared], draw)]
+def _graphics(compared: list[System], draw: Sequence[str]) -> list[inline.Panels]:
+    """The figures of a report, with the panels of each side by side."""
+    return [inline.of_picture(picture) for _, picture in figures.of_systems(compared, draw)]
 
 
-def _picture(title: str, path: Path) -> figures.Figure:
+def _convergence(compared: list[System]) -> Iterator[inline.Panels]:
+    """How training went: loss and test curves of all systems, and the weight that the server gave each client."""
+    runs = {system.name: system.records if system.runs else [] for system in compared}
+    records = [record for one in runs.values() for record in one]
+    scored = dict.fromkeys(
+        name for record in records for name, series in record.series.items()
+        if name.split(" ")[0] in SCORED and series.scalar and series.kind != "group"
+    )  # fmt: skip
+    curves = convergence.of_series(runs, ["loss", *scored])
+    if len(curves):
+        banded = BANDED if any(len(one) > 1 for one in runs.values()) else ""
+        tests = " Test curves are for looking at: they choose nothing." if scored else ""
+        yield replace(inline.of_picture(convergence.draw(curves)), title="Convergence", legend=banded + tests)
+    table = weights.of_systems(runs)
+    if len(table):
+        yield inline.of_picture(weights.draw(table))
+
+
+def _picture(title: str, path: Path) -> inline.Figure:
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
         raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
-    return figures.Figure(title, image=f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}")
+    return inline.Figure(title, image=f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}")
 
 
 def _beside(name: str) -> str:

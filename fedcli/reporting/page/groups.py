@@ -4,15 +4,18 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from pandas import DataFrame
 
 from ...compare.resampling import bounds_of_mean
 from ...compare.small_groups import doubtful_decisions, small_decides, small_groups
 from ...compare.systems import LAST5, Quantity
+from ...figures import inline
+from ...figures import system as figures
+from ...figures.kinds import forest
 from ...scores.groups import unknown_note
 from ...scores.scores import Scores
 from ..columns import POOLED, Value, group_values, parity_values, shown
 from ..table import DAGGER, Table
-from . import figures
 from .marked import by_system
 from .systems import System
 
@@ -130,28 +133,24 @@ def _undefined(by: list[System], attribute: str, version: str) -> str:
     )
 
 
-def _panels(by: list[System], attribute: str, metrics: list[str]) -> list[figures.Panels]:
-    drawn = []
-    for version in _versions(by, attribute):
-        for metric in reversed(metrics):
-            points = {system.place: _points(system, attribute, version, metric) for system in by}
-            points = {place: values for place, values in points.items() if values}
-            if points:
-                drawn.append(figures.dots(points, f"{metric}, {version} test images, last round", f"by {attribute}"))
-    return [figures.Panels("", drawn, figures.keys(by), LAST_ROUND)] if drawn else []
+def _panels(by: list[System], attribute: str, metrics: list[str]) -> list[inline.Panels]:
+    lines = [
+        line
+        for version in _versions(by, attribute)
+        for metric in reversed(metrics)
+        for line in forest.of_groups(
+            by, attribute, version, metric, _bounds, panel=f"{metric}, {version} test images, last round",
+            about=f"by {attribute}",
+        )
+    ]  # fmt: skip
+    table = DataFrame(lines, columns=forest.COLUMNS).assign(overall=np.nan)
+    table.attrs |= {"title": "", "caption": LAST_ROUND, "score": "score"}
+    return [inline.of_picture(forest.draw(table))] if lines else []
 
 
-def _points(system: System, attribute: str, version: str, metric: str) -> dict[str, tuple[float, float, float]]:
-    """value -> score of the last round's model, mean over the runs, and its interval; NaN where there is none."""
-    points: dict[str, tuple[float, float, float]] = {}
-    runs = [scores.groups[attribute].get(version) for scores in system.each]
-    for value in runs[0].last_round.groups if runs[0] else ():
-        groups = [run and run.last_round.groups.get(value) for run in runs]
-        scores = [group and group.metrics.get(metric) for group in groups]
-        if None in scores:
-            continue
-        each = [run.intervals.get(metric, {}).get(value) for run in runs]
-        ends = bounds_of_mean(system.row.scored, Quantity(version, metric, attribute, value), each)
-        low, high = ends or (np.nan, np.nan)
-        points[value] = (float(np.mean(scores)), low, high)
-    return points
+def _bounds(
+    system: figures.System, attribute: str, group: str, version: str, metric: str
+) -> tuple[float, float] | None:  # fmt: skip
+    assert isinstance(system, System)
+    each = [scores.groups[attribute][version].intervals.get(metric, {}).get(group) for scores in system.each]
+    return bounds_of_mean(system.row.scored, Quantity(version, metric, attribute, group), each)

@@ -10,9 +10,9 @@ import numpy as np
 from ...data import manifest
 from ...data.corruption.mixture import spoken
 from ...data.pool import CHANGED, read_pool
+from ...figures.inline import Figure, Panels
 from ...io.hdf5 import open_hdf5
 from ...labels import YES
-from .figures import Figure, Panels
 from .systems import System
 
 SHOWN = 6  # images

@@ -1,38 +1,22 @@
 """The systems that a page compares, with the manifests, curves and data behind them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from ... import console
 from ...data import manifest
-from ...scores.scores import Scores
-from .. import curves
+from ...figures import series
+from ...figures import system as figures
 from ..rows import Row
 
 
 @dataclass(frozen=True)
-class System:
-    """Runs that differ in the seed alone: a row of the report; its place among the systems gives the colour."""
+class System(figures.System):
+    """Runs that differ in the seed alone: a row of the report."""
 
-    place: int
-    row: Row
-
-    @property
-    def name(self) -> str:
-        """Without the view of its first row."""
-        return replace(self.row, view="").name
-
-    @property
-    def scores(self) -> Scores:
-        """Of the first run."""
-        return self.row.scores
-
-    @property
-    def each(self) -> list[Scores]:
-        """Of every run."""
-        return self.row.qualities
+    row: Row = field(kw_only=True)
 
     @cached_property
     def runs(self) -> list[Path]:
@@ -41,8 +25,8 @@ class System:
         return [path for path in above if path]
 
     @cached_property
-    def records(self) -> list[curves.Record]:
-        return [curves.read(run.parent) for run in self.runs]
+    def records(self) -> list[series.Record]:
+        return [series.read(run.parent) for run in self.runs]
 
     @property
     def corrupted_clients(self) -> list[str]:
@@ -59,7 +43,12 @@ class System:
 def systems(rows: Sequence[Row]) -> list[System]:
     """One per row that is no view."""
     own = [row for row in rows if not row.is_view]
-    return [System(place, row) for place, row in enumerate(own)]
+    return [
+        System(
+            place, replace(row, view="").name, row.paths, row.qualities, row.scored[0].which * (row.runs > 1), row=row
+        )
+        for place, row in enumerate(own)
+    ]
 
 
 def without_counts(rows: Sequence[Row]) -> list[Row]:

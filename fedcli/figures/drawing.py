@@ -1,0 +1,236 @@
+"""Pictures: their panels, legend and caption, what their axes, curves and colours share, and their files.
+
+Equal pictures give equal bytes. The colours are those of Okabe and Ito, which colour-blind readers can distinguish, but
+for yellow, which is faint on white, and black, which is for what belongs to no client: a wine red replaces them.
+"""
+
+import textwrap
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..io.files import replacing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
+MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")  # of clients, whose dashes say that they are corrupted
+INK = "#010203"  # of text and of lines that belong to nobody; on a page the colour of its text
+DASHES = "-", "--", ":", "-."  # beside the colours, so that lines differ in print without colours
+MARKERS = "osD^vPX*"
+QUIET = "#888888"  # of a band in the legend, whatever its line
+ALL, OF_ALL = "all images", -1  # the line of all images, and its place
+MOST_LINES, MOST_CLASSES = 7, 6  # of a figure; further groups and classes are left out, which its caption says
+LONG = 28  # characters of a line in the legend
+LINES = 3  # of a name in the legend; what needs more is named by its folder
+FAR = 20  # the largest value over the smallest one, from which an axis is logarithmic
+VERY_FAR = 1000  # the same where some values are 0, which then stands beside a logarithmic axis
+PANEL = 4.1, 2.7  # inches
+SMALL = 4.0  # inches of width, below which a panel has small words above it
+FITTING = 30  # names along an axis
+DOTS = 40  # rounds; shorter curves have a dot at each
+STYLE = {
+    "axes.axisbelow": True, "axes.formatter.useoffset": False, "axes.grid": True, "axes.spines.right": False,
+    "axes.spines.top": False, "font.size": 10, "lines.linewidth": 1.6, "lines.markersize": 4, "svg.hashsalt": "fedcli",
+    "text.parse_math": False,
+}  # fmt: skip
+IN_FILES = STYLE | {
+    "axes.titlesize": 11, "axes.titleweight": "bold", "figure.titlesize": 13, "grid.alpha": 0.25,
+    "legend.frameon": False, "savefig.dpi": 150,
+}  # fmt: skip
+
+
+Look = Mapping[str, Any]  # how a line is drawn, in words of matplotlib
+BAND: Look = {"color": QUIET, "alpha": 0.3, "linewidth": 8, "linestyle": "-"}  # in a legend
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes, and what `draw` puts onto it. about: smaller words behind the title, on a page."""
+
+    title: str
+    draw: "Callable[[Axes], object]"
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure drawn, for files and for the page.
+
+    Attributes:
+        legend: name -> how what it names looks. caption: what is shown and how.
+        size: of a panel, in inches. columns: of panels; 0 for as many as make it square, up to three.
+        below: what stands below the lowest panels alone, which share that axis; "" where each has its own.
+    """
+
+    title: str
+    panels: Sequence[Panel]
+    legend: Mapping[str, Look] = field(default_factory=dict)
+    caption: str = ""
+    size: tuple[float, float] = PANEL
+    columns: int = 0
+    below: str = ""
+
+
+def write(picture: Picture, *files: Path) -> None:
+    """Draw a picture into .png, .svg or .pdf files, with its caption among what they say of themselves."""
+    import matplotlib.style
+
+    with warnings.catch_warnings(), matplotlib.style.context(IN_FILES, after_reset=True):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script: boxes
+        figure = drawn(picture)
+        if len(files) > 1:  # else the panels are arranged anew for every file
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")
+        for out in files:
+            _save(figure, out, picture)
+
+
+def drawn(picture: Picture) -> "Figure":
+    """All panels in one figure of matplotlib."""
+    from matplotlib.lines import Line2D
+
+    figure, axes = _canvas(picture)
+    for panel, one in zip(picture.panels, axes, strict=True):
+        panel.draw(one)
+        small = {"fontsize": 9} if picture.size[0] < SMALL else {}
+        one.set_title(panel.title, loc="left", **small)
+    if picture.below:
+        for one in axes[-axes[0].get_gridspec().ncols :]:
+            one.set_xlabel(picture.below)
+    handles = [Line2D([], [], **look) for look in picture.legend.values()]
+    if handles:
+        figure.legend(handles, map(wrapped, picture.legend), loc="outside right upper")
+    return figure
+
+
+def _canvas(picture: Picture) -> tuple["Figure", list["Axes"]]:
+    """A figure of empty panels under its title."""
+    from matplotlib.figure import Figure
+
+    count, (wide, high) = len(picture.panels), picture.size
+    columns = min(count, picture.columns) or min(3, int(np.ceil(np.sqrt(count))))
+    rows = -(-count // columns)
+    figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
+    letters = int((columns * wide - 0.7) / 0.105)  # that fit beside the legend, each so many inches wide
+    figure.suptitle("\n".join(textwrap.fill(line, letters) for line in picture.title.splitlines()), x=0.015, ha="left")
+    for place in range(count):
+        figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place and picture.below else None)
+    return figure, figure.axes
+
+
+def _save(figure: "Figure", out: Path, picture: Picture) -> None:
+    """Whole or not at all, and without a clock."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    kind = out.suffix[1:].lower()
+    name = {"pdf": "Subject"}.get(kind, "Description")
+    about = {"Title": picture.title, name: picture.caption} if picture.caption else {}
+    clocks = {"svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None}}
+    with replacing(out) as file:
+        figure.savefig(file, format=kind, metadata=clocks[kind] | about)
+
+
+def stretch(axes: "Axes", values: np.ndarray) -> None:
+    """A logarithmic axis where values spread far; 0 has no place on it but beside it."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    if not (scale := spread_far(values)):
+        return
+    axes.set_yscale(scale, **({"linthresh": float(values[values > 0].min())} if scale == "symlog" else {}))
+    if scale == "log" and values[values > 0].max() / values[values > 0].min() < VERY_FAR:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}".replace("e-0", "e-")))
+    axes.yaxis.set_minor_locator(NullLocator())
+
+
+def spread_far(values: np.ndarray) -> str:
+    """The axis for these values: "log", "symlog" where some are 0, "" for an even one."""
+    positive, zeros = values[values > 0], bool((values == 0).any())
+    if (values < 0).any() or not len(positive) or positive.max() / positive.min() <= (VERY_FAR if zeros else FAR):
+        return ""
+    return "symlog" if zeros else "log"
+
+
+def rounds_axis(axes: "Axes") -> None:
+    """Whole numbers below curves over rounds."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
+    axes.margins(x=0.03)
+
+
+def table_map(axes: "Axes", table: "DataFrame", label: str) -> None:
+    """A cell for each row and column of a table; those of 0 or without a number stay white."""
+    from matplotlib.colors import LogNorm, Normalize
+
+    numbers = table.to_numpy(float)
+    shown = np.ma.masked_where(~(numbers > 0), numbers)
+    far = shown.count() > 0 and spread_far(shown.compressed()) == "log"
+    image = axes.imshow(shown, aspect="auto", cmap="viridis", norm=LogNorm() if far else Normalize(vmin=0))
+    name_ticks(axes.yaxis, table.index)
+    name_ticks(axes.xaxis, table.columns)
+    axes.tick_params(axis="x", rotation=90, labelsize=8)
+    axes.grid(False)
+    axes.figure.colorbar(image, ax=axes, label=label)
+
+
+def name_ticks(axis: Any, names: Sequence[str]) -> None:
+    """Names along an axis; of very many every second, third, ..."""
+    step = -(-len(names) // FITTING)
+    axis.set_ticks(np.arange(0, len(names), step), [short(str(name)) for name in names[::step]])
+
+
+def line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
+    """A curve [T, 2]; a value between two gaps would be invisible without a dot."""
+    finite = np.isfinite(curve[:, 1])
+    beside = np.pad(finite, 1)
+    alone = finite & ~beside[:-2] & ~beside[2:]
+    dots = finite if len(curve) <= DOTS else alone
+    return axes.plot(*curve.T, **{"marker": "o", "markevery": np.flatnonzero(dots).tolist()} | look)[0]
+
+
+def band(axes: "Axes", x: Any, low: Any, high: Any, look: Look) -> None:
+    """What surrounds a line of this look."""
+    axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
+
+
+def look(place: int) -> dict[str, Any]:
+    """Colour and dashes of the line at this place; that of all images is in the colour of text."""
+    if place == OF_ALL:
+        return {"color": INK, "linestyle": "-", "linewidth": 2.2}
+    return {"color": COLOURS[place % len(COLOURS)], "linestyle": DASHES[place % len(DASHES)]}
+
+
+def marked(place: int) -> dict[str, Any]:
+    """The same of a line with a marker at each point."""
+    return look(place) | {"marker": MARKERS[place % len(MARKERS)]}
+
+
+def point(place: int) -> dict[str, Any]:
+    """Colour and marker of a single point."""
+    return marked(place) | {"linestyle": "", "markersize": 7}
+
+
+def short(name: str) -> str:
+    """A name as the legend can print it; matplotlib hides one that begins with an underscore."""
+    name = _printable(name)
+    return name if len(name) <= LONG else name[: LONG - 1] + "…"
+
+
+def wrapped(name: str) -> str:
+    """A name on as many lines as it needs, up to LINES."""
+    name = _printable(name)
+    return name if len(name) <= LONG else textwrap.fill(name, LONG, max_lines=LINES, placeholder="…")
+
+
+def _printable(name: str) -> str:
+    name = "".join(c if c.isprintable() else "?" for c in name)
+    return f" {name}" if name.startswith("_") else name

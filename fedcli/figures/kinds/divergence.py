@@ -1,0 +1,73 @@
+"""Fed-MAS's divergence of each class at each client in the last round, beside the images that they hold.
+
+Source: Fed-MAS (arXiv 2307.14959), figure 2(a): w_k of one round beside the counts of the clients together and of one
+client, here of each.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pandas import DataFrame
+
+from ...data import image_counts
+from ...errors import FedcliError
+from .. import drawing, series
+from ..drawing import Panel, Picture
+from ..figure import Figure, register
+from .counts import IMAGES, SIZE, wide
+from .counts import frame as counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def frame(path: Path) -> DataFrame:
+    """A line per client and class (value): training images, and w of the last round, NaN without images.
+
+    Raises FedcliError where the run recorded none.
+    """
+    from ...methods.fedmas import RECEIVED  # imports torch
+
+    counts = counted(path)
+    table = counts[counts["attribute"] == image_counts.CLASS].drop(columns="attribute").reset_index(drop=True)
+    record = series.read(path)
+    columns = [f"{RECEIVED}{k}" for k in range(table["value"].nunique())]
+    if any(name not in record.series for name in columns):
+        raise FedcliError(
+            f"{record.folder} recorded no divergence by class", "fedcli train fed-mas --set by_class=true"
+        )
+    last = {
+        (client, value): curve[-1, 1]
+        for name, value in zip(columns, table["value"].unique(), strict=True)
+        for client, curve in record.series[name].curves.items()
+    }
+    w = [last.get((client, value), np.nan) for client, value in zip(table["client"], table["value"], strict=True)]
+    table["w"] = np.where(table["images"] > 0, w, np.nan)
+    table.attrs["title"] = f"{record.label}: divergence from the teacher by class, in round {record.played}"
+    return table
+
+
+def draw(table: DataFrame) -> Picture:
+    maps = {"by client": ("images", IMAGES), "w by client": ("w", "w, mean over a class's images")}
+    panels = [
+        Panel(title, partial(_map, wide(table, number), label)) for title, (number, label) in maps.items()
+    ]  # fmt: skip
+    return Picture(table.attrs["title"], [Panel("all clients", partial(_bars, table)), *panels], size=SIZE)
+
+
+def _map(table: DataFrame, label: str, axes: "Axes") -> None:
+    drawing.table_map(axes, table, label)
+
+
+def _bars(table: DataFrame, axes: "Axes") -> None:
+    images = table.groupby("value", sort=False)["images"].sum()
+    axes.bar(np.arange(len(images)), images, color=drawing.COLOURS[0])
+    axes.set_ylabel(IMAGES)
+    drawing.stretch(axes, images.to_numpy())
+    drawing.name_ticks(axes.xaxis, images.index)
+    axes.tick_params(axis="x", rotation=90, labelsize=8)
+
+
+register(Figure("divergence", "How far is each class from the teacher, by client?", "path", frame, draw))

@@ -1,0 +1,94 @@
+"""Mean features of classes at clients in the plane, before and behind Fed-MAS's projector.
+
+Source: Fed-MAS (arXiv 2307.14959), figure 4: each point is the mean feature of a class at a client, of head, medium and
+tail classes, with and without the projector; they do not say how points came into the plane, here it is PCA or t-SNE of
+scikit-learn.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+from pandas import DataFrame
+
+from ...seeds import derive
+from .. import drawing
+from ..drawing import Look, Panel, Picture
+from ..figure import Figure, register
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MARKERS = "os^Dv<>pPX*h8dH"
+SQUARE = 4.1, 3.6  # inches
+PERPLEXITY = 30.0  # of t-SNE, scikit-learn's; below a third of the points where they are few
+NAMED = {"features": "without projector", "projected": "with projector"}
+
+
+def frame(
+    path: Path, *,
+    reduce: Annotated[Literal["pca", "tsne"], "into the plane"] = "pca",
+    seed: Annotated[int, "of the start of t-SNE"] = 0,
+    device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
+) -> DataFrame:  # fmt: skip
+    """space, client, class, x, y: a line per mean. Raises FedcliError, HashError."""
+    from .. import trained  # torch
+
+    run = trained.opened(path, device)
+    points = trained.mean_features(run)
+    table = DataFrame([point[:3] for point in points], columns=["space", "client", "class"])
+    for _, part in table.groupby("space"):
+        plane = in_the_plane(np.stack([points[k][3] for k in part.index]), reduce, seed)
+        table.loc[part.index, ["x", "y"]] = plane
+    table.attrs["title"] = f"{run.manifest.body['label']}: mean features of classes by client, {reduce}"
+    return table
+
+
+def in_the_plane(table: np.ndarray, reduce: str, seed: int) -> np.ndarray:
+    """Points [M, D] -> [M, 2]; columns that never vary are zeros."""
+    centred = table - table.mean(0)
+    if len(table) < 3 or reduce == "pca":
+        u, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+        plane = (u * sizes)[:, :2]
+        largest = np.abs(plane).argmax(0)
+        signs = np.sign(plane[largest, np.arange(plane.shape[1])])  # a singular vector has no sign of its own
+        plane = plane * np.where(signs == 0, 1, signs)
+        return np.pad(plane, ((0, 0), (0, 2 - plane.shape[1])))
+    from sklearn.manifold import TSNE
+
+    perplexity = min(PERPLEXITY, (len(table) - 1) / 3)
+    random = derive("t-SNE", seed) % 2**32
+    return TSNE(2, perplexity=perplexity, init="pca", random_state=random).fit_transform(centred).astype(float)
+
+
+def draw(table: DataFrame) -> Picture:
+    classes = _looks(table["class"], lambda place, count: {"color": _colour(place, count)})
+    clients = _looks(table["client"], lambda place, _: {"marker": MARKERS[place % len(MARKERS)], "linestyle": ""})
+    spaces = table.groupby("space", sort=False)
+    panels = [
+        Panel(NAMED[str(space)] if len(spaces) > 1 else str(space), partial(_points, part, classes, clients))
+        for space, part in spaces
+    ]
+    legend = {name: {"linewidth": 8, **look} for name, look in classes.items()}
+    legend |= {name: {"color": "#666666", **look} for name, look in clients.items()}
+    return Picture(table.attrs["title"], panels, legend, size=SQUARE)
+
+
+def _looks(names: Any, look: Any) -> dict[str, Look]:
+    shown = list(dict.fromkeys(names))
+    return {name: look(place, len(shown)) for place, name in enumerate(shown)}
+
+
+def _points(part: DataFrame, classes: dict[str, Look], clients: dict[str, Look], axes: "Axes") -> None:
+    for (name, client), points in part.groupby(["class", "client"], sort=False):
+        axes.plot(points["x"], points["y"], **classes[name], **clients[client])
+
+
+def _colour(place: int, count: int) -> Any:
+    from matplotlib import colormaps
+
+    return drawing.COLOURS[place] if count <= len(drawing.COLOURS) else colormaps["turbo"]((place + 0.5) / count)
+
+
+register(Figure("features", "How does the model tell classes apart at each client?", "path", frame, draw))

@@ -1,0 +1,150 @@
+"""The loss around trained models, along random directions.
+
+Source: Li, Xu, Taylor, Studer and Goldstein, NeurIPS 2018, arXiv 1712.09913, section 4: a Gaussian direction of which
+each filter is scaled to the norm of the model's filter ("filter normalisation"), f(a) = L(theta + a d) or
+f(a, b) = L(theta + a d + b e), a and b from -1 to 1.
+All models are moved along the same random numbers, each scaled to its own filters, so that their widths compare.
+The loss is the mean cross-entropy of test images in eval mode; it is for looking, nothing is chosen by it.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import pandas
+from pandas import DataFrame
+
+from ...errors import FedcliError, UsageError
+from .. import drawing
+from ..drawing import Panel, Picture
+from ..figure import Figure, register
+from ..names import labels
+from ..series import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+POINTS = {1: 41, 2: 21}  # along each direction
+LEVELS = 12  # of the lines of equal loss
+CURVE, MAP = (5.2, 3.6), (4.1, 3.6)  # inches
+TICKS = -1, -0.5, 0, 0.5, 1
+TITLE = "Loss along filter-normalised random directions"
+EDGE = 0.85  # step beyond which a number on a line would be cut
+AXES = "first random direction", "second random direction"
+VERSION = "of the test images; default: corrupted where every run has such images, else clean"
+
+
+def frame(
+    records: list[Record], *,
+    dims: Annotated[Literal["1d", "2d"], "curves along one direction, or maps along two"] = "1d",
+    version: Annotated[str, VERSION] = "",
+    points: Annotated[int, "along each direction, odd; default: 41, or 21 of 2d"] = 0,
+    seed: Annotated[int, "of the directions"] = 0,
+    device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
+) -> DataFrame:  # fmt: skip
+    """A line per run and point, see of_runs()."""
+    return of_runs(labels(records), int(dims[0]), version=version, points=points, seed=seed, device=device)
+
+
+def of_runs(
+    records: Mapping[str, Record], dims: int, *, version: str = "", points: int = 0, seed: int = 0, device: str = "cpu"
+) -> DataFrame:
+    """run, first, second (a step along each direction; 0 in one dimension), loss: around the last global models.
+
+    points: odd so that the model itself is one; 0 for the usual number. Raises FedcliError, UsageError, HashError.
+    """
+    from ..loss_around import around  # torch
+
+    points = points or POINTS[dims]
+    if points < 3 or points % 2 == 0:
+        raise UsageError(f"{points} points have no middle, where the model itself is", "give an odd number, 3 or more")
+    version = version or usual(records.values())
+    steps = np.linspace(-1, 1, points)
+    parts = []
+    for name, record in records.items():
+        how: dict[str, Any] = {"dims": dims, "version": version, "seed": seed, "points": points, "device": device}
+        losses = around(Path(record.folder), name, **how).reshape(points, -1)
+        first, second = np.meshgrid(steps, steps if dims == 2 else [0.0], indexing="ij")
+        columns = {"first": first.ravel(), "second": second.ravel(), "loss": losses.ravel()}
+        parts.append(DataFrame(columns).assign(run=name))
+    table = pandas.concat(parts, ignore_index=True)
+    datasets = sorted({record.dataset for record in records.values()})
+    table.attrs |= {"images": f"{version} test images of {', '.join(datasets)}", "dims": dims}
+    return table
+
+
+def usual(records: Iterable[Record]) -> str:
+    """The test images that are taken where none are asked for."""
+    return "corrupted" if all("corruption ratio" in record.data for record in records) else "clean"
+
+
+def draw(table: DataFrame) -> Picture:
+    if table.attrs["dims"] == 2:
+        return _maps(table)
+    looks = {run: drawing.look(place) for place, run in enumerate(table["run"].unique())}
+    panel = Panel(table.attrs["images"], partial(_curves, table, looks))
+    return Picture(TITLE, [panel], looks, size=CURVE)
+
+
+def _curves(table: DataFrame, looks: Mapping[str, Any], axes: "Axes") -> None:
+    axes.set(xlabel="step along a random direction", ylabel="cross-entropy")
+    drawing.stretch(axes, table["loss"].to_numpy())
+    for run, curve in table.groupby("run", sort=False):
+        axes.plot(curve["first"], curve["loss"], **looks[run])
+
+
+def _maps(table: DataFrame) -> Picture:
+    """A map per run, with lines at the same losses in all of them."""
+    every = table["loss"][np.isfinite(table["loss"])].to_numpy()
+    if len(np.unique(every)) < 2:
+        raise FedcliError("the loss around these models is the same everywhere, so there is no map of it", "draw 1d")
+    far = drawing.spread_far(every) == "log"
+    levels = _levels(every.min(), every.max(), far)
+    losses = {str(run): part.pivot(index="second", columns="first", values="loss")
+              for run, part in table.groupby("run", sort=False)}  # fmt: skip
+    panels = [Panel(drawing.wrapped(run), partial(_map, grid, levels, far, run == list(losses)[-1]))
+              for run, grid in losses.items()]  # fmt: skip
+    return Picture(f"{TITLE}\n{table.attrs['images']}", panels, size=MAP, below=AXES[0])
+
+
+def _map(grid: DataFrame, levels: np.ndarray, far: bool, last: bool, axes: "Axes") -> None:
+    """Rows are drawn upwards: the second direction. last: of all maps, beside which the scale stands."""
+    from matplotlib.colors import LogNorm, Normalize
+    from matplotlib.patheffects import withStroke
+
+    labelled = levels if len(levels) < 9 else levels[::2]
+    norm = (LogNorm if far else Normalize)(levels[0], levels[-1])
+    around = grid.columns, grid.index, np.ma.masked_invalid(grid.to_numpy()), levels
+    filled = axes.contourf(*around, norm=norm, cmap="viridis_r")
+    lines = axes.contour(*around, norm=norm, colors="black", linewidths=0.5, alpha=0.6)
+    for number in axes.clabel(lines, labelled, fmt="%g", fontsize=8, inline=False, colors="black"):
+        number.set_path_effects([withStroke(linewidth=2, foreground="white")])
+        number.set_alpha(1)
+        number.set_visible(max(map(abs, number.get_position())) < EDGE)
+    axes.plot(0, 0, marker="+", color="#D55E00", markersize=9, markeredgewidth=2)
+    axes.set(ylabel=AXES[1], xticks=TICKS, yticks=TICKS, aspect="equal")
+    axes.grid(False)
+    if last:
+        bar = axes.figure.colorbar(filled, ax=axes.figure.axes, label="cross-entropy", shrink=0.9, ticks=labelled)
+        bar.ax.set_yticklabels([f"{level:g}" for level in labelled])
+        bar.ax.minorticks_off()
+
+
+def _levels(low: float, high: float, far: bool) -> np.ndarray:
+    """Round numbers from at most `low` to at least `high`, evenly spaced or by factors, about LEVELS of them."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not far:
+        return MaxNLocator(LEVELS, steps=[1, 2, 5, 10]).tick_values(low, high)
+    tens = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for steps in ([1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]):
+        grid = np.outer(tens, steps).ravel()
+        levels = grid[np.searchsorted(grid, low, "right") - 1 : np.searchsorted(grid, high) + 1]
+        if len(levels) <= LEVELS + 2:
+            break
+    return levels
+
+
+register(Figure("landscape", "How flat is the loss around the models?", "records", frame, draw))

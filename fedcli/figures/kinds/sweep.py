@@ -1,0 +1,187 @@
+"""A score against the value of a setting: a line per method in a band of its spread, a level line for what has no such
+setting.
+
+Values that spread far stand on a logarithmic axis, words side by side in the order given; every value tried has a tick.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import pandas
+from pandas import DataFrame
+
+from ... import console
+from ...errors import UsageError, nearest
+from ...scores.scores import Scores
+from ...scores.statistics import over_seeds
+from .. import drawing, names
+from ..drawing import Look, Panel, Picture
+from ..figure import Figure, register
+from ..series import METRICS, Record, option
+from ..system import usual
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+CROWDED = 9  # ticks; more of them are turned on their side
+SIZE = 5.0, 3.6  # inches
+OVER = "an option of runs or data, such as q, lr, ratio or severity"
+
+
+def frame(
+    records: list[Record], *, scores: Callable[[list[Record]], list[Scores]], given: bool,
+    over: Annotated[str, OVER],
+    metric: Annotated[str, "default: balanced_accuracy"] = "",
+    version: Annotated[str, "of the test images: clean or corrupted; default: their average"] = "",
+) -> DataFrame:  # fmt: skip
+    """A line per system and value, see points().
+
+    scores: finds those of some runs. given: whether these runs were named; if not, those are left out that
+    trained otherwise than those in which the option varies.
+    """
+    check(records, over)
+    kept, others = split(records, over)
+    if others:
+        sentence = f"trained otherwise than those in which {over} varies: {', '.join(others)}"
+        more = f"the picture compares more than {over}" if given else "to draw them too, give the folders of all runs"
+        say = console.warn if given else console.say
+        say(f"{'some runs' if given else 'left out, as they'} {sentence}; {more}")
+    records = records if given else kept
+    pairs = list(zip(records, scores(records), strict=True))
+    metric = metric or usual(pairs[0][1])[0]
+    version = version or ("average" if all("average" in run.versions for _, run in pairs) else "clean")
+    console.say("mean over the last five rounds, ± standard deviation over rounds and seeds")
+    on = "mean of clean and corrupted" if version == "average" else version
+    return points(pairs, over, metric, version, f"{METRICS.get(metric, metric)},\n{on} test images (%)")
+
+
+def check(records: list[Record], key: str) -> None:
+    """Raises UsageError where no run has this option, or all have the same value."""
+    values = {option(record, key) for record in records} - {None}
+    if not values:
+        known = {names.last(name) for record in records for name in (*record.options, *record.data)}
+        raise UsageError(f"no run has an option {key!r}", nearest(key, known - {"settings"}))
+    if len(values) == 1:
+        raise UsageError(f"{key} is {values.pop()} in all these runs", "give runs in which it differs")
+
+
+def split(records: list[Record], key: str) -> tuple[list[Record], list[str]]:
+    """The runs that trained as those in which this option varies, and the names of the systems that trained otherwise:
+    longer, at another rate, on other data. Where it varies in no system, all are of the first kind."""
+    systems = names.systems(records, key)
+    swept = [group[0] for group in systems.values() if len({option(record, key) for record in group}) > 1]
+    ways = [names.trained(record, key) for record in swept]
+    others = {name: group for name, group in systems.items() if ways and names.trained(group[0], key) not in ways}
+    other_ids = {id(record) for group in others.values() for record in group}
+    return [record for record in records if id(record) not in other_ids], list(others)
+
+
+def points(
+    pairs: Iterable[tuple[Record, Scores]], key: str, metric: str, version: str, score: str
+) -> DataFrame:  # fmt: skip
+    """A line per system and value of the option, None where it has none: mean and std in percent, over the last five
+    rounds of all its runs, NaN where the score has no meaning.
+
+    score: in words. Raises UsageError where there is no such score.
+    """
+    rounds = {id(record): (record, _rounds(run, metric, version)) for record, run in pairs}
+    lines = []
+    for label, group in names.systems([record for record, _ in rounds.values()], key).items():
+        by_value: dict[Any, list[list[float] | None]] = {}
+        for record in group:
+            by_value.setdefault(option(record, key), []).append(rounds[id(record)][1])
+        level, values = set(by_value) == {None}, list(by_value)
+        for value in sorted(values) if _numeric(values) else values:
+            runs = by_value[value]
+            over = None if None in runs else over_seeds(runs)
+            mean, std = (100 * over.mean, 100 * over.std_pooled) if over else (None, None)
+            lines.append((label, None if level else "none" if value is None else value, mean, std))
+    return of_points(lines, key, score)
+
+
+def of_points(
+    lines: Sequence[tuple[str, Any, float | None, float | None]], setting: str, score: str
+) -> DataFrame:  # fmt: skip
+    """The frame of lines (system, value, mean, std); a value of None is a level line over the whole width."""
+    table = DataFrame(lines, columns=["system", "value", "mean", "std"]).astype({"mean": float, "std": float})
+    table["value"] = pandas.Series([line[1] for line in lines], dtype=object)
+    table.attrs |= {"setting": setting, "score": score}
+    return table
+
+
+def _rounds(run: Scores, metric: str, version: str) -> list[float] | None:
+    """A score of the kept rounds, None where it has no meaning."""
+    if version not in run.versions:
+        raise UsageError(f"a run has no {version} test images", f"give one of {', '.join(run.versions)}")
+    known = run.versions[version].metrics
+    if metric not in known:
+        raise UsageError(f"there is no score {metric!r}", nearest(metric, known))
+    return None if None in known[metric].per_round else known[metric].per_round
+
+
+def draw(table: DataFrame) -> Picture:
+    systems = _looks(table)
+    gone = table[table["value"].isna() & table["mean"].isna()]["system"]
+    legend = {label: look for label, look in systems.items() if label not in set(gone)}
+    return Picture("", [Panel("", partial(_panel, table, systems))], legend, size=SIZE)
+
+
+def _looks(table: DataFrame) -> dict[str, Look]:
+    """Of systems that have the setting, then of those that have not."""
+    swept = list(table[table["value"].notna()]["system"].unique())
+    labels = dict.fromkeys([*swept, *table["system"]])
+    levels: Look = {"linestyle": "--", "linewidth": 1.3}
+    return {
+        label: drawing.look(place) | ({"marker": "o"} if label in swept else levels)
+        for place, label in enumerate(labels)
+    }
+
+
+def _panel(table: DataFrame, systems: dict[str, Look], axes: "Axes") -> None:
+    axes.set(xlabel=table.attrs["setting"], ylabel=table.attrs["score"])
+    axes.margins(x=0.04)
+    tried = list(dict.fromkeys(table["value"].dropna()))
+    tried = sorted(tried) if _numeric(tried) else tried
+    places = tried if _numeric(tried) else list(range(len(tried)))  # where each value stands
+    for label, look in systems.items():
+        own = table[table["system"] == label]
+        if own["value"].notna().any():
+            where = own["value"].map(dict(zip(tried, places, strict=True))).astype(float)
+            _line(axes, own.assign(x=where).sort_values("x"), look)
+        elif own["mean"].notna().any():
+            (mean, std), *_ = own[["mean", "std"]].to_numpy()
+            axes.axhline(mean, **look)
+            if std:
+                axes.axhspan(mean - std, mean + std, color=look["color"], alpha=0.08, linewidth=0)
+    _ticks(axes, tried, places)
+
+
+def _numeric(values: list[Any]) -> bool:
+    return all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
+
+
+def _line(axes: "Axes", own: DataFrame, look: Look) -> None:
+    x, mean, std = own[["x", "mean", "std"]].to_numpy(float).T
+    drawing.band(axes, x, mean - std, mean + std, look)
+    known = np.pad(np.isfinite(mean) & np.isfinite(std), 1)
+    alone = known[1:-1] & ~known[:-2] & ~known[2:]  # whose band has no width
+    whiskers = {"fmt": "none", "ecolor": look["color"], "elinewidth": 1.2, "alpha": 0.6}
+    axes.errorbar(x[alone], mean[alone], std[alone], **whiskers)
+    axes.plot(x, mean, **look)
+
+
+def _ticks(axes: "Axes", tried: list[Any], places: list[float]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    values = np.array(places, float)
+    if _numeric(tried) and len(tried) > 1 and (scale := drawing.spread_far(values)):
+        axes.set_xscale(scale, **({"linthresh": values[values > 0].min()} if scale == "symlog" else {}))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(places, [f"{x:g}" if isinstance(x, float) else drawing.short(str(x)) for x in tried])
+    if len(tried) > CROWDED:
+        axes.tick_params(axis="x", labelrotation=90)
+
+
+register(Figure("sweep", "How does a score depend on a setting?", "records", frame, draw, every=True))

@@ -1,0 +1,79 @@
+"""Names of runs and of scores in pictures: of a run the method, with what tells it from others of that method."""
+
+from typing import Any
+
+from ..compare.systems import grouped, identity, last, settled
+from ..console import counted
+from .drawing import LINES, LONG
+from .series import Record
+
+UNNAMED = "settings", "eval_every"  # options: shown one by one, or of no effect on what is learned
+TRAINING = (
+    "rounds", "epochs", "lr", "schedule", "optimizer", "momentum", "weight_decay", "nesterov", "clip_norm",
+    "keep_optimizer", "warmup", "patience", "loss", "class_weights", "label_smoothing", "batch_size", "augment",
+    "participation", "model", "weights",
+)  # fmt: skip
+COUNTED = {"rounds": "round", "epochs": "epoch"}  # options that are numbers of something, and one of it
+
+
+def systems(records: list[Record], without: str = "") -> dict[str, list[Record]]:
+    """Runs by name, those of one system together, which may differ in the option `without` too; how they were
+    trained, and on what, is in their names also where methods differ in it."""
+    groups = grouped(records, lambda record: identity(record.asked, _left_out(without)))
+    return dict(zip(labels([group[0] for group in groups], without), groups, strict=True))
+
+
+def _left_out(without: str) -> tuple[str, ...]:
+    return (*UNNAMED, without)
+
+
+def trained(record: Record, without: str) -> dict[str, Any]:
+    """How long and how a run trained, and on what data, without seeds, folds and the option `without`."""
+    options = settled(record.asked, _left_out(without))
+    return {key: value for key, value in options.items() if key in ("dataset", *TRAINING) or key in record.data}
+
+
+def _options(record: Record, without: str | None) -> dict[str, Any]:
+    """What a run may differ in from others; with its seeds where `without` is None."""
+    if without is not None:
+        options = settled(record.asked, _left_out(without))
+    else:
+        options = {key: value for key, value in record.asked.items() if key not in UNNAMED}
+    return {key: value for key, value in options.items() if key not in ("label", "dataset")}
+
+
+def labels(records: list[Record], without: str | None = None) -> dict[str, Record]:
+    """Runs by method, where a method has several also by what they were asked for, or else by folder, or by place.
+
+    without: an option that is shown elsewhere, as seeds then are.
+    """
+    for texts in ([_asked(r, records, without) for r in records], [r.folder.resolve().name for r in records]):
+        if len(set(texts)) == len(records):
+            return dict(zip(texts, records, strict=True))
+    return {f"{record.label} [{place}]": record for place, record in enumerate(records, 1)}
+
+
+def _asked(record: Record, records: list[Record], without: str | None) -> str:
+    """The label, with the options that other runs of it do not have; the folder's name where they are long."""
+    asked = _options(record, without)
+    alike = [_options(other, without) for other in records if other.label == record.label]
+    every = [_options(other, without) for other in records]
+    common = {"seed"} if without is None else {*TRAINING, *record.data}  # named also where methods differ in it
+    differ = [
+        name
+        for name, value in asked.items()
+        if any(other.get(name) != value for other in (every if name in common else alike))
+    ]
+    if not differ:
+        return record.label if len(alike) == 1 else record.folder.resolve().name
+    differ.sort(key=lambda name: TRAINING.index(name) if name in TRAINING else len(TRAINING))
+    text = f"{record.label} ({', '.join(_in_words(record, name, asked[name]) for name in differ)})"
+    return text if len(text) <= LINES * LONG else record.folder.resolve().name
+
+
+def _in_words(record: Record, name: str, value: Any) -> str:
+    """An option as it is said: 6 rounds, lr 0.003; of a method's settings rho=0.05."""
+    if name in COUNTED:
+        return counted(value, COUNTED[name], name)
+    value = str(value).removesuffix(".0") if isinstance(value, float) else value
+    return f"{name}={value}" if name in (record.options.get("settings") or {}) else f"{last(name)} {value}"

@@ -1,0 +1,122 @@
+"""Test images as the last round's model answers them, with their groups and clients."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from ..data import manifest
+from ..labels import UNKNOWN, YES
+from ..metrics import chances
+from ..scores import predictions
+from ..scores.bootstrap import draw
+from ..scores.clinical_parts import CLIENT, positives
+from ..scores.groups import CROSS, cross
+from ..scores.parts import MODELS
+from ..scores.scores import Scores
+from ..seeds import derive
+from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
+
+RESAMPLES = 500
+BY = "an attribute, whose groups are shown beside all images, or client"
+VERSION = "of the test images: clean or corrupted"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some images and one class: its probability [n], whether it is theirs [n], and the place of the line's look."""
+
+    name: str
+    place: int
+    score: np.ndarray
+    label: np.ndarray
+    units: np.ndarray
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """How often each image is in each resample of the patients: [n, B]."""
+        return draw(self.units, RESAMPLES, derive("bands", 0)).T
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One version of the test images.
+
+    Attributes:
+        chances: [N, C]; y: [N], or [N, L]; units: [N], each image's patient, or its id.
+        by_patient: whether units are patients or lesions.
+        groupings: attribute -> place of each image's group [N], -1 of none, and the groups' names; "client" among them.
+    """
+
+    version: str
+    classes: list[str]
+    ids: np.ndarray
+    chances: np.ndarray
+    y: np.ndarray
+    units: np.ndarray
+    by_patient: bool
+    groupings: dict[str, tuple[np.ndarray, list[str]]]
+
+    def members(self, attribute: str) -> list[tuple[str, int, np.ndarray]]:
+        """Name, place of the look, and images of all together and of each group, at most MOST_LINES of them."""
+        everyone = [(ALL, OF_ALL, np.arange(len(self.ids)))]
+        if not attribute:
+            return everyone
+        place, names = self.groupings[attribute]
+        sizes = np.bincount(place[place >= 0], minlength=len(names))
+        shown = sorted(np.argsort(-sizes, kind="stable")[:MOST_LINES].tolist())
+        return everyone + [(names[k], at, np.flatnonzero(place == k)) for at, k in enumerate(shown) if sizes[k]]
+
+    def parts(self, attribute: str, name: str) -> Iterator[Part]:
+        """The images of each group, for one class; those of which a label is not known are left out."""
+        c = self.classes.index(name)
+        column = self.y[:, c] if self.y.ndim == 2 else self.y
+        for group, place, at in self.members(attribute):
+            at = at[column[at] != UNKNOWN] if self.y.ndim == 2 else at
+            label = (column[at] == (YES if self.y.ndim == 2 else c)).astype(np.int64)
+            if len(at):
+                yield Part(group, place, self.chances[at, c], label, self.units[at])
+
+
+def seen(path: Path, scores: Scores) -> list[Seen]:
+    """Each version; none where answers were counted at sites or every client answers for itself."""
+    if scores.curves:
+        return []
+    kept = predictions.read(path.parent / "predictions.h5")
+    if not kept.logits:
+        return []
+    groupings = {}
+    for name in scores.groups:
+        parts = {part: (kept.groups[part], scores.attributes[part]) for part in name.split(CROSS)}
+        groupings[name] = cross(parts) if len(parts) > 1 else parts[name]
+    if kept.tests and (run := manifest.parent(path, "run")):
+        owner = np.full(len(kept.id), -1)
+        for row, places in kept.tests.items():
+            owner[places] = row
+        groupings[CLIENT] = owner, manifest.read(run).body["roster"]
+    units = np.unique(kept.id if kept.unit is None else kept.unit, return_inverse=True)[1]
+    last = {version: kept.logits[version] for version in MODELS if version in kept.logits}
+    return [
+        Seen(version, scores.classes, kept.id, chances(rounds[max(rounds)], kept.y), kept.y, units,
+             kept.unit is not None, groupings)
+        for version, rounds in last.items()
+    ]  # fmt: skip
+
+
+def shown_classes(scores: Scores, images: Seen) -> list[str]:
+    """The classes that curves are drawn of: those that were described, else the second of two, else those of which
+    there are most images."""
+    if scores.clinical:
+        return list(scores.clinical.classes)[:MOST_CLASSES]
+    names = positives(images.classes, (), several=images.y.ndim == 2)
+    counts = {name: int((images.y[:, c] == YES).sum() if images.y.ndim == 2 else (images.y == c).sum())
+              for c, name in enumerate(images.classes)}  # fmt: skip
+    chosen = sorted(names, key=lambda name: -counts[name])[:MOST_CLASSES]
+    return [name for name in names if name in chosen and counts[name]]
+
+
+def heading(what: str, by: str, version: str, system: str) -> str:
+    """The title of a figure of one version of the test images."""
+    return f"{what}{f' by {by}' if by else ''}, {version} test images: {system}"

@@ -1,0 +1,132 @@
+"""What `fedcli bench` says of whole commands: memory with many clients, time of a report over many runs."""
+
+import json
+import shutil
+import signal
+import subprocess
+import tempfile
+
+import forked
+import pytest
+from typer.testing import CliRunner
+
+from fedcli.bench import many_clients, many_runs, shell
+from fedcli.bench.many_clients import Memory, Size
+from fedcli.bench.many_runs import Reported
+from fedcli.bench.shell import Spent
+from fedcli.commands.app import app
+from fedcli.errors import FedcliError
+
+
+def in_process(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout.strip()
+
+
+def bench(*words):
+    return CliRunner().invoke(app, ["bench", *map(str, words)])
+
+
+@pytest.mark.long
+def test_memory_is_looked_at_after_a_sixth_half_and_all_of_the_rounds(monkeypatch):
+    monkeypatch.setattr(many_clients, "COHORT", 3)
+    words = []
+
+    def command(*asked):
+        words.append(asked)
+        return in_process(*asked)
+
+    first, fedheal = many_clients.memory(["fedheal"], Size(12, 2, 6, side=8), 1, command)
+    assert [each.method for each in (first, fedheal)] == ["fedavg", "fedheal"]
+    assert [list(peak) for peak in fedheal.peaks] == [[1, 3, 6]] and min(fedheal.peaks[0].values()) > 10**6
+    trained = next(asked for asked in words if asked[:2] == ("train", "fedheal"))
+    assert trained[trained.index("--participation") + 1] == 3 / 12
+
+
+def test_ratios_of_memory_are_of_pairs_in_one_repetition():
+    fedavg = [{10: 400, 30: 400, 60: 400}, {10: 500, 30: 500, 60: 500}, {10: 400, 30: 400, 60: 500}]
+    held = Memory("scaffold", Size(), [{10: 500, 30: 500, 60: 500}] * 2 + [{10: 500, 30: 550, 60: 600}], fedavg)
+    assert held.growth == [1, 1, 1.2] and held.beside_first == [1.25, 1, 1.2]
+    assert many_clients.columns(60)[1:5] == ["to round 10", "to 30", "to 60", "round 60 : round 10"]
+    assert held.row()[4:] == ["1.000", "1.000 to 1.200", "1.200", "1.000 to 1.250"]
+    assert json.loads(json.dumps(held.body()))["clients_per_round"] == 50
+
+
+@pytest.mark.long
+def test_a_report_and_its_page_are_timed_over_runs_that_a_recipe_made():
+    table, page = many_runs.report(2, 36, 1, in_process)
+    assert table.what == "report, 2 runs, 36 images" and page.what.startswith("report --format html, 2 runs")
+    assert all(each.spent[0].clock > 0 and each.spent[0].processor > 0 and each.bare[0] > 0 for each in (table, page))
+
+
+def test_seconds_of_a_report_are_given_with_their_spread_and_beside_reading():
+    made = Reported("report", [Spent(2.0, 3.0), Spent(4.0, 3.5), Spent(3.0, 4.0)], [1.0, 1.0, 2.0])
+    assert made.row() == ["report", "3.00 s", "2.00 to 4.00 s", "3.50 s", "2.00", "1.50 to 4.00"]
+    assert made.body()["ratio"] == 2.0
+
+
+def test_a_command_that_fails_ends_in_what_it_said(monkeypatch):
+    monkeypatch.setattr(shell.sys, "executable", "false")
+    with pytest.raises(FedcliError, match="fedcli report --by sex failed"):
+        shell.fedcli("report", "--by", "sex")
+
+
+def test_a_command_is_asked_to_end_and_waited_for_when_this_one_is_interrupted(monkeypatch, tmp_path):
+    """Killed, it could end nothing of its own, and go on in a folder that is removed."""
+    program, waits = tmp_path / "program", "do sleep 0.01; done"
+    program.write_text(
+        f"#!/bin/sh\ntrap 'touch ended; exit 1' TERM\nuntil [ -e go ]; {waits}\nkill -INT $PPID\nwhile :; {waits}\n"
+    )
+    program.chmod(0o700)
+
+    def communicate(self, own=subprocess.Popen.communicate):
+        (tmp_path / "go").touch()
+        return own(self)
+
+    def interrupted():
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which a worker of pytest ignores
+        with pytest.raises(KeyboardInterrupt):
+            shell.fedcli("report")
+
+    monkeypatch.setattr(shell.sys, "executable", str(program))
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
+    assert forked.run(interrupted, tmp_path).returncode == 0
+    assert (tmp_path / "ended").exists()
+
+
+def test_a_folder_is_gone_also_where_its_removal_is_interrupted(monkeypatch, tmp_path):
+    def rmtree(folder, *args, own=shutil.rmtree, **rest):
+        monkeypatch.setattr(shutil, "rmtree", own)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), shell.temporary_folder() as folder:
+        (folder / "file").touch()
+        monkeypatch.setattr(shutil, "rmtree", rmtree)
+    assert not list(tmp_path.iterdir())
+
+
+def test_flags_that_do_not_go_together_and_methods_that_are_none_are_refused():
+    for words, said in (
+        (["--memory", "--report"], "--memory and --report exclude each other"),
+        (["--memory", "--device", "cuda"], "--memory, --report and --peers are measured on the CPU"),
+        (["--peers", "--device", "cuda"], "measured on the CPU"),
+        (["--report", "--method", "fedprox"], "--report and --method exclude each other"),
+        (["--memory", "--model", "nope"], "unknown model 'nope'"),
+        (["--memory", "--method", "nope"], "unknown method 'nope'"),
+        (["--memory", "--clients", 1], "2 images are too few for --memory"),
+    ):
+        done = bench(*words)
+        assert done.exit_code == 2 and said in done.stderr
+
+
+def test_tables_and_json_of_both(monkeypatch):
+    fedavg = Memory("fedavg", Size(rounds=6), [{1: 10**6, 3: 10**6, 6: 10**6}])
+    fedavg.first.extend(fedavg.peaks)
+    monkeypatch.setattr(many_clients, "memory", lambda methods, size, repeats: [fedavg])
+    monkeypatch.setattr(many_runs, "report", lambda runs, images, repeats: [Reported("report", [Spent(1, 2)], [1.0])])
+    assert "1 MB" in bench("--memory", "--rounds", 6).stdout
+    assert json.loads(bench("--memory", "--json").stdout)[0]["growth"] == [1]
+    assert "1.00 s" in bench("--report").stdout
+    assert json.loads(bench("--report", "--json").stdout)[0]["processor_seconds"] == [2]

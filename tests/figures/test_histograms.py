@@ -1,0 +1,89 @@
+import json
+
+import pytest
+import torch
+from conftest import client_updates, play
+from run_folders import a_line, a_run
+
+from fedcli.errors import FedcliError
+from fedcli.federation.client import Training
+from fedcli.figures import drawing
+from fedcli.figures.kinds import histograms
+from fedcli.figures.series import read
+from fedcli.methods import resolve
+from fedcli.runs.train import Plan, train
+
+COUNTS = [[0, 0, 0, 0, 2, 2, 0, 0, 0, 4], [0, 0, 0, 0, 0, 0, 0, 0, 0, 8], [0] * 10, [0, 0, 0, 0, 0, 4, 0, 0, 0, 4]]
+
+
+def binned(folder, *, rounds=10, label="FedHEAL", **options):
+    line = a_line(rounds, histograms={"consistency": COUNTS})
+    return read(a_run(folder, [line], label=label, options={"participation": 1.0} | options))
+
+
+def test_fedheal_counts_each_coordinate_by_the_share_of_rounds_in_its_usual_direction():
+    rule, memory, theta = resolve("fedheal").aggregator, {}, torch.zeros(3)
+    assert rule.histograms(memory) == {}
+    moves = [[1.0, 1.0, 1.0], [1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [1.0, -1.0, 1.0]]  # by round: shares 1, 1/2, 3/4
+    for t, move in enumerate(moves, 1):
+        rule.aggregate(theta, client_updates([move], t=t, rows=[1], roster=2), memory)
+    counts = rule.histograms(memory)["consistency"]
+    assert counts.tolist() == [
+        [0] * 10,
+        [0, 0, 0, 0, 1, 0, 0, 1, 0, 1],
+    ]  # (0.4, 0.5], (0.7, 0.8], (0.9, 1]; nobody in row 0
+    assert resolve("fedheal", {"parts": "fael"}).aggregator.histograms({"increment": theta}) == {}
+
+
+def test_every_coordinate_of_every_client_is_in_some_bin_and_its_state_is_left_alone():
+    state = play("moon+fedheal", rounds=3)
+    before = state.server["rises"].whole()
+    counts = resolve("moon+fedheal").aggregator.histograms(state.server)["consistency"]
+    assert counts.sum(1).tolist() == [before.shape[1]] * 4
+    assert torch.equal(state.server["rises"].whole(), before)
+
+
+def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
+    from conftest import make_chain
+
+    plan = Plan("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 11)
+    path = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "run")
+    lines = [json.loads(line) for line in (path.parent / "rounds.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines if "histograms" in line] == [10, 11]
+    assert list(read(path).histograms["consistency"]) == [10, 11]
+    assert sorted(histograms.frame([read(path)])["round"].unique()) == [10, 11]
+
+
+def test_a_coins_shares_are_those_of_the_binomial():
+    assert histograms.coin(10, 10).round(4).tolist() == [0, 0, 0, 0, 0.2461, 0.4102, 0.2344, 0.0879, 0.0195, 0.002]
+    assert histograms.coin(3, 10).tolist() == [0, 0, 0, 0, 0, 0, 0.75, 0, 0, 0.25]
+    assert histograms.coin(100, 10).sum() == pytest.approx(1)
+
+
+def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
+    record = binned(tmp_path / "run")
+    figure = drawing.drawn(histograms.draw(histograms.frame([record])))
+    (axes,) = figure.axes
+    heights = [patch.get_height() for patch in axes.patches]
+    assert heights[4:] == pytest.approx([100 / 12, 25, 0, 0, 0, 200 / 3])
+    assert axes.get_title(loc="left") == "after 10 rounds" and axes.get_xlim() == (0.4, 1)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedHEAL", histograms.RANGE, histograms.COIN]
+
+
+def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_rounds(tmp_path):
+    some = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
+    figure = drawing.drawn(histograms.draw(histograms.frame([binned(tmp_path / "a"), some])))
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == [
+        "FedHEAL",
+        "FedProx + FedHEAL",
+        histograms.RANGE,
+    ]
+    left, right = (bars.patches[9] for bars in figure.axes[0].containers if hasattr(bars, "patches"))
+    assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
+
+
+def test_without_a_histogram_it_says_who_has_one(tmp_path):
+    record = read(a_run(tmp_path / "run", [a_line(1)]))
+    with pytest.raises(FedcliError, match="no run recorded a histogram") as caught:
+        histograms.frame([record])
+    assert "FedHEAL" in caught.value.hint

@@ -1,0 +1,191 @@
+"""Figures of runs: their numbers beside scikit-learn's, and equal bytes for equal scores."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import session
+from conftest import make_chain
+from scored_runs import heal, model, scored
+from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
+
+from fedcli.errors import UsageError
+from fedcli.federation.client import Training
+from fedcli.figures import bands, drawing, inline, report
+from fedcli.figures.kinds import FIGURES, confusion, errors, overall_and_worst
+from fedcli.figures.report import FORMATS, write_all
+from fedcli.reporting import page
+from fedcli.reporting.page.systems import systems
+from fedcli.reporting.rows import rows
+from fedcli.runs.train import Plan, train
+from fedcli.scores.binary import BENEFITS
+from fedcli.scores.evaluate import evaluate
+
+N = 80
+LABEL = np.arange(N) % 4 // 3
+SCORE = np.round(np.random.default_rng(2).random(N) * 0.6 + 0.3 * LABEL, 2).clip(0, 1)  # some are equal
+ONCE = np.ones((N, 1), np.int64)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A trained run that was evaluated."""
+    work = tmp_path_factory.mktemp("graphics")
+    made = train(make_chain(work), Plan("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
+    return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"])
+
+
+def test_curves_are_those_of_scikit_learn():
+    alarms, hits, _ = roc_curve(LABEL, SCORE, drop_intermediate=False)
+    x, y = bands.roc(SCORE, LABEL, ONCE)
+    assert y[:, 0] == pytest.approx([hits[alarms <= at + 1e-9].max() for at in x])
+    precision, recall, _ = precision_recall_curve(LABEL, SCORE)
+    x, y = bands.precision(SCORE, LABEL, ONCE)
+    highest = [precision[:-1][recall[:-1] >= at - 1e-9][-1] for at in x[1:]]  # at the highest threshold that reaches it
+    assert y[1:, 0] == pytest.approx(highest)
+
+
+def test_net_benefit_and_reliability_are_their_formulas():
+    _, y = bands.benefit(SCORE, LABEL, ONCE)
+    for p, value in zip(BENEFITS, y[:, 0], strict=True):
+        hits, alarms = np.sum((SCORE >= p) & (LABEL == 1)), np.sum((SCORE >= p) & (LABEL == 0))
+        assert value == pytest.approx(hits / N - alarms / N * p / (1 - p))
+    x, y = bands.reliability(SCORE, LABEL, ONCE)
+    inside = (SCORE > 0.3) & (SCORE <= 0.4)
+    assert (x[3, 0], y[3, 0]) == pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
+
+
+@pytest.mark.parametrize("curve", [bands.roc, bands.precision, bands.reliability, bands.benefit])
+def test_a_weighted_resample_is_the_resample_itself(curve):
+    drawn = np.random.default_rng(0).integers(N, size=N)
+    weights = np.bincount(drawn, minlength=N)[:, None]
+    weighted, repeated = curve(SCORE, LABEL, weights)[1], curve(SCORE[drawn], LABEL[drawn], ONCE)[1]
+    np.testing.assert_allclose(weighted, repeated)
+
+
+def test_a_band_holds_the_middle_of_its_resamples():
+    weights = np.random.default_rng(1).multinomial(N, np.full(N, 1 / N), size=200).T
+    made = bands.band(bands.roc, SCORE, LABEL, weights)
+    drawn = bands.roc(SCORE, LABEL, weights)[1]
+    assert made.low == pytest.approx(np.quantile(drawn, 0.025, axis=1))
+    assert made.high == pytest.approx(np.quantile(drawn, 0.975, axis=1))
+    alone = bands.band(bands.roc, SCORE, np.zeros(N, int), weights)
+    assert np.isnan(alone.y).all() and np.isnan(alone.low).all()  # no image of the class
+
+
+def test_the_front_leaves_out_what_another_system_beats():
+    assert overall_and_worst.front(dict(enumerate([(1, 3), (2, 2), (2, 1), (0, 3), (3, 0)]))) == [0, 1, 4]
+    assert overall_and_worst.front({3: (1, 1), 5: (1, 1)}) == [3, 5]
+
+
+def test_the_worst_cases_are_the_surest_errors(run):
+    (system,) = systems(rows([run]))
+    images = system.versions["clean"]
+    guess = images.chances.argmax(1)
+    wrong = np.flatnonzero(guess != images.y)
+    shown = errors.worst(images, np.arange(len(images.y)))
+    assert set(shown) <= set(wrong.tolist()) and len(shown) == min(len(wrong), errors.CASES)
+    assert images.chances.max(1)[shown].min() >= np.delete(images.chances.max(1), shown)[
+        np.delete(guess != images.y, shown)
+    ].max(initial=0)
+    table = confusion_matrix(images.y, guess, labels=range(3))
+    drawn = confusion.frame([system], by="sex")
+    assert drawn["images"].to_list()[: table.size] == table.ravel().tolist()
+
+
+def test_the_command_draws_every_figure_and_says_what_each_shows(run, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(report, "write", lambda picture, *files: drawn.extend(files))
+    session.run(f"fedcli report {run} --figures {tmp_path}/a --format svg,pdf")
+    names = ("confusion-sex", "decision-sex", "precision-recall-sex", "reliability-sex", "roc-sex")
+    stems = {*(f"{name}-clean" for name in names), "errors-sex", "flow"}
+    stems |= {f"forest-{metric}-clean" for metric in ("balanced_accuracy", "auc_ovo_macro")}
+    assert {path.name for path in drawn} == {f"{stem}.{kind}" for stem in stems for kind in ("svg", "pdf")}
+    captions = (tmp_path / "a" / "captions.md").read_text()
+    assert "500 bootstrap resamples of the patients or lesions" in captions and "n = 40 images." in captions
+
+
+def test_equal_scores_give_equal_files_with_their_caption(run, tmp_path, monkeypatch):
+    (name, first), *_ = report.of_systems(systems(rows([run])), ["roc"])
+    one = name, replace(first, panels=first.panels[:1])
+    monkeypatch.setattr(report, "of_systems", lambda *_: [one])
+    for folder in ("a", "b"):
+        write_all([], tmp_path / folder, FORMATS)
+    made = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert made == ["captions.md", *(f"roc-sex-clean.{kind}" for kind in ("pdf", "png", "svg"))]
+    assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in made)
+    assert "pointwise 95 % percentile" in (tmp_path / "a" / "roc-sex-clean.svg").read_text()
+    assert b"pointwise" in (tmp_path / "a" / "roc-sex-clean.png").read_bytes()
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two systems with scores of groups."""
+    return systems(rows([scored(tmp_path / "a", model(1, 0)), heal(tmp_path / "b", model(2, 0))]))
+
+
+def test_two_systems_stand_in_one_plane(two):
+    made = report.of_systems(two, ["overall"])
+    assert [name for name, _ in made] == ["overall-and-worst-balanced_accuracy", "overall-and-worst-auc_ovo_macro"]
+    picture = made[0][1]
+    assert list(picture.legend) == ["1 FedAvg", "2 FedHEAL"]
+    canvas = drawing.drawn(picture)
+    named = [handle.get_marker() for handle in canvas.legends[0].legend_handles]
+    points = [line.get_marker() for line in canvas.axes[0].lines if line.get_marker() != "None"]
+    assert named == points == ["o", "s"]
+    assert [handle.get_linestyle() for handle in canvas.legends[0].legend_handles] == ["None", "None"]
+
+
+def test_a_legend_of_the_page_shows_points_lines_and_lines_with_points(two):
+    picture = FIGURES["overall-and-worst"].picture(two)
+    looks = drawing.point, drawing.look, drawing.marked
+    keys = [inline.of_picture(replace(picture, legend={"a": look(0), "b": look(1)})).keys[1] for look in looks]
+    points, lines, both = keys
+    assert (points.pattern, points.mark) == ("", "M8.5,9.5 17.5,9.5 17.5,0.5 8.5,0.5 8.5,9.5Z")  # a square
+    assert (lines.pattern, lines.mark) == ("6 3", "") and (both.pattern, both.mark) == ("6 3", points.mark)
+
+
+def test_of_many_systems_the_front_is_named(two):
+    count = overall_and_worst.MOST_NAMED + 2
+    many = [replace(two[k % 2], place=k, name=f"system {k}") for k in range(count)]
+    table = overall_and_worst.frame(many)
+    best = set(table[table["front"]]["place"])
+    assert 0 < len(best) < count
+    picture = overall_and_worst.draw(table)
+    assert list(picture.legend) == [f"{k + 1} system {place}" for k, place in enumerate(sorted({0, *best}))]
+    assert "Grey: " in picture.caption and "n = " in picture.caption
+
+
+def test_figures_can_be_chosen_by_their_names(run, tmp_path):
+    write_all(systems(rows([run])), tmp_path, ["svg"], ["roc", "flow"])
+    assert {path.name for path in tmp_path.iterdir()} == {"captions.md", "flow.svg", "roc-sex-clean.svg"}
+    with pytest.raises(UsageError, match="no figure has 'rocks' in its name") as error:
+        write_all(systems(rows([run])), tmp_path, ["svg"], ["rocks"])
+    assert "roc-sex-clean" in error.value.hint
+
+
+def test_figures_cards_and_evidence_are_written_anew_into_their_folders(run, tmp_path):
+    into = f"--figures {tmp_path}/f --draw flow --card {tmp_path}/c --evidence {tmp_path}/e"
+    for _ in range(2):
+        assert f"wrote {tmp_path}/e/evidence.html" in session.run(f"fedcli report {run} {into} --format json")
+
+
+def test_what_cannot_be_compared_is_said_once_for_the_figures_and_the_page(run, tmp_path):
+    """Of one run whose few images have small groups."""
+    out = f"--format html --out {tmp_path}/page.html"
+    said = session.run(f"fedcli report {run} {out}")
+    assert said.count("small group") == 1
+    assert session.run(f"fedcli report {run} {out} --figures {tmp_path}/f --draw flow").count("small group") == 1
+
+
+def test_the_page_folds_the_figures(run):
+    made = page._graphics(systems(rows([run])), ["flow"])
+    assert [panels.title for panels in made] == ["Flow of images: FedAvg"]
+    section = page.Section("curves", "Curves", folded_panels=made)
+    assert section.there and "<svg " in made[0].figures[0].svg
+
+
+def test_formats_of_figures_need_a_folder(run):
+    assert "add --figures" in session.run(f"fedcli report {run} --format svg")
+    assert "is unknown" in session.run(f"fedcli report {run} --format svgg")
+    assert "two formats of one table" in session.run(f"fedcli report {run} --format csv,json")

@@ -1,0 +1,164 @@
+import json
+
+import numpy as np
+import pytest
+from run_folders import a_line, a_run
+from whole_bodies import CLIENT, whole
+
+from fedcli.commands import plot as module
+from fedcli.data import manifest
+from fedcli.errors import UsageError
+from fedcli.figures import drawing
+from fedcli.figures.kinds import FIGURES, sweep
+from fedcli.figures.series import read
+from fedcli.reporting import collect
+from fedcli.scores.parts import Summary
+from fedcli.scores.rounds import over_rounds
+from fedcli.scores.scores import Scores
+
+POINTS = [
+    ("FedISM+", 2, 71.0, 0.7), ("FedISM+", 0.5, 69.0, 0.5), ("FedISM+", 1, None, None), ("q-FedAvg", 1, 66.0, 0.5),
+    ("FedAvg", None, 65.0, 0.4), ("FedGA", None, None, None),
+]  # fmt: skip
+
+
+def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **settings):
+    """A run and its scores."""
+    options = {"seed": seed, "lr": lr, "settings": settings}
+    record = read(a_run(folder, [a_line(1)], label=label, options=options))
+    versions = {"clean": Summary(9, [], {"balanced_accuracy": over_rounds(list(rounds))})}
+    about = {"rule": "paper", "dataset": "made", "data": {}, "rounds": len(rounds), "roster_size": 2}
+    return record, Scores(method="m", label=label, settings=settings, options=options, versions=versions, **about)
+
+
+def gathered(*pairs, key="q", metric="balanced_accuracy", version="clean"):
+    """(system, value, mean, std) of these runs."""
+    sweep.check([record for record, _ in pairs], key)
+    return list(sweep.points(pairs, key, metric, version, "").itertuples(index=False, name=None))
+
+
+def drawn(points):
+    return drawing.drawn(sweep.draw(sweep.of_points(points, "q", "Balanced accuracy (%)")))
+
+
+def test_values_stand_in_order_with_a_tick_each_and_a_gap_where_there_is_no_score():
+    figure = drawn(POINTS)
+    (axes,) = figure.axes
+    line = axes.lines[0]
+    assert line.get_xdata().tolist() == [0.5, 1, 2]
+    assert np.array_equal(line.get_ydata(), [69, np.nan, 71], equal_nan=True)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.5", "1", "2"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["FedISM+", "q-FedAvg", "FedAvg"]
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("q", "Balanced accuracy (%)", "linear")
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"), [([1, 20], "linear"), ([1, 21], "log"), ([0, 1, 900], "linear"), ([0, 1e-4, 1], "symlog")]
+)
+def test_values_that_spread_far_stand_on_a_logarithmic_axis(values, scale):
+    (axes,) = drawn([("a", x, 1.0, None) for x in values]).axes
+    assert axes.get_xscale() == scale
+
+
+def test_words_stand_in_the_order_given():
+    (axes,) = drawn([("a", "site", 1.0, None), ("a", "iid", 2.0, None), ("b", "iid", 3.0, 1.0)]).axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["site", "iid"]
+    assert [line.get_xdata().tolist() for line in axes.lines[:2]] == [[0, 1], [1]]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_the_same_points_give_the_same_bytes(tmp_path, suffix):
+    paths = [tmp_path / f"{k}{suffix}" for k in range(2)]
+    for path in paths:
+        drawing.write(sweep.draw(sweep.of_points(POINTS, "q", "Balanced accuracy (%)")), path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_runs_that_differ_in_the_seed_are_one_point_and_one_without_the_option_is_a_line(tmp_path):
+    points = gathered(
+        a_system(tmp_path / "a", q=2, seed=0, rounds=(0.5, 0.7)),
+        a_system(tmp_path / "b", q=2, seed=1, rounds=(0.7, 0.9)),
+        a_system(tmp_path / "c", q=0.5, rounds=(0.4, 0.4)),
+        a_system(tmp_path / "d", label="FedAvg", rounds=(0.3, 0.5)),
+    )
+    assert points == [
+        ("FedISM+", 0.5, 40.0, 0.0),
+        ("FedISM+", 2, pytest.approx(70.0), pytest.approx(100 * np.std([5, 7, 7, 9]) / 10)),
+        ("FedAvg", None, pytest.approx(40.0), pytest.approx(10.0)),
+    ]
+
+
+def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are_given(tmp_path, monkeypatch, capsys):
+    runs = tmp_path / "runs"
+    items = [a_system(runs / f"{q}{rho}", q=q, rho=rho) for q in (1, 2) for rho in (0.05, 0.1)]
+    items += [a_system(runs / "longer", q=2, rho=0.1, lr=0.3), a_system(runs / "other", label="FedAvg", lr=0.3)]
+    items += [a_system(runs / "plain", label="FedProx", mu=1)]
+    records, _ = zip(*items, strict=True)
+    alike, others = sweep.split(list(records), "q")
+    assert len(alike) == 5 and others == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
+    for record, scores in items:
+        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
+    monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
+    asked = {"over": "q", "metric": "", "version": ""}
+    module.draw(FIGURES["sweep"], [], asked, work=tmp_path, json=True)
+    out, err = capsys.readouterr()
+    systems = {line["system"]: line["value"] for line in json.loads(out)["frame"]}
+    assert list(systems) == ["FedISM+ (rho=0.05)", "FedISM+ (rho=0.1)", "FedProx"] and systems["FedProx"] is None
+    assert "left out, as they trained otherwise" in err and "FedAvg (lr 0.3)" in err
+    module.draw(FIGURES["sweep"], [str(record.folder) for record in records], asked, work=tmp_path, json=True)
+    out, err = capsys.readouterr()
+    assert len({line["system"] for line in json.loads(out)["frame"]}) == 5
+    assert "warning: some runs trained otherwise" in err and "more than q" in err
+
+
+def test_a_score_without_meaning_is_no_point(tmp_path):
+    first, _ = gathered(a_system(tmp_path / "a", q=1, rounds=(None, 0.5)), a_system(tmp_path / "b", q=2))
+    assert first[1] == 1 and np.isnan(first[2:]).all()
+
+
+def test_an_option_of_the_data_can_be_swept_and_which_clients_a_ratio_takes_is_no_difference(tmp_path):
+    from conftest import ROSTER
+
+    pairs = []
+    for count in (1, 2):
+        body = {"ratio": count / 4, "roster": [{**CLIENT, "client": name} for name in ROSTER]}
+        options = {"clients": ROSTER[-count:], "seed": count, "severity": 3}
+        folder = tmp_path / f"noise{count}"
+        folder.mkdir()
+        body = whole("corruption", body, folder)
+        above = manifest.seal(folder, manifest.Manifest("corruption", [], options, {}, {}, body))
+        record, scores = a_system(tmp_path / str(count), q=1)
+        written = json.loads((record.folder / "run.json").read_text())
+        written["parents"] = manifest.links(record.folder, [above])
+        (record.folder / "run.json").write_text(json.dumps(written))
+        pairs.append((read(record.folder), scores))
+    assert [value for _, value, _, _ in gathered(*pairs, key="ratio")] == [0.25, 0.5]
+    with pytest.raises(UsageError, match="severity is 3 in all these runs"):
+        gathered(*pairs, key="severity")
+
+
+def test_what_cannot_be_swept_is_told(tmp_path):
+    pairs = [a_system(tmp_path / "a", q=1), a_system(tmp_path / "b", q=2)]
+    with pytest.raises(UsageError, match="no run has an option 'ql'") as caught:
+        gathered(*pairs, key="ql")
+    assert caught.value.hint == "did you mean 'q'?"
+    with pytest.raises(UsageError, match="lr is 0.1 in all"):
+        gathered(*pairs, key="lr")
+    with pytest.raises(UsageError, match="no score 'auc'"):
+        gathered(*pairs, metric="auc")
+    with pytest.raises(UsageError, match="no corrupted test images"):
+        gathered(*pairs, version="corrupted")
+
+
+def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys):
+    by_name = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
+    for record, scores in by_name.values():
+        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
+    monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
+    runs = [str(record.folder / "run.json") for record, _ in by_name.values()]
+    module.draw(FIGURES["sweep"], runs, {"over": "q", "metric": "", "version": ""}, work=tmp_path, json=True)
+    out, err = capsys.readouterr()
+    written = json.loads(out)
+    about = {"system": "FedISM+", "mean": 60.0, "std": pytest.approx(10.0)}
+    assert written["frame"] == [{**about, "value": 1}, {**about, "value": 2}]
+    assert written["path"].endswith("-sweep-q.png") and "rounds and seeds" in err

@@ -1,0 +1,123 @@
+"""Pictures of who holds what and of what a trained model holds."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from conftest import ROSTER, make_chain
+from pandas import DataFrame
+from typer.testing import CliRunner
+
+from fedcli.commands.app import app
+from fedcli.federation.client import Training
+from fedcli.figures import trained
+from fedcli.figures.kinds import counts, features
+from fedcli.runs import finished
+from fedcli.runs.train import Plan, train
+
+SGD = Training(optimizer="sgd", lr=0.1, batch_size=8)
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    """A run of Fed-MAS that recorded its divergence by class, and one of FairLoRA."""
+    work = tmp_path_factory.mktemp("work")
+    chain = make_chain(work)
+    train(chain, Plan("fed-mas", {"by_class": True}, SGD, 2), work=work, out=work / "runs" / "mas")
+    train(chain, Plan("fairlora", {}, SGD, 1, model="clip-tiny"), work=work, out=work / "runs" / "lora")
+    return work
+
+
+def show(work, run, what, *more):
+    """The JSON of a picture that fedcli plot has drawn."""
+    line = ["plot", what, str(work / "runs" / run), "--work", str(work), "--json", *more]
+    ended = CliRunner().invoke(app, line)
+    assert ended.exit_code == 0, ended.output
+    drawn = json.loads(ended.stdout)
+    assert (work / "plots" / f"{run}-{what}.png").read_bytes()[1:4] == b"PNG" and drawn["path"].endswith(".png")
+    return DataFrame(drawn["frame"])
+
+
+def test_counts_are_of_the_training_images_of_every_class_and_attribute(work):
+    table = show(work, "mas", "counts")
+    assert list(table["attribute"].unique()) == ["class", "sex"]
+    assert set(table.groupby(["attribute", "client"])["images"].sum()) == {20}
+    again = counts.frame(work / "partitions" / "made")
+    assert list(again[again["attribute"] == "class"]["value"].unique()) == ["a", "b", "c"]
+
+
+def test_the_divergence_is_what_the_last_round_recorded(work):
+    lines = (work / "runs" / "mas" / "rounds.jsonl").read_text().splitlines()
+    reports = json.loads(lines[-1])["reports"]
+    shown = show(work, "mas", "divergence").pivot(index="client", columns="value", values="w")
+    assert shown.loc[ROSTER, "c"].tolist() == pytest.approx(reports["w_class_2"])
+    assert shown.to_numpy().min() >= 0 and shown.to_numpy().max() <= 4
+
+
+def test_a_point_is_the_mean_feature_of_a_class_at_a_client(work):
+    run = finished.open_run(work / "runs" / "mas")
+    finished.load_model(run, run.rounds[-1])
+    means = trained.mean_features(run)
+    assert [space for space, *_ in means] == ["features"] * 12 + ["projected"] * 12
+    _, client, k, mean = means[4]
+    shard = run.data.train[client]
+    with torch.no_grad():
+        batch = next(iter(shard.in_order()))
+        expected = run.net.features(batch.x)[batch.y == run.data.classes.index(k)].mean(0)
+    assert mean == pytest.approx(expected.numpy(), abs=1e-5)
+    points = show(work, "mas", "features")
+    assert len(points) == 24 and set(points["class"]) == {"a", "b", "c"}
+
+
+def test_the_plane_keeps_the_distances_of_points_that_lie_in_one():
+    flat = np.random.default_rng(0).normal(size=(6, 2)) @ np.array([[3.0, 0, 4, 0], [0, 1, 0, 0]])
+    plane = features.in_the_plane(flat, "pca", 0)
+    for table in (plane, -plane):
+        gaps = np.linalg.norm(table[:, None] - table[None], axis=2)
+        assert gaps == pytest.approx(np.linalg.norm(flat[:, None] - flat[None], axis=2))
+    assert features.in_the_plane(flat[:2], "pca", 0).shape == (2, 2)
+    near = features.in_the_plane(flat, "tsne", 0)
+    assert near.shape == (6, 2) and np.array_equal(near, features.in_the_plane(flat, "tsne", 0))
+
+
+def test_classes_of_a_picture_are_of_head_middle_and_tail():
+    assert trained.some_classes(np.array([5, 0, 9])) == [2, 0]
+    counts = np.arange(20, 0, -1)
+    assert trained.some_classes(counts) == [0, 1, 2, 9, 10, 11, 17, 18, 19]
+
+
+def test_the_matrices_are_those_of_the_last_adapter(work):
+    run = finished.open_run(work / "runs" / "lora")
+    finished.load_model(run, run.rounds[-1])
+    layer, *_ = trained.matrices(run)
+    shown = dict(list(show(work, "lora", "adapters").groupby("matrix")))
+    tensors = run.layout.named(run.layout.read())
+    a, s, b = (tensors[f"{layer}.{role}"].double() for role in "ASB")
+    assert shown["S"]["value"].to_numpy() == pytest.approx(s.numpy().ravel())
+    assert list(shown["S"]["row"].unique()) == ["f", "m"]
+    for name, vectors in (("U'U", a.T), ("VV'", b)):
+        lengths = vectors.norm(dim=1)
+        expected = (vectors @ vectors.T / lengths / lengths[:, None]).numpy().ravel()
+        assert shown[name]["value"].to_numpy() == pytest.approx(expected)
+
+
+def test_directions_are_compared_whatever_their_length():
+    short_and_long = torch.tensor([[1e-5, 0.0], [0.0, 40.0], [0.0, 0.0]], dtype=torch.float64)
+    assert trained.cosines(short_and_long).tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "said"),
+    [
+        ("mas", ["adapters"], "has no adapter with singular values"),
+        ("lora", ["divergence"], "recorded no divergence by class"),
+        ("mas", ["feature"], "no such command 'feature'"),
+        ("mas", ["features", "--reduce", "umap"], "'umap' is not one of"),
+        ("mas", ["counts", "--reduce", "pca"], "no such option: --reduce"),
+    ],
+)
+def test_what_cannot_be_shown_is_said_in_a_sentence(work, run, words, said):
+    line = ["plot", words[0], str(work / "runs" / run), *words[1:], "--work", str(work)]
+    ended = CliRunner().invoke(app, line)
+    assert ended.exit_code != 0 and said in " ".join(ended.output.split()).lower()
