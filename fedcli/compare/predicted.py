@@ -9,10 +9,10 @@ import numpy as np
 
 from ..data import manifest
 from ..io.files import sha256
-from ..metrics import Task, apart, get
+from ..metrics import Grouping, Task, apart, get
 from ..metrics.metric import DECISIONS, PROBABILITIES
 from ..scores import predictions, rebuilt
-from ..scores.groups import CROSS, Grouping, cross
+from ..scores.groups import CROSS, cross
 from ..scores.parts import VERSIONS
 from .systems import Pairs, Quantity, Scored
 

@@ -5,7 +5,9 @@ same sums without the images. So each metric is written once, of such sums (sums
 everything that lists metrics asks the registry.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
@@ -54,6 +56,7 @@ class Metric:
 
 
 _registry: dict[str, Metric] = {}
+_own: ContextVar[tuple[Metric, ...]] = ContextVar("own", default=())
 
 
 def metric(
@@ -89,6 +92,21 @@ def registered(*needs: str, **about: bool) -> tuple[Metric, ...]:
         if {*(needs or (CLASSES, TWO, LABELS))} & {*each.needs}
         and all(getattr(each, what) == asked for what, asked in about.items())
     )
+
+
+@contextmanager
+def with_own(own: Sequence[Metric]) -> Iterator[None]:
+    """Within it, images of known groups have these metrics from outside the package too."""
+    before = _own.set(tuple(own))
+    try:
+        yield
+    finally:
+        _own.reset(before)
+
+
+def own() -> tuple[Metric, ...]:
+    """The metrics from outside the package that are asked for."""
+    return _own.get()
 
 
 def title(name: str) -> str:

@@ -6,31 +6,35 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import mean_of_known
-from .metric import registered
+from .metric import own, registered
 from .ranking import wide
 from .several_labels import OF_LABEL, LabelsPlan, LabelSums
-from .sums import Sums
+from .sums import Groupings, Sums
 from .task import Plan, Task
 
 
-def plan(logits: np.ndarray, y: np.ndarray) -> Plan:
-    """Images with logits [N, C] and labels, [N] or [N, L]. Raises FedcliError for logits that are not finite."""
-    return Task.of(y).plan(logits, y)
+def plan(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> Plan:
+    """Images with logits [N, C] and labels, [N] or [N, L]. Raises FedcliError for logits that are not finite.
+
+    groupings: attribute -> (places [N], values), for metrics from outside the package; None where none is to be made.
+    """
+    return Task.of(y).plan(logits, y, groupings)
 
 
-def score(logits: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+def score(logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> dict[str, Any]:
     """Every metric of logits [N, C] against labels, [N] or [N, L], on the 0..1 scale; None where it has no meaning.
 
     `count` is N and `classes_missing` holds the indices of classes without an image, or of labels without an AUC.
     Raises FedcliError for logits that are not finite.
     """
-    return {**score_of(sums := plan(logits, y).sums()), "count": len(y), "classes_missing": sums.missing()}
+    return {**score_of(sums := plan(logits, y, groupings).sums()), "count": len(y), "classes_missing": sums.missing()}
 
 
 def score_of(sums: Sums | LabelSums) -> dict[str, float | None]:
     """Every metric that images of these sums can have, of the first set of weights."""
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
-        return {metric.name: number(metric.of(sums)[0]) for metric in registered(sums.needs)}
+        known = registered(sums.needs) + (own() if sums.groupings is not None else ())
+        return {metric.name: number(metric.of(sums)[0]) for metric in known}
 
 
 def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:
@@ -40,9 +44,9 @@ def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = Non
         resampled; all of them where None.
     """
     sums = made.sums(weights)
-    known = [metric for metric in registered(sums.needs, resampled=True) if asked is None or metric.name in asked]
+    known = registered(sums.needs, resampled=True) + (own() if sums.groupings is not None else ())
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
-        return {metric.name: metric.of(sums) for metric in known}
+        return {metric.name: metric.of(sums) for metric in known if asked is None or metric.name in asked}
 
 
 def weighted(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from .arithmetic import mean_of_known
 from .metric import LABELS, PROBABILITIES, metric
 from .probabilities import label_probabilities
 from .ranking import Ranking, won
-from .sums import BINS, Decisions, Weights, distance
+from .sums import BINS, Decisions, Groupings, Weights, distance
 
 
 class LabelSums(Decisions):
@@ -31,7 +31,7 @@ class LabelSums(Decisions):
     needs = LABELS
 
     def __init__(self, plan: "LabelsPlan", weights: Weights = None):
-        self.plan, self.weights = plan, weights
+        self.plan, self.weights, self.groupings = plan, weights, plan.groupings
         counts = np.ones((len(plan.y), 1)) if weights is None else weights.astype(float)
         self.hits, self.missed, self.wrong, self.passed = plan.cells @ counts
         self.exact, self.labelled = plan.whole @ counts
@@ -58,11 +58,12 @@ class LabelsPlan:
     logits: np.ndarray
     y: np.ndarray
     chance: np.ndarray
+    groupings: Groupings | None = None
 
     @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray) -> "LabelsPlan":
+    def of(cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> "LabelsPlan":
         """Raises FedcliError for logits that are not finite."""
-        return cls(np.asarray(logits), y, label_probabilities(logits))
+        return cls(np.asarray(logits), y, label_probabilities(logits), groupings)
 
     def sums(self, weights: Weights = None) -> LabelSums:
         return LabelSums(self, weights)

@@ -4,6 +4,7 @@ Weights are whole numbers [N, B]: how often each image counts, in each of B sets
 is what the score of a model is; it is summed without a table of weights.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,11 +18,19 @@ from .ranking import Ranking, mirrored, won
 BINS = 15  # of equal width, of calibration errors: (0, 1/15], (1/15, 2/15], ...; the first holds 0 too
 UPPER = np.arange(1, BINS + 1) / BINS  # edges of the bins
 Weights = np.ndarray | None
+Grouping = tuple[np.ndarray, list[str]]  # of each image the place of its group among the values, -1 unknown: [N]
+Groupings = Mapping[str, Grouping]  # attribute -> its groups
+
+
+def groupings_at(groupings: Groupings, at: np.ndarray | slice) -> Groupings:
+    """The groups of some of the images."""
+    return {name: (places[at], values) for name, (places, values) in groupings.items()}
 
 
 class Decisions:
     """Images by class, in each of B sets of weights: of it, predicted to be, and both [C, B]; of labels likewise."""
 
+    groupings: Groupings | None = None
     hits: np.ndarray
     true: np.ndarray
     predicted: np.ndarray
@@ -67,7 +76,7 @@ class Sums(Decisions):
     """
 
     def __init__(self, plan: "ClassesPlan", weights: Weights = None):
-        self.plan, self.weights = plan, weights
+        self.plan, self.weights, self.groupings = plan, weights, plan.groupings
         self._sort(plan.table(weights))
 
     def _sort(self, table: np.ndarray) -> None:
@@ -109,18 +118,20 @@ class ClassesPlan:
 
     Attributes:
         chance: [N, C], the probabilities by which images are ranked. guess: [N], the most likely class.
+        groupings: for metrics from outside the package; None where they are not asked for.
     """
 
     logits: np.ndarray
     y: np.ndarray
     chance: np.ndarray
     guess: np.ndarray
+    groupings: Groupings | None = None
 
     @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray) -> "ClassesPlan":
+    def of(cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> "ClassesPlan":
         """Raises FedcliError for logits that are not finite."""
         logits = np.asarray(logits)
-        return cls(logits, y, probabilities(logits), logits.argmax(1))
+        return cls(logits, y, probabilities(logits), logits.argmax(1), groupings)
 
     @property
     def classes(self) -> int:

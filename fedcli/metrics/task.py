@@ -10,7 +10,7 @@ from ..labels import UNKNOWN, YES, is_multi_label
 from .parity import decided, decided_labels
 from .probabilities import label_probabilities, probabilities
 from .several_labels import LabelsPlan
-from .sums import ClassesPlan
+from .sums import ClassesPlan, Groupings
 
 Plan = ClassesPlan | LabelsPlan
 
@@ -54,9 +54,9 @@ class Task:
             return decided_labels(logits >= 0, y, groups, count)
         return decided(logits.argmax(1), y, groups, logits.shape[1], count)
 
-    def plan(self, logits: np.ndarray, y: np.ndarray) -> Plan:
+    def plan(self, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> Plan:
         """Images with what a model answers. Raises FedcliError for logits that are not finite."""
-        return LabelsPlan.of(logits, y) if self.several else ClassesPlan.of(logits, y)
+        return (LabelsPlan if self.several else ClassesPlan).of(logits, y, groupings)
 
 
 ONE = Task(False, ("balanced_accuracy", "auc_ovo_macro"), "auc_ovo_macro")

@@ -14,11 +14,13 @@ from .bootstrap import CHUNK, LEVEL, interval
 PERCENTILE, BCA = METHODS = "percentile", "bca"
 
 
-def without_each(logits: np.ndarray, y: np.ndarray, units: np.ndarray | None) -> dict[str, np.ndarray]:
+def without_each(
+    logits: np.ndarray, y: np.ndarray, units: np.ndarray | None, groupings: metrics.Groupings | None = None
+) -> dict[str, np.ndarray]:
     """Scores of logits [N, C] without each patient in turn: {metric: [U]}; None leaves images out one by one."""
     places = np.arange(len(y)) if units is None else np.unique(units, return_inverse=True)[1]  # [N]
     count = int(places.max(initial=-1)) + 1
-    step, plan = max(1, CHUNK // max(len(y), 1)), metrics.plan(logits, y)
+    step, plan = max(1, CHUNK // max(len(y), 1)), metrics.plan(logits, y, groupings)
     parts = [
         metrics.weighted(plan, places[:, None] != np.arange(start, min(start + step, count)))
         for start in range(0, count, step)

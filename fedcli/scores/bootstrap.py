@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import metrics
 from ..errors import FedcliError
-from ..metrics import apart
+from ..metrics import Groupings, apart, groupings_at
 from ..metrics.ranking import wide
 from ..seeds import derive
 from .statistics import sign_floor
@@ -74,17 +74,19 @@ def bootstrap(
     resamples: int = 1000,
     seed: int,
     groups: np.ndarray | None = None,
+    groupings: Groupings | None = None,
 ) -> dict[str, np.ndarray]:
     """Scores of logits [N, C] against labels y, [N] or [N, C], in resamples of the patients: {metric: float64 [B]}.
 
     units: [N], the patient of each image; None draws images one by one.
     groups: [N], -1 for none; then each metric is [B, G], of the images of each group 0..G-1, in the same resamples.
+    groupings: of all attributes, for metrics from outside the package.
 
     A class that a resample holds no image of is left out of that resample's score, as `metrics.score` leaves a class
     out that the test set holds no image of; a score without meaning there (an AUC of one class, a group without an
     image) is NaN in that resample and `interval` passes over it.
     """
-    (table,) = bootstrap_all([logits], y, units, resamples=resamples, seed=seed, groups=groups)
+    (table,) = bootstrap_all([logits], y, units, resamples=resamples, seed=seed, groups=groups, groupings=groupings)
     return table
 
 
@@ -96,10 +98,13 @@ def bootstrap_all(
     resamples: int = 1000,
     seed: int,
     groups: np.ndarray | None = None,
+    groupings: Groupings | None = None,
 ) -> list[dict[str, np.ndarray]]:
     """bootstrap() of each of several models' logits on the same images; the resamples are drawn once."""
-    parts = _members(groups, y)
-    plans = [[metrics.plan(logits[at], y[at]) for at in parts] for logits in tables]
+    ordered = groupings is None or not metrics.own()  # a function from outside the package sees images in their order
+    parts = _members(groups, np.argsort(y, kind="stable") if ordered and y.ndim == 1 else np.arange(len(y)))
+    known = [groupings and groupings_at(groupings, at) for at in parts]
+    plans = [[metrics.plan(logits[at], y[at], of) for at, of in zip(parts, known)] for logits in tables]
     drawn: list[list[list[dict[str, np.ndarray]]]] = [[] for _ in tables]
     for weights in _draws(len(y) if units is None else units, resamples, seed):
         each = [weights[at] for at in parts]
@@ -138,9 +143,8 @@ def bootstrap_p(differences: np.ndarray, units: int) -> float | None:
     return min(1.0, max(2 * (int(fewer) + 1) / (len(known) + 1), sign_floor(units)))
 
 
-def _members(groups: np.ndarray | None, y: np.ndarray) -> list[np.ndarray]:
-    """The images of each group, class after class, so that the weights of a class lie together."""
-    order = np.argsort(y, kind="stable") if y.ndim == 1 else np.arange(len(y))
+def _members(groups: np.ndarray | None, order: np.ndarray) -> list[np.ndarray]:
+    """The images of each group in this order: class after class, the weights of a class lie together."""
     if groups is None:
         return [order]
     return [order[groups[order] == g] for g in range(max(int(groups.max(initial=-1)) + 1, 1))]

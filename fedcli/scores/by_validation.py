@@ -7,13 +7,14 @@ import numpy as np
 
 from ..data import manifest
 from ..errors import FedcliError
+from ..metrics import Groupings
 from ..runs.finished import BEST, Run
 from ..runs.scoring import curve
 from .answering import answers_of
 from .choice import RULES, WORDS, Candidate, chosen, values
 from .clinical import Images, validation
-from .groups import Groupings
-from .own_metrics import group_scored, scored
+from .groups import group_scores
+from .parts import Score
 from .rounds import mean, with_average
 from .scores import Best
 
@@ -61,7 +62,7 @@ def best(run: Run, y: np.ndarray, groupings: Groupings, known: list[Candidate], 
         chosen = _by_rule(known, rule, chosen["metric"])
         taken = chosen["round"] if chosen["round"] in run.rounds else BEST
     answers = {version: answers_of(run, taken, version) for version in run.data.test}
-    scores = {v: [mean([scored(table, y, groupings) for table in tables])] for v, tables in answers.items()}
+    scores = {v: [mean([Score.of(table, y, groupings) for table in tables])] for v, tables in answers.items()}
     return Best(
         chosen["round"],
         chosen["metric"],
@@ -69,7 +70,12 @@ def best(run: Run, y: np.ndarray, groupings: Groupings, known: list[Candidate], 
         {version: rounds[0] for version, rounds in with_average(scores).items()},
         {
             name: {
-                version: mean([group_scored(table, y, name, groupings, run.data.classes) for table in tables])
+                version: mean(
+                    [
+                        group_scores(table, y, *groupings[name], classes=run.data.classes, groupings=groupings)
+                        for table in tables
+                    ]
+                )
                 for version, tables in answers.items()
             }
             for name in groupings

@@ -5,10 +5,9 @@ from pathlib import Path
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError, UsageError
+from ..metrics import Groupings, groupings_at
 from ..runs import finished as runs
 from ..runs.finished import Run
-from .groups import Groupings
-from .own_metrics import scored
 from .parts import Score
 
 GLOBAL = "global model"
@@ -33,13 +32,10 @@ def scores(run: Run, groupings: Groupings) -> CrossSite:
     """Scores of the last round's models on the clean test images."""
     shard = run.data.test["clean"]
     y, parts = shard.y.cpu().numpy(), {client: at for client, at in run.data.client_test.items() if len(at)}
-    here = {
-        client: {name: (places[at], values) for name, (places, values) in groupings.items()}
-        for client, at in parts.items()
-    }
+    here = {client: groupings_at(groupings, at) for client, at in parts.items()}
     models = [None, *run.data.roster] if not runs.trains_alone(run) else run.data.roster
     made: CrossSite = {}
     for client in console.progress(models, label="cross-site", total=len(models)):
         table = runs.predict(run, run.rounds[-1], shard, client)
-        made[client or GLOBAL] = {tested: scored(table[at], y[at], here[tested]) for tested, at in parts.items()}
+        made[client or GLOBAL] = {tested: Score.of(table[at], y[at], here[tested]) for tested, at in parts.items()}
     return made

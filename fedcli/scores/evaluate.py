@@ -21,18 +21,18 @@ from .. import console
 from ..data import manifest
 from ..errors import FedcliError
 from ..methods.mixins import views_of
+from ..metrics import Grouping, Groupings, groupings_at
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
-from . import by_validation, clinical, cross_site, external, own_metrics, resampled, severities
+from . import by_validation, clinical, cross_site, external, resampled, severities
 from .answering import of_client, predictions, who_answers
 from .bca import PERCENTILE
 from .clinical_parts import Clinical, positives
 from .existing import asked
-from .groups import CROSS, Grouping, Groupings, cross
+from .groups import CROSS, cross, group_scores
 from .intervals import group_intervals, intervals
 from .of_labels import label_scores
-from .own_metrics import group_scored, scored
 from .parts import Groups, GroupScores, Score
 from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
@@ -197,22 +197,21 @@ def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings, how:
     how: intervals are made.
     """
     scores = {
-        v: [mean([scored(table, y, groupings) for table in tables]) for tables in answers]
+        v: [mean([Score.of(table, y, groupings) for table in tables]) for tables in answers]
         for v, answers in logits.items()
     }
     patients, classes = run.data.test_patients, run.data.classes
 
     def of_group(answers: list[list[np.ndarray]], name: str) -> Groups:
         groups = summary_of_groups([_groups(tables, y, name, groupings, classes) for tables in answers])
-        return replace(groups, intervals=group_intervals(answers[-1], y, patients, *groupings[name], how))
+        return replace(groups, intervals=group_intervals(answers[-1], y, patients, *groupings[name], how, groupings))
 
     last = {version: answers[-1] for version, answers in logits.items()}
-    quality = Quality(
+    return Quality(
         versions={version: summary(rounds) for version, rounds in with_average(scores).items()},
-        intervals=intervals(last, y, patients, how),
+        intervals=intervals(last, y, patients, how, groupings),
         groups={name: {v: of_group(answers, name) for v, answers in logits.items()} for name in groupings},
     )
-    return own_metrics.with_intervals(quality, last, y, groupings, patients, how)
 
 
 def _severities(
@@ -232,7 +231,7 @@ def _groups(
     answers: list[np.ndarray], y: np.ndarray, name: str, groupings: Groupings, classes: list[str]
 ) -> GroupScores:
     """Group scores of one round; the mean of them where several models answer."""
-    return mean([group_scored(table, y, name, groupings, classes) for table in answers])
+    return mean([group_scores(table, y, *groupings[name], classes=classes, groupings=groupings) for table in answers])
 
 
 def _about(run: Run, tested_on: str) -> dict[str, Any]:
@@ -293,8 +292,8 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: Gro
     tables, personal = general, has_personal_models(run) and not trains_alone(run)
     if personal:
         tables = [runs.predict(run, round, run.data.test[version], client) for round in run.rounds]
-    here = {name: (part[at], values) for name, (part, values) in groupings.items()}
-    scores = summary([scored(table[at], y[at], here) for table in tables])
+    here = groupings_at(groupings, at)
+    scores = summary([Score.of(table[at], y[at], here) for table in tables])
     groups = {
         name: summary_of_groups([_groups([table[at]], y[at], name, here, run.data.classes) for table in tables])
         for name in here
@@ -306,7 +305,7 @@ def _client(run: Run, logits: Logits, y: np.ndarray, client: str, groupings: Gro
         count=scores.count,
         classes_missing=scores.classes_missing,
         metrics=scores.metrics,
-        global_model=summary([scored(table[at], y[at], here) for table in general]) if personal else None,
+        global_model=summary([Score.of(table[at], y[at], here) for table in general]) if personal else None,
         groups=groups,
     )
 
@@ -319,7 +318,7 @@ def _personal(run: Run, y: np.ndarray, groupings: Groupings) -> dict[str, OwnMod
 
     def of_round(tables: list[np.ndarray]) -> OneRound:
         groups = {name: _groups(tables, y, name, groupings, run.data.classes) for name in groupings}
-        return mean([scored(table, y, groupings) for table in tables]), groups
+        return mean([Score.of(table, y, groupings) for table in tables]), groups
 
     for version, round in console.progress(turns, label="evaluate personal models", total=len(turns)):
         shard = run.data.test[version]

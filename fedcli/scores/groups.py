@@ -12,28 +12,32 @@ from itertools import product
 import numpy as np
 
 from .. import metrics
-from ..metrics import Task, apart
+from ..metrics import METRICS, Groupings, Task, apart, groupings_at
 from ..metrics.parity import parity, undefined_rates
 from .parts import Across, Between, Extreme, Group, GroupScores, Score
 
 CROSS = "*"  # between the names of attributes whose groups are crossed
 NAMED = 4  # labels that a reason names
-Grouping = tuple[np.ndarray, list[str]]  # of each image the place of its group among the values, -1 unknown: [N]
-Groupings = dict[str, Grouping]  # attribute -> its groups
 SMALL = 30  # images; below it one image moves a score by more than three points
 
 
 def group_scores(
-    logits: np.ndarray, y: np.ndarray, groups: np.ndarray, values: list[str], *, classes: list[str] | None = None
-) -> GroupScores:
+    logits: np.ndarray, y: np.ndarray, groups: np.ndarray, values: list[str], *, classes: list[str] | None = None,
+    groupings: Groupings | None = None,
+) -> GroupScores:  # fmt: skip
     """Scores of all images, of each group, and between groups.
 
     groups: [N] index into values, -1 unknown.
     classes: their names, for the reasons why a group is small; else their indices stand there.
+    groupings: of all attributes, for metrics from outside the package.
     """
     tables = Task.of(y).decided(logits, y, groups, len(values))
-    parts = {value: Score.of(logits[groups == g], y[groups == g]) for g, value in enumerate(values)}
-    return together(Score.of(logits, y), parts, tables, int((groups < 0).sum()), classes)
+    parts = {
+        value: Score.of(logits[at], y[at], groupings and groupings_at(groupings, at))
+        for g, value in enumerate(values)
+        for at in [groups == g]
+    }
+    return together(Score.of(logits, y, groupings), parts, tables, int((groups < 0).sum()), classes)
 
 
 def together(
@@ -46,7 +50,7 @@ def together(
     """
     parts = {value: _group(score, overall, classes) for value, score in scores.items()}
     count = tables.shape[1]
-    compared = [metric for metric in metrics.names(compared=True) if metric in overall.metrics]
+    compared = [name for name in overall.metrics if name not in METRICS or metrics.get(name).compared]
     columns = {metric: {value: part.metrics[metric] for value, part in parts.items()} for metric in compared}
     names = classes or [f"class {c}" for c in range(count)]
     return GroupScores(

@@ -7,8 +7,9 @@ resample of the mean over clients does. One patient alone has no interval: there
 
 import numpy as np
 
+from ..metrics import Groupings, groupings_at
 from .bca import BCA, PERCENTILE, bca_interval, without_each
-from .bootstrap import LEVEL, bootstrap, interval
+from .bootstrap import LEVEL, bootstrap_all, interval
 from .parts import Interval, Score
 from .rounds import mean, with_average
 
@@ -18,19 +19,27 @@ Tables = dict[str, list[np.ndarray]]  # version -> logits [N, C] of each model t
 
 
 def intervals(
-    tables: Tables, y: np.ndarray, units: np.ndarray | None, method: str = PERCENTILE
+    tables: Tables,
+    y: np.ndarray,
+    units: np.ndarray | None,
+    method: str = PERCENTILE,
+    groupings: Groupings | None = None,
 ) -> dict[str, dict[str, Interval]]:
     """version -> metric -> interval, with the average of clean and corrupted where there are both.
 
     units: [N], the patient or lesion of each image; None draws images one by one. {} where there is no image.
-    method: "percentile" or "bca".
+    method: "percentile" or "bca". groupings: for metrics from outside the package.
     """
     if not len(y):
         return {}
     unit = about(units, len(y))
-    drawn = _averaged({version: resampled(answers, y, units) for version, answers in tables.items()})
-    left = _averaged({v: left_out(answers, y, units) for v, answers in tables.items()}) if method == BCA else {}
-    scores = with_average({version: [_scores(answers, y)] for version, answers in tables.items()})
+    drawn = _averaged({version: resampled(answers, y, units, None, groupings) for version, answers in tables.items()})
+    left = (
+        _averaged({v: left_out(answers, y, units, ALL, groupings) for v, answers in tables.items()})
+        if method == BCA
+        else {}
+    )
+    scores = with_average({version: [_scores(answers, y, ALL, groupings)] for version, answers in tables.items()})
     return {
         version: {
             m: _interval(scores[version][0].metrics[m], b, unit, left[version][m] if left else None)
@@ -54,16 +63,17 @@ def group_intervals(
     groups: np.ndarray,
     values: list[str],
     method: str = PERCENTILE,
+    groupings: Groupings | None = None,
 ) -> dict[str, dict[str, Interval]]:
     """metric -> value -> interval of that group's own images; groups: [N] index into values, -1 unknown."""
     if not len(y):
         return {}
-    columns = resampled(answers, y, units, groups)  # each [B, G], of the groups up to the last with an image
+    columns = resampled(answers, y, units, groups, groupings)  # each [B, G], of the groups up to the last with an image
     by_metric: dict[str, dict[str, Interval]] = {metric: {} for metric in columns}
     for g, value in enumerate(values):
         at = groups == g
-        unit, scores = about(None if units is None else units[at], int(at.sum())), _scores(answers, y, at)
-        left = left_out(answers, y, units, at) if method == BCA and at.any() else {}
+        unit, scores = about(None if units is None else units[at], int(at.sum())), _scores(answers, y, at, groupings)
+        left = left_out(answers, y, units, at, groupings) if method == BCA and at.any() else {}
         for metric, column in columns.items():
             drawn = column[:, g] if at.any() else np.zeros(0)
             by_metric[metric][value] = _interval(scores.metrics[metric], drawn, unit, left.get(metric))
@@ -71,23 +81,33 @@ def group_intervals(
 
 
 def resampled(
-    answers: list[np.ndarray], y: np.ndarray, units: np.ndarray | None, groups: np.ndarray | None = None
+    answers: list[np.ndarray],
+    y: np.ndarray,
+    units: np.ndarray | None,
+    groups: np.ndarray | None = None,
+    groupings: Groupings | None = None,
 ) -> dict[str, np.ndarray]:
     """Each metric in every resample; of several models that answer, their mean, which takes equal draws of each."""
-    drawn = [bootstrap(table, y, units, resamples=RESAMPLES, seed=SEED, groups=groups) for table in answers]
+    drawn = bootstrap_all(answers, y, units, resamples=RESAMPLES, seed=SEED, groups=groups, groupings=groupings)
     return {metric: np.mean([columns[metric] for columns in drawn], axis=0) for metric in drawn[0]}
 
 
 def left_out(
-    answers: list[np.ndarray], y: np.ndarray, units: np.ndarray | None, at: np.ndarray | slice = ALL
+    answers: list[np.ndarray],
+    y: np.ndarray,
+    units: np.ndarray | None,
+    at: np.ndarray | slice = ALL,
+    groupings: Groupings | None = None,
 ) -> dict[str, np.ndarray]:
     """Each metric without each patient in turn; of several models that answer, their mean."""
-    each = [without_each(table[at], y[at], None if units is None else units[at]) for table in answers]
+    here, whose = groupings and groupings_at(groupings, at), None if units is None else units[at]
+    each = [without_each(table[at], y[at], whose, here) for table in answers]
     return {metric: np.mean([columns[metric] for columns in each], axis=0) for metric in each[0]}
 
 
-def _scores(answers: list[np.ndarray], y: np.ndarray, at: np.ndarray | slice = ALL) -> Score:
-    return mean([Score.of(table[at], y[at]) for table in answers])
+def _scores(answers: list[np.ndarray], y: np.ndarray, at: np.ndarray | slice, groupings: Groupings | None) -> Score:
+    here = groupings and groupings_at(groupings, at)
+    return mean([Score.of(table[at], y[at], here) for table in answers])
 
 
 def _interval(

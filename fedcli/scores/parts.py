@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from .. import metrics
+from ..metrics import Groupings
 from ..metrics.several_labels import OF_LABEL
 from .schema import Names, decode, flat, omitted
 
@@ -36,9 +37,9 @@ class Score:
     metrics: Annotated[dict[str, Number], Names("metric")] = flat()
 
     @classmethod
-    def of(cls, logits: np.ndarray, y: np.ndarray) -> "Score":
-        """Of logits [N, C] and labels [N], or [N, C]. Raises FedcliError for logits that are not finite."""
-        return decode(cls, metrics.score(logits, y))
+    def of(cls, logits: np.ndarray, y: np.ndarray, groupings: Groupings | None = None) -> "Score":
+        """As metrics.score(). Raises FedcliError for logits that are not finite."""
+        return decode(cls, metrics.score(logits, y, groupings))
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,10 @@ from .. import metrics
 from ..errors import FedcliError
 from ..io.files import Stamp, settled
 from ..io.hdf5 import Column, create_hdf5, open_hdf5
-from ..metrics import CLASSES, LABELS
+from ..metrics import CLASSES, LABELS, Groupings
 from ..seeds import derive
 from . import intervals
 from .bootstrap import bootstrap_all
-from .groups import Groupings
 from .rounds import Logits
 
 FILE = "resamples.h5"

@@ -1,7 +1,8 @@
-"""Every method on the pretended GPU (pretend.py): what `fedcli bench --device cuda` asks of a real one."""
+"""Every method on the pretended GPU (pretend.py): what benchmarks/gpu_checks.py asks of a real one."""
 
 from dataclasses import replace
 
+import gpu_checks
 import pytest
 import torch
 from conftest import ROSTER, toy_net, toy_shard
@@ -10,7 +11,6 @@ from pretend import Graph, pretended
 from pretended_streams import Fault, Stream, on
 from torch.torch_version import TorchVersion
 
-from fedcli.bench import device
 from fedcli.bench.toy import toy_federation
 from fedcli.data import pipelines, shard, transforms
 from fedcli.federation import state as states
@@ -28,21 +28,21 @@ MORE = [pytest.param(pair, marks=pytest.mark.long) for pair in covering(PAIRS) i
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
-    monkeypatch.setattr(device, "TRAINING", replace(device.TRAINING, epochs=1))
+    monkeypatch.setattr(gpu_checks, "TRAINING", replace(gpu_checks.TRAINING, epochs=1))
 
 
 @pytest.mark.parametrize("spec", [*METHODS, *FEW, *MORE])
 def test_every_check_of_a_gpu_holds(spec):
     settings = {name: value for part in spec.split("+") for name, value in SHORTER.get(part, {}).items()}
     with pretended():
-        assert device.failures(resolve(spec, settings), "cuda") == {}
+        assert gpu_checks.failures(resolve(spec, settings), "cuda") == {}
 
 
 def failures(local, **attributes):
     """Of a method whose client half has these attributes, and says that its step can be recorded."""
     kind = type("Own", (local,), {"recordable": True, **attributes})
     with pretended():
-        return device.failures(replace(METHODS["fedavg"], local=kind()), "cuda")
+        return gpu_checks.failures(replace(METHODS["fedavg"], local=kind()), "cuda")
 
 
 def waiting(self, net, batch, client):
@@ -95,20 +95,20 @@ def test_a_number_that_the_server_sends_from_the_host_is_read_anew_in_each_round
 
 def test_one_method_that_fails_ends_no_other(monkeypatch):
     broken = type("Broken", (Plain,), {"on_round_end": lambda *_: 1 / 0})
-    monkeypatch.setattr(device, "METHODS", dict.fromkeys(("broken", "fedavg"), METHODS["fedavg"]))
-    device.METHODS["broken"] = replace(METHODS["fedavg"], local=broken())
-    monkeypatch.setattr(device, "resolve", lambda name: device.METHODS[name])
+    monkeypatch.setattr(gpu_checks, "METHODS", dict.fromkeys(("broken", "fedavg"), METHODS["fedavg"]))
+    gpu_checks.METHODS["broken"] = replace(METHODS["fedavg"], local=broken())
+    monkeypatch.setattr(gpu_checks, "resolve", lambda name: gpu_checks.METHODS[name])
     with pretended():
-        assert [proof.failed for proof in device.proofs("cuda")] == [
+        assert [proof.failed for proof in gpu_checks.proofs("cuda")] == [
             {"it trains": "ZeroDivisionError: division by zero"}, {},
         ]  # fmt: skip
 
 
 def test_a_recording_has_one_stream_of_its_network_and_workers_have_no_more_than_there_are():
     with pretended():
-        clients = toy_federation(resolve("fedism"), shards=device.toy_clients("cuda"), device="cuda").clients
+        clients = toy_federation(resolve("fedism"), shards=gpu_checks.toy_clients("cuda"), device="cuda").clients
         engine = Streams.of(clients, 2)
-        device._OnDevice(resolve("fedism"), "cuda", None)
+        gpu_checks._OnDevice(resolve("fedism"), "cuda", None)
         before = Stream.made
         [*engine(tasks(clients, 1)), *engine(tasks(clients, 2))]
         assert Graph.captures > 4 and Stream.made == before == 5
@@ -128,7 +128,7 @@ def test_before_torch_2_12_clients_side_by_side_are_not_recorded(version, record
     """All recordings draw from one seed and offset there."""
     monkeypatch.setattr(torch, "__version__", TorchVersion(version))
     with pretended():
-        clients = toy_federation(resolve("fedavg"), shards=device.toy_clients("cuda"), device="cuda").clients
+        clients = toy_federation(resolve("fedavg"), shards=gpu_checks.toy_clients("cuda"), device="cuda").clients
         workers = Streams.of(clients, 2).workers
         assert [worker.steps.recorder is not None for worker in workers] == [records, records]
 

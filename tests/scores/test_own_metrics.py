@@ -11,7 +11,7 @@ import fedcli
 from fedcli.compare.tested import check_names
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import better_low
-from fedcli.scores import own_metrics
+from fedcli.scores import intervals, own_metrics
 from fedcli.scores.scores import Scores
 
 FILE = '''
@@ -77,7 +77,7 @@ def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(units, pa
 
 
 def test_a_function_sees_the_groups_and_is_none_where_there_is_one(path, tmp_path, scores_of, monkeypatch):
-    monkeypatch.setattr(own_metrics, "RESAMPLES", 50)
+    monkeypatch.setattr(intervals, "RESAMPLES", 50)
     text = FILE.replace('("f", "m")', '("female", "male")')
     scores = scored(scores_of, a_run(tmp_path), f"{written(tmp_path, text, 'own.py')}:gap_cost")
     gap = scores.groups["sex"]["clean"].over_rounds.metrics["accuracy"].gap.last
@@ -88,7 +88,7 @@ def test_a_function_sees_the_groups_and_is_none_where_there_is_one(path, tmp_pat
 
 @pytest.mark.parametrize("bn", ["aggregate", "local"], ids=["one model", "models of their own"])
 def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of, monkeypatch):
-    monkeypatch.setattr(own_metrics, "RESAMPLES", 20)
+    monkeypatch.setattr(intervals, "RESAMPLES", 20)
     run = a_run(tmp_path, bn=bn, rounds=(4, 5), own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
     scores = scored(scores_of, run, f"{path}:share_right")
     for client in scores.clients.values():
@@ -104,7 +104,7 @@ def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of,
 
 
 def test_the_worst_client_is_the_one_with_the_highest_cost(tmp_path, scores_of, monkeypatch):
-    monkeypatch.setattr(own_metrics, "RESAMPLES", 20)
+    monkeypatch.setattr(intervals, "RESAMPLES", 20)
     text = "def wrong_cost(chances, labels, groups):\n    return (chances.argmax(1) != labels).mean()\n"
     run = a_run(tmp_path, own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
     scores = scored(scores_of, run, written(tmp_path, text, "own.py"))
@@ -136,7 +136,7 @@ def test_where_there_is_no_metric_of_ones_own_it_is_refused(path):
 
 
 def test_from_a_run_to_a_report(path, tmp_path, monkeypatch):
-    monkeypatch.setattr(own_metrics, "RESAMPLES", 5)
+    monkeypatch.setattr(intervals, "RESAMPLES", 5)
     clients = fedcli.partition(fedcli.prepare("phantom", size=8, work=tmp_path), by="site", work=tmp_path)
     run = fedcli.train("fedavg", clients, rounds=1, work=tmp_path)
     report = fedcli.report(run, metric=[f"{path}:share_right", "accuracy"], by=["sex"], work=tmp_path)

@@ -1,12 +1,12 @@
 """How time and memory of a round grow with the number of clients: fedcli's engines, and Flower's simulation where installed.
 
-    python examples/many_clients.py                  # 1,000 and 10,000 clients of 8 images, the small CNN at 16 px
-    python examples/many_clients.py 1000 --repeats 3
+    python benchmarks/rounds_of_many_clients.py                  # 1,000 and 10,000 clients of 8 images, the small CNN at 16 px
+    python benchmarks/rounds_of_many_clients.py 1000 --repeats 3
 
 Every line is a process of its own. Processor time and memory are those of it and of all that it starts: memory is the
 largest sum of proportional set sizes, read every fifth of a second. All clients take part in every round of "all";
 in "100 of them" a hundred do. Flower trains the same clients on the same batches in one ray worker; that both end at the
-same model is checked by `fedcli bench --peers`.
+same model is checked by `benchmarks/peers.py`.
 """
 
 import argparse
@@ -18,7 +18,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from fedcli.bench import peers
+import peers
+
 from fedcli.bench.measuring import threads
 from fedcli.federation.engines import open_engine
 from fedcli.federation.server import Federation

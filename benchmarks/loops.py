@@ -18,16 +18,16 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
+from problem import BATCH, LEARNING_RATE, Problem, Train, train_epoch, weights
+from shell import temporary_folder
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from ..data.shard import Shard
-from ..data.sources.formats.photographs import import_albumentations
-from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
-from ..system import interrupts
-from .measuring import threads
-from .problem import BATCH, LEARNING_RATE, Problem, Train, train_epoch, weights
-from .shell import temporary_folder
+from fedcli.bench.measuring import threads
+from fedcli.data.shard import Shard
+from fedcli.data.sources.formats.photographs import import_albumentations
+from fedcli.data.transforms import IMAGENET_MEAN, IMAGENET_STD
+from fedcli.system import interrupts
 
 Numbers = Mapping[str, np.ndarray]  # a state_dict that pickles without shared memory
 

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .. import models
-from ..data import transforms
-from ..data.shard import Shard
-from ..seeds import derive
-from ..system.processes import cores
-from . import engine
+from fedcli import models
+from fedcli.bench import engine
+from fedcli.data import transforms
+from fedcli.data.shard import Shard
+from fedcli.seeds import derive
+from fedcli.system.processes import cores
 
 BATCH = 32
 LEARNING_RATE = 5e-3  # small, so that rounding does not grow from step to step
@@ -41,11 +41,11 @@ class Problem:
         return [f"client-{k:02d}" for k in range(self.clients)]
 
     def shards(self) -> dict[str, Shard]:
-        return engine._shards(self.clients, self.images, self.size, "cpu")
+        return engine.random_shards(self.clients, self.images, self.size, "cpu")
 
     def net(self) -> models.Network:
         """The network with the starting weights."""
-        return engine._net(self.model, self.size, "cpu")
+        return engine.network(self.model, self.size, "cpu")
 
     def order(self, client: str, round: int) -> Tensor:
         """The indices of a client's images in the order of one round, t from 1: int64 [N]."""

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from problem import BATCH, LEARNING_RATE, Problem, Train, weights
+from shell import temporary_folder
 from torch import Generator, Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from ..data import transforms
-from ..data.shard import Shard
-from .measuring import threads
-from .problem import BATCH, LEARNING_RATE, Problem, Train, weights
-from .shell import temporary_folder
+from fedcli.bench.measuring import threads
+from fedcli.data import transforms
+from fedcli.data.shard import Shard
 
 
 class Networks:

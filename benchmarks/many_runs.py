@@ -1,4 +1,4 @@
-"""Time of a report, and of its page, over many scored runs, beside reading and hashing the files that it rests on."""
+"""Time of a report, and of its page, over many scored runs, beside reading and hashing their files."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,20 +7,23 @@ from hashlib import sha256
 from math import ceil
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
-from .. import console
-from ..system.processes import cores
-from .shell import Command, Spent, fedcli, own_images, temporary_folder, timed
+import typer
+from shell import Command, Spent, fedcli, own_images, run, show, temporary_folder, timed
+
+from fedcli import console
+from fedcli.system.processes import cores
 
 SEEDS = 5  # runs of a system
 TEST = 0.9  # share of the images, the most that prepare takes
 CLIENTS = 4
 RECIPE = """title = "Runs for a report"
-paper = "none: made by fedcli bench"
+paper = "none: made by benchmarks/many_runs.py"
 seeds = {seeds}
 
 [data.made]
-title = "Images that fedcli bench made"
+title = "Images that a benchmark made"
 dataset = "images"
 prepare = {{ size = {side}, patient = "patient", group = ["sex"], split = "image", test = {test} }}
 partition = {{ iid = true, clients = {clients} }}
@@ -113,3 +116,17 @@ def _read(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             sha256(path.read_bytes()).digest()
+
+
+def main(
+    runs: Annotated[int, typer.Option(min=2, help=f"{SEEDS} of each system")] = 100,
+    images: Annotated[int, typer.Option(min=2, help="test images")] = 10_000,
+    repeats: Annotated[int, typer.Option(min=1, help="reports and pages")] = 3,
+    json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Time `fedcli report` and its page over many runs, which are trained and scored first. Takes long."""
+    show(COLUMNS, report(runs, images, repeats), json)
+
+
+if __name__ == "__main__":
+    run(main)

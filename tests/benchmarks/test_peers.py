@@ -4,18 +4,18 @@ import dataclasses
 import json
 import subprocess
 import sys
+from pathlib import Path
 
+import frameworks
+import loops
+import peers
 import pytest
 import torch
-from typer.testing import CliRunner
+from peers import Peer, check_same_model, compare, fedcli_side, fedcli_training
+from problem import Problem, train_epoch, weights
 
-from fedcli.bench import frameworks, loops, peers
 from fedcli.bench.engine import Timing
 from fedcli.bench.measuring import threads
-from fedcli.bench.peers import Peer, check_same_model, compare, fedcli_side, fedcli_training
-from fedcli.bench.problem import Problem, train_epoch, weights
-from fedcli.commands import bench as command
-from fedcli.commands.app import app
 from fedcli.data import transforms
 from fedcli.errors import FedcliError
 
@@ -123,12 +123,14 @@ def test_a_peer_that_trains_the_same_gets_a_row(monkeypatch):
     assert torch.get_num_threads() == before
 
 
-def test_what_each_side_takes_to_start_stands_beside_the_ratio(monkeypatch):
+def test_what_each_side_takes_to_start_stands_beside_the_ratio(monkeypatch, capsys):
     timing = Timing("fedavg beside same", [1.0], [2.0], images=100)
-    monkeypatch.setattr(command, "_beside_peers", lambda *asked: [peers.Compared("same", timing, (1.25, 14.0))])
-    shown = CliRunner().invoke(app, ["bench", "--peers"]).stdout
+    monkeypatch.setattr(peers, "rows", lambda *asked: [peers.Compared("same", timing, (1.25, 14.0))])
+    peers.main()
+    shown = capsys.readouterr().out
     assert "1.2 s, 14.0 s" in shown and "0.500" in shown
-    (body,) = json.loads(CliRunner().invoke(app, ["bench", "--peers", "--json"]).stdout)
+    peers.main(json=True)
+    (body,) = json.loads(capsys.readouterr().out)
     assert body["start_seconds"] == [1.25, 14.0] and body["ratio"] == 0.5
 
 
@@ -138,25 +140,16 @@ def test_a_peer_is_chosen_by_how_its_name_begins():
     assert peers.named(["a plain", "BLAZE"]) == ["BlazeFL", "BlazeFL, threads", "a plain loop"]
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("--peers --beside fedml", "no peer's name begins so"),
-        ("--method fedavg --repeats 1000000 --peers --beside fedml", "no peer's name begins so"),
-        ("--beside flower", "add --peers"),
-        ("--rounds 3", "--rounds is for --peers and --memory"),
-        ("--memory --rounds 5", "give 6 or more"),
-    ],
-)
-def test_what_bench_would_ignore_is_refused(line, said):
-    shown = CliRunner().invoke(app, ["bench", *line.split()])
-    assert shown.exit_code == 2 and said in " ".join(shown.stderr.split())
+def test_a_peer_that_there_is_not_is_refused_before_anything_is_timed():
+    script = Path(peers.__file__)
+    ran = subprocess.run([sys.executable, script, "--beside", "fedml"], capture_output=True, text=True)
+    assert ran.returncode == 2 and "no peer's name begins so" in ran.stderr
 
 
 def test_the_asked_size_reaches_the_peers(monkeypatch):
     asked = []
-    monkeypatch.setattr(command, "_beside_peers", lambda *given: asked.append(given) or [])
-    CliRunner().invoke(app, ["bench", "--peers", "--beside", "flower", "--rounds", "2", "--clients", "4"])
+    monkeypatch.setattr(peers, "rows", lambda *given: asked.append(given) or [])
+    peers.main(["flower"], rounds=2, clients=4)
     ((beside, problem, repeats),) = asked
     assert beside == ["flower"] and repeats == 7
     assert (problem.rounds, problem.clients, problem.images, problem.model) == (2, 4, 256, "cnn")
@@ -174,7 +167,7 @@ def test_a_peer_that_trains_otherwise_gets_no_row(monkeypatch):
 def test_a_peer_that_is_not_installed_gets_a_sentence(monkeypatch, capsys):
     absent = Peer("nowhere", "nothing", ("torch", "no_such_module_anywhere"), peers.run_flower)
     monkeypatch.setattr(peers, "PEERS", {"absent": absent})
-    assert command._beside_peers(None, SMALL, 1) == []
+    assert list(peers.rows(None, SMALL, 1)) == []
     assert "no row for absent: it is not installed, pip install 'fedcli[peers]'" in capsys.readouterr().err
 
 
@@ -182,7 +175,7 @@ def test_a_peer_that_is_not_installed_gets_a_sentence(monkeypatch, capsys):
 def test_a_real_peer_ends_at_the_same_model(name):
     if not peers.PEERS[name].installed:
         pytest.skip("fedcli[peers] is not installed")
-    code = f"from fedcli.bench.peers import *; print(compare({name!r}, {SMALL!r}, 1).timing.what)"
+    code = f"from peers import *; print(compare({name!r}, {SMALL!r}, 1).timing.what)"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True
     )  # ray changes the process it runs in
@@ -225,5 +218,8 @@ def test_a_loop_as_papers_release_it_reads_the_same_pixels_and_ends_at_the_same_
 
 def test_a_framework_whose_processes_end_at_once_is_a_sentence(monkeypatch):
     monkeypatch.setattr(frameworks.sys, "executable", "false")
-    with pytest.raises(FedcliError, match="pfl-research did not start"), frameworks._torchrun("no_such", SMALL, 1):
+    with (
+        pytest.raises(FedcliError, match="pfl-research did not start"),
+        frameworks._torchrun(Path("no_such"), SMALL, 1),
+    ):
         pass

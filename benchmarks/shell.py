@@ -1,21 +1,25 @@
 """Whole commands as a user types them, each in a process of its own, and a folder of images for them."""
 
 import csv
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import typer
 
-from ..errors import FedcliError
-from ..seeds import derive
+from fedcli.errors import FedcliError, UsageError
+from fedcli.seeds import derive
+from fedcli.system import terminal
 
 CLASSES = 4
 
@@ -90,3 +94,21 @@ def own_images(folder: Path, count: int, side: int) -> None:
             noise = rng.integers(0, 192, (side, side, 3), np.uint8)
             Image.fromarray(noise + np.uint8(8 * label)).save(folder / f"{i:06d}.png", compress_level=1)
             table.writerow([f"{i:06d}.png", "abcd"[label], f"patient-{i // 2}", "fm"[i // 8 % 2]])
+
+
+def show(columns: list[str], rows: Sequence[Any], as_json: bool) -> None:
+    """Print rows, each of which has row() and body(), as a table or as JSON."""
+    if as_json:
+        print(json.dumps([row.body() for row in rows], indent=1, sort_keys=True, ensure_ascii=False))
+    else:
+        terminal.table(columns, [row.row() for row in rows])
+
+
+def run(main: Callable[..., None]) -> None:
+    """Run a script's main as a command; an error of ours ends it with a sentence."""
+    try:
+        typer.run(main)
+    except FedcliError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        print(f"{error}{hint}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, UsageError) else 1)

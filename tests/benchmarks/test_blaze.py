@@ -2,12 +2,12 @@
 
 import pickle
 
+import blaze
 import torch
 import torch.nn.functional as F
+from problem import BATCH, LEARNING_RATE, Problem, train_epoch, weights
 
-from fedcli.bench import blaze
 from fedcli.bench.measuring import threads
-from fedcli.bench.problem import BATCH, LEARNING_RATE, Problem, train_epoch, weights
 
 SMALL = Problem(size=16, clients=3, images=40, rounds=2)  # a last batch of 8 images
 

@@ -12,12 +12,12 @@ from multiprocessing.connection import Client
 import torch
 import torch.distributed
 import torch.nn.functional as F
+from frameworks import TRAIN
+from problem import BATCH, LEARNING_RATE, Problem, Train, weights
 from torch import Tensor, nn
 
-from ..data import transforms
-from ..data.shard import Shard
-from .frameworks import TRAIN
-from .problem import BATCH, LEARNING_RATE, Problem, Train, weights
+from fedcli.data import transforms
+from fedcli.data.shard import Shard
 
 
 def main(address: str, asked: str) -> None:

@@ -21,18 +21,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
+from problem import Problem, Train, train_epoch, weights
 from torch import Tensor, nn
 
-from ..data.shard import Shard
-from ..errors import FedcliError
-from .problem import Problem, Train, train_epoch, weights
+from fedcli.data.shard import Shard
+from fedcli.errors import FedcliError
 
 TRAIN, END = "train", "end"  # what the first of pfl-research's processes is told
+RANKS = Path(__file__).with_name("pfl_ranks.py")
 
 
 def run_pfl(problem: Problem, measure: Callable[[Train], None], processes: int) -> None:
     """pfl-research in so many processes, which share the cores: SimulatedBackend, users' tensors in memory."""
-    with _torchrun("fedcli.bench.pfl_ranks", problem, processes) as connection:
+    with _torchrun(RANKS, problem, processes) as connection:
 
         def train() -> Tensor:
             try:
@@ -51,14 +52,14 @@ def run_pfl(problem: Problem, measure: Callable[[Train], None], processes: int) 
 
 
 @contextmanager
-def _torchrun(module: str, problem: Problem, processes: int) -> Iterator[Connection]:
-    """A connection to the first of the processes that torchrun starts with this module. Raises FedcliError."""
+def _torchrun(script: Path, problem: Problem, processes: int) -> Iterator[Connection]:
+    """A connection to the first of the processes that torchrun starts with this script. Raises FedcliError."""
     with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
         address = str(Path(folder, "first"))
         server.bind(address)
         server.listen(1)
         server.settimeout(0.2)
-        options = ["--standalone", f"--nproc-per-node={processes}", "-m", module, address, json.dumps(asdict(problem))]
+        options = ["--standalone", f"--nproc-per-node={processes}", str(script), address, json.dumps(asdict(problem))]
         command = [sys.executable, "-m", "torch.distributed.run", *options]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as launcher:
             try:
@@ -88,6 +89,7 @@ def run_flower(problem: Problem, measure: Callable[[Train], None]) -> None:
         "0"  # both report usage to their authors
     )
     os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"  # else ray warns about GPUs that are not used here
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # workers read these modules too
     from flwr.clientapp import ClientApp
     from flwr.serverapp import ServerApp
     from flwr.simulation import run_simulation

@@ -8,10 +8,14 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
-from .. import console, models
-from ..errors import UsageError
-from .shell import Command, fedcli, own_images, temporary_folder
+import typer
+from shell import Command, fedcli, own_images, run, show, temporary_folder
+
+from fedcli import console, models
+from fedcli.errors import UsageError
+from fedcli.methods import resolve
 
 METHODS = ["fedavg", "scaffold", "feddyn", "fedheal", "fedproto"]  # the first is what the others are set beside
 COHORT = 50
@@ -83,7 +87,7 @@ def memory(methods: list[str], size: Size, repeats: int, command: Command = fedc
     """
     models.describe(size.model)  # before images are made
     if size.clients * size.images < LEAST:
-        what = f"{size.clients * size.images} images are too few for --memory"
+        what = f"{size.clients * size.images} images are too few"
         raise UsageError(what, f"give more --clients or --images: {LEAST} images in all, or more")
     methods = [METHODS[0], *(name for name in methods if name != METHODS[0])]
     first = Memory(methods[0], size)
@@ -124,3 +128,23 @@ def _peaks(method: str, data: str, out: Path, size: Size, command: Command) -> d
 
 def _ratio(each: list[float]) -> list[str]:
     return [f"{median(each):.3f}", f"{min(each):.3f} to {max(each):.3f}"]
+
+
+def main(
+    method: Annotated[list[str] | None, typer.Option(help=f"may be repeated; default: {', '.join(METHODS)}")] = None,
+    model: Annotated[str, typer.Option(help="network that is trained")] = "cnn",
+    size: Annotated[int, typer.Option(min=8, help="side of the images in pixels")] = 32,
+    clients: Annotated[int, typer.Option(min=1, help=f"of which {COHORT} take part in a round")] = 10_000,
+    images: Annotated[int, typer.Option(min=2, help="of each client")] = 2,
+    rounds: Annotated[int, typer.Option(min=6, help="three of them are looked at")] = 60,
+    repeats: Annotated[int, typer.Option(min=1, help="trainings of each method")] = 3,
+    json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Show the memory that trainings with many clients held, a row for each method."""
+    for name in method or ():
+        resolve(name)  # refuses a name before anything is trained
+    show(columns(rounds), memory(method or METHODS, Size(clients, images, rounds, model, size), repeats), json)
+
+
+if __name__ == "__main__":
+    run(main)

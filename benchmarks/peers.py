@@ -17,25 +17,30 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from typing import Annotated, Any
 
+import blaze
+import typer
+from frameworks import run_flower, run_pfl
+from loops import run_processes, run_released
+from problem import BATCH, LEARNING_RATE, Problem, Train, weights
+from shell import run, show
 from torch import Tensor
 
-from .. import models
-from ..errors import FedcliError, UsageError
-from ..federation.client import Training
-from ..federation.engines import Engine, open_engine, side_by_side
-from ..federation.engines.in_process import InProcess
-from ..federation.server import Federation
-from ..methods import resolve
-from ..models.layout import Layout
-from . import blaze, engine
-from .frameworks import run_flower, run_pfl
-from .loops import run_processes, run_released
-from .measuring import threads
-from .problem import BATCH, LEARNING_RATE, Problem, Train, weights
+from fedcli import console, models
+from fedcli.bench import engine
+from fedcli.bench.measuring import threads
+from fedcli.errors import FedcliError, UsageError
+from fedcli.federation.client import Training
+from fedcli.federation.engines import Engine, open_engine, side_by_side
+from fedcli.federation.engines.in_process import InProcess
+from fedcli.federation.server import Federation
+from fedcli.methods import resolve
+from fedcli.models.layout import Layout
 
 TOLERANCE = 3e-3  # distance of two final models as a share of that from the start; rounding of a cnn leaves 2e-4
 INSTALL = "pip install 'fedcli[peers]'"
+COLUMNS = [*engine.COLUMNS, "to start and train once"]  # each side, its processes included
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,13 @@ class Compared:
     peer: str
     timing: engine.Timing
     start_seconds: tuple[float, float]
+
+    def row(self) -> list[str]:
+        own, other = self.start_seconds
+        return [*self.timing.row(), f"{own:.1f} s, {other:.1f} s"]
+
+    def body(self) -> dict[str, Any]:
+        return {**self.timing.body(), "start_seconds": self.start_seconds}
 
 
 @dataclass(frozen=True)
@@ -114,7 +126,7 @@ def _alternately(name: str, problem: Problem, own_training: Train, peer_training
     def keep(side: str, train: Train) -> None:
         final[side].append(train())
 
-    seconds = engine._alternate(lambda: keep("fedcli", own_training), lambda: keep(name, peer_training), repeats)
+    seconds = engine.alternate(lambda: keep("fedcli", own_training), lambda: keep(name, peer_training), repeats)
     ends = list(zip(*final.values(), strict=True))
     far = max(_distance(start, ours, theirs) for ours, theirs in ends)
     allowed = TOLERANCE if far < TOLERANCE else max(TOLERANCE, 2 * _rounding(problem, start))
@@ -214,3 +226,34 @@ PEERS = {
         "files, {cores} loaders, {cores} threads", "", ("albumentations",), run_released
     ),
 }
+
+
+def main(
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(help="one whose name begins so, such as flower; may be repeated; default: all"),
+    ] = None,
+    model: Annotated[str, typer.Option(help="network that is trained")] = "cnn",
+    size: Annotated[int, typer.Option(min=8, help="side of the images in pixels")] = 32,
+    clients: Annotated[int, typer.Option(min=1)] = 20,
+    images: Annotated[int, typer.Option(min=2, help="of each client")] = 256,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="times each side runs; the median counts")] = 7,
+    json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Time fedcli beside pfl-research, Flower, BlazeFL and plain loops, each on all cores, in a row for each."""
+    show(COLUMNS, list(rows(beside, Problem(model, size, clients, images, rounds), repeats)), json)
+
+
+def rows(beside: Iterable[str] | None, problem: Problem, repeats: int) -> Iterator[Compared]:
+    """A comparison with every peer that is asked for and installed, in which the peer is the bare side."""
+    for name in named(beside):
+        if not PEERS[name].installed:
+            console.say(f"no row for {name}: it is not installed, {INSTALL}")
+            continue
+        console.say(f"fedcli beside {name}: {repeats} runs each")
+        yield compare(name, problem, repeats)
+
+
+if __name__ == "__main__":
+    run(main)

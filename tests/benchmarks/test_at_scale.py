@@ -1,4 +1,4 @@
-"""What `fedcli bench` says of whole commands: memory with many clients, time of a report over many runs."""
+"""Benchmarks of whole commands: memory with many clients, time of a report over many runs."""
 
 import json
 import shutil
@@ -7,25 +7,23 @@ import subprocess
 import tempfile
 
 import forked
+import many_clients
+import many_runs
 import pytest
+import shell
+from many_clients import Memory, Size
+from many_runs import Reported
+from shell import Spent
 from typer.testing import CliRunner
 
-from fedcli.bench import many_clients, many_runs, shell
-from fedcli.bench.many_clients import Memory, Size
-from fedcli.bench.many_runs import Reported
-from fedcli.bench.shell import Spent
 from fedcli.commands.app import app
-from fedcli.errors import FedcliError
+from fedcli.errors import FedcliError, UsageError
 
 
 def in_process(*words):
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.stderr
     return done.stdout.strip()
-
-
-def bench(*words):
-    return CliRunner().invoke(app, ["bench", *map(str, words)])
 
 
 @pytest.mark.long
@@ -107,26 +105,24 @@ def test_a_folder_is_gone_also_where_its_removal_is_interrupted(monkeypatch, tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_flags_that_do_not_go_together_and_methods_that_are_none_are_refused():
-    for words, said in (
-        (["--memory", "--report"], "--memory and --report exclude each other"),
-        (["--memory", "--device", "cuda"], "--memory, --report and --peers are measured on the CPU"),
-        (["--peers", "--device", "cuda"], "measured on the CPU"),
-        (["--report", "--method", "fedprox"], "--report and --method exclude each other"),
-        (["--memory", "--model", "nope"], "unknown model 'nope'"),
-        (["--memory", "--method", "nope"], "unknown method 'nope'"),
-        (["--memory", "--clients", 1], "2 images are too few for --memory"),
-    ):
-        done = bench(*words)
-        assert done.exit_code == 2 and said in done.stderr
+def test_methods_and_sizes_that_cannot_be_are_refused():
+    with pytest.raises(UsageError, match="unknown method 'nope'"):
+        many_clients.main(["nope"])
+    with pytest.raises(UsageError, match="2 images are too few"):
+        many_clients.memory(["fedavg"], Size(clients=1), 1)
 
 
-def test_tables_and_json_of_both(monkeypatch):
+def test_tables_and_json_of_both(monkeypatch, capsys):
     fedavg = Memory("fedavg", Size(rounds=6), [{1: 10**6, 3: 10**6, 6: 10**6}])
     fedavg.first.extend(fedavg.peaks)
     monkeypatch.setattr(many_clients, "memory", lambda methods, size, repeats: [fedavg])
     monkeypatch.setattr(many_runs, "report", lambda runs, images, repeats: [Reported("report", [Spent(1, 2)], [1.0])])
-    assert "1 MB" in bench("--memory", "--rounds", 6).stdout
-    assert json.loads(bench("--memory", "--json").stdout)[0]["growth"] == [1]
-    assert "1.00 s" in bench("--report").stdout
-    assert json.loads(bench("--report", "--json").stdout)[0]["processor_seconds"] == [2]
+
+    def printed(main, **asked):
+        main(**asked)
+        return capsys.readouterr().out
+
+    assert "1 MB" in printed(many_clients.main, rounds=6)
+    assert json.loads(printed(many_clients.main, json=True))[0]["growth"] == [1]
+    assert "1.00 s" in printed(many_runs.main)
+    assert json.loads(printed(many_runs.main, json=True))[0]["processor_seconds"] == [2]

@@ -1,0 +1,60 @@
+"""Checks of every method on a GPU, played on the CPU with a stand-in for its recorded steps."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gpu_checks
+import pytest
+from tapes import Tape
+
+from fedcli.methods import METHODS
+
+FEW = ["fedavg", "scaffold", "ditto"]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(gpu_checks, "METHODS", {name: METHODS[name] for name in FEW})
+
+
+def test_every_check_holds_where_recorded_steps_do_what_they_should(few):
+    made = list(gpu_checks.proofs("cpu", Tape))
+    assert {proof.method: proof.failed for proof in made} == {name: {} for name in FEW}
+    assert [proof.method for proof in made if not proof.recorded] == ["ditto"]
+
+
+class Forgetful(Tape):
+    """Replays all but the last operation of a step."""
+
+    def replay(self):
+        self.operations = self.operations[:-1]
+        super().replay()
+
+
+def test_a_recording_that_leaves_something_out_is_noticed(monkeypatch):
+    monkeypatch.setattr(gpu_checks, "METHODS", {"fedavg": METHODS["fedavg"]})
+    (proof,) = gpu_checks.proofs("cpu", Forgetful)
+    assert proof.failed["recorded steps are ordinary steps"] == "theta differs after 3 rounds"
+
+
+HIDDEN = """
+import sys
+sys.modules |= dict.fromkeys(["pydicom", "albumentations", "imagecorruptions", "cv2", "matplotlib", "pandas"])
+sys.path.insert(0, FOLDER)
+import gpu_checks
+gpu_checks.METHODS = {"fedavg": gpu_checks.METHODS["fedavg"]}
+(proof,) = gpu_checks.proofs("cpu")
+assert not proof.failed, proof.failed
+import fedcli.commands.app
+"""
+
+
+def test_packages_that_read_and_corrupt_images_are_not_needed():
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN.replace("FOLDER", repr(str(Path(gpu_checks.__file__).parent)))],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
