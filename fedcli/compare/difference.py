@@ -79,8 +79,7 @@ def _row(of: Quantity, rounds: list[list[list[float]]], pairs: Pairs, resamples:
     over folds or splits take one number of each, however many runs it has.
     """
     first, second = map(over_seeds, rounds)
-    assert first.mean is not None and second.mean is not None
-    difference = second.mean - first.mean
+    assert first.mean is not None and second.mean is not None  # of runs that have the score
     differences = np.mean([resamples.drawn(b, of) - resamples.drawn(a, of) for a, b in pairs], axis=0)  # [B]
     units = differing(pairs, of)
     a, b = (sample.means(side) for side in rounds)
@@ -92,7 +91,7 @@ def _row(of: Quantity, rounds: list[list[list[float]]], pairs: Pairs, resamples:
         group=of.group,
         a=first,
         b=second,
-        difference=difference,
+        difference=second.mean - first.mean,
         p=bootstrap_p(differences, units),
         differing=units,
         unit=sample.unit,
@@ -109,7 +108,7 @@ def _row(of: Quantity, rounds: list[list[list[float]]], pairs: Pairs, resamples:
     if resamples.bca and not any(predicted(run.path).counted for pair in pairs for run in pair):
         left = [resamples.left(b, of) - resamples.left(a, of) for a, b in pairs]
         values = [float(np.mean(y) - np.mean(x)) for x, y in zip(*rounds, strict=True)]
-        low, high = bca_interval(difference, differences, left_of_mean(values, left, sample.sets))
+        low, high = bca_interval(row.difference, differences, left_of_mean(values, left, sample.sets))
     return replace(row, low=low, high=high)
 
 
@@ -126,12 +125,12 @@ def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
         y, tables = first.y, [first.last[version][0], second.last[version][0]]
         tests = {"mcnemar": asdict(mcnemar(*(_right(table, y) for table in tables)))}
         if y.ndim == 1 and tables[0].shape[1] == 2 and np.bincount(y, minlength=2).min() > 1:
-            ours, theirs = (probabilities(table)[:, 1] for table in tables)
-            tests["delong"] = asdict(delong(ours, theirs, y))
+            a_scores, b_scores = (probabilities(table)[:, 1] for table in tables)
+            tests["delong"] = asdict(delong(a_scores, b_scores, y))
         result["versions"][version] = tests
     return result
 
 
 def _right(table: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The images that are classified correctly, in all their labels: bool [N]."""
-    return np.asarray(Task.of(y).right(table, y).all(1))
+    return np.all(Task.of(y).right(table, y), axis=1)

@@ -112,16 +112,13 @@ def _with_average(table: Table) -> Table:
 
 
 def _without_each(found: Predicted, attribute: str) -> Table:
-    found = found.of(attribute)
     made: Table = {}
-    places, names = found.grouping(attribute) if attribute else (np.zeros(0), [])
+    places, names = found.grouping(attribute) if attribute else (None, [])
     for version, tables in found.tables.items():
-        each = [
-            _groups_without_each(found, table, places, len(names))
-            if attribute
-            else without_each(table, found.y, found.units)
-            for table in tables
-        ]
+        if places is None:
+            each = [without_each(table, found.y, found.units) for table in tables]
+        else:
+            each = [_groups_without_each(found, table, places, len(names)) for table in tables]
         made |= _named(each, version, attribute, names)
     return _with_average(made)
 
@@ -167,19 +164,18 @@ def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Int
     known = [each for each in estimates if each and each.low is not None and each.high is not None]
     if len(known) < len(runs):
         return None
+    values, lows, highs = np.array([(each.value, each.low, each.high) for each in known], float).T
     bca = all(each.method == BCA for each in known)
     draws = [_last(run, of, bca) for run in runs] if len(runs) > 1 and can_pool(runs) else []
     if not draws or not all(of.metric in drawn for drawn, _ in draws):  # counts, and metrics of one's own
-        return float(np.mean([each.low for each in known])), float(np.mean([each.high for each in known]))
-    values = [each.value for each in known if each.value is not None]
+        return float(lows.mean()), float(highs.mean())
     found = [predicted(run.path) for run in runs]
-    members = [each.members(of) for each in found]
-    images = [(each.id[at].tobytes(), each.units[at].tobytes()) for each, at in zip(found, members, strict=True)]
+    images = [(each.id[at].tobytes(), each.units[at].tobytes()) for each in found for at in [each.members(of)]]
     sets = numbered(images)
     # test sets of one size get equal draws, place by place: shifted, those of one say nothing of another's
     drawn = np.mean([np.roll(columns[of.metric], k) for k, (columns, _) in zip(sets, draws, strict=True)], axis=0)
-    without = left_of_mean(values, [columns[of.metric] for _, columns in draws], sets) if bca else None
-    low, high = intervals.bounds(float(np.mean(values)), drawn, without)
+    without = left_of_mean(values.tolist(), [columns[of.metric] for _, columns in draws], sets) if bca else None
+    low, high = intervals.bounds(float(values.mean()), drawn, without)
     return None if low is None or high is None else (low, high)
 
 
@@ -193,10 +189,11 @@ def _last(run: Scored, of: Quantity, bca: bool) -> tuple[Columns, Columns]:
 def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> tuple[Columns, Columns]:
     """place: of the attribute among those that the run was evaluated by."""
     found = predicted(path).of(of.attribute)
-    kept: dict[str, Columns] = {}
-    if not bca and place is None:
+    if bca:
+        kept: dict[str, Columns] = {}
+    elif place is None:
         kept = resampled.read(path.parent, last=True)
-    elif not bca and place is not None:
+    else:
         group = found.grouping(of.attribute)[1].index(of.group)
         kept = resampled.read_groups(path.parent).get((place, group), {})
     versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)

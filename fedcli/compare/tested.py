@@ -1,18 +1,9 @@
 """Systems tested against each other on the same test images: in what they differ, by how much, what can be said of it.
 
-A system is a method in one setting, trained with one seed or several; runs of equal seeds are paired. A score is the
-mean over the kept rounds (the last five), then over runs, as in a report: a fold of more runs weighs more. There are
-two sources of chance:
-
-    test patients   the trained models stay, the patients are drawn anew (bootstrap.bootstrap, the same draw for every
-                    model); this gives the interval of the difference and the first p
-    training        the test images stay, and the paired t test takes the seeds as the sample; where folds or other
-                    splits take the place of seeds nothing stays, and the t test is Nadeau and Bengio's corrected one;
-                    Wilcoxon's test stands beside it with the smallest p that so few seeds can give
-
-What the two p let one say is in verdict.py. Holm's adjustment is over the systems that are tested against one in one
-score, never over scores: of two systems there is nothing to adjust. McNemar's and DeLong's tests are of the last
-round's models, seed by seed, and take images as independent.
+Runs of equal seeds are paired. A score is the mean over the kept rounds (the last five), then over runs, as in a report:
+a fold of more runs weighs more. Patients are drawn anew with the trained models held fixed, which gives the interval of
+the difference and the first p; the t test over seeds, folds or splits gives the second. Holm's adjustment is over the
+systems that are tested against one in one score, never over scores: of two systems there is nothing to adjust.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +20,7 @@ from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
 from ..scores.statistics import OverSeeds, holm, over_seeds
 from .difference import GroupTests, group_tests, headline, image_tests, judged
-from .pairing import paired, sample_of
+from .pairing import Sample, paired, sample_of
 from .predicted import one_class, predicted
 from .resampling import Resamples
 from .systems import Quantity, Scored, read, refuse_mixed, settings
@@ -55,7 +46,6 @@ class Comparison:
     Attributes:
         settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
         interval: how intervals are made of resamples, "percentile" or "bca".
-        over, samples, overlap, test_images, unit, units: see pairing.Sample.
         images: tests of the last round's models, image by image, of each pair of runs.
         remarks: what pairing has to say.
     """
@@ -66,12 +56,7 @@ class Comparison:
     resamples: int
     interval: str
     pairs: int
-    over: str
-    samples: int
-    overlap: float
-    test_images: int
-    unit: str
-    units: int
+    sample: Sample
     rows: list[Compared]
     groups: dict[str, GroupTests]
     images: list[dict[str, Any]]
@@ -106,12 +91,7 @@ def compare(
         resamples=resamples,
         interval=PERCENTILE if predicted(runs[0].path).counted else interval,
         pairs=len(pairs),
-        over=sample.over,
-        samples=sample.count,
-        overlap=sample.overlap,
-        test_images=sample.test_images,
-        unit=sample.unit,
-        units=sample.units,
+        sample=sample,
         rows=rows,
         groups={name: group_tests(pairs, drawn, name, sample) for name in attributes},
         images=[image_tests(*pair) for pair in pairs],
@@ -145,9 +125,10 @@ def order(
     score, base = Quantity(version, metric), list(systems[reference])
     drawn = Resamples(_checked((metric,), base[0]), resamples or enough(len(others)), seed, version=version)
     tests = [_test(base, list(systems[name]), drawn) for name in others]
-    tested = [row for row, _ in tests if row.difference is not None]
-    ps = iter(zip(holm([row.p for row in tested]), holm([row.p_seeds for row in tested]), strict=True))
-    rows = [(adjusted(row, *next(ps)) if row.difference is not None else row, note) for row, note in tests]
+    ps = zip(holm([row.p for row, _ in tests]), holm([row.p_seeds for row, _ in tests]), strict=True)
+    rows = [
+        (row if row.difference is None else adjusted(row, *p), note) for (row, note), p in zip(tests, ps, strict=True)
+    ]
     return [
         _against(name, list(systems[name]), score, row, note, is_reference=name == reference)
         for name, (row, note) in zip([reference, *others], [(Difference(), "the reference"), *rows], strict=True)
@@ -169,14 +150,17 @@ def _test(reference: list[Scored], runs: list[Scored], drawn: Resamples) -> tupl
 def _against(
     name: str, runs: list[Scored], of: Quantity, test: Difference, note: str, *, is_reference: bool
 ) -> Against:
-    rounds = [found for run in runs if (found := run.rounds(of))]
+    rounds = [each for run in runs if (each := run.rounds(of))]
     mean = over_seeds(rounds) if len(rounds) == len(runs) else OverSeeds(None, None, None, len(runs))
     stuck = one_class(runs, of.version)
-    warnings = [note, stuck] if test.difference is not None else [stuck]
-    numbers = {field.name: getattr(test, field.name) for field in fields(Difference)}
-    note = "; ".join(filter(None, [test.reason, note, stuck]))
-    warning = "; ".join(filter(None, warnings))
-    return Against(name=name, is_reference=is_reference, note=note, warning=warning, **vars(mean), **numbers)
+    return Against(
+        name=name,
+        is_reference=is_reference,
+        note="; ".join(filter(None, [test.reason, note, stuck])),
+        warning="; ".join(filter(None, [note if test.difference is not None else "", stuck])),
+        **vars(mean),
+        **{field.name: getattr(test, field.name) for field in fields(Difference)},
+    )
 
 
 def check_names(metrics: Sequence[str]) -> None:
@@ -223,11 +207,10 @@ class Leads:
         """
         if score.metric not in self._metrics or (row := self._pair(first, second).get(score)) is None:
             return None
-        assert row.samples is not None and row.over  # it was tested
-        self.samples, self.over = min(row.samples, self.samples or row.samples), row.over
-        few = row.samples < ENOUGH
+        samples = row.samples or 0
+        self.samples, self.over = min(samples, self.samples or samples), row.over or ""
         row = adjusted(row, *(p and min(1.0, comparisons * p) for p in (row.p, row.p_seeds)))
-        return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and few)
+        return row.verdict in (HIGHER, LOWER) or (row.verdict == MODELS_ONLY and samples < ENOUGH)
 
     def _pair(self, first: int, second: int) -> dict[Quantity, Compared]:
         """The tests of two systems by score; none where they share no seed or test set, or have no predictions."""

@@ -1,15 +1,8 @@
 """Verdicts on the difference between two systems in a score, their reasons, and both in words.
 
-The same four verdicts stand in every table and page that tests systems against each other:
-
-    higher, lower   p over patients is below 0.05, there are three seeds or more, and p over seeds is below 0.05 as well
-    significant for these trained models, not across seeds
-                    p over patients is below 0.05, but there are fewer than three seeds, or p over seeds is not below
-                    0.05
-    inconclusive    p over patients is not below 0.05, which does not show that the two are equal
-
-Folds, or splits drawn anew, may take the place of seeds. Where all seeds have the very same difference there is no p
-over them, and that over patients is used alone.
+The same four stand in every table and page that tests systems against each other (docs/verdicts.md). Folds, or splits
+drawn anew, may take the place of seeds. Where all seeds have the very same difference there is no p over them, and that
+over patients is used alone.
 """
 
 import math
@@ -108,40 +101,34 @@ Row = TypeVar("Row", bound=Difference)
 
 
 def adjusted(row: Row, p: float | None, p_seeds: float | None) -> Row:
-    """A row with its adjusted p, and what they let one say."""
-    row = replace(row, p_holm=p, p_seeds_holm=p_seeds)
-    row = replace(row, verdict=verdict(row))
-    return replace(row, reason=reason(row))
+    """A tested row with its adjusted p, and what they let one say."""
+    agree = p_seeds is None or _below(p_seeds)
+    difference, few = row.difference or 0.0, (row.samples or 0) < ENOUGH
+    tests = (row.over_seeds or {}).values()  # each fold alike; of folds with unlike numbers of runs
+    if not _below(p):
+        verdict, reason = INCONCLUSIVE, _inconclusive(row, not few and _below(p_seeds))
+    elif few or not agree or any(test["difference"] * difference < 0 for test in tests):
+        verdict, reason = MODELS_ONLY, _models_only(row, few)
+    else:
+        verdict, reason = HIGHER if difference > 0 else LOWER, ""
+    return replace(row, p_holm=p, p_seeds_holm=p_seeds, verdict=verdict, reason=reason)
 
 
-def verdict(row: Difference) -> str:
-    """One of the four words, of a row with adjusted p."""
-    if not _below(row.p_holm):
-        return INCONCLUSIVE
-    assert row.samples is not None and row.difference is not None  # it has a p
-    seeds = row.p_seeds_holm is None or _below(row.p_seeds_holm)
-    tested = (row.over_seeds or {}).values()  # each fold alike; of folds with unlike numbers of runs
-    opposed = any(test["difference"] * row.difference < 0 for test in tested)
-    if row.samples < ENOUGH or not seeds or opposed:
-        return MODELS_ONLY
-    return HIGHER if row.difference > 0 else LOWER
+def _models_only(row: Difference, few: bool) -> str:
+    one = (row.over or "")[:-1]
+    if few:
+        count = console.counted(row.samples or 0, f"{one} is", f"{row.over} are")
+        return f"{count} too few to attribute the difference to the method"
+    return f"it varies too much from {one} to {one} to be attributed to the method"
 
 
-def reason(row: Difference) -> str:
-    """Why a row's verdict is neither higher nor lower; "" where there is no more to say."""
-    over, samples, differing = row.over, row.samples, row.differing
-    assert over and samples is not None  # it has a verdict
-    if row.verdict == MODELS_ONLY:
-        count = console.counted(samples, f"{over[:-1]} is", f"{over} are")
-        few = f"{count} too few to attribute the difference to the method"
-        varies = f"it varies too much from {over[:-1]} to {over[:-1]} to be attributed to the method"
-        return few if samples < ENOUGH else varies
-    if row.verdict == INCONCLUSIVE and differing and differing < FEW and row.unit:
-        differ = console.counted(differing, f"{row.unit} differs", f"{UNITS[row.unit]} differ")
+def _inconclusive(row: Difference, agree: bool) -> str:
+    """agree: whether enough seeds do. "" where there is no more to say."""
+    if 0 < (row.differing or 0) < FEW:
+        unit = row.unit or ""
+        differ = console.counted(row.differing or 0, f"{unit} differs", f"{UNITS[unit]} differ")
         return f"only {differ}, so p cannot be below {row.floor:g}"
-    if row.verdict == INCONCLUSIVE and samples >= ENOUGH and _below(row.p_seeds_holm):
-        return f"the {over} agree, but other test patients might reverse it"
-    return ""
+    return f"the {row.over} agree, but other test patients might reverse it" if agree else ""
 
 
 def _below(p: float | None) -> bool:
@@ -164,9 +151,9 @@ def enough(comparisons: int) -> int:
 
 def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
     """What the intervals, p and verdicts of rows are, whether of compare or of order."""
-    most = max((row for row in rows if row.over), key=lambda row: row.samples or 0, default=Difference(over="seeds"))
+    most = max((row for row in rows if row.samples), key=lambda row: row.samples or 0, default=Difference())
     parts = [OVER_PATIENTS.format(resamples=resamples)]
-    if most.samples and most.samples > 1:
+    if (most.samples or 0) > 1:
         splits = OVER_SPLITS.format(over=most.over, count=most.samples, overlap=most.overlap or 0.0)
         parts.append(OVER_SEEDS if most.over == "seeds" else splits)
     return f"{'. '.join([*parts, HOLM, WORDS.format(over=sampled(rows))])}."

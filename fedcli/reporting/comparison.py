@@ -20,8 +20,8 @@ from ..compare.verdict import (
 )
 from ..scores.bca import BCA
 from ..scores.groups import SMALL, unknown_note
-from ..scores.statistics import OverSeeds
-from .table import Table, of_text
+from ..scores.statistics import OverSeeds, sign_floor
+from .table import Table, of_text, percent
 
 TESTS = {"mcnemar": "McNemar's exact test of the decisions", "delong": "DeLong's test of auc_binary"}
 OF_MODELS = (
@@ -60,10 +60,12 @@ Named = tuple[str, Difference]  # a score by its name in the table, or a system 
 
 def body(comparison: Comparison) -> dict[str, Any]:
     """A comparison as JSON values, with the sentences, notes and legend."""
-    values = asdict(comparison)
+    values, sample = asdict(comparison), comparison.sample
+    values |= {name: getattr(sample, name) for name in ("over", "overlap", "test_images", "unit", "units")}
+    values["samples"] = sample.count
     for side, name in names(comparison).items():
         values["systems"][side]["name"] = name
-    del values["remarks"]
+    del values["remarks"], values["sample"]
     texts = {"sentences": sentences(comparison), "notes": notes(comparison), "legend": legend(comparison)}
     return values | texts
 
@@ -81,22 +83,21 @@ def names(comparison: Comparison) -> dict[str, str]:
 
 def table(comparison: Comparison) -> Table:
     """The scores, then the gaps between groups on the clean images."""
-    made = comparison
-    of_samples = console.counted(made.samples, made.over[:-1], made.over)
-    runs = of_samples if made.samples == made.pairs else f"{of_samples}, {made.pairs} runs"
-    several = made.samples > 1
-    a, b = (f"{side.upper()}: {name}, {runs}" for side, name in names(made).items())
-    drawn = "images" if made.unit == "image" else "patients"
-    over = [f"p over {drawn}", *([f"p over {made.over}"] if several else [])]
+    sample, several = comparison.sample, comparison.sample.count > 1
+    runs = console.counted(sample.count, sample.over[:-1], sample.over)
+    runs += "" if sample.count == comparison.pairs else f", {comparison.pairs} runs"
+    a, b = (f"{side.upper()}: {name}, {runs}" for side, name in names(comparison).items())
+    drawn = "images" if sample.unit == "image" else "patients"
+    over = [f"p over {drawn}", *([f"p over {sample.over}"] if several else [])]
     lines = [
         [name, _score(row.a), _score(row.b), *_tested(row, row.difference, several=several)]
-        for name, row in _scores(made) + _gaps(made)
+        for name, row in _scores(comparison) + _gaps(comparison)
     ]
     return of_text("", ["score (%)", a, b, "B-A", "95 % interval", *over, "verdict"], lines)
 
 
 def _score(numbers: OverSeeds) -> str:
-    return f"{100 * numbers.mean:.2f} ± {100 * numbers.std_pooled:.2f}"
+    return percent(numbers.mean, numbers.std_pooled).plain
 
 
 def _tested(row: Difference, difference: float | None, *, several: bool = True) -> list[str]:
@@ -155,7 +156,11 @@ def _listed(names: list[str]) -> str:
 
 def image_tests(comparison: Comparison) -> list[str]:
     """A line for each test of the last round's models, image by image: its p for each run; then what they are not."""
-    independent = "" if comparison.units == comparison.test_images else ", with a patient's images taken as independent"
+    independent = (
+        ""
+        if comparison.sample.units == comparison.sample.test_images
+        else ", with a patient's images taken as independent"
+    )
     lines: dict[str, list[str]] = {}
     for pair in comparison.images:
         for version, tests in pair["versions"].items():
@@ -167,8 +172,8 @@ def image_tests(comparison: Comparison) -> list[str]:
 
 def legend(comparison: Comparison) -> str:
     """What the numbers of the table are."""
-    drawn = console.counted(comparison.units, comparison.unit, UNITS[comparison.unit])
-    scores = SCORES.format(over=comparison.over, drawn=drawn)
+    sample = comparison.sample
+    scores = SCORES.format(over=sample.over, drawn=console.counted(sample.units, sample.unit, UNITS[sample.unit]))
     more = [OF_BCA] * (comparison.interval == BCA) + [OF_GAPS] * bool(_gaps(comparison))
     return " ".join([scores, verdict.legend(comparison.rows, comparison.resamples), *more])
 
@@ -176,16 +181,16 @@ def legend(comparison: Comparison) -> str:
 def notes(comparison: Comparison) -> list[str]:
     """What a reader must know: models of another kind or that learned nothing, few seeds, patients or images of a
     group."""
-    made = comparison
-    sides = [(name, made.systems[side]) for side, name in names(made).items()]
-    notes = [*made.remarks, *(f"{name}: {about.warning}" for name, about in sides if about.warning)]
+    sample = comparison.sample
+    sides = [(name, comparison.systems[side]) for side, name in names(comparison).items()]
+    notes = [*comparison.remarks, *(f"{name}: {about.warning}" for name, about in sides if about.warning)]
     notes += [f"{name} {about.one_class}" for name, about in sides if about.one_class]
-    notes += _of_samples(made) if made.samples > 1 else []
-    if made.units < SMALL:
-        few = console.counted(made.units, made.unit, UNITS[made.unit])
+    notes += _of_samples(comparison) if sample.count > 1 else []
+    if sample.units < SMALL:
+        few = console.counted(sample.units, sample.unit, UNITS[sample.unit])
         notes.append(f"{few} in the test set, fewer than {SMALL}: the intervals may be too narrow")
-    for attribute, part in made.groups.items():
-        notes += filter(None, [unknown_note(attribute, part.unknown, made.test_images)])
+    for attribute, part in comparison.groups.items():
+        notes += filter(None, [unknown_note(attribute, part.unknown, sample.test_images)])
         notes += [
             f"{attribute} {value} is a small group: {reason}; its score is unreliable"
             for value, reason in part.small.items()
@@ -195,10 +200,10 @@ def notes(comparison: Comparison) -> list[str]:
 
 def _of_samples(comparison: Comparison) -> list[str]:
     """What the tests over seeds, folds or splits cannot give."""
-    floor, over, notes = (comparison.rows[0].over_seeds or {})["wilcoxon"]["floor"], comparison.over, []
-    if floor >= SIGNIFICANT:
+    count, over, notes = comparison.sample.count, comparison.sample.over, []
+    if (floor := sign_floor(count)) >= SIGNIFICANT:
         notes.append(
-            f"Wilcoxon's test over {comparison.samples} {over} cannot give a p below {floor:g}, whatever the numbers "
+            f"Wilcoxon's test over {count} {over} cannot give a p below {floor:g}, whatever the numbers "
             "(six are needed for 0.05); the t test assumes normally distributed differences instead"
         )
     if same := [name for name, row in _scores(comparison) + _gaps(comparison) if row.p_seeds is None]:

@@ -52,7 +52,11 @@ def test_the_interval_is_that_of_images_written_out_resample_by_resample(tmp_pat
         differences.append(means[1] - means[0])
     difference = row(comparison, "average", "auc_ovo_macro")
     assert (difference.low, difference.high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
-    assert (comparison.unit, comparison.units, comparison.test_images) == ("patient or lesion", N // 2, N)
+    assert (comparison.sample.unit, comparison.sample.units, comparison.sample.test_images) == (
+        "patient or lesion",
+        N // 2,
+        N,
+    )
 
 
 def test_the_interval_of_a_gap_is_that_of_images_written_out(tmp_path):

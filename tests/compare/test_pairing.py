@@ -58,8 +58,13 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
     b = [heal(tmp_path / f"b{k}", model(1.5, 7 + k), seed=k, by=(), **fold(k)) for k in (1, 2, 3)]
     assert systems_of([*a, *b]) == [a, b]
     comparison = compare(a, b, resamples=50)
-    assert (comparison.pairs, comparison.over, comparison.samples, comparison.test_images) == (3, "folds", 3, 3 * N)
-    assert (comparison.units, comparison.overlap) == (3 * N // 2, 0.5)
+    assert (comparison.pairs, comparison.sample.over, comparison.sample.count, comparison.sample.test_images) == (
+        3,
+        "folds",
+        3,
+        3 * N,
+    )
+    assert (comparison.sample.units, comparison.sample.overlap) == (3 * N // 2, 0.5)
     difference = row(comparison, "clean", "balanced_accuracy")
     means = [[manifest.read(p).body["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x] for x in (a, b)]
     d = np.subtract(means[1], means[0])
@@ -83,7 +88,7 @@ def test_seeds_of_one_fold_count_once(tmp_path):
     a = [scored(tmp_path / f"a{s}{k}", model(1, s + k), seed=s, by=(), **fold(k)) for s, k in about]
     b = [heal(tmp_path / f"b{s}{k}", model(2, s + k), seed=s, by=(), **fold(k)) for s, k in about]
     comparison = compare(a, b, resamples=50)
-    assert (comparison.pairs, comparison.samples, row(comparison, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
+    assert (comparison.pairs, comparison.sample.count, row(comparison, "clean", "auc_ovo_macro").samples) == (4, 2, 2)
     assert table(comparison).columns[1].name == "A: FedAvg, 2 folds, 4 runs"
 
 

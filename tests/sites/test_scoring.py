@@ -132,9 +132,13 @@ def test_reports_pages_and_compare_take_them(data, tmp_path, monkeypatch):
     assert [row.scores.label for row in report.rows] == ["FedAvg", "SCAFFOLD"]
     assert "SCAFFOLD" in report.to("markdown") and "by image" in report.to("html")
     made = compare(paths[:2], paths[2:], resamples=200)
-    assert [pair.metric for pair in made.rows] and "counts at their sites" in made.remarks[0] and made.unit == "image"
+    assert (
+        [pair.metric for pair in made.rows]
+        and "counts at their sites" in made.remarks[0]
+        and made.sample.unit == "image"
+    )
     for row in made.rows:
-        assert row.low < row.difference < row.high and row.differing == made.units == 40
+        assert row.low < row.difference < row.high and row.differing == made.sample.units == 40
     assert {row.metric for row in made.groups["sex"].gaps} and {row.group for row in made.groups["sex"].each} == {
         "f",
         "m",
