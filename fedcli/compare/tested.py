@@ -2,8 +2,8 @@
 
 Runs of equal seeds are paired. A score is the mean over the kept rounds (the last five), then over runs, as in a
 report: a fold of more runs weighs more. Patients are drawn anew with the trained models held fixed, which gives the
-interval of the difference and the first p; the t test over seeds, folds or splits gives the second. Holm's adjustment is
-over the systems that are tested against one in one score, never over scores: of two there is nothing to adjust.
+interval of the difference and the first p; the t test over seeds, folds or splits gives the second. Holm's adjustment
+is over the systems that are tested against one in one score, never over scores: of two there is nothing to adjust.
 """
 
 from collections.abc import Mapping, Sequence
