@@ -1,4 +1,4 @@
-"""What every method must hold, on the toy federation: `fedcli check` and tests/methods/test_every_method.py run these.
+"""Checks of every method on the toy federation, which `fedcli check` and tests/methods/test_every_method.py run.
 
 A check is a function of a Subject that raises Failed, with a sentence that says what does not hold.
 """
@@ -182,7 +182,7 @@ def trains_as_asked(subject: Subject) -> None:
 
 
 def reports_the_same_columns(subject: Subject) -> None:
-    """What clients report has the same names and shapes in every round."""
+    """Reports of clients have the same names and shapes in every round."""
     first, *others = ({name: column.shape for name, column in each.columns.items()} for each in subject.rounds)
     for shapes in others:
         _refuse_unless(shapes == first, f"round 1 had {_named(first)}, a later one {_named(shapes)}")
@@ -213,7 +213,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of one check; why: "" where it holds, None where it was not tried."""
+    """The outcome of one check; why: "" where it holds, None where it was not tried."""
 
     check: str
     about: str

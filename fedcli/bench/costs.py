@@ -1,4 +1,4 @@
-"""What a training needs besides its clients: seconds of the server, of scores, of writing, and bytes by purpose."""
+"""Costs of a training besides its clients: seconds of the server, of scores, of writing, and bytes by purpose."""
 
 import statistics
 import tempfile

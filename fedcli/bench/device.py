@@ -1,4 +1,4 @@
-"""How fast training is on a GPU, step by step, recorded and compiled: `fedcli bench --device cuda`."""
+"""Speed of training on a GPU, step by step, recorded and compiled: `fedcli bench --device cuda`."""
 
 import statistics
 import time

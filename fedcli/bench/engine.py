@@ -1,4 +1,4 @@
-"""How much the engine costs compared with the work itself, as ratios within one run.
+"""Costs of the engine compared with the work itself, as ratios within one run.
 
 The bare loop is what one would write by hand: the same network, tensors, batches and optimizer steps, with nothing of
 fedcli in it. For a method that costs more than plain training, it makes the passes of the method's formula

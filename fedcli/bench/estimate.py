@@ -1,4 +1,4 @@
-"""How long a training will take and how much memory it will need, from a few measured steps.
+"""An estimate of the time and memory of a training, from a few measured steps.
 
 Two clients train on a few batches and on more of them, which gives the cost of a visit and of an image;
 the server step is measured with as many clients as a round has, unless their models do not fit into
@@ -28,7 +28,7 @@ SECONDS = 15.0  # that measuring may take in all, where ten batches do not take 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a training will need.
+    """Time and memory that a training will need.
 
     Attributes:
         seconds_per_round: in the mean over the rounds, scores at their end included.
@@ -53,7 +53,7 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """Whether the peak is within what is there, as far as that is known."""
+        """Tell whether the peak is within what is there, as far as that is known."""
         return not self.free_bytes or self.peak_bytes <= self.free_bytes
 
 

@@ -1,4 +1,4 @@
-"""How near a training came to what its machine can do: arithmetic and memory traffic beside measured limits.
+"""Shares of what its machine can do that a training reached: arithmetic and memory traffic beside measured limits.
 
 The limits are those of one large matrix product and of one large copy, measured after the training on as many threads,
 in the same precision. What the training did follows from two steps of a client that are counted operation by operation:
@@ -33,7 +33,7 @@ COPIED = {"cpu": 2**26, "cuda": 2**30}  # bytes
 
 @dataclass(frozen=True)
 class Limits:
-    """What an image costs in training, and what the machine can do.
+    """Costs of an image in training, and limits of the machine.
 
     Attributes:
         flops_per_image: floating-point operations of products and convolutions in a round, by trained image.

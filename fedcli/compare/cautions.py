@@ -48,7 +48,7 @@ def _is_stuck(run: Scored, version: str) -> bool:
 
 
 def _classes_seen(run: Scored, version: str) -> int:
-    """How many classes the test images have; of each label two: with it and without."""
+    """The number of classes of the test images; of each label two: with it and without."""
     if run.scores.several_labels:
         return 2
     return len(run.scores.classes) - len(run.scores.versions[version].classes_missing)

@@ -67,7 +67,7 @@ def _rows(pairs: Pairs, resamples: Resamples, sample: Sample, scores: Iterable[Q
 
 
 def _patients(pairs: Pairs, of: Quantity) -> int:
-    """How many patients of a group there are in all test sets together."""
+    """The number of patients of a group in all test sets together."""
     sets = [predicted(run.path) for run in one_of_each([run for run, _ in pairs])]
     return sum(len(np.unique(each.of(of.attribute).units[each.members(of)])) for each in sets)
 

@@ -23,7 +23,7 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class Sample:
-    """What the pairs of a comparison are a sample of.
+    """The population that the pairs of a comparison are a sample of.
 
     over: "seeds", where all have one test set, else "folds" or "splits". sets: the number of each pair's test set.
     overlap: test images per training image, mean over the test sets; 0 of seeds.
@@ -44,7 +44,7 @@ class Sample:
 
     @property
     def note(self) -> str:
-        """How runs are weighed where folds or splits have unlike numbers of them; "" where they do not."""
+        """The weights of runs where folds or splits have unlike numbers of them; "" where they do not."""
         runs = [self.sets.count(k) for k in range(self.count)]
         if self.over == "seeds" or len(set(runs)) == 1:
             return ""
@@ -120,7 +120,7 @@ def _check_same_test(a: Scored, b: Scored) -> None:
 
 
 def sample_of(pairs: Pairs) -> Sample:
-    """What pairs of checked test sets are a sample of, and how many images and patients it stands on."""
+    """The population that pairs of checked test sets are a sample of, and how many images and patients it stands on."""
     runs = [run for run, _ in pairs]
     sets = numbered([predicted(run.path).id.tobytes() for run in runs])
     firsts = one_of_each(runs)

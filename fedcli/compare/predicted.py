@@ -68,7 +68,7 @@ class Predicted:
 
 
 def differing(pairs: Pairs, of: Quantity) -> int:
-    """How many patients the two systems answer differently, as far as a metric can show, over all pairs together.
+    """The number of patients that two systems answer differently, as far as a metric can show, over all pairs together.
 
     Counts do not say which images the two differ in: all of them may.
     """
@@ -89,7 +89,7 @@ def differing(pairs: Pairs, of: Quantity) -> int:
 
 @lru_cache(maxsize=64)  # a reference is set beside many systems, in some seeds, versions and metrics
 def _marks(scores: Path, _: str, metric: str, version: str) -> np.ndarray:
-    """What a metric sees of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
+    """A metric's view of each image, mean over the models that answer: right or not [N, 1], else [N, C]."""
     found = predicted(scores)
     versions = list(found.tables) if version == "average" else [version]
     return np.mean([_mark(table, found.y, metric) for v in versions for table in found.tables[v]], axis=0)
@@ -203,7 +203,7 @@ def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:
 
 
 def can_resample(pairs: Pairs, of: Quantity) -> bool:
-    """Whether a score can be resampled: counts do not say which images of two versions, or chances of several classes,
+    """Tell whether a score can be resampled: counts do not say which images of two versions, or chances of classes,
     belong together."""
     counted = [found for run, _ in pairs if (found := predicted(run.path)).counted]
     return all(

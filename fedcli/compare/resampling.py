@@ -67,7 +67,7 @@ class Resamples:
         return self._drawn[key]
 
     def _kept(self, run: Scored) -> Table:
-        """What evaluate kept of these resamples; {} where it did not."""
+        """Columns that evaluate kept of these resamples; {} where it did not."""
         if (self.resamples, self.seed) != (resampled.RESAMPLES, resampled.SEED):
             return {}
         kept = resampled.read(run.path.parent)
@@ -151,7 +151,7 @@ def left_of_mean(values: Sequence[float], left: Sequence[np.ndarray], sets: Sequ
 
 
 def can_pool(runs: Sequence[Scored]) -> bool:
-    """Whether each run's answers to single images are there; else the mean of the runs' bounds has to do."""
+    """Tell whether each run's answers to single images are there; else the mean of the runs' bounds has to do."""
     return all((run.path.parent / "predictions.h5").is_file() and not predicted(run.path).counted for run in runs)
 
 

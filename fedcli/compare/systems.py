@@ -134,7 +134,7 @@ def refuse_mixed(runs: Iterable[Scored]) -> None:
 
 
 def settled(asked: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
-    """What was asked for but seeds, folds and the options named in `without`."""
+    """Requests but for seeds, folds and the options named in `without`."""
     return {key: asked[key] for key in sorted(asked) if last(key) not in (*DRAWN, *without)}
 
 
@@ -157,7 +157,7 @@ def grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
 
 
 def settings(a: Scores, b: Scores) -> list[dict[str, str]]:
-    """What differs before any score: what, and its value in each; "-" where one does not have it."""
+    """Differences before any score: what, and its value in each; "-" where one does not have it."""
     same = a.method == b.method  # options of two methods are not the same options
     first, second = (
         _about(run) | run.options | _of_data(run) | (run.settings if same else _own_settings(run)) for run in (a, b)
@@ -175,7 +175,7 @@ def brief(value: Any) -> str:
 
 
 def _about(run: Scores) -> dict[str, Any]:
-    """What is asked of a run beside settings and options."""
+    """Requests on a run beside settings and options."""
     about = {"method": run.label, "rule": run.rule, "rounds": run.rounds, "clients": run.roster_size}
     about |= {"tested on": f"{run.external.dataset} {run.external.sha256[:8]}"} if run.external else {}
     return about | {"dataset": run.dataset} | {f"model {key}": run.model.get(key) for key in MODEL}

@@ -199,7 +199,7 @@ class Leads:
         self._pairs: dict[tuple[int, int], dict[Quantity, Compared]] = {}
 
     def test(self, score: Quantity, first: int, second: int, comparisons: int) -> bool | None:
-        """Whether two systems differ significantly in a score; None where there is no test of it.
+        """Tell whether two systems differ significantly in a score; None where there is no test of it.
 
         comparisons: how many the best of the column is part of; p is multiplied by it (Bonferroni), so that no table
         of tests that adjusts over the same systems (Holm) can contradict the mark. Fewer than three seeds are tested

@@ -136,7 +136,7 @@ def _below(p: float | None) -> bool:
 
 
 def sampled(rows: Iterable[Difference]) -> str:
-    """What the second p of a table's rows is over: "seeds", "folds" or "splits"."""
+    """The sample that the second p of a table's rows is over: "seeds", "folds" or "splits"."""
     return next((row.over for row in rows if row.over), "seeds")
 
 
@@ -150,7 +150,7 @@ def enough(comparisons: int) -> int:
 
 
 def legend(rows: Sequence[Difference], resamples: int = RESAMPLES) -> str:
-    """What the intervals, p and verdicts of rows are, whether of compare or of order."""
+    """A legend of the intervals, p and verdicts of rows, whether of compare or of order."""
     most = max((row for row in rows if row.samples), key=lambda row: row.samples or 0, default=Difference())
     parts = [OVER_PATIENTS.format(resamples=resamples)]
     if (most.samples or 0) > 1:
