@@ -16,7 +16,7 @@ from ..federation.state import Tensors
 from ..runs import folder as folders
 from ..runs.assembly import PlannedFederation
 from ..runs.finished import KEPT, has_own_tests, logits, part, save_model
-from ..runs.scoring import METRIC, Scoring, curve
+from ..runs.scoring import Scoring, curve
 from .measuring import REPEATS, next_state, wait
 
 QUICK = 2.0  # seconds, after which nothing is measured again
@@ -92,7 +92,7 @@ def evaluation(federation: PlannedFederation, scoring: Scoring, also: bool) -> f
 def writing(federation: PlannedFederation, report: Report) -> float:
     """Seconds for the lines of all rounds and for the models that are kept; states have a share of their own."""
     memories = dict.fromkeys(federation.data.roster, report.memory)
-    line = {"weights": [1.0] * len(federation.data.roster), METRIC: 1.0}
+    line = {"weights": [1.0] * len(federation.data.roster), "loss": 1.0}
     with tempfile.TemporaryDirectory() as folder, Path(folder, "lines").open("w") as file:
         lines = 2 * federation.rounds * _median_seconds(lambda: folders.append(file, line))
         begin = time.perf_counter()

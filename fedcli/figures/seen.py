@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..data import manifest
-from ..labels import UNKNOWN, YES
-from ..metrics import chances
+from ..metrics import Task, chances
 from ..scores import predictions
 from ..scores.bootstrap import draw
 from ..scores.clinical_parts import CLIENT, positives
@@ -72,12 +71,10 @@ class Seen:
     def parts(self, attribute: str, name: str) -> Iterator[Part]:
         """The images of each group, for one class; those of which a label is not known are left out."""
         c = self.classes.index(name)
-        column = self.y[:, c] if self.y.ndim == 2 else self.y
-        for group, place, at in self.members(attribute):
-            at = at[column[at] != UNKNOWN] if self.y.ndim == 2 else at
-            label = (column[at] == (YES if self.y.ndim == 2 else c)).astype(np.int64)
-            if len(at):
-                yield Part(group, place, self.chances[at, c], label, self.units[at])
+        for group, place, members in self.members(attribute):
+            known, label = Task.of(self.y).of_class(self.y[members], c)
+            if len(known):
+                yield Part(group, place, self.chances[at := members[known], c], label, self.units[at])
 
 
 def seen(path: Path, scores: Scores) -> list[Seen]:

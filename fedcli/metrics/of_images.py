@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .arithmetic import mean_of_known
-from .metric import own, registered
+from .metric import get, own, registered
 from .ranking import wide
 from .several_labels import OF_LABEL, LabelsPlan, LabelSums
 from .sums import Groupings, Sums
@@ -35,6 +35,13 @@ def score_of(sums: Sums | LabelSums) -> dict[str, float | None]:
     with np.errstate(invalid="ignore", divide="ignore"):  # 0 / 0 is the NaN that is meant
         known = registered(sums.needs) + (own() if sums.groupings is not None else ())
         return {metric.name: number(metric.of(sums)[0]) for metric in known}
+
+
+def some(logits: np.ndarray, y: np.ndarray, asked: Sequence[str]) -> dict[str, float | None]:
+    """score() of these metrics alone, in their order."""
+    sums = plan(logits, y).sums()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {name: number(get(name).of(sums)[0]) for name in asked}
 
 
 def resampled(made: Plan, weights: np.ndarray, asked: Sequence[str] | None = None) -> dict[str, np.ndarray]:

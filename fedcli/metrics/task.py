@@ -22,11 +22,13 @@ class Task:
     Attributes:
         several: whether an image may have several labels.
         usual: the metrics that are shown where none are asked for. area: the area under the curve among them.
+        curves: those of a test set and of its groups while a run trains; the first finds the best round.
     """
 
     several: bool
     usual: tuple[str, str]
     area: str
+    curves: tuple[str, ...]
 
     @staticmethod
     def of(y: np.ndarray) -> "Task":
@@ -48,6 +50,12 @@ class Task:
             return ((logits >= 0) == (y == YES)) | (y == UNKNOWN)
         return (logits.argmax(1) == y)[:, None]
 
+    def of_class(self, y: np.ndarray, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Images of which it is known whether they are of a class or have a label [n], and whether so: int64 [n]."""
+        column = y[:, c] if self.several else y
+        at = np.flatnonzero(column != UNKNOWN) if self.several else np.arange(len(y))
+        return at, (column[at] == (YES if self.several else c)).astype(np.int64)
+
     def decided(self, logits: np.ndarray, y: np.ndarray, groups: np.ndarray, count: int) -> np.ndarray:
         """Tables of decisions [G, ...] as of parity.py. groups: [N] in -1 .. count - 1."""
         if self.several:
@@ -59,5 +67,12 @@ class Task:
         return (LabelsPlan if self.several else ClassesPlan).of(logits, y, groupings)
 
 
-ONE = Task(False, ("balanced_accuracy", "auc_ovo_macro"), "auc_ovo_macro")
-SEVERAL = Task(True, ("balanced_accuracy_macro", "auc_macro"), "auc_macro")
+ONE = Task(
+    False, ("balanced_accuracy", "auc_ovo_macro"), "auc_ovo_macro", ("balanced_accuracy", "auc_ovo_macro", "accuracy")
+)
+SEVERAL = Task(
+    True,
+    ("balanced_accuracy_macro", "auc_macro"),
+    "auc_macro",
+    ("auc_macro", "balanced_accuracy_macro", "hamming_accuracy"),
+)

@@ -2,22 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
-from ..labels import is_multi_label
 from ..metrics import METRICS, PARITY
+from ..metrics.task import ONE, SEVERAL
 from ..scores.parts import AMONG, SHOT_GROUPS, VERSIONS, Number, OverRounds
 from ..scores.scores import Quality, Scores
 from ..scores.statistics import over_seeds
 from .numbers import Entry, better_low, entries
 
 POOLED, RUNS = SPREADS = "pooled", "runs"
-AUC = "auc_ovo_macro"
-SHOWN = "balanced_accuracy", AUC
-AUC_OF_LABELS = "auc_macro"
-OF_LABELS = "balanced_accuracy_macro", AUC_OF_LABELS  # in place of SHOWN, of several labels per image
+SHOWN = ONE.usual
 BETWEEN = "worst group", "gap"
 
 
@@ -37,20 +33,15 @@ class Value:
 Values = Mapping[str, Value]  # by the name of an entry, or of a column
 
 
-def usual(body: Mapping[str, Any]) -> Sequence[str]:
-    """The metrics that are shown of runs on data, given by their manifest's body."""
-    return OF_LABELS if is_multi_label(body) else SHOWN
-
-
 def shown(quality: Quality, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     """The metrics of a run that are shown: those given, or the usual ones of its data."""
-    usual = area(quality) == AUC_OF_LABELS and tuple(metrics[:2]) == SHOWN
-    return (*OF_LABELS, *metrics[2:]) if usual else metrics
+    usual = area(quality) == SEVERAL.area and tuple(metrics[:2]) == SHOWN
+    return (*SEVERAL.usual, *metrics[2:]) if usual else metrics
 
 
 def area(quality: Quality) -> str:
     """The area under the curve that stands for a run."""
-    return AUC_OF_LABELS if any(AUC_OF_LABELS in each.metrics for each in quality.versions.values()) else AUC
+    return (SEVERAL if any(SEVERAL.area in each.metrics for each in quality.versions.values()) else ONE).area
 
 
 def all_values(scores: Scores, at: str) -> dict[str, Value]:
@@ -125,7 +116,7 @@ def group_values(known: Values, quality: Quality, attribute: str, version: str, 
     each |= {
         name: find(known, metric, **where, measure=name) for name in (*BETWEEN, "mean over groups", "std over groups")
     }
-    each |= {"ES-AUC": find(known, f"es_{metric}", **where)} if metric in (AUC, AUC_OF_LABELS) else {}
+    each |= {"ES-AUC": find(known, f"es_{metric}", **where)} if metric in (ONE.area, SEVERAL.area) else {}
     return {name: value for name, value in each.items() if value}
 
 
@@ -179,8 +170,8 @@ def _between(
     """What lies between the groups of the clean test images: of the AUC, or of the metrics asked for."""
     for attribute in quality.groups:
         where = {"version": "clean", "attribute": attribute, "model": model}
-        named = {f"{attribute} ES-AUC ({auc})": find(known, f"es_{auc}", **where) for auc in (AUC, AUC_OF_LABELS)}
-        for metric in metrics[-1:] if tuple(metrics) in (SHOWN, OF_LABELS) else metrics:
+        named = {f"{attribute} ES-AUC ({auc})": find(known, f"es_{auc}", **where) for auc in (ONE.area, SEVERAL.area)}
+        for metric in metrics[-1:] if tuple(metrics) in (ONE.usual, SEVERAL.usual) else metrics:
             named |= {f"{attribute} {what} {metric}": find(known, metric, **where, measure=what) for what in BETWEEN}
         yield from ((name, value) for name, value in named.items() if value)
 

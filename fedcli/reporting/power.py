@@ -10,7 +10,7 @@ import numpy as np
 from ..data import manifest
 from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
-from ..labels import UNKNOWN, YES
+from ..metrics import Task
 from ..scores import power
 from .table import Cell, Column, Table, percent
 
@@ -37,16 +37,14 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
     rows = np.flatnonzero(pool.split == TEST)
     if partition:
         rows = read_rows(partition, len(made.body["roster"]), len(pool.y))["test/all"]
-    c = classes.index(name)
-    if pool.y.ndim == 2:
-        rows = rows[pool.y[rows, c] != UNKNOWN]  # neither with the label nor without it
-    label = (pool.y[rows, c] == YES) if pool.y.ndim == 2 else pool.y[rows] == c
+    known, label = Task.of(pool.y).of_class(pool.y[rows], classes.index(name))
+    rows = rows[known]
     units = (pool.id if pool.patient is None else pool.patient)[rows]
     groups = {ALL: (np.zeros(len(rows), int), [ALL])}
     groups |= {attribute: (pool.groups[attribute][rows], values) for attribute, values in attributes.items()}
     facts = {}
     for attribute, (place, values) in groups.items():
-        known = list(power.widths(label.astype(int), units, place, values, power.SHARE))
+        known = list(power.widths(label, units, place, values, power.SHARE))
         gaps = power.detectable(known, power.SHARE)
         facts[attribute] = {"groups": [asdict(each) for each in known], "gaps": [asdict(each) for each in gaps]}
     return facts

@@ -11,7 +11,7 @@ from pathlib import Path
 from ..data import manifest
 from ..data.partition.held_out import HeldOut, sites
 from ..errors import UsageError
-from ..reporting.columns import usual
+from ..metrics import Task
 from ..reporting.table import Cell, Column, Table, percent
 from ..scores.parts import Groups
 from ..scores.scores import Scores
@@ -84,7 +84,7 @@ def tables(plan: Plan, outcomes: list[Outcome], work: Path, device: str) -> Iter
     own = {outcome.cell.name: Scores.read(outcome.scores) for outcome in done if outcome.scores}
     inside = {outcome.cell.name: Scores.read(_on_dataset(plan, outcome, work, device)) for outcome in done}
     attribute = plan.sites[0].attribute
-    for metric in usual(manifest.read(plan.dataset, "dataset").body):
+    for metric in Task.of_body(manifest.read(plan.dataset, "dataset").body).usual:
         rows = []
         for name, scores in own.items():
             groups = inside[name].groups[attribute]["clean"]

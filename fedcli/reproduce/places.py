@@ -12,7 +12,6 @@ from ..scores.parts import ANY
 from ..scores.schema import Tree
 from ..scores.scores import score_places
 
-CURVES = "balanced_accuracy", "auc_ovo_macro", "accuracy"  # what train --eval-every records
 FROM_TABLES = {"isic2019": ["center"], "isic-skin-tone": ["center"]}  # attributes that a table in the folder may add
 
 

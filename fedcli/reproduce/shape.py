@@ -19,7 +19,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError, nearest
-from . import checks, places
+from ..metrics.task import ONE
+from . import checks
 from .flags import MARK
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # categories of characters that break a line, or that no one sees
@@ -139,7 +140,7 @@ class Figure(Part):
     series: Text = ""
     data: Text = ""
     by: Text = ""
-    metric: Literal[*places.CURVES] = places.CURVES[0]
+    metric: Literal[*ONE.curves] = ONE.curves[0]
     version: Literal["", "clean", "corrupted", "validation"] = ""
 
     @model_validator(mode="after")

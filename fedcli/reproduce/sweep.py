@@ -8,8 +8,7 @@ from typing import Any
 from ..data import manifest
 from ..errors import UsageError, nearest
 from ..methods import resolve
-from ..reporting.columns import usual
-from ..runs.scoring import metric_of
+from ..metrics import Task
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import TrainOptions
 from . import flags
@@ -52,14 +51,16 @@ def recipe_of(method: str, source: Path, over: list[str], left_out: Plan | None 
     columns = [
         Column(name=f"{version} {metric}", data="data", score=f"versions/{version}/{metric}", marked=False)
         for version in versions
-        for metric in usual(body)
+        for metric in Task.of_body(body).usual
     ]
     if validated:
-        name = f"validation {metric_of(body)}, best round"
+        name = f"validation {Task.of_body(body).curves[0]}, best round"
         columns.append(Column(name=name, data="data", score=ON_VALIDATION, validation=True))
     keys = " and ".join(place.partition(".")[2] for place in grid)
     title = f"{method} on {dataset}, over {keys}"
-    figure = Figure(title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if usual(body)[0] in c.name))
+    figure = Figure(
+        title=title, x=next(iter(grid)), columns=tuple(c.name for c in columns if Task.of_body(body).usual[0] in c.name)
+    )
     return Recipe(
         name=f"{method}-{keys.replace(' and ', '-')}", title=title, notes=(note,), reference=rows[0].name,
         chains={"data": Chain(name="data", title=dataset, dataset=dataset)}, rows=rows, columns=tuple(columns),

@@ -17,13 +17,13 @@ from ..federation.state import Best
 from ..federation.training import LOSS_OPTIONS, OPTIONAL, Training
 from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
+from ..metrics import Task
 from ..models import outside
 from ..models.weights import PUBLISHED
 from . import own_code, resources
 from .assembly import PlannedFederation
 from .configuration import Plan
 from .initial import ParentRun
-from .scoring import metric_of
 
 CORRUPTION = "kind", "severity", "ratio", "clients", "each"
 WORDS = {"label_smoothing": "label smoothing", "class_weights": "class weights", "loss": "loss"}  # in a label
@@ -89,6 +89,7 @@ def body(
     plan, method, parent_run = federation.plan, federation.method, federation.parent_run
     followed = _followed(federation)
     about = federation.data.body
+    metric = Task.of_body(about).curves[0]
     warning = "; ".join(filter(None, [federation.warning, warning]))
     return {
         "method": method.name, "label": _label(federation), "rule": method.rule, "settings": method.settings,
@@ -100,7 +101,7 @@ def body(
         **_traffic(rounds), "start": parent_run and parent_run.about,
         "warning": warning or (followed.body.get("warning", "") if followed else ""),
         **({"privacy": privacy} if (privacy := _privacy(federation)) else {}),
-        **({"best": {"round": best.round, "metric": metric_of(about), "score": best.score}} if best else {}),
+        **({"best": {"round": best.round, "metric": metric, "score": best.score}} if best else {}),
     }  # fmt: skip
 
 

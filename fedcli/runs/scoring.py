@@ -4,7 +4,6 @@ Both are of the model that would be kept of that round. Where clients train alon
 answers for its own images.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,14 +16,9 @@ from ..data.shard import Shard
 from ..errors import UsageError
 from ..federation.client_state import ClientState
 from ..federation.state import Best, RunState, Tensors
-from ..labels import is_multi_label
 from ..methods.mixins import scored_model
 from .assembly import PlannedFederation
 from .finished import PERSONAL, alone_logits, load_personal, logits, mean_own
-
-METRIC = "balanced_accuracy"  # by which the best round is found
-CURVES = METRIC, "auc_ovo_macro", "accuracy"  # of a test set and of each group in it, every --eval-every rounds
-OF_LABELS = "auc_macro", "balanced_accuracy_macro", "hamming_accuracy"  # both, of several labels per image
 
 
 class Scoring:
@@ -32,7 +26,7 @@ class Scoring:
 
     def __init__(self, federation: PlannedFederation):
         self.federation = federation
-        self.metric = metric_of(federation.data.body)
+        self.metric = metrics.Task.of_body(federation.data.body).curves[0]
         self.parts = {c: shard for c, shard in federation.data.val.items() if len(shard)}
         self.whole = _union(list(self.parts.values())) if self.parts else None
 
@@ -93,11 +87,6 @@ class Scoring:
         return logits(self.federation.net, shard, self.federation.method.local)
 
 
-def metric_of(body: Mapping[str, Any]) -> str:
-    """The metric by which the best round is found on data, given by their manifest's body."""
-    return OF_LABELS[0] if is_multi_label(body) else METRIC
-
-
 def check_patience(federation: PlannedFederation) -> None:
     """Refuse to stop early where no validation images say when: the test images choose nothing."""
     plan = federation.plan
@@ -115,14 +104,14 @@ def in_words(line: dict[str, Any]) -> str:
 
 
 def _curves(tables: list[np.ndarray], shard: Shard, at: np.ndarray | None = None) -> dict[str, float | None]:
-    """The CURVES of some places of a test set, all where None; the mean over tables."""
+    """The curves of some places of a test set, all where None; the mean over tables."""
     y, places = shard.y.cpu().numpy(), slice(None) if at is None else at
     scores = [curve(table[places], y[places]) for table in tables]
     return {name: _mean([score[name] for score in scores]) for name in scores[0]}
 
 
 def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, list[str]]) -> dict[str, Any]:
-    """attribute -> group -> CURVES, of the groups that have test images."""
+    """attribute -> group -> curves, of the groups that have test images."""
     groups: dict[str, Any] = {}
     for name, values in attributes.items():
         column = shard.groups[name].cpu().numpy()
@@ -132,9 +121,8 @@ def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, lis
 
 
 def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
-    """What rounds.jsonl says of a test set: logits [N, C], y [N] -> the CURVES on the 0..1 scale."""
-    scores = metrics.score(logits, y)
-    return {name: scores[name] for name in (CURVES if y.ndim == 1 else OF_LABELS)}
+    """What rounds.jsonl says of a test set: logits [N, C], y [N] -> the curves of its task on the 0..1 scale."""
+    return metrics.some(logits, y, metrics.Task.of(y).curves)
 
 
 def _mean(values: list[float | None]) -> float | None:

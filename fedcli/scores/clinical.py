@@ -17,8 +17,7 @@ from math import ceil
 import numpy as np
 
 from ..errors import UsageError
-from ..labels import UNKNOWN, YES
-from ..metrics import calibration_error, chances, probabilities
+from ..metrics import Groupings, Task, calibration_error, chances, groupings_at, probabilities
 from ..metrics.parity import decided, parity
 from ..runs import finished as runs
 from ..runs.finished import Run
@@ -59,7 +58,7 @@ class Images:
 
     logits: np.ndarray
     y: np.ndarray
-    groupings: dict[str, Grouping]
+    groupings: Groupings
     client: np.ndarray
 
     @property
@@ -69,10 +68,8 @@ class Images:
     def of(self, c: int) -> "Images":
         """The same for one class: y is 1 for it and logits are its probability [n]; without images of which a label
         is not known."""
-        at = np.flatnonzero(self.y[:, c] != UNKNOWN) if self.y.ndim == 2 else np.arange(len(self.y))
-        label = (self.y[at, c] == YES) if self.y.ndim == 2 else self.y == c
-        groupings = {name: (place[at], names) for name, (place, names) in self.groupings.items()}
-        return Images(self.chances[at, c], label.astype(np.int64), groupings, self.client[at])
+        at, label = Task.of(self.y).of_class(self.y, c)
+        return Images(self.chances[at, c], label, groupings_at(self.groupings, at), self.client[at])
 
     def members(self, choice: str, roster: Sequence[str]) -> Grouping:
         """The division that a choice of thresholds makes."""

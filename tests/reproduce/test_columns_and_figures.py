@@ -6,6 +6,7 @@ from score_json import among, group_intervals, group_scores, intervals, shot_sco
 from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
+from fedcli.metrics.task import ONE
 from fedcli.reproduce import places, recipe
 from fedcli.runs.scoring import curve
 from fedcli.scores.schema import decode
@@ -99,4 +100,4 @@ def test_a_figure_asks_for_what_is_there(tmp_path, more):
 
 
 def test_curves_are_of_the_metrics_that_training_records():
-    assert tuple(curve(np.eye(2), np.arange(2))) == places.CURVES
+    assert tuple(curve(np.eye(2), np.arange(2))) == ONE.curves

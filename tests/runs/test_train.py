@@ -16,9 +16,9 @@ from fedcli.federation import state as states
 from fedcli.federation.client import Training
 from fedcli.figures.kinds.curves import chosen
 from fedcli.figures.series import read
+from fedcli.metrics.task import ONE
 from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run, predict
-from fedcli.runs.scoring import CURVES
 from fedcli.runs.train import train
 
 
@@ -95,7 +95,7 @@ def test_scores_of_the_test_set_go_into_the_record_when_asked(tmp_path):
     run = train(make_chain(tmp_path), plan(rounds=3, eval_every=2), work=tmp_path)
     lines = [json.loads(line) for line in (run.parent / "rounds.jsonl").read_text().splitlines()]
     assert ["test" in line for line in lines] == [False, True, True]
-    assert lines[1]["test"]["clean"].keys() == set(CURVES)
+    assert lines[1]["test"]["clean"].keys() == set(ONE.curves)
 
 
 def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
