@@ -107,11 +107,10 @@ def shown_classes(scores: Scores, images: Seen) -> list[str]:
     there are most images."""
     if scores.clinical:
         return list(scores.clinical.classes)[:MOST_CLASSES]
-    names = positives(images.classes, (), several=images.y.ndim == 2)
-    counts = {name: int((images.y[:, c] == YES).sum() if images.y.ndim == 2 else (images.y == c).sum())
-              for c, name in enumerate(images.classes)}  # fmt: skip
-    chosen = sorted(names, key=lambda name: -counts[name])[:MOST_CLASSES]
-    return [name for name in names if name in chosen and counts[name]]
+    names = positives(images.classes, (), several=Task.of(images.y).several)
+    of_class = dict(zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True))
+    chosen = sorted(names, key=lambda name: -of_class[name])[:MOST_CLASSES]
+    return [name for name in names if name in chosen and of_class[name]]
 
 
 def heading(what: str, by: str, version: str, system: str) -> str:
