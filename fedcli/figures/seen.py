@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..data import manifest
+from ..labels import counts
 from ..metrics import Task, chances
 from ..scores import predictions
 from ..scores.bootstrap import draw
