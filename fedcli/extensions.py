@@ -40,6 +40,7 @@ KINDS = {  # kind, which is also the entry-point group fedcli.KIND -> in words, 
     "datasets": ("dataset", "call register(NAME, SOURCE, CARD) of fedcli.data.sources in it"),
     "partitions": ("partition scheme", "put @register(NAME) of fedcli.data.partition over a class in it"),
     "models": ("network", "write a function build(channels, classes) that returns one, and name it: ./net.py:build"),
+    "engines": ("engine", "call register(NAME, ENGINE) of fedcli.federation.engines in it"),
     "metrics": ("metric", "write a function (probabilities, labels, groups) that returns a number"),
 }
 FILE = re.compile(r"(?P<path>.*\.py)(?::(?P<name>[^/:+]*))?", re.S)

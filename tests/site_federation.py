@@ -1,21 +1,22 @@
 """Sites of the toy federation in this process, and a transport to them that goes through bytes."""
 
 import io
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import h5py
 import numpy as np
 from conftest import ROSTER, make_chain
 
 from fedcli.data import manifest
-from fedcli.federation.engines import REMOTE, Remote
+from fedcli.federation.engines import REMOTE, register
 from fedcli.federation.training import Training
 from fedcli.runs.configuration import Execution, Plan
 from fedcli.runs.train import train
 from fedcli.sites.engine import Sites
+from fedcli.sites.engines import reaches
 from fedcli.sites.policy import Policy
 from fedcli.sites.site import Site
-from fedcli.transport.frames import decoded, encoded
+from fedcli.sites.transport.frames import decoded, encoded
 
 OPEN = Policy(smallest_cell=1)
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
@@ -79,27 +80,25 @@ def train_at(sites, data, configuration, work, *, change=None, min_clients=0, **
     """train() with an engine that asks these sites."""
     transport = Carried(sites, change) if change else Carried(sites)
 
-    class Opened:
-        def __init__(self, federation):
-            self.federation = federation
+    with engine_of(lambda federation: Sites(federation, transport)) as name:
+        execution = Execution(engine=name, min_clients=min_clients)
+        return train(data, configuration, work=work, execution=execution, **rest)
 
-        def __enter__(self):
-            return Sites(self.federation, transport)
 
-        def __exit__(self, *_):
-            pass
-
-    execution = Execution(open_with=Opened, min_clients=min_clients)
-    return train(data, configuration, work=work, execution=execution, **rest)
+@contextmanager
+def engine_of(asked, name="carried"):
+    """The name of an engine that is registered meanwhile. asked: federation -> Sites."""
+    register(name, reaches(lambda federation, where, execution: nullcontext(asked(federation)), "nothing"))
+    try:
+        yield f"{name}:x"
+    finally:
+        del REMOTE[name]
 
 
 def reached(monkeypatch, sites):
     """--engine here:x asks these sites."""
     transport = Carried(sites)
 
-    @contextmanager
-    def opened(federation, where, execution):
-        yield Sites(federation, transport)
-
-    monkeypatch.setitem(REMOTE, "here", Remote(opened, "X", "nothing"))
+    opened = reaches(lambda federation, where, execution: nullcontext(Sites(federation, transport)), "nothing")
+    monkeypatch.setitem(REMOTE, "here", opened)
     return transport

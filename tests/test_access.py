@@ -15,7 +15,7 @@ from fedcli.errors import FedcliError, of_system
 from fedcli.reporting.collect import _collected
 from fedcli.runs.folder import unfinished
 from fedcli.sites.sockets import Connections
-from fedcli.transport.sockets import listening
+from fedcli.sites.transport.sockets import listening
 
 NOBODY = 65534
 

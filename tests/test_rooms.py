@@ -13,9 +13,8 @@ import fedcli
 
 ROOT = Path(fedcli.__file__).parent
 LEVELS = (
-    ("metrics",), ("transport",), ("data",), ("models",), ("methods",), ("federation",), ("runs",),
-    ("scores", "bench", "sites"), ("compare",), ("figures",), ("reporting",), ("stages",), ("reproduce",),
-    ("commands",),
+    ("metrics",), ("data",), ("models",), ("methods",), ("federation",), ("runs",), ("scores", "bench"),
+    ("compare",), ("figures",), ("reporting",), ("stages",), ("reproduce",), ("commands",), ("sites",),
 )  # fmt: skip
 GROUND = "io", "system"  # rooms of the ground floor, whose files may import one another
 LEVEL = {room: level for level, rooms in enumerate(LEVELS, 1) for room in rooms}  # the ground floor is 0
@@ -87,9 +86,14 @@ def functions(module: str) -> list[ast.FunctionDef]:
     return [node for node in ast.walk(tree(module)) if isinstance(node, ast.FunctionDef)]
 
 
+def declares_options(module: str) -> bool:
+    """Tell whether a module's signatures are those of a command."""
+    return room(module) == "commands" or module == "fedcli.sites.command"
+
+
 def lines_of(module: str, function: ast.FunctionDef) -> int:
-    """Of the whole function; of its body alone in commands/, where a signature declares every option."""
-    start = function.body[0].lineno if room(module) == "commands" else function.lineno
+    """Of the whole function; of its body alone of a command, where a signature declares every option."""
+    start = function.body[0].lineno if declares_options(module) else function.lineno
     return (function.end_lineno or start) - start + 1
 
 
@@ -108,6 +112,22 @@ def test_imports_lead_down():
 
 def test_no_file_imports_itself_by_way_of_others():
     assert not in_circles(graph())
+
+
+def test_sites_have_one_door():
+    """Engines and a command by the names of modules, which are imported where they are asked for."""
+    naming = {
+        path for path, lines in files().items() if path.startswith("fedcli/") and "fedcli.sites" in "".join(lines)
+    }
+    outside = {path for path in naming if not path.startswith("fedcli/sites/")}
+    assert outside == {"fedcli/federation/engines/__init__.py", "fedcli/commands/app.py"}
+    assert not {
+        module
+        for module, others in graph().items()
+        if room(module) != "sites"
+        for other in others
+        if room(other) == "sites"
+    }
 
 
 def test_an_import_upwards_and_a_circle_are_seen():
@@ -144,7 +164,7 @@ def test_functions_take_few_arguments():
     counts = {
         f"{module}:{each.name}": arguments_of(each)
         for module in modules()
-        if room(module) != "commands"
+        if not declares_options(module)
         for each in functions(module)
     }
     assert not {function for function, count in counts.items() if count > MOST_ARGUMENTS}

@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from collections import deque
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -45,7 +46,6 @@ from . import (
     report,
     reproduce,
     run,
-    site,
     sweep,
     train,
 )
@@ -171,8 +171,8 @@ app = typer.Typer(
 for command in (
     demo.demo, prepare.prepare, partition.partition, corrupt.corrupt, train.train, evaluate.evaluate, predict.predict,
     report.report, compare.compare, plot.plot, ls.ls, inspect.inspect, reproduce.reproduce, run.run, sweep.sweep,
-    site.site, export.export, methods.methods, check.check, new.new, datasets.datasets, lists.models, lists.metrics,
-    lists.corruptions, bench.bench,
+    import_module("fedcli.sites.command").site, export.export, methods.methods, check.check, new.new,
+    datasets.datasets, lists.models, lists.metrics, lists.corruptions, bench.bench,
 ):  # fmt: skip
     group = {"cls": plot.Figures, "no_args_is_help": True}
     app.command(**(group if command is plot.plot else {"cls": Command}))(command)

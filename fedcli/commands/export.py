@@ -62,20 +62,20 @@ def export(
     Examples: fedcli export nvflare described -o job; fedcli export flower described -o app --sockets /run/fedcli;
     fedcli export model RUN --format onnx -o model; fedcli export RUN --format safetensors
     """
-    if what not in ("nvflare", "flower"):
+    from ..federation.engines import Remote, found
+
+    carrier = found(what) if what != "model" else None
+    if not isinstance(carrier, Remote) or carrier.export is None:
         _model(what, sites or [], format, None if out == Path() else out, client=client, data=data, work=work)
         return
-    from ..sites.roster import names
-    from ..transport import export as files
-
     if out == Path():
         raise UsageError("where should the files go?", "add -o DIR")
-    made = files.ENGINES[what](files.Job(names(_sites(sites)), sockets, idle, attach))
+    made, by_hand = carrier.export(_sites(sites), sockets, idle, attach)
     if edited := [out / name for name, text in made.items() if _differs(out / name, text)]:
         raise FedcliError(f"{edited[0]} is there already, with other content", "give another -o, or remove it")
     for name, text in made.items():
         o.write(out / name, text)
-    for line in files.ALLOW[what]:
+    for line in by_hand:
         console.say(line)
     print(out)
 

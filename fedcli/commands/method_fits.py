@@ -16,14 +16,15 @@ class Fit(NamedTuple):
 
 def fits(method: Any) -> list[Fit]:
     """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
+    from ..federation.engines import found
     from ..methods import resolve
     from ..runs.configuration import check_private
-    from ..sites import summed
 
     alone = method.local.works_without_server and method.aggregator.works_without_server
     fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
     fits.append(_tried("--dp-sgd", lambda: check_private(method)))
-    fits.append(_tried("--engine flower-secagg:DIR", lambda: summed.check(method, 0)))
+    secagg: Any = found("flower-secagg")
+    fits.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
     if "+" in method.name:
         return fits
     as_base = _tried("an add-on, as in BASE+ADDON", lambda: resolve(f"{method.typed}+fedheal"))

@@ -166,6 +166,7 @@ class Shards:
         client_test: client -> places in the test set that are its own; empty where the partition gives it none.
         corrupted: names of the clients whose images are corrupted.
         body: the manifest's body: dataset, sizes, corruption.
+        here: whether the images are; else a shard has a length and nothing more.
         test_patients: str [N], the patient or lesion of each test image, or the image where that is unknown; None
             where the dataset names none.
     """
@@ -180,6 +181,7 @@ class Shards:
     corrupted: list[str]
     body: dict[str, Any]
     test_patients: np.ndarray | None = None
+    here: bool = True
 
 
 def load(

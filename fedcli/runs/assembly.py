@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +27,6 @@ from ..models.network import has_batch_norm
 from . import features, initial, resources
 from .configuration import Plan
 
-SITES = "sites"  # the kind of a manifest of sites, which hold the images
 SMALL_GROUP = 30  # training images, below which a weighted group is named
 
 
@@ -98,13 +96,13 @@ def open_parent(plan: Plan, method: Method) -> initial.ParentRun | None:
 
 def assemble(
     data: Path, plan: Plan, method: Method, parent_run: initial.ParentRun | None, device: str,
-    only: str | None = None, start: Tensors | None = None, sharing: int = 1,
+    only: str | None = None, start: Tensors | None = None, images: Callable[..., load.Shards] = load.load,
 ) -> PlannedFederation:  # fmt: skip
     """Build the network, load the data to where it lives, and see what each part means for the other.
 
     data: a verified partition or corruption manifest, or one of sites, whose images are elsewhere.
     only: the one client whose images are loaded; all by default. start: every tensor of the network, where it does not
-    begin with those of the plan. sharing: as of remake(). Raises FedcliError, UsageError.
+    begin with those of the plan. images: loads the data. Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
     plan.check_labels(source.body, method)
@@ -114,11 +112,7 @@ def assemble(
     still = features.is_frozen(net)
     channels = models.input_channels(plan.model, source.body["channels"])
     augment = plan.augment or ("none" if still else None)  # a fixed view of a frozen backbone is computed once
-    elsewhere = source.kind == SITES
-    if elsewhere:
-        shards = described(source.body)
-    else:
-        shards = load.load(data, channels=channels, augment=augment, device=device, sharing=sharing)
+    shards = images(data, channels=channels, augment=augment, device=device)
     if only is not None:
         shards = replace(shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]})
     begun_with = initial.server_memory(parent_run, data, shards.roster, device) if parent_run and continues else {}
@@ -145,12 +139,12 @@ def assemble(
         _beyond_account(plan, parent_run),
         *of_halves(method, plan.training.sampling, net, shards),
     ]
-    if still and not elsewhere:
+    if still and shards.here:
         shards = features.cached(net, shards)
     return PlannedFederation(
         clients=InProcess(
             method, net, layout, shards.train, plan.training, val=shards.val,
-            remake=None if elsewhere else partial(remake, data.resolve(), manifest.sha256(data), plan),
+            remake=partial(remake, data.resolve(), manifest.sha256(data), plan) if shards.here else None,
         ),
         rounds=plan.rounds, seed=plan.seed, participation=plan.participation, single_site=plan.single_site,
         plan=plan, device=device, data=shards, parent_run=parent_run, begun_with=begun_with, frozen=frozen, model=model,
@@ -246,7 +240,9 @@ def remake(data: Path, digest: str, plan: Plan, device: str, threads: int, shari
         raise HashError(f"{data} of the node {os.uname().nodename} is another", "copy the data to all nodes again")
     resources.be_deterministic(device, threads, plan.precision)
     method = plan.check()
-    return assemble(data, plan, method, open_parent(plan, method), device, sharing=sharing).clients
+    return assemble(
+        data, plan, method, open_parent(plan, method), device, images=partial(load.load, sharing=sharing)
+    ).clients
 
 
 def _network(
@@ -274,23 +270,6 @@ def _network(
     continues = isinstance(method.aggregator, ContinuesRun)
     new_head = initial.take_head(net, parent_run, method, body["classes"]) if parent_run and not continues else ""
     return net, Layout(net, method.local.personal_tensors(net)), new_head
-
-
-def described(body: dict[str, Any]) -> load.Shards:
-    """The data of sites, as far as it is known without their images: who has how many.
-
-    body: of a manifest of sites. A shard here has a length and nothing else.
-    """
-
-    def counted(count: int) -> load.Shard:
-        nothing = torch.zeros((), dtype=torch.int64).expand(count)  # [N], of one number
-        ids = np.broadcast_to(np.array(""), count)
-        return load.Shard(torch.empty(0), nothing, nothing, ids, {}, len(body["classes"]), body["channels"])
-
-    roster = [client["client"] for client in body["roster"]]
-    train = {client["client"]: counted(client["train"]) for client in body["roster"]}
-    own = {client: np.array([], np.int64) for client in roster}
-    return load.Shards(body["classes"], body["attributes"], roster, train, {}, {}, own, [], body)
 
 
 def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:

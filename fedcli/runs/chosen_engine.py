@@ -7,14 +7,17 @@ from dataclasses import replace
 import torch
 
 from .. import models
+from ..data.shard import Shards, load
 from ..errors import UsageError
 from ..federation.engines import Engine, open_engine, parsed, remote, side_by_side
 from ..federation.server import cohort_size
 from ..system.processes import cores
 from . import resources
-from .assembly import SITES, PlannedFederation
+from .assembly import PlannedFederation
 from .configuration import Execution, Plan
 
+SITES = "sites"  # the kind of a manifest of sites, which hold the images
+NOT_REACHED = "the images are at their sites, which this engine does not reach", "add --engine socket:DIR"
 MODELS_IN_A_PROCESS = 10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
 
 
@@ -25,9 +28,7 @@ def prepare(plan: Plan, execution: Execution, clients: int) -> Callable[[Planned
     need more memory than there is, one process trains with all threads. Raises UsageError, FedcliError.
     """
     device, usual = execution.device, execution.threads or models.describe(plan.model).threads
-    together = not (usual or execution.open_with) and side_by_side(
-        execution.engine, cohort_size(clients, plan.participation), device
-    )
+    together = not usual and side_by_side(execution.engine, cohort_size(clients, plan.participation), device)
     before = torch.get_num_threads()
     resources.be_deterministic(device, 1 if together else usual, plan.precision)
 
@@ -67,12 +68,16 @@ def _process_bytes(federation: PlannedFederation) -> int:
 
 def opened(execution: Execution, federation: PlannedFederation) -> AbstractContextManager[Engine]:
     """The engine that is given or named, as a context."""
-    if execution.open_with:
-        return execution.open_with(federation)
     if reached := remote(execution.engine):
         kind, where = reached
         return kind.open(federation, where, execution)
     return open_engine(execution.engine, federation.clients, federation.cohort_size)
+
+
+def images(execution: Execution, kind: str) -> Callable[..., Shards]:
+    """Loads the data of a manifest of this kind: here, or as far as the engine knows it without its sites' images."""
+    reached = remote(execution.engine) if kind == SITES else None
+    return reached[0].images or load if reached else load
 
 
 def reached_by(federation: PlannedFederation, execution: Execution) -> PlannedFederation:
@@ -86,13 +91,13 @@ def reaches_sites(plan: Plan, kind: str, execution: Execution) -> bool:
     """Whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
     if execution.engine:
         parsed(execution.engine, execution.device)
-    remotely, min_clients = bool(execution.open_with or remote(execution.engine)), execution.min_clients
+    remotely, min_clients = remote(execution.engine) is not None, execution.min_clients
     if min_clients and not remotely:
         raise UsageError("--min-clients is about sites that may be absent", "leave it out, or add --engine socket:DIR")
     if min_clients and (method := plan.check()).aggregator.full_participation:
         raise UsageError(f"{method.name} needs every client in every round", "leave --min-clients out")
     if kind == SITES and not remotely:
-        raise UsageError("the images are at their sites, which this engine does not reach", "add --engine socket:DIR")
+        raise UsageError(*NOT_REACHED)
     if kind == SITES and plan.eval_every:
         raise UsageError("--eval-every scores test images, which are at their sites", "leave --eval-every out")
     if remotely and plan.single_site:

@@ -1,7 +1,6 @@
 """What to train: every option that decides the bytes of a run."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -11,7 +10,6 @@ from .. import models
 from .. import options as settings_of
 from ..data.transforms import check_augment
 from ..errors import UsageError, nearest
-from ..federation.engines import Engine
 from ..federation.training import LOSS_OPTIONS, Training
 from ..labels import is_multi_label
 from ..methods.contract import Aggregator
@@ -34,7 +32,6 @@ class Execution:
         checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
         timeout: seconds that an engine waits for a site without a sign of life; 0 waits for as long as it takes.
         min_clients: sites that must answer in a round; 0: all that were asked.
-        open_with: (the federation of the plan) -> an engine that reaches sites, as a context; in place of a named one.
         limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
         trained: what is done with the folder of a run that was trained now, and not with one that lay there.
     """
@@ -45,7 +42,6 @@ class Execution:
     checkpoint_every: int = 0
     timeout: float = 600
     min_clients: int = 0
-    open_with: Callable[[Any], AbstractContextManager[Engine]] | None = None
     limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
     trained: Callable[[Path], None] | None = None
 

@@ -37,7 +37,7 @@ from . import checkpoint, chosen_engine, energy, own_code, precision, record, re
 from . import folder as folders
 from .assembly import PlannedFederation, assemble, open_parent, probe
 from .background import Background
-from .chosen_engine import opened, reached_by, reaches_sites
+from .chosen_engine import images, opened, reached_by, reaches_sites
 from .configuration import ON_CPU, Execution, Plan
 from .finished import BEST, KEPT, model_file, save_frozen, save_model
 from .initial import ParentRun
@@ -83,8 +83,8 @@ def train(
         return _finished(folder, options, parents)
     if resume and not out and "code" in options and not (folder / "settings.json").exists():
         own_code.refuse_changed(folder.parent, options)
-    federation = assemble(data, plan, method, parent_run, device)  # what can fail fails before the folder is made
-    federation = reached_by(federation, execution)
+    federation = assemble(data, plan, method, parent_run, device, images=images(execution, source.kind))
+    federation = reached_by(federation, execution)  # what can fail fails before the folder is made
     check_patience(federation)
     settle_threads(federation)
     settings = {

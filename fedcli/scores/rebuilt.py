@@ -7,15 +7,13 @@ None of them is an image of a site: the counts do not say which label, group and
 they count. Of more than two classes only the decisions are kept, see Tally.rebuilt().
 """
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from .. import metrics
-from ..io.hdf5 import WHOLE, Column, create_hdf5, open_hdf5
+from ..io.hdf5 import WHOLE, Column, open_hdf5
 from ..metrics.metric import PROBABILITIES
-from ..metrics.tallies import Tally
 
 FILE = "rebuilt.h5"
 EXPECTED = {"*/y": Column(WHOLE), "*/logits": Column("f", 2)}
@@ -25,19 +23,6 @@ Images = tuple[np.ndarray, np.ndarray]  # logits float32 [N, C], y int64 [N]
 def by_image(metric: str) -> bool:
     """Whether the images of more than two classes have intervals of a metric: of decisions alone."""
     return metrics.get(metric).sees != PROBABILITIES
-
-
-def write(path: Path, versions: Mapping[str, Sequence[Mapping[str, Tally]]]) -> None:
-    """versions: version -> of each kept round: "all" or "attribute/g" -> the tally of all sites together."""
-    made = {
-        f"{version}/{round}/{key}": tally.rebuilt()
-        for version, rounds in versions.items()
-        for round, tallies in enumerate(rounds)
-        for key, tally in tallies.items()
-    }
-    with create_hdf5(path, sum(logits.nbytes for logits, _ in made.values())) as file:
-        for name, (logits, y) in made.items():
-            file[f"{name}/y"], file[f"{name}/logits"] = y.astype(np.int16), logits.astype(np.float32)
 
 
 def read(path: Path) -> dict[str, list[dict[str, Images]]]:

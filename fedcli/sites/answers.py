@@ -17,10 +17,10 @@ from .. import console, shapes
 from ..errors import FedcliError
 from ..federation.client import Report, Task
 from ..federation.engines.wire import Message, unpack
-from ..metrics.tallies import Answer, Tally
 from ..runs.assembly import PlannedFederation
 from .description import PARTS, SHAPE, SiteError, check_against, check_numbers
 from .scoring import ALL, Tallies
+from .tallies import Answer, Tally
 
 LARGEST = 1e15  # number of a model or a column: its square, and sums over sites, are within float32
 FAR, TOO_FAR = 10, 10_000  # times as long as the others' updates: what is warned of, and what is refused

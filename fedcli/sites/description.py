@@ -15,7 +15,7 @@ from ..data import image_counts, manifest, manifest_bodies
 from ..errors import FedcliError
 from ..io.files import read_text
 from ..labels import is_multi_label
-from ..transport.frames import plain
+from .transport.frames import plain
 
 LONGEST, LONGEST_HINT = 380, 200  # characters of an error
 MOST_IMAGES = 10_000_000  # of a part: numbers that are as large take memory at the coordinator
@@ -160,31 +160,3 @@ def _hint(key: str) -> str:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else f"{text[:120]}…"
-
-
-def gathered(paths: Sequence[Path], work: Path, out: Path | None = None) -> Path:
-    """The manifest of a federation whose images are at its sites, from their descriptions: files, or folders of them.
-
-    The order of the files is that of the roster. Raises FedcliError, SiteError.
-    """
-    files = [file for path in paths for file in (sorted(path.glob("*.json")) if path.is_dir() else [path])]
-    if not files:
-        raise FedcliError(f"no description of a site in {', '.join(map(str, paths))}", "see `fedcli site describe`")
-    descriptions = [read(file) for file in files]
-    check_same(descriptions)
-    options = {"sites": {site["client"]: manifest.sha256(file) for site, file in zip(descriptions, files, strict=True)}}
-    first = descriptions[0]
-    roster = [{"client": site["client"], **site["images"]} for site in descriptions]
-    body = {key: first[key] for key in (*manifest_bodies.POOLED, "dataset", "versions")} | {"roster": roster}
-    body["data"] = {site["client"]: site["data"] for site in descriptions}
-    if any(site.get("sample") for site in descriptions):
-        body["sample"] = True
-
-    def build(folder: Path) -> dict[str, Any]:
-        for site, file in zip(descriptions, files, strict=True):
-            (folder / f"{site['client']}.json").write_bytes(file.read_bytes())
-        return body
-
-    slug = f"{first['dataset']}-{len(files)}" + "-SYNTHETIC" * ("sample" in body)
-    folder = manifest.place(work, out, "site", slug, options, [])
-    return manifest.stage("sites", folder=folder, made_by=["sites"], options=options, parents=[], build=build)

@@ -15,14 +15,14 @@ from torch import Tensor
 
 from ..federation.client import Absent, Report, Task
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_arrays
-from ..metrics.tallies import Answer
 from ..runs.assembly import PlannedFederation
-from ..transport.frames import digest, plain
 from .answers import Known, Lengths, counts, description, odd_ones, of_site
 from .answers import report as checked
 from .description import SAME, SiteError, versions
 from .scoring import keys
 from .site import BEGIN, SCORE, START, TRAIN
+from .tallies import Answer
+from .transport.frames import digest, plain
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
 NOTHING = "it did not answer"

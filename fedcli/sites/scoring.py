@@ -8,8 +8,8 @@ import numpy as np
 
 from ..data.shard import Shard
 from ..federation.engines.wire import Arrays
-from ..metrics.tallies import Tally
 from .description import hidden
+from .tallies import Tally
 
 ALL = "all"
 Tallies = dict[str, Tally]  # ALL, or "attribute/place of the value" -> the tally

@@ -40,12 +40,12 @@ from ..runs.configuration import Plan
 from ..runs.finished import load_personal, logits, part
 from ..runs.folder import append
 from ..runs.resources import be_deterministic
-from ..transport import frames
-from ..transport.relay import MASKED
 from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
 from .scoring import tallied, to_arrays
+from .transport import frames
+from .transport.relay import MASKED
 
 DESCRIBE, BEGIN, TRAIN, SCORE = "describe", "begin", "train", "score"
 START = "start/"

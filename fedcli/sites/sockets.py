@@ -21,11 +21,11 @@ from ..federation.engines.wire import Message
 from ..io.locks import held
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
-from ..transport import nvflare, sockets
-from ..transport.relay import LOOK, Relay
 from .description import SiteError
 from .engine import Sites
 from .site import Site
+from .transport import nvflare, sockets
+from .transport.relay import LOOK, Relay
 
 WAIT = 30.0  # seconds for sites to begin listening
 JOB_WAIT = 120.0  # the same, where a job of NVFlare or Flower listens in their place

@@ -1,6 +1,6 @@
 """Sites whose models the server never sees one by one: --engine flower-secagg:DIR.
 
-The job masks each update at its site and adds them, see transport/secagg.py. A report then holds the mean of all
+The job masks each update at its site and adds them, see secagg.py. A report then holds the mean of all
 clients' models in place of its own, which gives the same global model under a rule that takes no more than that mean.
 """
 
@@ -18,9 +18,9 @@ from ..methods.contract import Local
 from ..methods.registry import Method
 from ..runs.assembly import PlannedFederation
 from ..runs.configuration import Execution
-from ..transport.relay import SUM
 from .engine import Sites
 from .sockets import job_connections
+from .transport.relay import SUM
 
 WARNING = (
     "models were added by secure aggregation, which quantizes updates with random rounding: a second run gives other"

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from .. import console
 from ..errors import UsageError
+from ..federation.engines import remote
 from ..reporting import tracking
 from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.evaluate import Extra
 from ..scores.evaluate import evaluate as score_run
 from ..scores.export import to_csv
-from . import at_sites
 from .call import called_with, path_of, source
 from .evaluation_options import EvaluateOptions
 from .results import Scores
@@ -33,7 +33,10 @@ def run(options: EvaluateOptions) -> Scores:
     if options.cross_site and options.on:
         raise UsageError("--cross-site is about the clients' own test images", "leave --on out")
     if options.engine:
-        return Scores(at_sites.evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
+        reached = remote(options.engine)
+        if reached is None or reached[0].evaluate is None:
+            raise UsageError(f"--engine {options.engine!r} reaches no sites", "write for example --engine socket:DIR")
+        return Scores(reached[0].evaluate(source(options.run, options.work, "run"), options, path_of(options.out)))
     extra = Extra(
         options.corrupt, options.severity, path_of(options.on), path_of(options.map_classes), options.all_images,
         options.cross_site, options.clinical, options.positive, options.cost, options.rule, options.choose,

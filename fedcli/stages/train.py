@@ -15,7 +15,7 @@ from ..bench.estimate import estimate as measure
 from ..data import manifest, pipelines
 from ..errors import UsageError
 from ..extensions import is_file
-from ..federation.engines import named, parsed
+from ..federation.engines import named, parsed, remote
 from ..federation.training import Training, idle
 from ..federation.training import usual as usual_of
 from ..methods import METHODS, resolve
@@ -23,10 +23,10 @@ from ..methods.mixins import ContinuesRun
 from ..methods.registry import Method
 from ..reporting import timing, tracking
 from ..runs import train as runs
+from ..runs.chosen_engine import NOT_REACHED
 from ..runs.configuration import Execution, Plan
 from ..runs.folder import unfinished
 from ..runs.initial import data_of, open_parent
-from ..sites.description import gathered
 from .call import called_with, path_of, source
 from .options import TrainOptions
 from .partition import for_training
@@ -178,7 +178,10 @@ def _data(options: TrainOptions) -> Path:
     if options.sites:
         if options.data:
             raise UsageError("DATA and --sites exclude each other", "give the descriptions alone: images stay there")
-        return gathered([Path(site) for site in options.sites], Path(options.work))
+        reached = remote(options.engine)
+        if reached is None or reached[0].gathered is None:
+            raise UsageError(*NOT_REACHED)
+        return reached[0].gathered([Path(site) for site in options.sites], Path(options.work))
     return source(options.data, options.work, *DATA)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedcli.transport import sockets
-from fedcli.transport.frames import HEAD, MAGIC, decoded, encoded
+from fedcli.sites.transport import sockets
+from fedcli.sites.transport.frames import HEAD, MAGIC, decoded, encoded
 
 from .mutations import VALUES, damage, mutate
 

@@ -19,7 +19,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.sites import description, policy
 from fedcli.sites.site import Site
-from fedcli.transport import sockets
+from fedcli.sites.transport import sockets
 
 from .formats import MUTATIONS
 from .judge import LONGEST

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from fedcli.metrics import apart, score
-from fedcli.metrics.tallies import Tally
 from fedcli.runs.scoring import Scoring
 from fedcli.scores.bca import bca_interval
 from fedcli.scores.binary import threshold_of
 from fedcli.scores.bootstrap import bootstrap_p
 from fedcli.scores.choice import Candidate, chosen
-from fedcli.scores.federated import _intervals
 from fedcli.scores.groups import spread
 from fedcli.scores.permutation import _p
 from fedcli.scores.statistics import paired_t, wilcoxon
+from fedcli.sites.evaluation import _intervals
+from fedcli.sites.tallies import Tally
 
 TINY = 1e-17
 THIRDS = 0.1 + 0.7, 0.3 + 0.5  # 0.8 by two ways of adding, which differ in the last bit

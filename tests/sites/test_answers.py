@@ -9,7 +9,8 @@ from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, tra
 
 from fedcli.errors import FedcliError
 from fedcli.runs.train import train
-from fedcli.sites.description import SiteError, describe, gathered, hidden
+from fedcli.sites.description import SiteError, describe, hidden
+from fedcli.sites.roster import gathered
 from fedcli.stages.evaluate import run as evaluate_stage
 from fedcli.stages.evaluation_options import EvaluateOptions
 

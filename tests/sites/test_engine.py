@@ -16,7 +16,8 @@ from fedcli.io.files import write_text
 from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run
 from fedcli.runs.train import Interrupted, train
-from fedcli.sites.description import SiteError, describe, gathered
+from fedcli.sites.description import SiteError, describe
+from fedcli.sites.roster import gathered
 
 FILES = "rounds.jsonl", "models/00001.h5", "models/00002.h5"
 

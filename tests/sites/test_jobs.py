@@ -1,9 +1,7 @@
 """Engines whose job stands between coordinator and sites; here the job is a thread in place of NVFlare or Flower."""
 
-import importlib
 import threading
 
-import forked
 import pytest
 from conftest import make_chain
 from site_federation import plan, sites_of
@@ -12,7 +10,7 @@ from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
-from fedcli.transport.relay import Relay, paths_in
+from fedcli.sites.transport.relay import Relay, paths_in
 
 
 class Job(threading.Thread):
@@ -95,12 +93,3 @@ def test_a_job_that_is_not_there_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(sockets, "JOB_WAIT", 0.0)
     with pytest.raises(SiteError, match="no job listens at .*north.sock"):
         train(make_chain(tmp_path), plan(), work=tmp_path, execution=Execution(engine=f"flower:{tmp_path / 's'}"))
-
-
-def test_every_process_that_evaluates_over_sites_knows_their_engines():
-    def work():
-        importlib.import_module("fedcli.stages.at_sites")
-        print(sorted(importlib.import_module("fedcli.federation.engines").REMOTE))
-
-    done = forked.run(work, anew=True)
-    assert done.stdout.strip() == "['flower', 'flower-secagg', 'nvflare', 'socket']"

@@ -15,7 +15,8 @@ from fedcli.reporting import by_group
 from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.runs.train import train
 from fedcli.scores.scores import Scores
-from fedcli.sites.description import describe, gathered
+from fedcli.sites.description import describe
+from fedcli.sites.roster import gathered
 from fedcli.stages.evaluate import run as evaluate_stage
 from fedcli.stages.evaluation_options import EvaluateOptions
 from fedcli.stages.predict import export

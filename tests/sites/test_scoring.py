@@ -18,8 +18,9 @@ from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
-from fedcli.sites.description import SiteError, describe, gathered
+from fedcli.sites.description import SiteError, describe
 from fedcli.sites.policy import Policy, Privacy
+from fedcli.sites.roster import gathered
 from fedcli.sites.site import Site
 from fedcli.stages.corrupt import run as corrupt
 from fedcli.stages.evaluate import run as evaluate_stage
@@ -244,7 +245,6 @@ def test_the_command_knows_the_engines_that_reach_sites():
     """In a process that has imported nothing else of fedcli."""
 
     def work():
-        importlib.import_module("fedcli.stages.evaluate")
         print(importlib.import_module("fedcli.federation.engines").remote("socket:s"))
 
     assert "open_sockets" in forked.run(work, anew=True).stdout

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import torch
 from conftest import make_chain
 from scipy.integrate import quad
 from session import run
-from site_federation import Carried, chain_with_tests, plan, sites_of, through_bytes, train_at
+from site_federation import Carried, chain_with_tests, engine_of, plan, sites_of, through_bytes, train_at
 
 from fedcli import methods
 from fedcli.errors import FedcliError, UsageError
@@ -287,8 +286,8 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
             sent.update({message[0]["ask"]: message for client, message in messages if client == "north"})
             return super().__call__(messages, timeout)
 
-    engine = Execution(open_with=lambda federation: nullcontext(Sites(federation, Kept(sites))))
-    train(data, plan(rounds=1), work=tmp_path, execution=engine)
+    with engine_of(lambda federation: Sites(federation, Kept(sites))) as engine:
+        train(data, plan(rounds=1), work=tmp_path, execution=Execution(engine=engine))
     (begin, tensors), task, site = sent["begin"], sent["train"], sites["north"]
     first = site.answer(*task)[1]["theta"]
     idle = {**begin["plan"], "training": {**begin["plan"]["training"], "lr": 1e-30}}

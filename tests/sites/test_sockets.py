@@ -18,8 +18,8 @@ from fedcli.runs.train import train
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.site import Site
-from fedcli.transport.sockets import Closed, named, receive, talk, tell
-from fedcli.transport.sockets import listening as listening_at
+from fedcli.sites.transport.sockets import Closed, named, receive, talk, tell
+from fedcli.sites.transport.sockets import listening as listening_at
 
 FORK = multiprocessing.get_context("fork")
 

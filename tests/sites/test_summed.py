@@ -1,13 +1,12 @@
 """Sites whose models are only seen as a mean; Flower's own protocol is played by tests/consortium."""
 
 import json
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import h5py
 import numpy as np
 import pytest
-from site_federation import chain_with_tests, plan, sites_of, through_bytes
+from site_federation import chain_with_tests, engine_of, plan, sites_of, through_bytes
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import METHODS, resolve
@@ -16,8 +15,8 @@ from fedcli.runs.train import train
 from fedcli.sites import summed
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal
-from fedcli.transport import secagg
-from fedcli.transport.relay import MASKED, SUM, Question
+from fedcli.sites.transport import secagg
+from fedcli.sites.transport.relay import MASKED, SUM, Question
 
 QUESTION = {"run": "r", "round": 1, SUM: {"clients": ["north", "south"], "largest": 20}}
 
@@ -47,8 +46,8 @@ class Added:
 
 def trained(data, folder, configuration, *, policy=None, kind=summed.SummedSites):
     sites = sites_of(data, folder / "sites", **({"policy": policy} if policy else {}))
-    engine = Execution(open_with=lambda federation: nullcontext(kind(federation, Added(sites))))
-    return train(data, configuration, work=folder, execution=engine, out=folder / "run")
+    with engine_of(lambda federation: kind(federation, Added(sites))) as engine:
+        return train(data, configuration, work=folder, execution=Execution(engine=engine), out=folder / "run")
 
 
 def model(run, round=1):

@@ -1,21 +1,23 @@
-"""Engines run the tasks of a round. An engine is a file here and one line in ENGINES; none changes a number.
+"""Engines run the tasks of a round; none changes a number. An engine is a file and a line in ENGINES or MODULES.
 
 `--engine NAME` or `--engine NAME:COUNT`: pool:4 trains on four processes, streams:2 two clients at once on a GPU, ray
-on whatever a ray cluster has.
-`--engine NAME:WHERE` reaches sites that hold the images: such an engine is a file of fedcli/sites and a line in REMOTE.
+on whatever a ray cluster has. `--engine NAME:WHERE` reaches sites that hold the images. An installed package offers
+engines by an entry point of the group fedcli.engines: a module that calls register().
 """
 
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from ... import extensions
 from ...errors import UsageError, nearest
 from .in_process import Engine, InProcess
-from .on_ray import Ray
 from .pool import Pool, pays, usual_jobs
 from .streams import Streams
 
@@ -48,7 +50,10 @@ ENGINES = {
         "cuda",
         "add --device cuda; on CPUs, give --engine pool:N (--jobs N)",
     ),
-    "ray": Kind(lambda clients, count, at_most: Ray(clients, count), anywhere=True),
+}
+MODULES = {  # engines that are registered by a module which is imported when one of them is named
+    "ray": "fedcli.federation.engines.on_ray",
+    **dict.fromkeys(("socket", "nvflare", "flower", "flower-secagg"), "fedcli.sites.engines"),
 }
 
 
@@ -61,15 +66,48 @@ class Remote:
         metavar: what stands after the colon, in capitals.
         meaning: the same in words.
         warning: what a reader of the run's numbers must know.
+        images: in place of data.shard.load() for a manifest of sites, whose images are not here.
+        gathered: (descriptions of sites or folders of them, --work) -> that manifest.
+        evaluate: (a run, options of evaluate, --out) -> scores.json, from what sites say of their test images.
+        export: (descriptions, folder of sockets, idle seconds, folder to attach in) -> the files of a job that carries
+            messages, by path, and what has to be done by hand.
+        check: (method, least number of clients that must answer) raises UsageError where it carries not all of them.
     """
 
     open: Callable[[Any, str, Any], AbstractContextManager[Engine]]
     metavar: str
     meaning: str
     warning: str = ""
+    images: Callable[..., Any] | None = None
+    gathered: Callable[[list[Path], Path], Path] | None = None
+    evaluate: Callable[[Path, Any, Path | None], Path] | None = None
+    export: Callable[[list[Path], Path, int, Path], tuple[dict[str, str], list[str]]] | None = None
+    check: Callable[[Any, int], None] = lambda method, min_clients: None
 
 
-REMOTE: dict[str, Remote] = {}  # filled by fedcli.sites
+REMOTE: dict[str, Remote] = {}
+
+
+def register(name: str, engine: Kind | Remote) -> None:
+    """Offer an engine under a name."""
+    usual: dict[str, Any] = REMOTE if isinstance(engine, Remote) else ENGINES
+    extensions.table("engines", usual)[name] = engine
+
+
+def found(name: str) -> Kind | Remote | None:
+    """The engine of a name; None where there is none. Raises UsageError for one of a package that no word names."""
+    if name in MODULES:
+        import_module(MODULES[name])
+    if name in REMOTE or name in ENGINES:
+        return REMOTE.get(name) or ENGINES[name]
+    offered = name and name != IN_PROCESS and extensions.offered("engines", name)
+    return offered[0] if offered else None
+
+
+def kind_of(name: str) -> Kind | None:
+    """The engine of this machine or of a cluster that has a name."""
+    engine = found(name)
+    return engine if isinstance(engine, Kind) else None
 
 
 def remote(engine: str | None) -> tuple[Remote, str] | None:
@@ -78,11 +116,12 @@ def remote(engine: str | None) -> tuple[Remote, str] | None:
     Raises UsageError where that is missing.
     """
     name, _, where = (engine or "").partition(":")
-    if name not in REMOTE:
+    kind = found(name)
+    if not isinstance(kind, Remote):
         return None
     if not where:
-        raise UsageError(f"--engine {engine!r} lacks {REMOTE[name].meaning}", f"write {name}:{REMOTE[name].metavar}")
-    return REMOTE[name], where
+        raise UsageError(f"--engine {engine!r} lacks {kind.meaning}", f"write {name}:{kind.metavar}")
+    return kind, where
 
 
 def named(engine: str | None = None, *, jobs: int | None = None, at_once: int | None = None) -> str | None:
@@ -102,13 +141,14 @@ def parsed(engine: str, device: str) -> tuple[str, int]:
     name, colon, count = engine.partition(":")
     if remote(engine):
         return name, 1
-    if name not in (IN_PROCESS, *ENGINES):
-        raise UsageError(f"--engine {engine!r} is unknown", nearest(name, (IN_PROCESS, *ENGINES, *REMOTE)))
-    if name == IN_PROCESS:
+    kind = kind_of(name)
+    if kind is None and name != IN_PROCESS:
+        known = dict.fromkeys((IN_PROCESS, *ENGINES, *MODULES, *REMOTE, *extensions.packages("engines")))
+        raise UsageError(f"--engine {engine!r} is unknown", nearest(name, known))
+    if kind is None:
         if colon:
             raise UsageError(f"--engine {engine!r} takes no number", f"write {IN_PROCESS}")
         return IN_PROCESS, 1
-    kind = ENGINES[name]
     if kind.anywhere and not colon:
         return name, sys.maxsize
     if not (count.isdecimal() and int(count) > 0):
@@ -123,7 +163,8 @@ def chosen(engine: str | None, clients: int, device: str) -> tuple[str, int]:
     threads = torch.get_num_threads()
     name, count = parsed(engine or f"pool:{usual_jobs(threads, clients, device)}", device)
     count = min(count, clients)
-    return (name, count) if count > 1 or (name in ENGINES and ENGINES[name].anywhere) else (IN_PROCESS, 1)
+    kind = kind_of(name)
+    return (name, count) if count > 1 or (kind and kind.anywhere) else (IN_PROCESS, 1)
 
 
 def side_by_side(engine: str | None, clients: int, device: str) -> bool:
@@ -131,7 +172,8 @@ def side_by_side(engine: str | None, clients: int, device: str) -> bool:
     if engine is None:
         return pays(clients, device)
     name, count = parsed(engine, device)
-    return name in ENGINES and (ENGINES[name].anywhere or (name == "pool" and min(count, clients) > 1))
+    kind = kind_of(name)
+    return kind is not None and (kind.anywhere or (name == "pool" and min(count, clients) > 1))
 
 
 def open_engine(engine: str | None, clients: InProcess, at_most: int) -> AbstractContextManager[Engine]:
@@ -140,4 +182,5 @@ def open_engine(engine: str | None, clients: InProcess, at_most: int) -> Abstrac
     clients: all of them; at_most: of these take part in a round. Raises UsageError where it cannot run here.
     """
     name, count = chosen(engine, at_most, str(clients.layout.flat.device))
-    return nullcontext(clients) if name == IN_PROCESS else ENGINES[name].open(clients, count, at_most)
+    kind = kind_of(name)
+    return kind.open(clients, count, at_most) if kind else nullcontext(clients)

@@ -27,6 +27,7 @@ from ... import console, extensions
 from ...errors import FedcliError, UsageError
 from ...system.processes import portable
 from ..client import Report, Task
+from . import Kind, register
 from .in_process import InProcess
 from .pool import shared_out
 from .wire import Arrays, Message, pack, to_arrays, to_tensors, unpack
@@ -258,3 +259,6 @@ def _connect(ray: Any) -> None:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+register("ray", Kind(lambda clients, count, at_most: Ray(clients, count), anywhere=True))

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from ...errors import FedcliError
 from ...methods.contract import Tensors
-from ...transport.frames import Arrays as Arrays
-from ...transport.frames import Message as Message
-from ...transport.frames import Scalars as Scalars
 from ..client import Report, Task
 
+Scalars = dict[str, Any]  # what JSON can hold
+Arrays = dict[str, np.ndarray]
+Message = tuple[Scalars, Arrays]
 Content = TypeVar("Content", Task, Report)
 
 STAY = ("memory", "out", "table")  # fields that are never packed

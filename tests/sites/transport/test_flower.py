@@ -6,8 +6,8 @@ import pytest
 from wire_messages import MESSAGE, same
 
 from fedcli.errors import FedcliError
-from fedcli.transport import flower
-from fedcli.transport.relay import Question
+from fedcli.sites.transport import flower
+from fedcli.sites.transport.relay import Question
 
 needs_flower = pytest.mark.skipif(not flower.INSTALLED, reason="the extra flower is not installed")
 

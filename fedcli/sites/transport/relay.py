@@ -19,8 +19,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
 
-from .. import console
-from ..errors import FedcliError
+from ... import console
+from ...errors import FedcliError
 from .frames import Arrays, Message, Scalars
 from .sockets import PATIENCE, Closed, ask, listening, talk, tell
 

@@ -10,9 +10,9 @@ from itertools import permutations
 
 import numpy as np
 
-from .of_images import score_of
-from .probabilities import probabilities
-from .sums import BINS, Sums
+from ..metrics.of_images import score_of
+from ..metrics.probabilities import probabilities
+from ..metrics.sums import BINS, Sums
 
 FINE = 2048  # bins of a chance
 HALF = FINE // 2  # the bin that begins at one half

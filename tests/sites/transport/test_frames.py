@@ -9,8 +9,8 @@ import pytest
 from site_federation import through_bytes
 
 from fedcli.errors import FedcliError
-from fedcli.transport import frames
-from fedcli.transport.frames import FrameError, decoded, digest, encoded
+from fedcli.sites.transport import frames
+from fedcli.sites.transport.frames import FrameError, decoded, digest, encoded
 
 MESSAGE = {"b": 1, "a": None}, {"x": np.arange(6, dtype=np.int64).reshape(2, 3), "s": np.float32(2.5) * np.ones(())}
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import shapes
-from ..errors import FedcliError
+from ... import shapes
+from ...errors import FedcliError
 
 Scalars = dict[str, Any]  # what JSON can hold
 Arrays = dict[str, np.ndarray]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from .. import console
+from ..commands import options as o
 from ..errors import UsageError
 from ..system import terminal
-from . import options as o
 
 if TYPE_CHECKING:
-    from ..sites.policy import Policy, Privacy
-    from ..sites.site import Site
+    from .policy import Policy, Privacy
+    from .site import Site
 
 
 def site(
@@ -43,9 +43,9 @@ def site(
 
     Examples: fedcli site describe --client client-00 --out client-00.json; fedcli site check --client client-00
     """
-    from ..sites import policy as policies
-    from ..sites.description import held_by
-    from ..sites.site import Site
+    from . import policy as policies
+    from .description import held_by
+    from .site import Site
 
     if action == "describe" and out and out.suffix != ".json":
         raise UsageError(f"--out {out}: a description is a .json file", "name it so: --sites FOLDER reads no other")
@@ -64,7 +64,7 @@ def site(
     if action == "check":
         o.show_json({"description": mine.description, "policy": _plain(allowed)}) if json else _check(mine)
         return
-    from ..sites.sockets import serve, serve_nvflare
+    from .sockets import serve, serve_nvflare
 
     o.refuse_together(socket=socket, nvflare=nvflare)
     if nvflare:
@@ -117,7 +117,7 @@ def _check(site: "Site") -> None:
 def _spent(privacy: "Privacy", folder: Path) -> str:
     """What noise covers, how many answers may leave with it and what those that did have revealed."""
     from ..federation.privacy import epsilon
-    from ..sites.privacy import LEDGER, read_ledger
+    from .privacy import LEDGER, read_ledger
 
     answered, revealed = read_ledger(folder / LEDGER)
     known, first = len(answered), epsilon(privacy.noise, 1, privacy.delta)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcli import metrics
-from fedcli.metrics.tallies import FINE, Tally
+from fedcli.sites.tallies import FINE, Tally
 
 
 def answers(classes, count=600, seed=0, absent=()):

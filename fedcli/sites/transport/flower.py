@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FedcliError
+from ...errors import FedcliError
 from . import secagg
 from .frames import Message
 from .relay import SUM, Question, Relay, answered, paths_in

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import UsageError
+from ...errors import UsageError
 from .sockets import short
 
-CONTROLLER = "fedcli.transport.nvflare.Controller"
+CONTROLLER = "fedcli.sites.transport.nvflare.Controller"
 EXECUTOR = "nvflare.app_common.executors.client_api_executor.ClientAPIExecutor"
 ATTACH = "fedcli"  # the name under which job and site find each other
 NVFLARE_NAME = r"[A-Za-z][A-Za-z0-9_-]*"  # of a site; NVFlare joins names with dots
@@ -129,7 +129,7 @@ clientapp = "fedcli_app.app:client"
 [tool.flwr.app.config]
 """
 APP = """\
-from fedcli.transport import flower
+from fedcli.sites.transport import flower
 
 client = flower.client()
 server = flower.server()

@@ -5,8 +5,8 @@ import socket
 import pytest
 
 from fedcli.errors import FedcliError, UsageError
-from fedcli.transport import sockets
-from fedcli.transport.frames import encoded
+from fedcli.sites.transport import sockets
+from fedcli.sites.transport.frames import encoded
 
 
 def test_a_path_that_is_no_socket_or_too_long_is_refused(tmp_path):

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .. import shapes
-from ..errors import FedcliError
-from ..io.files import read_text
+from ... import shapes
+from ...errors import FedcliError
+from ...io.files import read_text
 from .frames import Message
 from .relay import Question, Relay, answered, paths_in
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import FedcliError
+from ...errors import FedcliError
 from .frames import Arrays, Message
 from .relay import SUM, Question, answered
 

@@ -12,21 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
+from ..federation.state import read_tensors
+from ..io.hdf5 import create_hdf5
 from ..methods.mixins import views_of
 from ..methods.registry import resolve
-from ..metrics.tallies import FINE, RATES, Answer, Tally
-from . import rebuilt
-from .evaluate import COPIED, UNCOPIED
-from .groups import together
-from .intervals import intervals
-from .parts import Curve, Curves, Groups, GroupScores, Interval, ReliabilityBin, RocPoint, Score
-from .rounds import among, summary, summary_of_groups, with_average
-from .schema import decode
-from .scores import Client, Scores, Stage, Traffic
+from ..models.layout import Layout
+from ..runs import chosen_engine
+from ..runs.assembly import assemble, open_parent
+from ..runs.configuration import Execution
+from ..runs.finished import model_file
+from ..runs.resources import be_deterministic
+from ..runs.train import plan_of
+from ..scores import rebuilt
+from ..scores.evaluate import COPIED, UNCOPIED
+from ..scores.groups import together
+from ..scores.intervals import intervals
+from ..scores.parts import Curve, Curves, Groups, GroupScores, Interval, ReliabilityBin, RocPoint, Score
+from ..scores.rounds import among, summary, summary_of_groups, with_average
+from ..scores.schema import decode
+from ..scores.scores import Client, Scores, Stage, Traffic
+from .tallies import FINE, RATES, Answer, Tally
 
 ALL = "all"
 CLEAN, CORRUPTED = "clean", "corrupted"
@@ -35,7 +45,42 @@ Asked = Callable[[int], Mapping[str, Answer]]  # round -> what each client's sit
 DATA = "corruption", "partition", "sites"
 
 
-def evaluate(run_path: Path, ask: Asked, *, rounds: list[int], by: list[str], out: Path | None) -> Path:
+def evaluate(run: Path, options: Any, out: Path | None) -> Path:
+    """Score a run by what its sites answer and return the path of scores.json. Raises FedcliError, UsageError."""
+    engine = Execution(options.device, engine=options.engine, timeout=options.timeout)
+    if given := [name for name in ("shots", "corrupt", "severity", "export", "metric") if getattr(options, name)]:
+        raise UsageError(f"--{given[0]} needs the test images, which are at their sites", f"leave --{given[0]} out")
+    path = manifest.find(run, "run")
+    body = manifest.verify(path, "run").body
+    plan, data, begun = plan_of(path.parent)
+    be_deterministic(options.device, begun["threads"], plan.precision)  # part of what names the run at its sites
+    method = plan.check()
+    images = chosen_engine.images(engine, manifest.read(data).kind)
+    federation = assemble(data, plan, method, open_parent(plan, method), options.device, images=images)
+    kept = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
+    personal = body["model"]["personal_models"] or plan.training.bn == "local"
+    rounds = kept[-1:] if personal else kept  # a site keeps what is a client's own for the last rounds only
+    with chosen_engine.opened(engine, federation) as sites:
+
+        def ask(round: int) -> Mapping[str, Answer]:
+            theta = _model(model_file(path.parent, round), federation.layout)
+            return sites.tallies(round, theta, federation.data.roster)  # type: ignore[attr-defined]
+
+        return score(path, ask, rounds=rounds, by=list(options.by), out=out)
+
+
+def _model(path: Path, layout: Layout) -> torch.Tensor:
+    """The model of a round [P] from its file. Raises FedcliError where it is of another network."""
+    tensors = read_tensors(path)
+    names = {name: f"model/{name}" for name in layout.shapes}
+    if lacking := [
+        name for name, key in names.items() if key not in tensors or tensors[key].shape != layout.shapes[name]
+    ]:
+        raise FedcliError(f"{path} lacks {lacking[0]}", "train the run again")
+    return torch.cat([tensors[key].reshape(-1) for key in names.values()])
+
+
+def score(run_path: Path, ask: Asked, *, rounds: list[int], by: list[str], out: Path | None) -> Path:
     """Score a run and return the path of scores.json.
 
     ask: for the tallies of a kept round's model. rounds: those to be scored, rising. by: attributes; none for all.
@@ -86,7 +131,7 @@ def _build(
     answers = _Answers(each, whole, classes, attributes)
     if not whole[CLEAN][-1][ALL].images:
         raise FedcliError("the sites have no test images that they may speak of", "see smallest_cell in their policies")
-    rebuilt.write(folder / rebuilt.FILE, whole)
+    _write_rebuilt(folder / rebuilt.FILE, whole)
     clients = {client: _client(answers, client) for client in answers.last}
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"
@@ -104,6 +149,19 @@ def _build(
         classes=classes,
     )
     return scores.body()
+
+
+def _write_rebuilt(path: Path, versions: Mapping[str, list[Tallies]]) -> None:
+    """versions: version -> of each kept round: "all" or "attribute/g" -> the tally of all sites together."""
+    made = {
+        f"{version}/{round}/{key}": tally.rebuilt()
+        for version, rounds in versions.items()
+        for round, tallies in enumerate(rounds)
+        for key, tally in tallies.items()
+    }
+    with create_hdf5(path, sum(logits.nbytes for logits, _ in made.values())) as file:
+        for name, (logits, y) in made.items():
+            file[f"{name}/y"], file[f"{name}/logits"] = y.astype(np.int16), logits.astype(np.float32)
 
 
 def _added(sites: list[dict[str, Tally]]) -> Tallies:
@@ -204,7 +262,7 @@ def _stage(path: Path, kind: str) -> Stage | None:
     """Hash and options of the stage of this kind above a run."""
     own = manifest.parent(path, *DATA)
     above = own if own is None or manifest.read(own).kind == kind else manifest.parent(own, kind)
-    return above and Stage(manifest.sha256(above), manifest.read(above).options)
+    return Stage(manifest.sha256(above), manifest.read(above).options) if above else None
 
 
 def _about(

@@ -11,9 +11,9 @@ from wire_messages import MESSAGE, same
 
 from fedcli.errors import FedcliError
 from fedcli.sites.sockets import serve_nvflare
+from fedcli.sites.transport import nvflare
+from fedcli.sites.transport.relay import Question
 from fedcli.system import interrupts
-from fedcli.transport import nvflare
-from fedcli.transport.relay import Question
 
 needs_nvflare = pytest.mark.skipif(not nvflare.INSTALLED, reason="the extra nvflare is not installed")
 

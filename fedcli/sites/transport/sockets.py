@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from .. import console
-from ..errors import FedcliError, UsageError
+from ... import console
+from ...errors import FedcliError, UsageError
 from .frames import Arrays, Message, Scalars, decoded, encoded, plain
 
 LONGEST_PATH = 100  # bytes; the system cuts what is much longer

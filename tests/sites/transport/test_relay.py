@@ -9,9 +9,9 @@ from concurrent.futures import Future
 import pytest
 
 from fedcli.errors import FedcliError
-from fedcli.transport import relay as relays
-from fedcli.transport import sockets
-from fedcli.transport.relay import MASKED, Question, Relay, answered, paths_in
+from fedcli.sites.transport import relay as relays
+from fedcli.sites.transport import sockets
+from fedcli.sites.transport.relay import MASKED, Question, Relay, answered, paths_in
 
 ASKED = {"ask": "train", "round": 1}, {}
 
@@ -94,7 +94,7 @@ def test_a_relay_is_not_over_in_the_moment_in_which_a_coordinator_leaves(tmp_pat
 
 
 def test_a_coordinator_that_comes_while_a_job_ends_is_not_listened_to(tmp_path, monkeypatch):
-    monkeypatch.setattr("fedcli.transport.relay.talk", lambda *_: pytest.fail("listens to it"))
+    monkeypatch.setattr("fedcli.sites.transport.relay.talk", lambda *_: pytest.fail("listens to it"))
     with Relay(paths_in(tmp_path, ["north"]), idle=60) as relay:
         pass
     ours, theirs = socket.socketpair()
