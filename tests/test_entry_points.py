@@ -11,6 +11,7 @@ from fedcli.commands.app import app
 from fedcli.data import sources
 from fedcli.data.partition import resolve as scheme
 from fedcli.errors import UsageError
+from fedcli.federation import engines
 from fedcli.methods import METHODS, resolve
 
 POINTS = """
@@ -27,6 +28,9 @@ dots = somebodys.other
 
 [fedcli.partitions]
 halves = somebodys.other
+
+[fedcli.engines]
+backwards = somebodys.engine
 """
 OTHER = '''
 from dataclasses import dataclass
@@ -63,6 +67,13 @@ class Halves(Counted):
     def assign(self, images):
         return self.named([np.arange(len(images))[k :: self.clients] for k in range(self.clients)])
 '''
+ENGINE = """
+from contextlib import nullcontext
+
+from fedcli.federation.engines import Kind, register
+
+register("backwards", Kind(lambda clients, count, at_most: nullcontext(lambda tasks: list(clients(tasks)))))
+"""
 BROKEN, ENDS = "import no_such_package", "import sys; sys.exit(3)"
 
 
@@ -78,7 +89,8 @@ def package(tmp_path, monkeypatch):
     rules = RULE + RULE.replace("part-way", "fedheal").replace("class Part(", "class Other(").replace(
         "Part(),", "Other(),"
     )
-    for name, text in (("__init__", ""), ("rules", rules), ("other", OTHER), ("broken", BROKEN), ("ends", ENDS)):
+    texts = {"__init__": "", "rules": rules, "other": OTHER, "engine": ENGINE, "broken": BROKEN, "ends": ENDS}
+    for name, text in texts.items():
         (tmp_path / "somebodys" / f"{name}.py").write_text(text, encoding="utf-8")
     info = tmp_path / "somebodys_things-1.2.dist-info"
     info.mkdir()
@@ -86,7 +98,7 @@ def package(tmp_path, monkeypatch):
     (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     forget()
-    with extensions.allowed(["moon+part-way", "part-wya", "qqqq", "dots", "halves", "halfs", "flat"]):
+    with extensions.allowed(["moon+part-way", "part-wya", "qqqq", "dots", "halves", "halfs", "flat", "backwards:2"]):
         yield
     forget()
     for name in [name for name in sys.modules if name.startswith("somebodys")]:
@@ -122,6 +134,14 @@ def test_lists_say_where_things_come_from(package, capsys):
     assert next(line for line in lines if line.split()[:1] == ["part-way"]).rstrip().endswith("somebodys-things 1.2")
     assert "Pixels as features; from somebodys-things 1.2" in listed(capsys, "models")
     assert "dots" in json.loads(listed(capsys, "datasets", "--json"))
+
+
+def test_engines_of_a_package(package):
+    assert engines.parsed("backwards:2", "cpu") == ("backwards", 2) and "backwards" not in engines.ENGINES
+    assert engines.chosen("backwards:2", 3, "cpu") == ("backwards", 2)
+    with pytest.raises(UsageError) as caught:
+        engines.parsed("backward:2", "cpu")
+    assert caught.value.hint == "did you mean 'backwards'?"
 
 
 def test_datasets_partitions_and_networks_of_a_package(package):
