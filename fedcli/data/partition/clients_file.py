@@ -19,7 +19,7 @@ import numpy as np
 from ...console import counted
 from ...errors import FedcliError, nearest
 from ...io.files import read_text
-from ..sources.tables import image_column, read_cells, spellings
+from ..sources.tables import naming_column, read_cells, spellings
 from .integer_pickle import read_npy
 
 COLUMNS = "client", "client_id", "center", "centre", "site", "hospital", "node"  # the first that is there counts
@@ -138,10 +138,7 @@ def _find_rows(
 def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> dict[str, list[str]]:
     head, records = read_cells(path, CSV_HINT)
     client = _client_column(path, head, column)
-    image = image_column(records, {name for id in ids for name in spellings(id)}, other=client, spelt=spellings)
-    if image is None:
-        hint = f"its first line of values is: {', '.join(records[0])}; an image here is {ids[0]}"
-        raise FedcliError(f"{path} names none of the {counted(len(ids), 'image', 'images')}", hint)
+    image = naming_column(path, records, [spellings(id) for id in ids], other=client, spelt=spellings)
     images_of: dict[str, list[str]] = {}
     for record in records:
         if record[client]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ... import console
 from ...errors import FedcliError, UsageError
 from ..pool import Row
-from ..sources.tables import PARTS, image_column, read_cells, spellings
+from ..sources.tables import PARTS, naming_column, read_cells, spellings
 
 COLUMNS = "split", "fold", "set", "subset", "part", "split-index", "split_index"  # the first that is there counts
 PAIR = "train.csv", "test.csv"  # as FedISM's authors publish a split
@@ -28,10 +28,7 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
         hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
         raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
     names = [_names(row) for row in rows]
-    id_column = image_column(records, {name for row in names for name in row}, other=split_column)
-    if id_column is None:
-        hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
-        raise FedcliError(f"{path} names none of the {console.counted(len(names), 'image', 'images')}", hint)
+    id_column = naming_column(path, records, names, other=split_column)
     parts = _parts(path, records, id_column, split_column)
     test = _meaning(path, parts, fold)
     _check_names(path, parts, names)

@@ -19,7 +19,7 @@ from .division import divided
 from .drawing import picture, save, table
 from .formats.photographs import PHOTOGRAPHS, photograph, within
 from .source import Choices, Listing, Source
-from .tables import read_table
+from .tables import first_of, read_table
 
 TREE = {  # organ -> kind of finding -> classes, as the folders lie
     "lower-gi": {
@@ -147,11 +147,9 @@ def _files(raw: Path, top: Path) -> dict[str, Path]:
 
 def _fold_file(raw: Path, top: Path, folds: int) -> Path:
     name = f"{folds}_fold_split.csv"
-    for folder in (raw, top, raw / "official_splits", top / "official_splits"):
-        if (folder / name).is_file():
-            return folder / name
+    folders = [raw, top, raw / "official_splits", top / "official_splits"]
     hint = "put official_splits/ of https://github.com/simula/hyper-kvasir there: it has 2 and 5 folds (--folds)"
-    raise FedcliError(f"{raw} has no {name}", hint)
+    return first_of(raw, [(folder / name).relative_to(raw).as_posix() for folder in folders], hint, f"has no {name}")
 
 
 # the synthetic sample

@@ -22,6 +22,17 @@ AGE_BANDS = ["0-39", "40-59", "60+"]
 NO_ROWS = "give the table with its header and a line for each image"
 
 
+def first_of(raw: Path, names: Sequence[str], hint: str, what: str = "") -> Path:
+    """The first of these files that is in the raw folder. Raises FedcliError with this hint where none is.
+
+    what: in words, where "NAME" or "neither NAME nor NAME" would not do.
+    """
+    if path := next((raw / name for name in names if (raw / name).is_file()), None):
+        return path
+    lacks = f"has no {names[0]}" if len(names) == 1 else f"has neither {' nor '.join(names)}"
+    raise FedcliError(f"{raw} {what or lacks}", hint)
+
+
 def read_table(path: Path, columns: list[str], **options: Any) -> "DataFrame":
     """Read a CSV file. Raises FedcliError naming the file and the column it lacks."""
     import pandas
@@ -133,6 +144,15 @@ def spellings(image: str) -> list[str]:
     """Ways to write an image's path or id, the whole one first: its file's name and that without suffix too."""
     file = PurePosixPath(image.replace("\\", "/"))
     return list(dict.fromkeys([image, file.name, file.stem]))
+
+
+def naming_column(path: Path, records: list[list[str]], names: Sequence[Sequence[str]], **how: Any) -> int:
+    """As image_column(), of images by all of their names. Raises FedcliError where no column names any."""
+    column = image_column(records, {name for spelt in names for name in spelt}, **how)
+    if column is None:
+        hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"
+        raise FedcliError(f"{path} names none of the {counted(len(names), 'image', 'images')}", hint)
+    return column
 
 
 def image_column(

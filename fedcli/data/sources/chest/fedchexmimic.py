@@ -24,7 +24,7 @@ from ..described import listed
 from ..division import divided
 from ..formats.photographs import radiograph, within
 from ..source import Choices, Listing, Source
-from ..tables import check_cells, check_once, read_sheet, read_table
+from ..tables import check_cells, check_once, first_of, read_sheet, read_table
 from .fedchexmimic_sample import make
 
 if TYPE_CHECKING:
@@ -99,9 +99,8 @@ def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
     from pandas import concat, to_numeric
 
     home = _home(root, "chexpert", ["train.csv"])
-    paths = [home / "train.csv", home / "valid.csv"]
-    if not paths[1].is_file():
-        raise FedcliError(f"{home} has no valid.csv", "take it from the same archive as train.csv")
+    hint = "take it from the same archive as train.csv"
+    paths = [first_of(home, [name], hint) for name in ("train.csv", "valid.csv")]
     columns = ["Path", "Sex", "Age", "Frontal/Lateral", LABEL, *labels]
     parts = [read_table(path, columns, dtype={"Path": str}).assign(test=path.name == "valid.csv") for path in paths]
     for path in paths:
@@ -133,12 +132,14 @@ def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
 def read_mimic(root: Path) -> Download:
     """MIMIC-CXR-JPG's tables of labels, images and split, joined; people from MIMIC-IV where it is there."""
     home = _home(root, "mimic", ["mimic-cxr-2.0.0-chexpert.csv", "mimic-cxr-2.0.0-chexpert.csv.gz"])
-    paths = [_table(home, f"mimic-cxr-2.0.0-{name}.csv") for name in ("metadata", "chexpert", "split")]
+    names = [f"mimic-cxr-2.0.0-{table}.csv" for table in ("metadata", "chexpert", "split")]
+    hint = "download it from the page of MIMIC-CXR-JPG"
+    paths = [first_of(home, [name, f"{name}.gz"], hint, f"has no {name}.gz") for name in names]
     images = read_table(paths[0], ["dicom_id", "subject_id", "study_id", "ViewPosition", "StudyDate"], dtype=KINDS)
     labels = read_table(paths[1], ["study_id", LABEL], dtype=KINDS)[["study_id", LABEL]]
     split = read_table(paths[2], ["dicom_id", "split"], dtype=KINDS)[["dicom_id", "split"]]
-    for path, names in zip(paths, (images.dicom_id, labels.study_id, split.dicom_id), strict=True):
-        check_once(path, names, AGAIN)
+    for path, ids in zip(paths, (images.dicom_id, labels.study_id, split.dicom_id), strict=True):
+        check_once(path, ids, AGAIN)
     if len(lone := images[~images.study_id.isin(labels.study_id)]):
         console.say(f"left out {len(lone)} MIMIC-CXR images whose study has no labels")
     table = images.merge(labels, on="study_id").merge(split, on="dicom_id", how="left")
@@ -163,10 +164,8 @@ def read_paper(root: Path, *, attribute: str, site: str) -> Download:
     """The authors' meta_<site>_<attribute>_train.csv and _test.csv."""
     from pandas import concat
 
-    paths = [root / f"meta_{site}_{attribute}_{part}.csv" for part in ("train", "test")]
-    for path in paths:
-        if not path.is_file():
-            raise FedcliError(f"{root} has no {path.name}", "the authors' tables are not public; use --split patient")
+    hint = "the authors' tables are not public; use --split patient"
+    paths = [first_of(root, [f"meta_{site}_{attribute}_{part}.csv"], hint) for part in ("train", "test")]
     parts = [read_table(path, ["filename", "disease_label"], dtype={"filename": str}) for path in paths]
     for path, part in zip(paths, parts, strict=True):
         if (odd := ~part.disease_label.isin([0, 1])).any():
@@ -192,13 +191,6 @@ def _home(root: Path, site: str, names: list[str]) -> Path:
 
 def _first(paths: Iterable[Path]) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
-
-
-def _table(home: Path, name: str) -> Path:
-    """A table, packed or not."""
-    if path := _first([home / name, home / f"{name}.gz"]):
-        return path
-    raise FedcliError(f"{home} has no {name}.gz", "download it from the page of MIMIC-CXR-JPG")
 
 
 def _joined(home: Path, root: Path, name: str) -> str:

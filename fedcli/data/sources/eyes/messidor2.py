@@ -16,7 +16,7 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph, within
 from ..source import Choices, Listing, Source
-from ..tables import read_table
+from ..tables import first_of, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -56,9 +56,7 @@ def rows(raw: Path, choices: Choices) -> Listing:
 
 def read_grades(raw: Path) -> "DataFrame":
     """The table with Kaggle's column names, all text, "" where nothing is said, in order of the ids."""
-    path = raw / TABLE
-    if not path.is_file():
-        raise FedcliError(f"{raw} has no {TABLE}", "give the folder with the table; see fedcli datasets messidor2")
+    path = first_of(raw, [TABLE], "give the folder with the table; see fedcli datasets messidor2")
     spelling = GOOGLES if GOOGLES[0] in read_table(path, []) else COLUMNS
     table = read_table(path, spelling, dtype=str, keep_default_na=False)[spelling]
     table = table.set_axis(COLUMNS, axis=1).sort_values("id_code")

@@ -19,7 +19,7 @@ from ..drawing import labels_of, save, spots, table
 from ..formats.photographs import photograph
 from ..own_files.own_labels import of_columns
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, read_sheet, read_table
+from ..tables import AGE_BANDS, age_band, first_of, read_sheet, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,7 +42,8 @@ def rows(raw: Path, choices: Choices) -> Listing:
     """Both eyes of every patient of the table, as far as their images are there."""
     from pandas import DataFrame, concat, to_numeric
 
-    path = _table(raw)
+    places = [f"{home}/{name}" for name in TABLES for home in HOMES]
+    path = first_of(raw, places, "see fedcli datasets odir", f"has none of the tables {', '.join(TABLES)}")
     people, files = _read(path), _files(raw)
     labels, _ = of_columns({name: people[name] for name in LABELS}, list(LABELS), "", path)
     ages = to_numeric(people["Patient Age"], errors="coerce").map(age_band)
@@ -57,14 +58,6 @@ def rows(raw: Path, choices: Choices) -> Listing:
         eyes[-1]["sex"] = people["Patient Sex"].str.lower()
     facts = concat(eyes).sort_index(kind="stable")  # both eyes of a patient side by side
     return divided(listed(facts, ATTRIBUTES, [path.relative_to(raw).as_posix()], patient="ID"), choices)
-
-
-def _table(raw: Path) -> Path:
-    """The first of the tables that is there."""
-    paths = [raw / home / name for name in TABLES for home in HOMES]
-    if path := next((path for path in paths if path.is_file()), None):
-        return path
-    raise FedcliError(f"{raw} has none of the tables {', '.join(TABLES)}", "see fedcli datasets odir")
 
 
 def _read(path: Path) -> "DataFrame":

@@ -16,6 +16,8 @@ images depend on what is installed.
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -92,8 +94,15 @@ def _parse_one(text: str) -> Window:
 
 def read_slice(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
     """uint8 [H, W, one channel per window]; a file without a window of its own has the brain's. Raises Unreadable."""
-    try:
+    with _told(path):
         return _grey(path, _read(path), windows)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What goes wrong inside is raised as Unreadable."""
+    try:
+        yield
     except (Unreadable, FedcliError):
         raise
     except Exception as error:  # pydicom: a dozen unrelated types for damaged or compressed files
@@ -139,26 +148,18 @@ def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarra
 
     Other kinds have no Hounsfield units: window None takes the file's own, or the range of its values.
     """
-    try:
+    with _told(path):
         slice_ = _read(path)
         if _has_colours(slice_):
             return _colours(path, slice_)
-        if slice_.get("Modality") == "CT":
-            return _grey(path, slice_, windows)
-        return _displayed(path, slice_, windows)
-    except (Unreadable, FedcliError):
-        raise
-    except Exception as error:  # as above
-        raise unreadable(error, path) from error
+        return (_grey if slice_.get("Modality") == "CT" else _displayed)(path, slice_, windows)
 
 
 def is_coloured(path: Path) -> bool:
     """Whether a slice's header says that it has colours. Raises Unreadable."""
-    try:
+    with _told(path):
         wanted = ["SamplesPerPixel", "PhotometricInterpretation"]
         return _has_colours(_read(path, stop_before_pixels=True, specific_tags=wanted))
-    except Exception as error:  # as above
-        raise unreadable(error, path) from error
 
 
 def _has_colours(slice_: "Dataset") -> bool:

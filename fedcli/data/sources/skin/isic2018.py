@@ -15,7 +15,7 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, one_hot, read_table
+from ..tables import AGE_BANDS, age_band, first_of, one_hot, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -61,10 +61,7 @@ def read_ham(raw: Path) -> tuple["DataFrame", list[str]]:
 
 def read_task3(raw: Path) -> tuple["DataFrame", list[str]]:
     """The ISIC archive's one-hot table, with lesions where they lie beside it."""
-    if not (raw / TRUTH).is_file():
-        raise FedcliError(
-            f"{raw} has neither {HAM} nor {TRUTH}", "give the folder with the table; see fedcli datasets isic2018"
-        )
+    first_of(raw, (HAM, TRUTH), "give the folder with the table; see fedcli datasets isic2018")
     columns = [name.upper() for name in CLASSES]
     table = read_table(raw / TRUTH, ["image", *columns], dtype={"image": str}).rename(columns={"image": "image_id"})
     table["dx"] = [CLASSES[k] for k in one_hot(raw / TRUTH, table, columns, "image_id")]

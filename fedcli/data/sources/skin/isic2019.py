@@ -21,7 +21,7 @@ from ..division import divided
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import AGE_BANDS, age_band, one_hot, read_table
+from ..tables import AGE_BANDS, age_band, first_of, one_hot, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,8 +45,7 @@ def read_tables(raw: Path) -> "DataFrame":
     from pandas import to_numeric
 
     for name in (TRUTH, METADATA):
-        if not (raw / name).is_file():
-            raise FedcliError(f"{raw} has no {name}", "give the folder with the ISIC archive's two tables of 2019")
+        first_of(raw, [name], "give the folder with the ISIC archive's two tables of 2019")
     columns = ["image", "age_approx", "anatom_site_general", "lesion_id", "sex"]
     metadata = by_key(read_table(raw / METADATA, columns, dtype=dict.fromkeys(columns, str))[columns], METADATA)
     metadata["age"] = to_numeric(metadata.age_approx, errors="coerce").map(age_band)
