@@ -25,7 +25,11 @@ def find(path: Path) -> dict[str, Any]:
     made = manifest.read(path, "dataset", "partition")
     dataset = path if made.kind == "dataset" else manifest.above(path, "dataset")
     pool = pool_of(dataset)
-    train, test = _sides(path, len(made.body["roster"]), pool) if made.kind == "partition" else _parts(pool)
+    train, test = np.flatnonzero(pool.split == TRAIN), np.flatnonzero(pool.split == TEST)
+    if made.kind == "partition":  # what some client trains or validates on
+        rows = read_rows(path, len(made.body["roster"]), len(pool.y))
+        test, parts = rows["test/all"], [part for name, part in rows.items() if not name.startswith("test/")]
+        train = np.unique(np.concatenate([test[:0], *parts]))
     patients = _patients(pool.patient, train, test, manifest.read(dataset).body.get("unit"))
     return {"patients": patients, "pixels": _pixels(pool, train, test)}
 
@@ -40,17 +44,6 @@ def sentence(overlap: dict[str, Any]) -> str:
         same = counted(count, "test image is", "test images are")
         parts.append(f"{same} identical to {'a training image' if count == 1 else 'training images'}")
     return ", and ".join(parts)
-
-
-def _parts(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
-    return np.flatnonzero(pool.split == TRAIN), np.flatnonzero(pool.split == TEST)
-
-
-def _sides(path: Path, clients: int, pool: Pool) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that some client trains or validates on, and rows that test."""
-    rows = read_rows(path, clients, len(pool.y))
-    trained = [part for name, part in rows.items() if not name.startswith("test/")]
-    return np.unique(np.concatenate([rows["test/all"][:0], *trained])), rows["test/all"]
 
 
 def _patients(ids: np.ndarray | None, train: np.ndarray, test: np.ndarray, name: str | None) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
     if split_column is None:
         hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
         raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
-    names = [_names(row) for row in rows]
+    names = [[row.id, *spellings(row.source)] if isinstance(row.source, str) else [row.id] for row in rows]
     id_column = naming_column(path, records, names, other=split_column)
     parts = _parts(path, records, id_column, split_column)
     test = _meaning(path, parts, fold)
@@ -72,11 +72,6 @@ def _table(path: Path) -> tuple[list[str], list[list[str]]]:
 
 def _split_column(head: list[str]) -> int | None:
     return next((head.index(name) for name in COLUMNS if name in head), None)
-
-
-def _names(row: Row) -> list[str]:
-    """All names by which a file of splits may mean a row, the surest first."""
-    return list(dict.fromkeys([row.id, *spellings(row.source)])) if isinstance(row.source, str) else [row.id]
 
 
 def _check_names(path: Path, parts: dict[str, str], names: list[list[str]]) -> None:

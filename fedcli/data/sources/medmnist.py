@@ -89,8 +89,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
     path = locate(raw, choices.own["file"])
     parts = [part for part in PARTS if part != "val" or choices.own["val"] == "train"]
     labels = {part: read_labels(path, part) for part in PARTS}  # the dropped ones too: the classes depend on no option
-    task = _task(path, labels)
-    classes = _classes(path, _highest(labels, task), task)
+    if len(kinds := {array.shape[1:] for array in labels.values()}) > 1:
+        raise FedcliError(f"{path} has another number of labels per image in some of its parts", HINT)
+    task = None if kinds == {()} else MULTI_LABEL
+    several, highest = labels["train"].shape[-1] - 1, max(int(codes.max(initial=0)) for codes in labels.values())
+    classes = _classes(path, several if task else highest, task)
     shapes = {part: _check_images(path, part, len(labels[part])) for part in PARTS}
     if len({shape[1:] for shape in shapes.values()}) > 1:
         raise FedcliError(f"{path} has images of different shapes in its parts", HINT)
@@ -193,20 +196,6 @@ def read_labels(path: Path, part: str) -> np.ndarray:
     if several and highest > 1:
         raise FedcliError(f"{path}: {name} has the label {highest}, where several per image are each 0 or 1", HINT)
     return (labels if several else labels.reshape(-1)).astype(np.int64)
-
-
-def _task(path: Path, labels: dict[str, np.ndarray]) -> str | None:
-    """MULTI_LABEL where images have several labels. Raises FedcliError where the parts differ in that."""
-    if len(shapes := {array.shape[1:] for array in labels.values()}) > 1:
-        raise FedcliError(f"{path} has another number of labels per image in some of its parts", HINT)
-    return None if shapes == {()} else MULTI_LABEL
-
-
-def _highest(labels: dict[str, np.ndarray], task: str | None) -> int:
-    """The last class, or the last of the labels."""
-    if task:
-        return labels["train"].shape[1] - 1
-    return max(int(codes.max(initial=0)) for codes in labels.values())
 
 
 def _check_images(path: Path, part: str, count: int) -> tuple[int, ...]:

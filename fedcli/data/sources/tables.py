@@ -114,7 +114,9 @@ def read_cells(path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
     """
     text = read_text(path, hint, "utf-8-sig")
     try:
-        head, records = max((_split(text, separator) for separator in ",;\t"), key=_likely)
+        tables = [_split(text, separator) for separator in ",;\t"]
+        alike = [len(head) > 1 and all(len(line) == len(head) for line in lines) for head, lines in tables]
+        head, records = tables[max(range(3), key=lambda k: (alike[k], len(tables[k][0])))]
     except csv.Error as error:
         raise FedcliError(f"{path} is not a readable CSV file: {error}", hint) from None
     if not records:
@@ -132,12 +134,6 @@ def _split(text: str, separator: str) -> tuple[list[str], list[list[str]]]:
     if all(len(record) == len(head) + 1 and not record[-1] for record in records):
         records = [record[:-1] for record in records]
     return head, records
-
-
-def _likely(table: tuple[list[str], list[list[str]]]) -> tuple[bool, int]:
-    """Larger for the right separator: every line has the header's cells, and there are many of them."""
-    head, records = table
-    return len(head) > 1 and all(len(record) == len(head) for record in records), len(head)
 
 
 def spellings(image: str) -> list[str]:

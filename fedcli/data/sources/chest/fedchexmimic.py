@@ -123,7 +123,8 @@ def read_chexpert(root: Path, labels: Sequence[str] = (LABEL,)) -> Download:
     if not (demo := _first([folder / name for folder in (home, root) for name in DEMO])):
         console.say(f"{home} has no {DEMO[2]}: race is unknown for CheXpert")
         return Download(table, paths, find)
-    people = _read_demo(demo).drop_duplicates("PATIENT").set_index("PATIENT")
+    read = read_sheet if demo.suffix == ".xlsx" else partial(read_table, dtype=str)  # Stanford's, or saved as CSV
+    people = read(demo, ["PATIENT", "GENDER", "PRIMARY_RACE"]).drop_duplicates("PATIENT").set_index("PATIENT")
     race, sex = table.patient.map(people.PRIMARY_RACE.map(_race)), table.patient.map(_sex(people.GENDER))
     table = table.assign(race=race, gender=table.gender.where(table.gender != "", sex))
     return Download(table, [*paths, demo], find)
@@ -206,12 +207,6 @@ def _found(root: Path, name: str) -> str:
     files = [_joined(root / top, root, inside)] if named else []
     files += [_joined(root / home, root, name) for home in homes]
     return next((file for file in files if (root / file).is_file()), files[0])
-
-
-def _read_demo(path: Path) -> "DataFrame":
-    """CHEXPERT DEMO as Stanford gives it, a spreadsheet, or saved as CSV."""
-    columns = ["PATIENT", "GENDER", "PRIMARY_RACE"]
-    return read_table(path, columns, dtype=str) if path.suffix == ".csv" else read_sheet(path, columns)
 
 
 def _with_people(table: "DataFrame", root: Path) -> tuple["DataFrame", list[Path]]:

@@ -17,7 +17,7 @@ import math
 import os
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -79,13 +79,15 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
     if not (home / FOLDER).is_dir():
         raise FedcliError(f"{home} has no folder {FOLDER!r}", f"give the folder that holds {FOLDER}/ and {ALL}")
     listed, tables = _listed(home, choices)
-    names, absent = _present(home / FOLDER, listed)
+    for name in listed:
+        within(home / FOLDER, name)
+    there = {entry.name for entry in os.scandir(home / FOLDER)} & {*listed}
+    names, inside = sorted(there), (home / FOLDER).relative_to(raw).as_posix()
     read = partial(_read, home / FOLDER, member)
     codes: Iterator[str | dict[str, float]] = processes.in_order(
         read, names, label="reading attributes", jobs=choices.jobs
     )
-    inside = (home / FOLDER).relative_to(raw).as_posix()
-    skipped = [(f"{inside}/{name}", "listed in the tables, not in the folder") for name in absent]
+    skipped = [(f"{inside}/{name}", "listed in the tables, not in the folder") for name in {*listed} - there]
     patients: list[Row] = []
     differ: Counter[str] = Counter()
     for name, code in zip(names, codes, strict=True):
@@ -95,8 +97,13 @@ def rows(member: str, raw: Path, choices: Choices) -> Listing:
             continue
         differ.update(_differing(code, listed[name].table))
         patients.append(row)
-    _tell(differ)
-    patients = _known(patients, choices)
+    if differ:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(differ.items()))
+        console.say(f"the tables differ from the npz files, which count: {counts}")
+    if choices.own["unknown"] == "drop":
+        attribute, count = choices.own["sites"], len(patients)
+        patients = [row for row in patients if row.groups[attribute] >= 0]
+        console.say(f"left out {count - len(patients)} patients whose {attribute} is unknown")
     attributes = {**CODED, "age": AGE_BANDS, "site": SITES}
     if all(row.groups["site"] < 0 for row in patients):
         del attributes["site"]
@@ -152,14 +159,6 @@ def _joined(known: dict, new: dict, path: Path) -> dict:
         hint = "a patient belongs to one site, and to train or test; download the tables again"
         raise FedcliError(f"{path} lists {min(both)}, which another site or part lists too", hint)
     return known | new
-
-
-def _present(folder: Path, names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Names that are in the folder and names that are not, sorted. Raises FedcliError for one that leads out."""
-    there = {entry.name for entry in os.scandir(folder)}
-    for name in names:
-        within(folder, name)
-    return sorted(there & {*names}), sorted({*names} - there)
 
 
 def _read(folder: Path, member: str, name: str) -> dict[str, float] | str:
@@ -268,22 +267,6 @@ def _differing(code: dict[str, float], table: dict[str, str]) -> list[str]:
     differ = [name for name in MEMBERS if by_file.get(name) != by_table.get(name) and name in by_file.keys() & by_table]
     label = _label_by_table(table)
     return differ + ["glaucoma"] * ("glaucoma" in code and label not in (-1, code["glaucoma"]))
-
-
-def _tell(differ: Counter) -> None:
-    if differ:
-        counts = ", ".join(f"{name} {count}" for name, count in sorted(differ.items()))
-        console.say(f"the tables differ from the npz files, which count: {counts}")
-
-
-def _known(patients: list[Row], choices: Choices) -> list[Row]:
-    """All rows, or only those whose chosen attribute is known."""
-    if choices.own["unknown"] == "keep":
-        return patients
-    attribute = choices.own["sites"]
-    kept = [row for row in patients if row.groups[attribute] >= 0]
-    console.say(f"left out {len(patients) - len(kept)} patients whose {attribute} is unknown")
-    return kept
 
 
 SLO = Source(partial(rows, SLO_MEMBER), partial(decode, SLO_MEMBER), sample.make)

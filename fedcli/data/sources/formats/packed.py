@@ -98,15 +98,13 @@ def _arrow() -> Any:
 
 def _of_table(path: Path, file: str) -> Iterator[dict[str, str]]:
     arrow = _arrow()
-    schema = _schema(arrow, path)
+    packed = None if path.suffix.lower() == ".parquet" else _stream(arrow, path)
+    schema = arrow.parquet.ParquetFile(path).schema_arrow if packed is None else packed.schema
     wanted = [column.name for column in schema if not _holds_pictures(arrow, column)]
     if len(wanted) == len(schema):
         raise FedcliError(f"{path} has no column of pictures, only {', '.join(wanted)}"[:300], "it holds bytes")
     classes = _class_names(schema)
-    if path.suffix.lower() == ".parquet":
-        table = arrow.parquet.ParquetFile(path).read(columns=wanted)
-    else:
-        table = _stream(arrow, path).select(wanted)
+    table = arrow.parquet.ParquetFile(path).read(columns=wanted) if packed is None else packed.select(wanted)
     columns = {name: table.column(name).to_pylist() for name in wanted}
     for i in range(len(table)):
         yield {AT: f"{file}#{i}"} | {name: _text(columns[name][i], classes.get(name)) for name in wanted}
@@ -117,12 +115,6 @@ def _holds_pictures(arrow: Any, column: Any) -> bool:
     if arrow.types.is_struct(kind):
         return "bytes" in {kind.field(i).name for i in range(kind.num_fields)}
     return arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind)
-
-
-def _schema(arrow: Any, path: Path) -> Any:
-    if path.suffix.lower() == ".parquet":
-        return arrow.parquet.ParquetFile(path).schema_arrow
-    return _stream(arrow, path).schema
 
 
 def _stream(arrow: Any, path: Path) -> Any:

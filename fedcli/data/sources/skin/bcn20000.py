@@ -59,13 +59,11 @@ def rows(raw: Path, choices: Choices) -> Listing:
 def _tables(raw: Path) -> Iterator[Path]:
     """The archive's tables, relative to raw: CSV files that begin with isic_id, in it or in a folder of it."""
     for path in sorted([*raw.glob("*.csv"), *raw.glob("*/*.csv")]):
-        if path.is_file() and _head(path).startswith((b"isic_id,", b'"isic_id"')):
-            yield path.relative_to(raw)
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(20).removeprefix(b"\xef\xbb\xbf")
+        if path.is_file():
+            with path.open("rb") as file:
+                head = file.read(20).removeprefix(b"\xef\xbb\xbf")
+            if head.startswith((b"isic_id,", b'"isic_id"')):
+                yield path.relative_to(raw)
 
 
 def _read(raw: Path, paths: list[Path]) -> "DataFrame":

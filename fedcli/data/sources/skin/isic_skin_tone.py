@@ -34,11 +34,14 @@ def rows(raw: Path, choices: Choices) -> Listing:
     """Every image that is there, with its skin tone; -1 where it is unknown."""
     listing = _listing(raw, choices)
     file = choices.own["tone-file"]
-    types = _read_types(raw, file, listing.rows) if file else _compute_types(raw, listing.rows, choices)
-    tones = [-1 if skin_type < 0 else int(skin_type >= FIRST_DARK[choices.own["ita-cut"]]) for skin_type in types]
-    images = [
-        replace(row, groups={**row.groups, "skin_tone": tone}) for row, tone in zip(listing.rows, tones, strict=True)
-    ]
+    if file:
+        types = _read_types(raw, file, listing.rows)
+    else:
+        function, files = partial(_type, raw, choices.own["ita-rule"]), [row.source for row in listing.rows]
+        types = list(processes.in_order(function, files, label="skin tones", jobs=choices.jobs))
+    tones = [-1 if kind < 0 else int(kind >= FIRST_DARK[choices.own["ita-cut"]]) for kind in types]
+    rows = zip(listing.rows, tones, strict=True)
+    images = [replace(row, groups={**row.groups, "skin_tone": tone}) for row, tone in rows]
     counts = Counter(tones)
     console.say(f"skin tone: {counts[0]} light, {counts[1]} dark, {counts[-1]} unknown")
     attributes, tables = {**listing.attributes, "skin_tone": TONES}, [*listing.tables, *([file] if file else [])]
@@ -51,11 +54,6 @@ def _listing(raw: Path, choices: Choices) -> Listing:
         return isic2019.rows(raw, choices)
     listing = isic2018.rows(raw, replace(choices, split="image"))
     return replace(isic2019.split(listing, choices), classes=isic2018.CLASSES)
-
-
-def _compute_types(raw: Path, rows: list[Row], choices: Choices) -> list[int]:
-    function = partial(_type, raw, choices.own["ita-rule"])
-    return list(processes.in_order(function, [row.source for row in rows], label="skin tones", jobs=choices.jobs))
 
 
 def _type(raw: Path, rule: str, file: str) -> int:
