@@ -27,7 +27,8 @@ def by_file(rows: list[Row], path: Path, fold: int | None) -> tuple[list[Row], l
     if split_column is None:
         hint = f"name the column of parts one of: {', '.join(COLUMNS)}"
         raise FedcliError(f"{path} has no split column, only {', '.join(head)}", hint)
-    names = [[row.id, *spellings(row.source)] if isinstance(row.source, str) else [row.id] for row in rows]
+    spelt = [spellings(row.source) if isinstance(row.source, str) else [] for row in rows]
+    names = [list(dict.fromkeys([row.id, *others])) for row, others in zip(rows, spelt, strict=True)]
     id_column = naming_column(path, records, names, other=split_column)
     parts = _parts(path, records, id_column, split_column)
     test = _meaning(path, parts, fold)
