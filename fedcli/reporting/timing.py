@@ -6,16 +6,19 @@ of equal bytes.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
 from math import inf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+import numpy as np
 
 from ..data import manifest
 
-T = TypeVar("T")
 KINDS = "flops", "bytes"  # with a limit each, see bench.limits
+Lines = list[dict[str, Any]]  # of rounds
+PARTS = {"clients": "client_", "evaluation": "evaluation_", "writing": "writing_"}  # of a round's time
 ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # whose -> key of a round's line
 
 
@@ -38,7 +41,7 @@ class Clocks:
     minutes: float
     images_per_second: float | None
     evaluation: float | None
-    peak_bytes: int | None
+    peak_bytes: float | None
     compute: float | None
     traffic: float | None
     watt_hours: float | None = None
@@ -47,75 +50,33 @@ class Clocks:
 
 def of_runs(scores: Sequence[Path]) -> Clocks | None:
     """The mean over the runs behind some scores.json; None where one of them lacks the clock of a round."""
-    clocks = _all(_of_run(path) for path in scores)
-    if clocks is None:
+    clocks = [clock for path in scores if (clock := _of_run(path))]
+    if len(clocks) < len(scores):
         return None
-    peaks = _all(clock.peak_bytes for clock in clocks)
-    return Clocks(
-        sum(clock.minutes for clock in clocks) / len(clocks),
-        _mean([clock.images_per_second for clock in clocks]),
-        _mean([clock.evaluation for clock in clocks]),
-        max(peaks) if peaks else None,
-        _mean([clock.compute for clock in clocks]),
-        _mean([clock.traffic for clock in clocks]),
-        _mean([clock.watt_hours for clock in clocks]),
-        _mean([clock.gpu_watt_hours for clock in clocks]),
-    )
+    columns = dict(zip([field.name for field in fields(Clocks)], np.array([astuple(each) for each in clocks], float).T))
+    means = {name: _number(column.mean()) for name, column in columns.items()}
+    return Clocks(**means | {"peak_bytes": _number(columns["peak_bytes"].max())})  # type: ignore[arg-type]
 
 
 def speed(run: Path) -> str:
     """A sentence on the speed of a finished run in this folder, where its limits were measured; else nothing."""
-    lines, limits = _read(run / "timing.jsonl")
-    shares = _shares(list(lines.values()), limits)
-    if not shares:
+    rounds, limits = _read(run / "timing.jsonl")
+    lines = list(rounds.values())
+    if not (shares := _shares(lines, limits)):
         return ""
-    trained = sum(line["client_seconds"] for line in lines.values())
     products, moved = ((limits[f"{kind}_per_second"], shares[kind]) for kind in KINDS)
-    total = sum(line["seconds"] for line in lines.values())
-    spent = {"clients": trained} | {
-        what: sum(line[f"{what}_seconds"] for line in lines.values()) for what in ("evaluation", "writing")
-    }
-    spent["server"] = total - sum(spent.values())
+    total, *parts = (float(_column(lines, f"{what}seconds").sum()) for what in ("", *PARTS.values()))
+    spent = dict(zip(PARTS, parts)) | {"server": total - sum(parts)}
     time = ", ".join(f"{what} {100 * max(seconds, 0) / total:.0f} %" for what, seconds in spent.items())
+    taken = {whose: _watt_hours(lines, key) for whose, key in ENERGIES.items()}
+    energy = " and ".join(f"{hours:.2f} Wh of the {whose}" for whose, hours in taken.items() if hours is not None)
     return (
-        f"speed: {_images(lines.values()) / trained:,.0f} images/s while clients train, "
+        f"speed: {_images(lines).sum() / spent['clients']:,.0f} images/s while clients train, "
         f"{100 * products[1]:.0f} % of this machine's matrix speed ({products[1] * products[0] / 1e9:,.0f} of "
         f"{products[0] / 1e9:,.0f} GFLOP/s) and "
         f"{100 * moved[1]:.0f} % of its memory speed ({moved[0] / 1e9:,.0f} GB/s); time: {time}"
-        + _energy(lines.values())
+        + (f"; energy: {energy}, with all that ran there" if energy else "")
     )
-
-
-def _energy(lines: Iterable[dict[str, Any]]) -> str:
-    """The end of that sentence; "" where the system does not tell."""
-    taken = {whose: _watt_hours(list(lines), key) for whose, key in ENERGIES.items()}
-    known = [f"{hours:.2f} Wh of the {whose}" for whose, hours in taken.items() if hours is not None]
-    return f"; energy: {' and '.join(known)}, with all that ran there" if known else ""
-
-
-def _watt_hours(lines: list[dict[str, Any]], key: str = "joules") -> float | None:
-    joules = _all(_known(line, key) for line in lines)
-    return None if joules is None else sum(joules) / 3600
-
-
-def _shares(lines: list[dict[str, Any]], limits: dict[str, Any]) -> dict[str, float]:
-    """The share of each limit while clients trained; {} where it was not measured."""
-    names = [f"{kind}_per_{per}" for kind in KINDS for per in ("image", "second")]
-    clocks = [
-        _known(line, name) for line in lines for name in ("client_seconds", "evaluation_seconds", "writing_seconds")
-    ]
-    if not all(_known(limits, name) for name in names) or None in clocks or _pace(lines) is None:
-        return {}
-    trained = sum(line["client_seconds"] for line in lines)
-    if not trained:
-        return {}
-    pace = _images(lines) / trained
-    return {kind: pace * limits[f"{kind}_per_image"] / limits[f"{kind}_per_second"] for kind in KINDS}
-
-
-def _images(lines: Iterable[dict[str, Any]]) -> float:
-    """Trained images of all rounds."""
-    return sum(line["images_per_second"] * (line["seconds"] - line["evaluation_seconds"]) for line in lines)
 
 
 def _of_run(scores: Path) -> Clocks | None:
@@ -123,8 +84,8 @@ def _of_run(scores: Path) -> Clocks | None:
     run = manifest.parent(scores, "run")
     if not run:
         return None
-    own, limits = _read(run.parent / "timing.jsonl")
-    shares = _shares(list(own.values()), limits)
+    first, limits = _read(run.parent / "timing.jsonl")
+    shares = _shares(list(first.values()), limits)
     while run:  # and the runs that it began with
         rounds, _ = _read(run.parent / "timing.jsonl")
         body = manifest.read(run).body
@@ -132,16 +93,50 @@ def _of_run(scores: Path) -> Clocks | None:
             return None
         lines += rounds.values()
         run = manifest.parent(run, "run")
-    seconds = sum(line["seconds"] for line in lines)
-    scored, peaks = (_all(_known(line, name) for line in lines) for name in ("evaluation_seconds", "peak_bytes"))
+    seconds, scored = _column(lines, "seconds").sum(), _column(lines, "evaluation_seconds")
     return Clocks(
         seconds / 60,
-        _pace(lines),
-        sum(scored) / seconds if seconds and scored is not None else None,
-        int(max(peaks)) if peaks else None,
+        _ratio(_images(lines).sum(), seconds - scored.sum()),
+        _ratio(scored.sum(), seconds),
+        _number(_column(lines, "peak_bytes").max(initial=0)) or None,
         *(shares.get(kind) for kind in KINDS),
         *(_watt_hours(lines, key) for key in ENERGIES.values()),
     )
+
+
+def _shares(lines: Lines, limits: dict[str, Any]) -> dict[str, float]:
+    """The share of each limit while clients trained; {} where it was not measured."""
+    known = np.array([_column(lines, f"{part}seconds") for part in PARTS.values()])
+    pace = _ratio(_images(lines).sum(), known[0].sum())
+    if np.isnan(known).any() or pace is None:
+        return {}
+    names = {kind: (f"{kind}_per_image", f"{kind}_per_second") for kind in KINDS}
+    if not all(_known(limits, name) for pair in names.values() for name in pair):
+        return {}
+    return {kind: pace * limits[image] / limits[second] for kind, (image, second) in names.items()}
+
+
+def _images(lines: Lines) -> np.ndarray:
+    """Trained images of each round."""
+    return _column(lines, "images_per_second") * (_column(lines, "seconds") - _column(lines, "evaluation_seconds"))
+
+
+def _watt_hours(lines: Lines, key: str = "joules") -> float | None:
+    return _number(_column(lines, key).sum() / 3600)
+
+
+def _column(lines: Lines, name: str) -> np.ndarray:
+    """A number of each line, NaN where it is not known."""
+    return np.array([_known(line, name) for line in lines], float)
+
+
+def _ratio(part: float, whole: float) -> float | None:
+    return _number(part / whole) if whole else None
+
+
+def _number(value: float) -> float | None:
+    """None for NaN."""
+    return None if np.isnan(value) else float(value)
 
 
 def _read(file: Path) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
@@ -165,24 +160,3 @@ def _parsed(line: bytes) -> dict[str, Any]:
 def _known(line: dict[str, Any], name: str) -> float | None:
     value = line.get(name)
     return value if isinstance(value, int | float) and 0 <= value < inf else None
-
-
-def _pace(lines: list[dict[str, Any]]) -> float | None:
-    """Images per second over all rounds, each by its time."""
-    scored, paces = (_all(_known(line, name) for line in lines) for name in ("evaluation_seconds", "images_per_second"))
-    if scored is None or paces is None:
-        return None
-    times = [line["seconds"] - spent for line, spent in zip(lines, scored, strict=True)]
-    return sum(pace * time for pace, time in zip(paces, times, strict=True)) / sum(times) if sum(times) else None
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = _all(values)
-    return None if known is None else sum(known) / len(known)
-
-
-def _all(values: Iterable[T | None]) -> list[T] | None:
-    """The values, or None where one of them is not known."""
-    given = list(values)
-    known = [value for value in given if value is not None]
-    return known if len(known) == len(given) else None
