@@ -29,7 +29,7 @@ def compare(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="a score to compare, such as f1_macro; may be repeated; default: two of them",
+            help="a score to compare, such as accuracy; may be repeated; default: two of them",
             autocompletion=complete.metrics,
         ),
     ] = None,

@@ -110,7 +110,7 @@ def own() -> tuple[Metric, ...]:
 
 
 def title(name: str) -> str:
-    """A metric in words; one's own as it is called."""
+    """The words for a metric; one's own as it is called."""
     if name in _registry:
         return _registry[name].title
     each = _registry.get(name.removesuffix(OF_EACH))
@@ -118,6 +118,6 @@ def title(name: str) -> str:
 
 
 def better_low(name: str) -> bool:
-    """Whether a metric is better when it is low; of one's own metrics the name says so."""
+    """True of a metric that is better when low; of one's own metrics the name says so."""
     known = _registry.get(name) or _registry.get(name.removesuffix(OF_EACH))
     return known.better == "low" if known else name.endswith(("_error", "_cost", "_loss"))

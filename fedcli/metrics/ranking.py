@@ -63,7 +63,7 @@ def won(own: np.ndarray, other: np.ndarray) -> float:
 
 
 def mirrored(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether one score falls wherever the other rises, and is equal wherever that is equal."""
+    """True where one score falls wherever the other rises, and is equal wherever that is equal."""
     ranks, mirror = (np.unique(score, return_inverse=True)[1] for score in (first, -second))
     return np.array_equal(ranks, mirror)
 

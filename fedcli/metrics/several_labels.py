@@ -6,21 +6,23 @@ an average precision one with it, an F1 one that has the label or is predicted t
 part.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from ..labels import NO, UNKNOWN, YES
 from .arithmetic import mean_of_known
-from .metric import LABELS, PROBABILITIES, metric
+from .metric import LABELS, PROBABILITIES, Function, metric
 from .probabilities import label_probabilities
 from .ranking import Ranking, won
 from .sums import BINS, Decisions, Groupings, Weights, distance
 
 
 class LabelSums(Decisions):
-    """What weighted images of several labels add up to, in each of B sets of weights.
+    """The sums of weighted images of several labels, in each of B sets of weights.
 
     Attributes:
         hits, missed, wrong, passed: [L, B] true positives, false negatives, false positives and true negatives.
@@ -35,11 +37,8 @@ class LabelSums(Decisions):
         counts = np.ones((len(plan.y), 1)) if weights is None else weights.astype(float)
         self.hits, self.missed, self.wrong, self.passed = plan.cells @ counts
         self.exact, self.labelled = plan.whole @ counts
-        self.true, self.false, self.predicted = (
-            self.hits + self.missed,
-            self.wrong + self.passed,
-            self.hits + self.wrong,
-        )
+        self.true, self.predicted = self.hits + self.missed, self.hits + self.wrong
+        self.false = self.wrong + self.passed
 
     @cached_property
     def auc(self) -> np.ndarray:
@@ -100,10 +99,34 @@ class LabelsPlan:
         return pairs - np.reshape(lost, pairs.shape)
 
 
+OF_LABEL: dict[str, Callable[[LabelSums], np.ndarray]] = {}  # of one label of several: sums -> [L, B]
+
+
+def of_label(name: str, title: str, meaning: str, **about: Any) -> Callable[[Function], Function]:
+    """Register the function below it for each label by itself, and its mean over labels under NAME_macro."""
+
+    def register(function: Function) -> Function:
+        OF_LABEL[name] = function
+        registering = metric(f"{name}_macro", f"{title}, mean over labels", meaning, needs=(LABELS,), **about)
+        registering(lambda sums: mean_of_known(function(sums)))
+        return function
+
+    return register
+
+
+@of_label(
+    "auc", "AUC", "of several labels per image: area under the ROC curve, mean over labels; 50 % is chance level",
+    sees=PROBABILITIES, headline=True, compared=True, resampled=True,
+)  # fmt: skip
 def auc(sums: LabelSums) -> np.ndarray:
     return sums.auc
 
 
+@of_label(
+    "average_precision", "average precision",
+    "average precision, mean over labels; chance level is the share of images with a label",
+    sees=PROBABILITIES, compared=True,
+)  # fmt: skip
 def average_precision(sums: LabelSums) -> np.ndarray:
     """Sum over thresholds of precision times the gain in recall; images of one score are taken together."""
     columns = []
@@ -118,58 +141,16 @@ def average_precision(sums: LabelSums) -> np.ndarray:
     return np.stack(columns)
 
 
+@of_label(
+    "balanced_accuracy", "balanced accuracy",
+    "mean of sensitivity and specificity of each label at a probability of 1/2, mean over labels; 50 % is chance level",
+    headline=True, compared=True, resampled=True,
+)  # fmt: skip
 def balanced_accuracy(sums: LabelSums) -> np.ndarray:
     return (sums.hits / sums.true + sums.passed / sums.false) / 2
 
 
-def f1(sums: LabelSums) -> np.ndarray:
-    return 2 * sums.hits / (sums.true + sums.predicted)
-
-
-def calibration_error(sums: LabelSums) -> np.ndarray:
-    known = sums.plan.y != UNKNOWN  # [N, L]
-    columns = [
-        distance(sums.plan.chance[at, k], sums.plan.y[at, k] == YES, None if sums.weights is None else sums.weights[at])
-        for k, at in enumerate(known.T)
-    ]
-    return np.abs(np.reshape(columns, (-1, BINS, sums.true.shape[1]))).sum(1) / (sums.true + sums.false)
-
-
-OF_LABEL = {  # of one label of several: sums -> [L, B]
-    "auc": auc,
-    "average_precision": average_precision,
-    "balanced_accuracy": balanced_accuracy,
-    "f1": f1,
-    "calibration_error": calibration_error,
-}
-
-
-@metric(
-    "auc_macro", "AUC, mean over labels",
-    "of several labels per image: area under the ROC curve, mean over labels; 50 % is chance level",
-    needs=(LABELS,), sees=PROBABILITIES, headline=True, compared=True, resampled=True,
-)  # fmt: skip
-def auc_macro(sums: LabelSums) -> np.ndarray:
-    return mean_of_known(auc(sums))
-
-
-@metric(
-    "average_precision_macro", "average precision, mean over labels",
-    "average precision, mean over labels; chance level is the share of images with a label",
-    needs=(LABELS,), sees=PROBABILITIES, compared=True,
-)  # fmt: skip
-def average_precision_macro(sums: LabelSums) -> np.ndarray:
-    return mean_of_known(average_precision(sums))
-
-
-@metric(
-    "balanced_accuracy_macro", "balanced accuracy, mean over labels",
-    "mean of sensitivity and specificity of each label at a probability of 1/2, mean over labels; "
-    "50 % is chance level",
-    needs=(LABELS,), headline=True, compared=True, resampled=True,
-)  # fmt: skip
-def balanced_accuracy_macro(sums: LabelSums) -> np.ndarray:
-    return mean_of_known(balanced_accuracy(sums))
+OF_LABEL["f1"] = lambda sums: np.where(sums.some, sums.f1, np.nan)  # its mean is that over classes, too
 
 
 @metric(
@@ -188,10 +169,15 @@ def hamming_accuracy(sums: LabelSums) -> np.ndarray:
     return (sums.hits + sums.passed).sum(0) / (sums.true + sums.false).sum(0)
 
 
-@metric(
-    "calibration_error_macro", "calibration error, mean over labels",
+@of_label(
+    "calibration_error", "calibration error",
     "expected difference between a label's probability and how often images have it, mean over labels",
-    needs=(LABELS,), sees=PROBABILITIES, better="low", compared=True,
+    sees=PROBABILITIES, better="low", compared=True,
 )  # fmt: skip
-def calibration_error_macro(sums: LabelSums) -> np.ndarray:
-    return mean_of_known(calibration_error(sums))
+def calibration_error(sums: LabelSums) -> np.ndarray:
+    known = sums.plan.y != UNKNOWN  # [N, L]
+    columns = [
+        distance(sums.plan.chance[at, k], sums.plan.y[at, k] == YES, None if sums.weights is None else sums.weights[at])
+        for k, at in enumerate(known.T)
+    ]
+    return np.abs(np.reshape(columns, (-1, BINS, sums.true.shape[1]))).sum(1) / (sums.true + sums.false)

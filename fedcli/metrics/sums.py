@@ -37,7 +37,7 @@ class Decisions:
 
     @cached_property
     def some(self) -> np.ndarray:
-        """Whether a class has an image or is predicted [C, B]."""
+        """The classes that have an image or are predicted: bool [C, B]."""
         return self.true + self.predicted > 0
 
     @cached_property
@@ -65,7 +65,7 @@ class Decisions:
 
 
 class Sums(Decisions):
-    """What weighted images of one label each add up to, in each of B sets of weights.
+    """The sums of weighted images of one label each, in each of B sets of weights.
 
     Attributes:
         table: [C, C, B], images by true and predicted class.
@@ -99,7 +99,7 @@ class Sums(Decisions):
 
     @property
     def needs(self) -> str:
-        """What these data have of what a metric may need."""
+        """The kind of these images, as metrics need it."""
         return TWO if len(self.table) == 2 else CLASSES
 
     @cached_property
@@ -155,7 +155,7 @@ class ClassesPlan:
 
     @cached_property
     def mirrored(self) -> bool:
-        """Whether two classes rank all images in opposite orders, so that one ranking says what both do."""
+        """True where two classes rank all images in opposite orders, so that one ranking says what both do."""
         return self.classes == len(self.members) == 2 and mirrored(self.chance[:, 0], self.chance[:, 1])
 
     @cached_property

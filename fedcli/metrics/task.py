@@ -17,7 +17,7 @@ Plan = ClassesPlan | LabelsPlan
 
 @dataclass(frozen=True)
 class Task:
-    """What a model is asked of an image: its class, or whether it has each label.
+    """The question to a model about an image: its class, or whether it has each label.
 
     Attributes:
         several: whether an image may have several labels.
@@ -45,7 +45,7 @@ class Task:
         return label_probabilities(logits) if self.several else probabilities(logits)
 
     def right(self, logits: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Whether what is decided is right: bool [N, 1] of the class, [N, L] of each label, where unknown ones are."""
+        """Decisions that are right: bool [N, 1] of the class, [N, L] of each label, where unknown ones are right."""
         if self.several:
             return ((logits >= 0) == (y == YES)) | (y == UNKNOWN)
         return (logits.argmax(1) == y)[:, None]

@@ -63,7 +63,7 @@ def _value(entry: Entry, at: str) -> Value:
 def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[str]) -> dict[str, Value]:
     """The cells of one run by column, in the order columns are shown.
 
-    known: all values of the run. metrics: of all images, such as f1_macro, or names of single columns, which are those
+    known: all values of the run. metrics: of all images, such as accuracy, or names of single columns, which are those
         of entries in full or without the version of the images. Raises UsageError for an unknown one.
     """
     metrics, auc = shown(scores, metrics), area(scores)

@@ -1,4 +1,4 @@
-"""How sure a score is: scores in resamples of the test patients, their intervals and p.
+"""Scores in resamples of the test patients, their intervals and p.
 
 Source: the bootstrap and its percentile interval are Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
 chapters 6 and 13, with whole patients drawn (Davison and Hinkley, Bootstrap Methods and their Application, 1997,
@@ -23,7 +23,7 @@ KEPT = 2**26  # bytes of draws that are kept for the next run on the same test i
 
 
 def draw(units: np.ndarray | int, resamples: int, seed: int) -> np.ndarray:
-    """How often each resample holds each image: int16 [B, N].
+    """Counts of each image in each resample: int16 [B, N].
 
     units: [N], the patient of each image; all images of a patient are drawn together, as many patients as there are,
         with replacement. A number stands for that many images of a patient each.
@@ -51,7 +51,7 @@ def _draws(units: np.ndarray | int, resamples: int, seed: int) -> Iterator[np.nd
 
 
 def _times(count: int, resamples: int, seed: int, step: int) -> Iterator[np.ndarray]:
-    """How often each resample holds each of so many patients: [U, b], `step` resamples at a time."""
+    """Counts of each of so many patients in each resample: [U, b], `step` resamples at a time."""
     chance = np.random.default_rng(derive("bootstrap", seed))
     for start in range(0, resamples, step):
         b = min(step, resamples - start)

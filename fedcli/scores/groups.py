@@ -1,4 +1,4 @@
-"""Is it fair? Scores per group of patients, and how much the groups differ.
+"""Scores per group of patients, and how much the groups differ.
 
 Source of the equity-scaled AUC: FairFedMed, section "Evaluation Metrics", which takes it from Luo et
 al., IEEE TMI 43(7), 2024, doi 10.1109/TMI.2024.3377552: AUC / (1 + sum over groups of |AUC - AUC_g|),
@@ -128,7 +128,7 @@ def equity_scaled(overall: float | None, column: dict[str, float | None]) -> flo
 
 
 def unknown_note(attribute: str, unknown: int, images: int) -> str:
-    """What a reader must know of test images whose group is not known; "" where there are none."""
+    """A note on test images whose group is not known; "" where there are none."""
     if not unknown:
         return ""
     return f"{attribute} is unknown of {unknown} of {images} test images: they are in no group, but in the other scores"

@@ -1,4 +1,4 @@
-"""How sure the scores of one model are: 95 % intervals from resampled patients, for all images and for each group.
+"""Intervals of the scores of one model, 95 %, from resampled patients, for all images and for each group.
 
 The last round's model stands for the run, and its score is the interval's `value`. Clean and corrupted images are the
 same patients, so a resample of their average takes the same patients of both; where every client answers for itself, a
@@ -124,5 +124,5 @@ def bounds(value: float | None, resampled: np.ndarray, left: np.ndarray | None) 
 
 
 def about(units: np.ndarray | None, images: int) -> tuple[str, int]:
-    """What is drawn, and how many of it there are."""
+    """The unit that is drawn, and how many of it there are."""
     return ("image", images) if units is None else ("patient or lesion", len(np.unique(units)))

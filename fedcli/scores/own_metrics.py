@@ -32,12 +32,12 @@ class OwnMetric(metrics.Metric):
 
 
 def is_own(name: str) -> bool:
-    """Whether a word names a metric from outside the package."""
+    """True of a word that names a metric from outside the package."""
     return extensions.is_file(name) or (not is_taken(name) and extensions.offered("metrics", name) is not None)
 
 
 def is_taken(name: str) -> bool:
-    """Whether fedcli has a metric of that name."""
+    """True of the name of a metric of fedcli."""
     return name in metrics.METRICS or name.startswith(metrics.PARITY)
 
 
@@ -93,6 +93,6 @@ def asked_for(names: Sequence[str]) -> Iterator[list[str]]:
 
 
 def recorded() -> dict[str, Any]:
-    """What the options of scores say of them; {} where none is asked for."""
+    """Their record in the options of scores; {} where none is asked for."""
     codes = {own.name: own.code.recorded for own in metrics.own() if isinstance(own, OwnMetric)}
     return {"metrics": codes} if codes else {}

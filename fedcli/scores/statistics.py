@@ -1,4 +1,4 @@
-"""Whether two models differ: tests over images, seeds and folds.
+"""Tests of whether two models differ: over images, seeds and folds.
 
 Source: the AUC test is DeLong, DeLong and Clarke-Pearson, Biometrics 44, 1988, in the midrank form of Sun and Xu,
 IEEE Signal Processing Letters 21, 2014; McNemar, Psychometrika 12, 1947, in its exact form; Wilcoxon, Biometrics
@@ -43,7 +43,7 @@ class DeLong:
 
 
 def delong(score_a: np.ndarray, score_b: np.ndarray, y: np.ndarray) -> DeLong:
-    """Whether two AUCs on the same images differ: scores [N] of the positive class, y [N] of 0 and 1.
+    """Test of whether two AUCs on the same images differ: scores [N] of the positive class, y [N] of 0 and 1.
 
     Images count as independent: where patients have several, the standard errors are too small.
     Raises FedcliError where a class has fewer than two images, or a score is NaN.
