@@ -167,7 +167,8 @@ class _Stderr(logging.Handler):
         if passing:
             self._pass(message)
         elif record.levelno >= logging.ERROR:
-            red, plain = ("\x1b[31m", "\x1b[0m") if _colour() else ("", "")
+            coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+            red, plain = ("\x1b[31m", "\x1b[0m") if coloured else ("", "")
             self._line(f"{red}error:{plain} {message}")
             if hint := getattr(record, "hint", ""):
                 self._line(f"  hint: {printable(hint)}")
@@ -204,31 +205,15 @@ class _Stderr(logging.Handler):
                 last = now
 
     def _bar(self, items: Iterable[T], label: str, total: int, done: int) -> Iterator[T]:
+        from rich import progress as rich
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
 
-        columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[beside]}", markup=False),
-        )
-        with Progress(*columns, console=Console(stderr=True)) as bar:
+        words = [rich.TextColumn(f"{{task.{field}}}", markup=False) for field in ("description", "fields[beside]")]
+        times = rich.TimeElapsedColumn(), rich.TimeRemainingColumn()
+        columns = words[0], rich.BarColumn(), rich.MofNCompleteColumn(), *times, words[1]
+        with rich.Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task(label, total=total, completed=done, beside="")
             for item in items:
                 yield item
                 bar.update(task, advance=1, beside=self.beside)
         self.beside = ""
-
-
-def _colour() -> bool:
-    return sys.stderr.isatty() and not os.environ.get("NO_COLOR")

@@ -33,7 +33,7 @@ def test_a_program_that_imports_fedcli_prints_nothing_unless_it_configures_loggi
 
 
 def test_the_lock_files_own_log_stays_silent(tmp_path):
-    code = "from pathlib import Path\nfrom fedcli import console, locks\n"
+    code = "from pathlib import Path\nfrom fedcli import console\nfrom fedcli.io import locks\n"
     code += "with console.shown(), locks.scratch(Path({})): pass"
     assert printed(code.format(repr(str(tmp_path / "x")))) == ""
 

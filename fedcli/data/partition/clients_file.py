@@ -9,7 +9,6 @@ partitions have such, and counted; named twice for one client it counts once.
 """
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ import numpy as np
 from ...console import counted
 from ...errors import FedcliError, nearest
 from ...io.files import read_text
-from ..sources.tables import naming_column, read_cells, spellings
+from ..sources.tables import naming_column, number, read_cells, spellings
 from .integer_pickle import read_npy
 
 COLUMNS = "client", "client_id", "center", "centre", "site", "hospital", "node"  # the first that is there counts
@@ -143,7 +142,7 @@ def _read_csv(path: Path, ids: Sequence[str], column: str | None) -> dict[str, l
     for record in records:
         if record[client]:
             images_of.setdefault(record[client], []).append(record[image])
-    by_size = all(map(_is_number, images_of))
+    by_size = all(number(name) is not None for name in images_of)
     return {
         name: images_of[name] for name in sorted(images_of, key=lambda name: (float(name) if by_size else 0.0, name))
     }
@@ -160,13 +159,6 @@ def _client_column(path: Path, head: list[str], column: str | None) -> int:
         hint = f"name it with --client-column; columns: {', '.join(head)}"
         raise FedcliError(f"{path} has no column of clients", hint)
     return named
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
 
 
 def _order(path: Path) -> list[str]:

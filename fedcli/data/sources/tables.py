@@ -166,6 +166,15 @@ def image_column(
     return named.index(max(named)) if max(named) else None
 
 
+def number(text: str) -> float | None:
+    """The finite number that a cell holds, None where it holds none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def age_band(years: float) -> str:
     """One of AGE_BANDS, "" for an unknown age (NaN)."""
     return "" if math.isnan(years) else AGE_BANDS[(years >= 40) + (years >= 60)]

@@ -18,7 +18,7 @@ from ..division import divided
 from ..formats import dicom_header
 from ..formats.photographs import within
 from ..source import Choices, Listing
-from ..tables import AGE_BANDS, age_band, lacking, place, read_cells
+from ..tables import AGE_BANDS, age_band, lacking, number, place, read_cells
 from . import own_labels
 
 if TYPE_CHECKING:
@@ -270,8 +270,8 @@ def _age_bands(column: list[str], known: set[str], name: str, path: Path) -> lis
 
 def _years(text: str) -> float | None:
     """An age such as 45, 45.5, 45,5 or DICOM's 060Y; None of what is no number."""
-    if (number := _number(text.replace(",", ".", 1))) is not None:
-        return number
+    if (known := number(text.replace(",", ".", 1))) is not None:
+        return known
     return None if math.isnan(age := dicom_header.years(text.upper())) else age
 
 
@@ -307,7 +307,7 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
         hint = "several labels per image: add --multi-label; else name a column with one class by --label-column"
         raise FedcliError(f"{path}: the label {several!r} looks like several labels", hint)
     numbers = _all_numbers(set(classes))
-    odd = next((label for label in classes if not (_number(label) or 0.0).is_integer()), "")
+    odd = next((label for label in classes if not (number(label) or 0.0).is_integer()), "")
     if odd and numbers:
         hint = "classes are names or whole numbers: put the values into bands in the table, or name another column"
         raise FedcliError(f"{path}: the label {odd} is a measured number, not a class", hint)
@@ -335,16 +335,8 @@ def _is_list(label: str, classes: list[str]) -> bool:
 
 def ordered(values: set[str]) -> list[str]:
     """Numbers by size, other words by letters."""
-    return sorted(values, key=lambda value: (_number(value) or 0.0, value) if _all_numbers(values) else (0.0, value))
+    return sorted(values, key=lambda value: (number(value) or 0.0, value) if _all_numbers(values) else (0.0, value))
 
 
 def _all_numbers(values: set[str]) -> bool:
-    return all(_number(value) is not None for value in values)
-
-
-def _number(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    return all(number(value) is not None for value in values)

@@ -9,7 +9,6 @@ age is old. Which of the images it used (6,174 and 4,904 train), and its split, 
 A collection is a folder with its metadata table and its images, or several such folders in one.
 """
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from ..described import listed
 from ..drawing import picture, save, table
 from ..formats.photographs import PHOTOGRAPHS, files_of, photograph
 from ..source import Choices, Listing, Source
-from ..tables import place, read_table
+from ..tables import number, place, read_table
 from . import isic2019
 
 if TYPE_CHECKING:
@@ -87,11 +86,8 @@ def _read(raw: Path, paths: list[Path]) -> "DataFrame":
 
 def _age(years: str) -> str:
     """One of AGES, "" where no age is known."""
-    try:
-        age = float(years)
-    except ValueError:
-        return ""
-    return AGES[age > 60] if 0 <= age < math.inf else ""
+    age = number(years)
+    return "" if age is None or age < 0 else AGES[age > 60]
 
 
 def _site(owner: str) -> str:
