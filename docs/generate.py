@@ -129,7 +129,7 @@ def _methods() -> dict[str, str]:
 
 def _method(method: Method) -> str:
     halves = {"client": describe(method.local), "server": describe(method.aggregator)}
-    options = [_method_option(option, half) for half, listed in halves.items() for option in listed]
+    options = [_method_option(option, half) for half, listed in halves.items() for option in listed.values()]
     text = f"# {method.label}\n\n`fedcli train {method.name}`: {method.about}. Rule: {method.rule}. "
     text += f"The server must see {NEEDS[method.needs]}.\n\n"
     if method.name in EQUATIONS:

@@ -1,76 +1,197 @@
-"""Options as annotated fields of frozen dataclasses: read, described, checked and changed.
+"""Options as annotated fields of frozen dataclasses: read, described, checked, written as flags and changed.
 
-`q: Annotated[float, "exponent, >= 0"] = 2.0` is help text, default, type and range at once. A range
-is written in the text as `in [0, 1)`, `>= 0`, `> 0` or `>= 1`, and is enforced as written. A field's type is
-bool, int, float, str, Path, a Literal, a list or a tuple of one of these, or one of these or None.
+`q: Annotated[float, "exponent, >= 0"] = 2.0` is help text, default, type and range at once. A range is written in the
+text as `in [0, 1)`, `>= 0`, `> 0` or `>= 1`, and is enforced as written. A field's type is bool, int, float, str, a
+path, a Literal, several of one of these, or one of these or None. The fields of `Options` are the flags of a command
+too: for the shell, for a recipe and for Python.
 """
 
 import math
+import os
 import re
 import types
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from .errors import UsageError
+from .errors import UsageError, nearest
 
+Source = str | os.PathLike[str]  # a file or folder, or what a stage made
 INTERVAL = re.compile(r"in ([\[(])\s*([-\d.]+)\s*,\s*([-\d.]+|inf)\s*([\])])")
 BOUND = re.compile(r"(>=|>)\s*([-\d.]+)")
+MOST = 2**31  # of what is counted, which a number of 32 bits holds
 SWITCH = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
 SET = "--set {name}={value}"  # how a user writes an option of a method
+FLAG = "{name} {value}"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Properties of a field beside its help text.
+
+    Attributes:
+        metavar: what stands for the value in help.
+        argument: typed without the flag's name, before the flags.
+        local: about this call and this machine: it decides no number, so no recipe sets it and no manifest records it.
+        recorded: False where another field of the run's record says it, or it decides no byte of a run.
+        typed: the flag's name where it is not the field's.
+        panel: its heading in help, in place of its class's.
+        open: None stands for a default of the method, the optimizer or the data, see left_open().
+        label: how the name of a run says a value that is not the default, such as "prior {}".
+    """
+
+    metavar: str = ""
+    argument: bool = False
+    local: bool = False
+    recorded: bool = True
+    typed: str = ""
+    panel: str = ""
+    open: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option as `fedcli methods NAME` shows it."""
-
-    name: str
-    type: str
-    default: Any
-    meaning: str
-
-
-@dataclass(frozen=True)
-class Kind:
-    """The kind of value that a field's annotation asks for.
+    """One field: its name, what its value may be, its default, its meaning and its flag.
 
     Attributes:
-        type: bool, int, float, str, Path or any other type called with the text.
+        kind: bool, int, float, str, Path or any other type called with the text.
         choices: of a Literal; () for any value.
-        many: list or tuple where the field holds several values of that type, otherwise None.
+        many: list or tuple where the field holds several values of that type, typed with commas, otherwise None.
+        shape: "switch" stands alone, "one" has a value, "several" may be repeated, "table" repeats KEY=VALUE.
         optional: None is a value too.
-        meaning: the help text with the range.
     """
 
-    type: type
+    name: str
+    kind: type
+    default: Any
+    meaning: str = ""
     choices: tuple[Any, ...] = ()
     many: Callable[..., Any] | None = None
+    shape: Literal["switch", "one", "several", "table"] = "one"
+    path: bool = False
     optional: bool = False
-    meaning: str = ""
+    flag: Flag = Flag()
 
     @classmethod
-    def of(cls, hint: Any) -> "Kind":
+    def of(cls, name: str, hint: Any, default: Any) -> "Option":
         """Reads one annotation. Raises TypeError for one that is not among those above."""
         if get_origin(hint) is Annotated:
-            inner, meaning, *_ = get_args(hint)
-            return replace(cls.of(inner), meaning=meaning)
+            inner, meaning, *flag = get_args(hint)
+            return replace(cls.of(name, inner, default), meaning=meaning, flag=flag[0] if flag else Flag())
         if get_origin(hint) in (Union, types.UnionType):
             inside = [part for part in get_args(hint) if part is not type(None)]
+            optional = type(None) in get_args(hint)
+            if set(inside) == set(get_args(Source)):
+                return cls(name, str, default, path=True, optional=optional)
             if len(inside) != 1:
                 raise TypeError(f"an option is of one type, or of one type and None, not {hint}")
-            return replace(cls.of(inside[0]), optional=type(None) in get_args(hint))
+            return replace(cls.of(name, inside[0], default), optional=optional)
         if get_origin(hint) is Literal:
-            return cls(type(get_args(hint)[0]), choices=get_args(hint))
+            return cls(name, type(get_args(hint)[0]), default, choices=get_args(hint))
         if get_origin(hint) in (list, tuple):
-            return replace(cls.of(get_args(hint)[0]), many=get_origin(hint))
+            return replace(cls.of(name, get_args(hint)[0], default), many=get_origin(hint))
+        if get_origin(hint) in (Mapping, Sequence):
+            return cls(name, str, default, shape="table" if get_origin(hint) is Mapping else "several")
         if not isinstance(hint, type):
             raise TypeError(f"{hint} is no type of an option")
-        return cls(hint)
+        return cls(name, hint, default, shape="switch" if hint is bool else "one")
 
     @property
-    def name(self) -> str:
-        """As help shows it: `float`, `paper|released`, `str,...` for several."""
-        return ("|".join(map(str, self.choices)) or self.type.__name__) + (",..." if self.many else "")
+    def type(self) -> str:
+        """The type as help shows it: `float`, `paper|released`, `str,...` for several."""
+        return ("|".join(map(str, self.choices)) or self.kind.__name__) + (",..." if self.many else "")
+
+    @property
+    def typed(self) -> str:
+        """The flag as typed, without the dashes."""
+        return self.flag.typed or self.name.replace("_", "-")
+
+    def about(self) -> dict[str, Any]:
+        """The line of it that help and JSON show."""
+        return {"name": self.name, "type": self.type, "default": self.default, "meaning": self.meaning}
+
+    def read(self, value: Any, name: str = "", write: str = SET) -> Any:
+        """A value in the field's type, checked.
+
+        value: as typed, or already of the field's type; several values as a sequence or as text with commas.
+        name: in a sentence, such as --lr. write: how a user writes this option, for the hint of an error.
+        Raises UsageError for a wrong type or a value out of range.
+        """
+        name = name or self.name
+        if self.optional and (value is None or (value == "none" and write != FLAG)):  # a flag is left out instead
+            return None
+        if self.shape == "table":
+            return pairs(self.typed, value)
+        if self.shape == "several":
+            items = [value] if isinstance(value, str | os.PathLike) else value or ()
+            return tuple(self._one(name, item, write) for item in items)
+        if self.many is None:
+            return self._one(name, value, write)
+        several: Sequence[Any] = value.split(",") if isinstance(value, str) else value
+        return self.many(self._one(name, item.strip() if isinstance(item, str) else item, write) for item in several)
+
+    def _one(self, name: str, value: Any, write: str) -> Any:
+        value = os.fspath(value) if isinstance(value, os.PathLike) and self.kind is str else value
+        if self.choices:
+            if value not in self.choices and str(value) not in map(str, self.choices):
+                known = [str(choice) for choice in self.choices]
+                raise UsageError(f"{name}={value!r:.60} is not one of {', '.join(known)}", nearest(str(value), known))
+            return next(choice for choice in self.choices if str(choice) == str(value))
+        if self.kind is bool:
+            if str(value).lower() not in SWITCH:
+                hint = f"write {write.format(name=name, value='true')}"
+                raise UsageError(f"{name}={value!r:.60} is neither true nor false", hint)
+            return SWITCH[str(value).lower()]
+        if self.kind is str:
+            if not isinstance(value, str | int | float):
+                raise UsageError(f"{name}={value!r:.60} is no text", self.meaning)
+            return text(value)
+        try:
+            if isinstance(value, bool) or (self.kind is int and isinstance(value, float) and not value.is_integer()):
+                raise ValueError  # of a TOML or JSON file: int() would cut it
+            return self._in_range(name, self.kind(value))
+        except (ValueError, TypeError, OverflowError):
+            hint = f"write for example {write.format(name=name, value=1)}"
+            raise UsageError(f"{name}={value!r:.60} is not a number of type {self.kind.__name__}", hint) from None
+
+    def _in_range(self, name: str, value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{name}={value} is not finite", self.meaning)
+        if not isinstance(value, int | float):
+            return value
+        if range := outside(value, self.meaning):
+            raise UsageError(f"{name}={value} is out of range: it must be {range}", self.meaning)
+        return value
+
+    def words(self, value: Any) -> list[str]:
+        """The flag with its value as typed; [] where it is left out."""
+        if value is None or value is False:
+            return []
+        if value is True:
+            return [f"--{self.typed}"]
+        items: Iterable[Any] = value if self.shape == "several" else [value]
+        if self.shape == "table":
+            items = [f"{key}={item}" for key, item in value.items()]
+        if self.flag.argument:
+            return [text(item) for item in items]
+        return [word for item in items for word in (f"--{self.typed}", text(item))]
+
+
+def outside(value: int | float, meaning: str) -> str:
+    """The range in a text that a number is not in, "" where it is in all of them."""
+    for low in BOUND.finditer(meaning):
+        if not (value >= float(low[2]) if low[1] == ">=" else value > float(low[2])):
+            return low[0]
+        if isinstance(value, int) and value >= MOST:
+            return f"below {MOST}"
+    for interval in INTERVAL.finditer(meaning):
+        above = value >= float(interval[2]) if interval[1] == "[" else value > float(interval[2])
+        if not (above and (value <= float(interval[3]) if interval[4] == "]" else value < float(interval[3]))):
+            return interval[0]
+    return ""
 
 
 def values(options: Any) -> dict[str, Any]:
@@ -78,75 +199,137 @@ def values(options: Any) -> dict[str, Any]:
     return {f.name: getattr(options, f.name) for f in fields(options)} if is_dataclass(options) else {}
 
 
-def kinds(options: Any) -> dict[str, Kind]:
-    """Option name -> what its annotation says; of a dataclass or one of its objects."""
-    cls = options if isinstance(options, type) else type(options)
+def describe(options: Any) -> dict[str, Option]:
+    """The options of a dataclass, or of one of its objects, whose values then are their defaults; by name, in order."""
+    if isinstance(options, type):
+        return dict(_options_of(options))
+    return {name: replace(_options_of(type(options))[name], default=value) for name, value in values(options).items()}
+
+
+def _options_of(cls: Any) -> dict[str, Option]:
+    return _described(cls)
+
+
+@cache
+def _described(cls: Any) -> dict[str, Option]:
+    if not is_dataclass(cls):
+        return {}
     hints = get_type_hints(cls, include_extras=True)
-    return {f.name: Kind.of(hints[f.name]) for f in fields(cls)} if is_dataclass(cls) else {}
-
-
-def describe(options: Any) -> list[Option]:
-    """The options of one object, in order, its values as their defaults."""
-    known = kinds(options)
-    return [Option(name, known[name].name, value, known[name].meaning) for name, value in values(options).items()]
+    described = {}
+    for field in fields(cls):
+        default = field.default_factory() if field.default_factory is not MISSING else field.default
+        described[field.name] = Option.of(field.name, hints[field.name], default)
+    return described
 
 
 def change(options: Any, key: str, value: Any, write: str = SET) -> Any:
-    """A copy with one option changed, its value checked.
-
-    value: as typed, or already of the field's type; several values as a sequence or as text with commas.
-    write: how a user writes this option, for the hint of an error.
-    Raises UsageError for a wrong type or a value out of range.
-    """
-    return replace(options, **{key: parse(key, value, kinds(options)[key], write)})
+    """A copy with one option changed, its value checked; arguments and error as those of Option.read()."""
+    return replace(options, **{key: _options_of(type(options))[key].read(value, write=write)})
 
 
-def parse(key: str, value: Any, kind: Kind, write: str = SET) -> Any:
-    """The value of one option in its type, checked; arguments and error as those of change()."""
-    if kind.optional and (value is None or value == "none"):
-        return None
-    if kind.many is None:
-        return _one(key, value, kind, write)
-    several: Sequence[Any] = value.split(",") if isinstance(value, str) else value
-    return kind.many(_one(key, item.strip() if isinstance(item, str) else item, kind, write) for item in several)
+@dataclass(frozen=True)
+class Options:
+    """The options of one stage, or a part of them; the base of them all. Values are checked when an object is made."""
+
+    stage: ClassVar[str]  # the command's name
+    panel: ClassVar[str] = "Data"  # the heading of its flags in help
+    usual: ClassVar[dict[str, Any]] = {}  # defaults of fields that are open, see left_open()
+
+    def __post_init__(self) -> None:
+        for option in _options_of(type(self)).values():
+            object.__setattr__(self, option.name, option.read(getattr(self, option.name), f"--{option.typed}", FLAG))
+
+    @classmethod
+    def declared(cls) -> tuple[Option, ...]:
+        """Its flags in the order in which they are written: first what stands without a flag, what is read last."""
+        known = _options_of(cls).values()
+        return tuple(sorted(known, key=lambda o: (not o.flag.argument, o.flag.argument and o.flag.local)))
+
+    @classmethod
+    def from_flags(cls, flags: Mapping[str, Any]) -> Self:
+        """The options that flags mean.
+
+        flags: name as typed without the dashes -> value as in a recipe: true stands alone, false leaves the flag out, a
+        list repeats it, a table is KEY=VALUE pairs.
+        Raises UsageError for a flag that the stage does not have or a value that it cannot take.
+        """
+        known = _options_of(cls)
+        given = {o.name: None for o in known.values() if o.default is MISSING and o.optional}
+        for name, value in flags.items():
+            if name.replace("-", "_") not in known:
+                hint = nearest(name, [option.typed for option in known.values()])
+                raise UsageError(f"{cls.stage} has no flag {name!r}", hint)
+            if value is not False:
+                given[name.replace("-", "_")] = value
+        for option in known.values():
+            if option.default is MISSING and option.name not in given:
+                lacking = option.flag.metavar or option.typed
+                raise UsageError(f"{cls.stage} lacks {lacking}", f"give {option.meaning}")
+        return cls(**given)
+
+    def reading(self, source: Source) -> Self:
+        """The same on what an earlier stage made."""
+        inputs = (o.name for o in self.declared() if o.flag.argument and o.flag.local)
+        return replace(self, **dict.fromkeys(inputs, source))
+
+    def changed(self, *names: str) -> list[Option]:
+        """The flags, of all or of those named, whose value is not the default."""
+        known = [_options_of(type(self))[name] for name in names] or self.declared()
+        return [option for option in known if getattr(self, option.name) != option.default]
+
+    def argv(self) -> list[str]:
+        """The command line that means these options: what differs from the defaults, in one order."""
+        return [self.stage, *(word for option in self.changed() for word in option.words(getattr(self, option.name)))]
+
+    def made_by(self, always: Sequence[str] | None = ()) -> list[str]:
+        """The command line as a manifest records it: without locations, of a file its name.
+
+        always: flags that are written even where they have their default; None: all.
+        """
+        words = [self.stage]
+        for option in recorded(type(self)):
+            value = getattr(self, option.name)
+            if always is None or value != option.default or option.name in always:
+                words += option.words(Path(value).name if option.path and value else value)
+        return words
 
 
-def _one(key: str, value: Any, kind: Kind, write: str) -> Any:
-    if kind.choices:
-        chosen = next((choice for choice in kind.choices if str(choice) == str(value)), None)
-        if chosen is None:
-            wrong = f"{key}={value!r} is not one of {', '.join(map(str, kind.choices))}"
-            raise UsageError(wrong, f"write {write.format(name=key, value=kind.choices[0])}")
-        return chosen
-    if kind.type is bool:
-        if str(value).lower() not in SWITCH:
-            raise UsageError(
-                f"{key}={value!r} is neither true nor false", f"write {write.format(name=key, value='true')}"
-            )
-        return SWITCH[str(value).lower()]
-    try:
-        if kind.type is int and (isinstance(value, bool) or (isinstance(value, float) and not value.is_integer())):
-            raise ValueError  # of a TOML or JSON file: int() would cut it
-        return _in_range(key, kind.type(value), kind.meaning)
-    except (ValueError, TypeError):
-        wrong = f"{key}={value!r} is not a number of type {kind.type.__name__}"
-        raise UsageError(wrong, f"write for example {write.format(name=key, value=1)}") from None
+def recorded(cls: type[Options]) -> list[Option]:
+    """The options that a manifest records."""
+    return [option for option in cls.declared() if option.flag.recorded and not option.flag.local]
 
 
-def _in_range(key: str, value: Any, meaning: str) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise UsageError(f"{key}={value} is not finite", meaning)
-    if not isinstance(value, int | float):
-        return value
-    interval, bound = INTERVAL.search(meaning), BOUND.search(meaning)
-    if interval and not _within(value, interval):
-        raise UsageError(f"{key}={value} is out of range: it must be {interval[0]}", meaning)
-    if bound and not (value >= float(bound[2]) if bound[1] == ">=" else value > float(bound[2])):
-        raise UsageError(f"{key}={value} is out of range: it must be {bound[0]}", meaning)
-    return value
+Class = TypeVar("Class", bound=type["Options"])
 
 
-def _within(value: float, interval: re.Match[str]) -> bool:
-    low, high = float(interval[2]), float(interval[3])
-    above = value >= low if interval[1] == "[" else value > low
-    return above and (value <= high if interval[4] == "]" else value < high)
+def left_open(cls: Class) -> Class:
+    """A decorator below @dataclass: fields whose flag is open begin as None, to be filled in before they count."""
+    cls.usual = {}
+    for base in cls.__mro__[:-1]:
+        for name, hint in dict(base.__annotations__).items():
+            inner, *more = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+            if more[1:] and more[1].open and name not in cls.usual:
+                cls.usual[name] = getattr(cls, name)
+                cls.__annotations__[name] = Annotated[inner | None, *more]
+                setattr(cls, name, None)
+    return cls
+
+
+def text(value: Any) -> str:
+    """A value as it is typed."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def pairs(flag: str, given: Mapping[str, Any] | Sequence[str] | None) -> dict[str, str]:
+    """A table, or KEY=VALUE texts, as a dict of texts. Raises UsageError."""
+    if isinstance(given, Mapping):
+        return {str(key): text(value) for key, value in given.items()}
+    table: dict[str, str] = {}
+    for pair in [given] if isinstance(given, str) else given or ():
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--{flag} {pair!r} is not key=value", f"write for example --{flag} tau=0.4")
+        if key in table:
+            raise UsageError(f"--{flag} {key} is given twice", "give each option once")
+        table[key.strip()] = value.strip()
+    return table

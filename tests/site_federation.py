@@ -6,12 +6,13 @@ from contextlib import contextmanager, nullcontext
 import h5py
 import numpy as np
 from conftest import ROSTER, make_chain
+from made_plans import planned
 
 from fedcli.data import manifest
 from fedcli.federation.engines import REMOTE, register
 from fedcli.federation.training import Training
-from fedcli.runs.configuration import Execution, Plan
 from fedcli.runs.train import train
+from fedcli.runs.train_options import Execution
 from fedcli.sites.engine import Sites
 from fedcli.sites.engines import reaches
 from fedcli.sites.policy import Policy
@@ -23,7 +24,7 @@ TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, ba
 
 
 def plan(method="fedavg", rounds=2, training=TRAINING, **rest):
-    return Plan(method, {}, training, rounds, **rest)
+    return planned(method, {}, training, rounds, **rest)
 
 
 def chain_with_tests(work):

@@ -68,13 +68,13 @@ def test_a_value_of_the_wrong_type_or_out_of_range_is_refused(key, value, senten
 
 def test_the_hint_writes_the_option_as_its_user_would():
     with pytest.raises(UsageError) as refusal:
-        options.change(Example(), "rule", "code", write="--{name} {value}")
-    assert refusal.value.hint == "write --rule paper"
+        options.change(Example(), "quick", "code", write="--{name} {value}")
+    assert refusal.value.hint == "write --quick true"
 
 
 def test_options_are_described_by_type_value_and_meaning():
-    described = {option.name: option for option in options.describe(Example(q=3.0))}
-    assert described["q"] == options.Option("q", "float", 3.0, "exponent, >= 0")
+    described = {option.name: option for option in options.describe(Example(q=3.0)).values()}
+    assert described["q"].about() == {"name": "q", "type": "float", "default": 3.0, "meaning": "exponent, >= 0"}
     assert [described[name].type for name in ("rule", "seed", "by", "levels", "out")] == [
         "paper|released", "int", "str,...", "int,...", "Path",
     ]  # fmt: skip
@@ -82,4 +82,4 @@ def test_options_are_described_by_type_value_and_meaning():
 
 def test_an_annotation_that_is_no_option_is_refused():
     with pytest.raises(TypeError, match="of one type"):
-        options.Kind.of(int | str)
+        options.Option.of("x", int | str, 0)

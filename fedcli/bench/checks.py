@@ -23,7 +23,8 @@ from ..federation.server import Federation, Played
 from ..federation.state import RunState
 from ..methods import Method, resolve
 from ..methods.mixins import scored_model
-from ..runs.configuration import Plan
+from ..runs import rules
+from ..runs.train_options import TrainOptions
 from .measuring import threads
 from .toy import ROSTER, toy_federation, toy_shard
 
@@ -160,14 +161,14 @@ def survives_one_image(subject: Subject) -> None:
 
 def handles_partial_participation(subject: Subject) -> None:
     """Half of the clients in a round: it works, or is refused by name."""
-    plan = Plan(subject.spec, subject.settings, Training(), rounds=2, participation=0.5, model=_model(subject))
+    plan = TrainOptions(subject.spec, set=subject.settings, rounds=2, participation=0.5, model=_model(subject))
     if not subject.method.aggregator.full_participation:
-        plan.check()
+        rules.check(plan)
         theta = subject.train(rounds=4, participation=0.5).theta
         _refuse_unless(bool(theta.isfinite().all()), "the model holds NaN or infinity")
         return
     try:
-        plan.check()
+        rules.check(plan)
     except UsageError as error:
         _refuse_unless("needs every client" in error.sentence, error.sentence)
         return
@@ -191,7 +192,7 @@ def reports_the_same_columns(subject: Subject) -> None:
 def explains_its_options(subject: Subject) -> None:
     """Every option says what it means and refuses what is no value."""
     for half in (subject.method.local, subject.method.aggregator):
-        for option in options.describe(half):
+        for option in options.describe(half).values():
             if not option.meaning:
                 raise Failed(f"{option.name} says nothing: annotate it with Annotated[type, 'meaning, range']")
             if option.type != "str":

@@ -17,9 +17,10 @@ from ..federation.engines import chosen
 from ..federation.server import cohort
 from ..runs import chosen_engine, precision, resources
 from ..runs.assembly import PlannedFederation, assemble, open_parent, probe
-from ..runs.configuration import ON_CPU, Execution, Plan
+from ..runs.rules import check
 from ..runs.scoring import Scoring
 from ..runs.train import STATE_SHARE
+from ..runs.train_options import ON_CPU, Execution, TrainOptions
 from . import costs
 from .measuring import Visits
 
@@ -57,14 +58,14 @@ class Estimate:
         return not self.free_bytes or self.peak_bytes <= self.free_bytes
 
 
-def estimate(source: Path, plan: Plan, execution: Execution = ON_CPU, *, limit: float = SECONDS) -> Estimate:
+def estimate(source: Path, plan: TrainOptions, execution: Execution = ON_CPU, *, limit: float = SECONDS) -> Estimate:
     """Measure a few steps of a plan.
 
     source: a partition or corruption manifest.
     limit: seconds that measuring may take in all, where ten batches do not take longer.
     Raises what train() would raise before its first round.
     """
-    method, device = plan.check(), execution.device
+    method, device = check(plan), execution.device
     body = manifest.verify(source, "partition", "corruption").body
     settle_threads = chosen_engine.prepare(plan, execution, len(body["roster"]))
     resources.restart(device)

@@ -21,7 +21,7 @@ from ..federation.engines import chosen
 from ..federation.engines.in_process import InProcess
 from ..methods.mixins import SubsetTraining
 from ..runs.assembly import PlannedFederation
-from ..runs.configuration import Execution
+from ..runs.train_options import Execution
 from .measuring import next_state, some_images, threads, wait
 
 LEAST = 5.0  # seconds of training, below which measuring would be a large part of it
@@ -74,10 +74,10 @@ def cost(federation: PlannedFederation) -> tuple[float, float]:
     """
     sizes = federation.counts
     client = sorted(sizes, key=lambda name: sizes[name])[len(sizes) // 2]
-    clients = some_images(federation, [client], BATCHES * federation.plan.training.batch_size)
+    clients = some_images(federation, [client], BATCHES * federation.plan.batch_size)
     engine = unrecorded(clients)
     state = next_state(federation, federation.first(), [client], engine)
-    images = federation.plan.training.epochs * len(clients.shards[client])
+    images = federation.plan.epochs * len(clients.shards[client])
     counts: list[tuple[int, int]] = []
 
     def counting(tasks: list[Task]) -> list[Report]:

@@ -43,7 +43,7 @@ class Visits:
         counts = federation.counts
         by_size = sorted(counts, key=lambda client: counts[client])
         names = list(dict.fromkeys([by_size[len(by_size) // 2], by_size[-1]]))
-        batch = federation.plan.training.batch_size
+        batch = federation.plan.batch_size
         # the first visit is slow, and has none of what a method keeps between rounds
         state = self._play(federation.first(), names, batch, count=False)
         begin = time.perf_counter()
@@ -136,7 +136,7 @@ class Visits:
         counts = self.federation.counts
         whole = each * sum(counts[client] for client in self.cohort) < limit
         names = self.cohort if whole else sorted(counts, key=lambda client: counts[client])[-self.jobs :]
-        smallest = self.federation.plan.training.batch_size
+        smallest = self.federation.plan.batch_size
         images = max(counts.values()) if whole else max(smallest, int(limit / 4 / each))
         clients = some_images(self.federation, names, images)
         with Pool(clients, self.jobs, len(names)) as pool:

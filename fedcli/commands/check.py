@@ -34,8 +34,8 @@ def check(
     """
     from ..bench import checks
     from ..methods import resolve
+    from ..options import pairs as settings
     from ..runs.resources import be_deterministic
-    from ..stages.base import pairs as settings
 
     be_deterministic("cpu", 1)
     resolve(method, settings("set", set))

@@ -1,4 +1,4 @@
-"""A stage's options as the signature of its command: each flag is declared once, in stages/options.py."""
+"""A stage's options as the signature of its command: each flag is declared once, there."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import UsageError
-from ..stages.base import Declared, Options
+from ..options import Option, Options
 from . import complete
 from . import options as o
 
@@ -24,6 +24,9 @@ def command(options: type[Options]) -> Callable[[Callable[..., None]], Callable[
 
     def declare(run: Callable[..., None]) -> Callable[..., None]:
         own = list(signature(run).parameters.values())[1:]
+        for parameter in own:
+            about = parameter.annotation.__metadata__[0]
+            about.rich_help_panel = about.rich_help_panel or o.OUTPUT
 
         @wraps(run)
         def called(context: typer.Context, **given: Any) -> None:
@@ -31,7 +34,7 @@ def command(options: type[Options]) -> Callable[[Callable[..., None]], Callable[
             run(typed(options, context, given), **rest)
 
         first = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-        declared = [_parameter(options.stage, field) for field in options.declared()]
+        declared = [_parameter(options, field) for field in options.declared()]
         parameters = [first, *declared, *(p.replace(kind=Parameter.KEYWORD_ONLY) for p in own)]
         called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
         called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -65,21 +68,20 @@ def parsed(options: type[Options], words: Sequence[str]) -> Any:
     return made[0]
 
 
-def _parameter(command: str, field: Declared) -> Parameter:
+def _parameter(options: type[Options], option: Option) -> Parameter:
     """A flag as typer declares it."""
-    flag, words = field.flag, [f"--{field.typed}"]
-    metavar, default = flag.metavar or None, field.default
-    value: Any = Path if field.path and not flag.argument else field.kind.type
-    if field.shape in ("several", "table"):
+    flag, metavar, default = option.flag, option.flag.metavar or None, option.default
+    value: Any = Path if option.path and not flag.argument else option.kind
+    if option.shape in ("several", "table"):
         value, default = list[str], None
-        metavar = metavar or ("KEY=VALUE" if field.shape == "table" else None)
+        metavar = metavar or ("KEY=VALUE" if option.shape == "table" else None)
     if default is MISSING:
-        default = None if field.kind.optional else Parameter.empty
+        default = None if option.optional else Parameter.empty
     if default is None:
         value = value | None
-    completer = complete.OF.get((command, field.name))
-    if flag.argument:
-        declared: Any = typer.Argument(metavar=metavar, help=field.kind.meaning, autocompletion=completer)
-    else:
-        declared = typer.Option(*words, metavar=metavar, help=field.kind.meaning, autocompletion=completer)
-    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[value, declared])
+    about: dict[str, Any] = {
+        "metavar": metavar, "help": option.meaning, "rich_help_panel": flag.panel or options.panel,
+        "autocompletion": complete.OF.get((options.stage, option.name)),
+    }  # fmt: skip
+    declared: Any = typer.Argument(**about) if flag.argument else typer.Option(f"--{option.typed}", **about)
+    return Parameter(option.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[value, declared])

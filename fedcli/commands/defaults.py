@@ -17,7 +17,7 @@ import typer
 from .. import console
 from ..errors import UsageError, nearest
 from ..io import toml_text
-from ..stages.base import text
+from ..options import text
 
 FILE = Path("fedcli.toml")
 COMMON = "work", "device", "jobs"

@@ -65,9 +65,9 @@ def facts_of(method: Any) -> Facts:
 
     settings = {}
     for half, part in {"local": method.local, "server": method.aggregator}.items():
-        for option in options.describe(part):
+        for option in options.describe(part).values():
             name = option.name if option.name in method.settings else f"{half}.{option.name}"
-            settings[name] = {**vars(option), "name": name}
+            settings[name] = option.about() | {"name": name}
     aliases = [alias for alias, usual in ALIASES.items() if usual == method.name]
     return {
         "name": method.name, "label": method.label, "about": method.about, "rule": method.rule,

@@ -18,11 +18,13 @@ def fits(method: Any) -> list[Fit]:
     """Everything that a method can or cannot be trained with, by the checks that `train` makes itself."""
     from ..federation.engines import found
     from ..methods import resolve
-    from ..runs.configuration import check_private
+    from ..runs.rules import UNCOVERED
+    from ..runs.train_options import TrainOptions
 
     alone = method.local.works_without_server and method.aggregator.works_without_server
     fits = [Fit("--single-site", alone, "" if alone else "its clients need what others send")]
-    fits.append(_tried("--dp-sgd", lambda: check_private(method)))
+    private = UNCOVERED.found(TrainOptions(), method, {})
+    fits.append(Fit("--dp-sgd", not private, UNCOVERED.sentence.format(m=method) if private else ""))
     secagg: Any = found("flower-secagg")
     fits.append(_tried("--engine flower-secagg:DIR", lambda: secagg.check(method, 0)))
     if "+" in method.name:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import console
+from ..common_options import OUTPUT
 from ..errors import UsageError
 
 DEBUG = "fedcli.debug"  # key of the context's notes that all commands of a call share
@@ -25,12 +26,18 @@ def _debug(context: typer.Context, value: bool) -> bool:
     return value
 
 
-Work = Annotated[Path, typer.Option(help="folder that results go to and are looked for in")]
-Out = Annotated[Path | None, typer.Option(help="folder of this result; default: a name under --work")]
+Work = Annotated[Path, typer.Option(help="folder that results go to and are looked for in", rich_help_panel=OUTPUT)]
+Out = Annotated[
+    Path | None, typer.Option(help="folder of this result; default: a name under --work", rich_help_panel=OUTPUT)
+]
 Seed = Annotated[int, typer.Option(help="seed of every random number of this stage")]
-Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a path or a table")]
-Quiet = Annotated[bool, typer.Option("--quiet", callback=_quiet, help="no progress and no notes on stderr")]
-Debug = Annotated[bool, typer.Option("--debug", callback=_debug, help="show the traceback of an error")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON instead of a path or a table", rich_help_panel=OUTPUT)]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", callback=_quiet, help="no progress and no notes on stderr", rich_help_panel=OUTPUT)
+]
+Debug = Annotated[
+    bool, typer.Option("--debug", callback=_debug, help="show the traceback of an error", rich_help_panel=OUTPUT)
+]
 Size = Annotated[int | None, typer.Option(min=8, help="side of the prepared images in pixels")]
 Clients = Annotated[int | None, typer.Option(min=1, help="number of clients")]
 By = Annotated[list[str] | None, typer.Option(metavar="ATTRIBUTE", help="an attribute; may be repeated")]

@@ -7,22 +7,10 @@ import typer
 from typer.core import TyperCommand
 
 from .. import extensions
+from ..common_options import MACHINE, OUTPUT
 from . import defaults
 
-PANELS = {
-    "Training": """rounds epochs batch_size optimizer lr momentum weight_decay schedule warmup nesterov clip_norm
-        keep_optimizer label_smoothing class_weights loss sampling augment participation seed eval_every patience
-        resume force dp_noise dp_sgd dp_clip dp_delta""",
-    "Method": "set prior model weights teacher freeze_backbone server_optimizer then personal single_site bn",
-    "Data": """raw sample no_sample sample_images stratified attributes size fit clahe scaled_decoding window test split
-        split_file fold folds strict table image_column label_column multi_label group site patient unknown clients val
-        dirichlet minimum keep_units hold_out map_classes all_images cross_site clinical positive rule cost corrupt
-        severity ratio on by shots noise rate flip hide share client""",
-    "Machine": "device precision threads engine jobs at_once sites timeout min_clients checkpoint_every",
-    "Output": """work out name at choose interval spread separate against export format metric minutes bytes track
-        figures draw card evidence materialize dry_run json quiet debug help""",
-}
-PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names.split()}
+PANELS = "Training", "Method", "Data", MACHINE, OUTPUT
 MANY = 15  # options, from which on a list needs headings
 ANYWHERE = [  # of the whole program, wherever they stand in the line
     ("--log-file FILE", "also append every message with its time to this file"),
@@ -37,12 +25,11 @@ class Command(TyperCommand):
         records = {_name(parameter): parameter.get_help_record(ctx) for parameter in self.get_params(ctx)}
         arguments = [p.name for p in self.get_params(ctx) if p.param_type_name == "argument"]
         options = [name for name in records if name not in arguments and records[name]]
-        trains = "rounds" in options
+        panels = {_name(p): getattr(p, "rich_help_panel", None) or "Options" for p in self.get_params(ctx)}
+        panels["help"] = OUTPUT
         sections: dict[str, list[Any]] = {"Arguments": [records[name] for name in arguments if records[name]]}
         for panel in ("Options", *PANELS) if len(options) >= MANY else ("Options",):
-            sections[panel] = [
-                records[name] for name in options if len(options) < MANY or _panel(name, trains) == panel
-            ]
+            sections[panel] = [records[n] for n in options if len(options) < MANY or panels[n] == panel]
         sections[list(sections)[-1]] += ANYWHERE
         for title, lines in sections.items():
             if lines:
@@ -78,9 +65,3 @@ def _typed(ctx: typer.Context) -> Iterator[str]:
 def _name(parameter: Any) -> str | None:
     """Some versions of click call --help otherwise."""
     return "help" if "--help" in parameter.opts else parameter.name
-
-
-def _panel(name: str | None, trains: bool) -> str:
-    """The heading of an option; in a command that trains nothing, its seed and --set are about the data."""
-    panel = PANEL_OF.get(name or "", "Options")
-    return "Data" if not trains and panel in ("Training", "Method") else panel

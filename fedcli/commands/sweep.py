@@ -61,7 +61,7 @@ def sweep(
     from ..reproduce import leave_one_out, sweep
     from ..reproduce.script import script
     from ..stages.partition import for_training
-    from ..stages.train import fitted
+    from ..stages.train import resolved
 
     o.refuse_together(dry_run=dry_run, json=json)
     words = list(rest or [])
@@ -80,7 +80,8 @@ def sweep(
         data_of = {(): source}
     recipe = sweep.recipe_of(method, source, grid, left_out)
     first = next(path for path in data_of.values() if isinstance(path, Path))
-    common = fitted(replace(common, method=recipe.rows[0].method), first)  # rounds for all
+    rounds = resolved(replace(common, method=recipe.rows[0].method), first).rounds
+    common = replace(common, rounds=rounds)  # for all
     cells = sweep.cells(recipe, common, read_seeds(seeds, recipe.seeds) or recipe.seeds, left_out)
     if dry_run:
         print(script(recipe, cells, samples={}, work=work, source=source), end="")

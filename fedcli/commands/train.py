@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 DryRun = Annotated[
     bool,
     typer.Option(
-        "--dry-run", help="measure a few steps, say how long the run would take and how much memory, write nothing"
+        "--dry-run",
+        help="measure a few steps, say how long the run would take and how much memory, write nothing",
+        rich_help_panel=o.OUTPUT,
     ),
 ]
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FedcliError
-from ..methods.contract import Aggregator, Local
+from ..methods.contract import Aggregator, ClientUpdates, Local, Tensors
 from ..methods.registry import Method
 from ..methods.row_table import RowTable
 
@@ -16,6 +16,32 @@ ROUNDING = 1e-3  # by which weights may miss a sum of 1
 
 class ContractError(FedcliError):
     """A hook returned or kept something that the round cannot use."""
+
+
+def broadcast(method: Method, server: Tensors) -> Tensors:
+    """Broadcast of the server rule, checked."""
+    payload = method.aggregator.broadcast(server)
+    tensors(method, method.aggregator, "broadcast", payload, "what clients receive")
+    return payload
+
+
+def aggregate(method: Method, theta: Tensor, updates: ClientUpdates, server: Tensors) -> tuple[Tensor, Tensor]:
+    """New model [P] and weights [K] of the server rule, checked, with the memory that it leaves."""
+    rule = method.aggregator
+    new_theta, new_weights = pair(method, rule.aggregate(theta, updates, server))
+    model(method, rule, "aggregate", new_theta, theta)
+    weights(method, new_weights, len(updates.rows))
+    tensors(method, rule, "aggregate", server, "the server's memory")
+    return new_theta, new_weights
+
+
+def post_aggregate(method: Method, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
+    """Model [P] after the local half's own step at the server, checked."""
+    local = method.local
+    after = local.post_aggregate(theta, updates, weights, shared)
+    model(method, local, "post_aggregate", after, theta)
+    tensors(method, local, "post_aggregate", shared, "what all clients share")
+    return after
 
 
 def tensors(method: Method, half: Local | Aggregator, hook: str, values: Any, what: str) -> None:

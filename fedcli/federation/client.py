@@ -104,7 +104,12 @@ def run_client(
             method.aggregator.measure_global(net, client)
             _check(method, method.aggregator, "measure_global", client)
         steps.step.optimizer.begin(training, kept)
-        loss = _train(client, training, event, steps)
+        _train_mode(steps.step.net, layout, training)
+        seeds = [
+            {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
+            for epoch in range(training.epochs)
+        ]
+        loss = steps.train(client, seeds, training.batch_size, training.sampling) / max(client.steps, 1)
         method.local.on_round_end(net, client)
         _check(method, method.local, "on_round_end", client)
         if task.part != "alone":
@@ -151,17 +156,6 @@ def _check(method: Method, half: Local | Aggregator, hook: str, client: ClientRo
     """After a hook: raise FedcliError for what is no tensor."""
     checks.tensors(method, half, hook, client.report, "its report")
     checks.tensors(method, half, hook, client.memory, "the client's memory")
-
-
-def _train(client: ClientRound, training: Training, event: tuple, steps: Steps) -> Tensor:
-    """The mean loss over all steps, a scalar."""
-    _train_mode(steps.step.net, client.layout, training)
-    epochs = [
-        {"shuffle": derive("shuffle", *event, epoch), "augment": derive("augment", *event, epoch)}
-        for epoch in range(training.epochs)
-    ]
-    total = steps.train(client, epochs, training.batch_size, training.sampling)
-    return total / max(client.steps, 1)
 
 
 def _recall(layout: Layout, client: ClientRound, training: Training) -> None:

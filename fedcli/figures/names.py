@@ -4,15 +4,18 @@ from typing import Any
 
 from ..compare.systems import grouped, identity, last, settled
 from ..console import counted
+from ..options import recorded
+from ..runs.train_options import TrainOptions
 from .drawing import LINES, LONG
 from .series import Record
 
 UNNAMED = "settings", "eval_every"  # options: shown one by one, or of no effect on what is learned
-TRAINING = (
-    "rounds", "epochs", "lr", "schedule", "optimizer", "momentum", "weight_decay", "nesterov", "clip_norm",
-    "keep_optimizer", "warmup", "patience", "loss", "class_weights", "label_smoothing", "batch_size", "augment",
-    "participation", "model", "weights",
-)  # fmt: skip
+TRAINING = [  # options that say how long and how a run trained, but those that its label says already
+    option.name
+    for option in recorded(TrainOptions)
+    if not (option.flag.label or option.flag.argument)
+    and (not option.flag.panel or option.name in ("model", "weights"))
+]
 COUNTED = {"rounds": "round", "epochs": "epoch"}  # options that are numbers of something, and one of it
 
 

@@ -95,7 +95,7 @@ def _check(name: str, local: Local, aggregator: Aggregator) -> None:
     for half, kind in ((local, Local), (aggregator, Aggregator)):
         if not isinstance(half, kind):
             raise TypeError(f"{half!r} is no object of a class that extends {kind.__name__}")
-        options.kinds(half)  # refuses an annotation that is no type of an option
+        options.describe(type(half))  # refuses an annotation that is no type of an option
     if type(aggregator).aggregate is Aggregator.aggregate:
         raise TypeError(f"{type(aggregator).__name__} has no aggregate()")
 

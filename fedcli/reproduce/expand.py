@@ -12,10 +12,11 @@ from .. import models
 from ..data import sources
 from ..errors import UsageError, nearest
 from ..methods import resolve
-from ..stages.base import Options
+from ..options import Options
+from ..runs.train_options import ROUNDS
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import STAGES, TrainOptions
-from ..stages.train import ROUNDS, plan
+from ..stages.train import resolved
 from .checks import Flags
 from .flags import ASKED, asked, files_in, filled, variable
 from .recipe import SCALES, Chain, Recipe, Row, load, recipes_folder
@@ -106,7 +107,7 @@ def _settings_of_data(recipe: Recipe) -> None:
 def try_training(cell: Cell, where: str = "") -> None:
     """Check a cell's training short of running it. Raises UsageError."""
     try:
-        plan(cell.train)
+        resolved(cell.train)
     except UsageError as error:
         raise UsageError(": ".join(filter(None, [where, cell.name, error.sentence])), error.hint) from None
 

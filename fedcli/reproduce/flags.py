@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UsageError, nearest
-from ..stages.base import Declared
+from ..options import Option
 from ..stages.options import STAGES
 
 OF_OTHERS = {  # flags of prepare that have stages of their own
@@ -16,7 +16,7 @@ MARK = "\ufdd0"  # a character of no text, so of no path
 ASKED = re.compile(f"{MARK}(\\w+){MARK}")
 
 
-def flags(stage: str) -> dict[str, Declared]:
+def flags(stage: str) -> dict[str, Option]:
     """The flags of a stage that a recipe may set, by name as typed and without the dashes."""
     others = OF_OTHERS.get(stage, set())
     return {
@@ -26,7 +26,7 @@ def flags(stage: str) -> dict[str, Declared]:
     }
 
 
-def known(stage: str, name: str) -> Declared:
+def known(stage: str, name: str) -> Option:
     """A flag that a recipe may set. Raises UsageError for any other."""
     name = name.replace("_", "-")
     if name in OF_OTHERS.get(stage, ()):

@@ -10,8 +10,9 @@ from ..bench.estimate import SECONDS, Estimate, estimate, span
 from ..data import manifest
 from ..errors import FedcliError
 from ..runs import record
-from ..runs.configuration import Execution, Plan
-from ..stages.train import plan
+from ..runs.rules import check
+from ..runs.train_options import Execution, TrainOptions
+from ..stages.train import resolved
 from .expand import Cell
 from .jobs import Outcome, Place, own_threads
 
@@ -66,7 +67,7 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
     runs = begun(place.work)
     data = {chain: source for chain, source in sources.items() if isinstance(source, Path)}
     distinct = {cell.work: cell for cell in cells if cell.chain in data}.values()
-    left = [(cell, asked) for cell in distinct if not is_done(asked := plan(cell.train), data[cell.chain], runs)]
+    left = [(cell, asked) for cell in distinct if not is_done(asked := resolved(cell.train), data[cell.chain], runs)]
     kinds = {_cost(asked): (cell, asked) for cell, asked in reversed(left)}  # the first cell of each
     limit, begin = max(LEAST_SECONDS, min(SECONDS, MOST_SECONDS / max(len(kinds), 1))), time.perf_counter()
     measured: dict[str, tuple[Estimate, int] | None] = {}
@@ -90,13 +91,13 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
     return Forecast(count, seconds, largest, free, (len(kinds), len(measured)))
 
 
-def _cost(plan: Plan) -> str:
+def _cost(plan: TrainOptions) -> str:
     """Plans that take equally long: those that differ in the seed, the learning rate or a number of the method."""
-    words = {key: value for key, value in plan.settings.items() if not value.replace(".", "").isdigit()}
-    return repr(replace(plan, seed=0, settings=words, training=replace(plan.training, lr=1.0)))
+    words = {key: value for key, value in plan.set.items() if not value.replace(".", "").isdigit()}
+    return repr(replace(plan, seed=0, set=words, lr=1.0).decided())
 
 
-def _measured(source: Path, plan: Plan, cell: Cell, place: Place, limit: float) -> Estimate | None:
+def _measured(source: Path, plan: TrainOptions, cell: Cell, place: Place, limit: float) -> Estimate | None:
     engine = "in-process" if len(place.devices) > 1 else None  # as train() chooses for a process that is one of several
     execution = Execution(place.devices[0], cell.train.threads, engine)
     try:
@@ -115,13 +116,13 @@ def begun(work: Path) -> list[manifest.Manifest]:
     return [manifest.read(path) for path in sorted(work.glob("runs/*/run.json"))]
 
 
-def is_done(plan: Plan, source: Path, runs: list[manifest.Manifest]) -> bool:
+def is_done(plan: TrainOptions, source: Path, runs: list[manifest.Manifest]) -> bool:
     """Tell whether a finished run has these very options and data; starting weights and teachers are not looked at."""
     asked, data = settled(plan), manifest.sha256(source)
     return any(data in run.parents.values() and settled(run.options) == asked for run in runs)
 
 
-def settled(asked: Plan | dict[str, Any]) -> dict[str, Any]:
+def settled(asked: TrainOptions | dict[str, Any]) -> dict[str, Any]:
     """The options of a run as they are recorded, of a plan or of a run's manifest, without files."""
-    options = record.options(asked, asked.check(), None) if isinstance(asked, Plan) else asked
+    options = record.options(asked, check(asked), None) if isinstance(asked, TrainOptions) else asked
     return {name: value for name, value in options.items() if name not in ("weights", "teacher")}

@@ -19,9 +19,9 @@ from .. import console, extensions
 from ..bench.estimate import span
 from ..errors import FedcliError, of_system
 from ..io.locks import Busy
+from ..options import Options
 from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
-from ..stages.base import Options
 from ..stages.options import TrainOptions
 from ..stages.results import Result
 from ..system import interrupts
@@ -185,7 +185,7 @@ class _Board:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.left = {cell.name: train.plan(cell.train).rounds for cell in self.cells}
+        self.left = {cell.name: train.resolved(cell.train).rounds for cell in self.cells}
 
     def label(self, cell: Cell) -> str:
         return f"[{self.cells.index(cell) + 1}/{len(self.cells)}] {cell.name}"

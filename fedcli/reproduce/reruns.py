@@ -7,7 +7,7 @@ from typing import Any
 from .. import console
 from ..data import manifest
 from ..errors import FedcliError
-from ..stages.train import plan
+from ..stages.train import resolved
 from .expand import Cell
 from .forecast import begun, is_done, settled
 from .jobs import Outcome, Place
@@ -25,7 +25,7 @@ def announce(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
         old, source = before.get((cell.row, f"{cell.data}, seed {cell.seed}")), sources[cell.chain]
         if not old or not isinstance(source, Path):
             continue
-        if not is_done(plan(cell.train), source, runs) and (why := _changed(cell, source, old)):
+        if not is_done(resolved(cell.train), source, runs) and (why := _changed(cell, source, old)):
             console.say(f"{cell.name} is trained again: {why}")
 
 
@@ -45,7 +45,7 @@ def _changed(cell: Cell, source: Path, scores: Path) -> str:
     """Differences, such as "lr is 0.001, was 0.003"; "" where that cannot be seen."""
     try:
         run = manifest.above(scores, "run")
-        changes = _unlike(settled(plan(cell.train)), settled(manifest.read(run).options))
+        changes = _unlike(settled(resolved(cell.train)), settled(manifest.read(run).options))
         for stage in STAGES:
             mine, other = _of(source, stage), manifest.parent(run, stage)
             if mine and other:

@@ -15,7 +15,7 @@ from ..errors import UsageError, nearest
 from ..scores.parts import Number, OverRounds
 from ..scores.schema import children
 from ..scores.statistics import over_seeds
-from ..stages.train import plan
+from ..stages.train import resolved
 from .derived import ByColumn, with_derived
 from .jobs import Outcome
 from .marks import Marks, score_tested
@@ -80,7 +80,7 @@ def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
     counts = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
     if any("kind" in body for body in bodies):
         counts.append(_range({len(body.get("clients", [])) for body in bodies}, "corrupted", "corrupted"))
-    counts.append(_range({plan(outcome.cell.train).rounds for outcome in outcomes}, "round", "rounds"))
+    counts.append(_range({resolved(outcome.cell.train).rounds for outcome in outcomes}, "round", "rounds"))
     return f"{recipe.title} (at {scale} scale: {', '.join(counts)})"
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from .. import console
-from ..stages.base import Options
+from ..options import Options
 from .expand import Cell
 from .flags import ASKED, asked, variable
 from .recipe import Recipe

@@ -25,7 +25,8 @@ from ..methods.registry import Method
 from ..models.layout import Layout
 from ..models.network import has_batch_norm
 from . import features, initial, resources
-from .configuration import Plan
+from .rules import check, check_labels
+from .train_options import TrainOptions
 
 SMALL_GROUP = 30  # training images, below which a weighted group is named
 
@@ -42,7 +43,7 @@ class PlannedFederation(Federation):
         warning: what a reader of the run's numbers must know.
     """
 
-    plan: Plan
+    plan: TrainOptions
     device: str
     data: load.Shards
     parent_run: initial.ParentRun | None
@@ -76,7 +77,7 @@ class PlannedFederation(Federation):
         return scored_model(self.method.aggregator, state.theta, state.server), state.clients
 
 
-def open_parent(plan: Plan, method: Method) -> initial.ParentRun | None:
+def open_parent(plan: TrainOptions, method: Method) -> initial.ParentRun | None:
     """The finished run that the plan's weights name. Raises FedcliError, HashError where the method cannot use it."""
     parent_run = initial.open_parent(plan.weights)
     if isinstance(method.aggregator, ContinuesRun) and parent_run is None:
@@ -95,7 +96,7 @@ def open_parent(plan: Plan, method: Method) -> initial.ParentRun | None:
 
 
 def assemble(
-    data: Path, plan: Plan, method: Method, parent_run: initial.ParentRun | None, device: str,
+    data: Path, plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None, device: str,
     only: str | None = None, start: Tensors | None = None, images: Callable[..., load.Shards] = load.load,
 ) -> PlannedFederation:  # fmt: skip
     """Build the network, load the data to where it lives, and see what each part means for the other.
@@ -105,13 +106,13 @@ def assemble(
     begin with those of the plan. images: loads the data. Raises FedcliError, UsageError.
     """
     source = manifest.read(data)
-    plan.check_labels(source.body, method)
-    sampling.check(plan.training.sampling, source.body["attributes"])
+    check_labels(plan, method, source.body)
+    sampling.check(plan.sampling, source.body["attributes"])
     net, layout, new_head = _network(source.body, plan, method, parent_run, device, start)
     continues = isinstance(method.aggregator, ContinuesRun)
     still = features.is_frozen(net)
     channels = models.input_channels(plan.model, source.body["channels"])
-    augment = plan.augment or ("none" if still else None)  # a fixed view of a frozen backbone is computed once
+    augment = str(plan.augment or ("none" if still else "")) or None  # a fixed view of a frozen backbone is kept
     shards = images(data, channels=channels, augment=augment, device=device)
     if only is not None:
         shards = replace(shards, roster=[only], train={only: shards.train[only]}, val={only: shards.val[only]})
@@ -129,21 +130,21 @@ def assemble(
         method.local.warning(net, plan.rounds),
         method.aggregator.warning(plan.rounds, validation),
         "what is frozen has random weights: give --weights" if random else "",
-        f"the network has no batch norm, so --bn {plan.training.bn} does nothing"
-        if plan.training.bn != "aggregate" and not has_batch_norm(net)
+        f"the network has no batch norm, so --bn {plan.bn} does nothing"
+        if plan.bn != "aggregate" and not has_batch_norm(net)
         else "",
         "with a frozen backbone, terms on features or norms do nothing"
         if still and method.local.trains_backbone
         else "",
         new_head,
         _beyond_account(plan, parent_run),
-        *of_halves(method, plan.training.sampling, net, shards),
+        *of_halves(method, plan.sampling, net, shards),
     ]
     if still and shards.here:
         shards = features.cached(net, shards)
     return PlannedFederation(
         clients=InProcess(
-            method, net, layout, shards.train, plan.training, val=shards.val,
+            method, net, layout, shards.train, plan, val=shards.val,
             remake=partial(remake, data.resolve(), manifest.sha256(data), plan) if shards.here else None,
         ),
         rounds=plan.rounds, seed=plan.seed, participation=plan.participation, single_site=plan.single_site,
@@ -152,11 +153,11 @@ def assemble(
     )  # fmt: skip
 
 
-def _beyond_account(plan: Plan, parent_run: initial.ParentRun | None) -> str:
+def _beyond_account(plan: TrainOptions, parent_run: initial.ParentRun | None) -> str:
     """A warning where a run starts from another one, whose training the account of its epsilon does not see."""
     if parent_run is None:
         return ""
-    if plan.training.dp_noise or plan.training.dp_sgd:
+    if plan.dp_noise or plan.dp_sgd:
         return "epsilon is of this run alone, and the run that it starts from was trained on images too"
     if "privacy" in parent_run.body:
         return "the epsilon of the run that it starts from does not hold for this one, which adds no noise"
@@ -227,7 +228,7 @@ def _small_pairs(name: str, groups: Tensor, y: Tensor, net: models.Network) -> l
     ]
 
 
-def remake(data: Path, digest: str, plan: Plan, device: str, threads: int, sharing: int = 1) -> InProcess:
+def remake(data: Path, digest: str, plan: TrainOptions, device: str, threads: int, sharing: int = 1) -> InProcess:
     """The clients of a plan in another process, perhaps of another machine. Raises FedcliError, HashError.
 
     digest: sha256 of the manifest; sharing: processes that do so on the same device.
@@ -239,14 +240,12 @@ def remake(data: Path, digest: str, plan: Plan, device: str, threads: int, shari
     if manifest.sha256(data) != digest:
         raise HashError(f"{data} of the node {os.uname().nodename} is another", "copy the data to all nodes again")
     resources.be_deterministic(device, threads, plan.precision)
-    method = plan.check()
-    return assemble(
-        data, plan, method, open_parent(plan, method), device, images=partial(load.load, sharing=sharing)
-    ).clients
+    method, images = check(plan), partial(load.load, sharing=sharing)
+    return assemble(data, plan, method, open_parent(plan, method), device, images=images).clients
 
 
 def _network(
-    body: dict[str, Any], plan: Plan, method: Method, parent_run: initial.ParentRun | None, device: str,
+    body: dict[str, Any], plan: TrainOptions, method: Method, parent_run: initial.ParentRun | None, device: str,
     start: Tensors | None,
 ) -> tuple[models.Network, Layout, str]:  # fmt: skip
     """The network at its start, its layout, and why its classifier is not that of the run before.
@@ -254,13 +253,14 @@ def _network(
     body: of the data. start: as of assemble().
     """
     channels = models.input_channels(plan.model, body["channels"])
+    weights = parent_run.model if parent_run else plan.weights
     net = models.build(
         plan.model, models.Inputs.of(body, channels), seed=plan.seed,
-        weights=str(parent_run.model) if parent_run else plan.weights, precision=plan.precision,
-        teacher=models.load_teacher(plan.teacher) if plan.teacher else None, freeze=plan.freeze,
+        weights=str(weights) if weights else None, precision=plan.precision,
+        teacher=models.load_teacher(str(plan.teacher)) if plan.teacher else None, freeze=plan.freeze_backbone,
         extend=method.local.extend,
     ).to(device)  # fmt: skip
-    if plan.training.dp_sgd and plan.training.bn != "freeze":
+    if plan.dp_sgd and plan.bn != "freeze":
         check_norms(net, plan.model)
     if start:
         try:
@@ -272,7 +272,7 @@ def _network(
     return net, Layout(net, method.local.personal_tensors(net)), new_head
 
 
-def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:
+def probe(data: Path, plan: TrainOptions, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:
     """What a precision is measured on: how to build the plan's network in one, and a batch of images in its size."""
     pool = manifest.read(data).body
     channels, (height, width) = models.input_channels(plan.model, pool["channels"]), pool["size"]
@@ -281,5 +281,5 @@ def probe(data: Path, plan: Plan, device: str) -> tuple[Callable[[str], models.N
         inputs = models.Inputs.of(pool, channels)
         return models.build(plan.model, inputs, seed=plan.seed, precision=precision).to(device)
 
-    images = torch.zeros(plan.training.batch_size, channels, height, width, device=device)
+    images = torch.zeros(plan.batch_size, channels, height, width, device=device)
     return build, images.contiguous(memory_format=torch.channels_last)

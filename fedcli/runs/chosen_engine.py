@@ -14,14 +14,15 @@ from ..federation.server import cohort_size
 from ..system.processes import cores
 from . import resources
 from .assembly import PlannedFederation
-from .configuration import Execution, Plan
+from .rules import check
+from .train_options import Execution, TrainOptions
 
 SITES = "sites"  # the kind of a manifest of sites, which hold the images
 NOT_REACHED = "the images are at their sites, which this engine does not reach", "add --engine socket:DIR"
 MODELS_IN_A_PROCESS = 10  # of model size: the network, its gradient, the optimizer's state, what is sent and kept
 
 
-def prepare(plan: Plan, execution: Execution, clients: int) -> Callable[[PlannedFederation], None]:
+def prepare(plan: TrainOptions, execution: Execution, clients: int) -> Callable[[PlannedFederation], None]:
     """Make equal inputs give equal bits, on the CPU threads that suit the plan, its engine and so many clients.
 
     Returns what has to be called with the federation before its engine is opened: where processes side by side would
@@ -62,7 +63,7 @@ def _process_bytes(federation: PlannedFederation) -> int:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         net(shard.batch(torch.arange(few)).x)
     net.train(was_training)
-    batch = min(federation.training.batch_size, len(shard))
+    batch = min(federation.plan.batch_size, len(shard))
     return MODELS_IN_A_PROCESS * theta.numel() * theta.element_size() + sum(kept.values()) * batch // few
 
 
@@ -87,14 +88,14 @@ def reached_by(federation: PlannedFederation, execution: Execution) -> PlannedFe
     return replace(federation, min_clients=execution.min_clients, warning=warning)
 
 
-def reaches_sites(plan: Plan, kind: str, execution: Execution) -> bool:
+def reaches_sites(plan: TrainOptions, kind: str, execution: Execution) -> bool:
     """Whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
     if execution.engine:
         parsed(execution.engine, execution.device)
     remotely, min_clients = remote(execution.engine) is not None, execution.min_clients
     if min_clients and not remotely:
         raise UsageError("--min-clients is about sites that may be absent", "leave it out, or add --engine socket:DIR")
-    if min_clients and (method := plan.check()).aggregator.full_participation:
+    if min_clients and (method := check(plan)).aggregator.full_participation:
         raise UsageError(f"{method.name} needs every client in every round", "leave --min-clients out")
     if kind == SITES and not remotely:
         raise UsageError(*NOT_REACHED)

@@ -14,6 +14,7 @@ from ..errors import FedcliError, HashError
 from ..federation import state as states
 from ..io.files import read_text, write_text
 from ..io.locks import held
+from ..options import Source
 from ..provenance import other_code
 
 PATH = (str, None)
@@ -38,10 +39,10 @@ def unfinished(work: Path, out: Path | None) -> Path:
     return max(folders, key=lambda folder: last_used.age(folder / "settings.json"))
 
 
-def seen_from(folder: Path, path: str | None) -> str | None:
+def seen_from(folder: Path, path: Source | None) -> str | None:
     """A path as the folder sees it, so that both may move together; what is no path (imagenet) stays as it is."""
     if path is None or not Path(path).exists():
-        return path
+        return None if path is None else str(path)
     return Path(os.path.relpath(Path(path).resolve(), folder.resolve())).as_posix()
 
 

@@ -13,6 +13,7 @@ from ..errors import FedcliError, UsageError
 from ..federation.state import read_tensors
 from ..methods import Method
 from ..models import Network, frozen_parts
+from ..options import Source
 from .own_code import method_of
 
 AT_SITES = (
@@ -35,7 +36,7 @@ class ParentRun:
         return {key: self.body[key] for key in ("method", "label", "rule", "settings", "rounds")}
 
 
-def open_parent(weights: str | None) -> ParentRun | None:
+def open_parent(weights: Source | None) -> ParentRun | None:
     """The run that --weights names, after checking every hash above it; None where it names something else.
 
     Raises FedcliError, HashError.

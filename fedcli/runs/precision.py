@@ -8,18 +8,20 @@ run: where such a run is there already, in either, it is gone on with and nothin
 import statistics
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 
 from ..models.network import Network
 
-CHOICES = "fp32", "bf16"
+Precision = Literal["fp32", "bf16"]
+CHOICES: tuple[Precision, ...] = ("fp32", "bf16")
 STEPS = 5  # of each, in turns, after one that does not count
 GAIN = 1.05  # times faster must bf16 be: a draw is fp32's
 
 
-def fastest(build: Callable[[str], Network], images: torch.Tensor) -> tuple[str, dict[str, float]]:
+def fastest(build: Callable[[str], Network], images: torch.Tensor) -> tuple[Precision, dict[str, float]]:
     """The precision, and the median seconds of a step in each.
 
     build: precision -> a network on the images' device, of which nothing is kept.

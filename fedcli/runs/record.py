@@ -3,60 +3,56 @@
 import json
 import math
 import platform
-from dataclasses import asdict
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..data import manifest
 from ..federation import dp_sgd
 from ..federation.privacy import epsilon
+from ..federation.server import Played
 from ..federation.state import Best
-from ..federation.training import LOSS_OPTIONS, OPTIONAL, Training
-from ..methods.mixins import ContinuesRun
+from ..methods.mixins import ContinuesRun, Histograms
 from ..methods.registry import Method
 from ..metrics import Task
 from ..models import outside
 from ..models.weights import PUBLISHED
-from . import own_code, resources
+from . import own_code, resources, rules
 from .assembly import PlannedFederation
-from .configuration import Plan
 from .initial import ParentRun
+from .train_options import TrainOptions
 
+BINNED = 10, 100  # rounds, beside the last, whose line has the histograms of the rule's state
 CORRUPTION = "kind", "severity", "ratio", "clients", "each"
-WORDS = {"label_smoothing": "label smoothing", "class_weights": "class weights", "loss": "loss"}  # in a label
-FLAGS = {"freeze": "freeze-backbone"}  # options whose flag has another name
 
 
 def command(options: dict[str, Any]) -> list[str]:
-    """The command that makes this run, without locations; every option is spelt out."""
-    words = ["train", own_code.typed(options["method"], options.get("code", {}))]
-    for key, value in sorted(options.items()):
-        if key in ("method", "settings", "rule", "weights", "teacher", "code") or value in (None, False):
-            continue
-        words += [f"--{FLAGS.get(key, key).replace('_', '-')}"] + ([] if value is True else [str(value)])
-    return words + [word for key, value in options["settings"].items() for word in ("--set", f"{key}={value}")]
+    """The command that makes this run, without locations; what a default of its method or optimizer decides is spelt
+    out."""
+    asked = replace(read(options), method=own_code.typed(options["method"], options.get("code", {})))
+    return asked.made_by([*TrainOptions.usual, "seed"])
 
 
-def options(plan: Plan, method: Method, parent_run: ParentRun | None) -> dict[str, Any]:
+def read(options: dict[str, Any], **files: str | None) -> TrainOptions:
+    """The options that a run recorded; files: the weights and the teacher, of which hashes are recorded."""
+    return TrainOptions.of({**{k: v for k, v in options.items() if k not in ("rule", "code")}, **files})
+
+
+def options(plan: TrainOptions, method: Method, parent_run: ParentRun | None) -> dict[str, Any]:
     """Every option that decides the bytes of a run, files by their hash."""
-    flat = {**asdict(plan), **asdict(plan.training)}
-    changed = plan.training.changed(OPTIONAL)
-    flat = {name: value for name, value in flat.items() if name not in OPTIONAL or name in changed}
-    flat.pop("training")
-    if not plan.patience:  # so that a run without it is the same as one of a version that had none
-        flat.pop("patience")
-    flat.update(method=method.name, settings=plan.acting(method), rule=method.rule)
+    recorded = plan.decided() | {"method": method.name, "settings": rules.acting(plan, method), "rule": method.rule}
     weights = str(parent_run.model) if parent_run else plan.weights
     for name, path in (("weights", weights), ("teacher", plan.teacher)):
         if path and path not in PUBLISHED:
-            flat[name] = manifest.sha256(Path(path)) if Path(path).is_file() else path
-    flat["model"] = outside.titled(plan.model)
+            recorded[name] = manifest.sha256(Path(path)) if Path(path).is_file() else path
+    recorded["model"] = outside.titled(plan.model)
     if code := own_code.recorded(method, plan.model):
-        flat["code"] = code
-    return flat
+        recorded["code"] = code
+    return recorded
 
 
 def environment(device: str) -> dict[str, Any]:
@@ -105,6 +101,32 @@ def body(
     }  # fmt: skip
 
 
+def line(federation: PlannedFederation, played: Played) -> dict[str, Any]:
+    """The line of a round in rounds.jsonl, without its scores."""
+    state, rule = played.state, federation.method.aggregator
+    line: dict[str, Any] = {
+        "round": state.round, "weights": _numbers(played.weights), "loss": _numbers(played.losses),
+        "bytes_down": played.bytes_down, "bytes_up": played.bytes_up,
+    }  # fmt: skip
+    if federation.plan.participation < 1 or played.absent:
+        line["clients"] = played.clients
+    if played.absent:
+        line["absent"] = played.absent
+    line["reports"] = {name: _numbers(column) for name, column in played.columns.items() if column.ndim == 1}
+    server = {k: v.reshape(1) for k, v in state.server.items() if v.ndim == 0 and v.is_floating_point()}
+    if server:
+        line["server"] = {name: _numbers(value)[0] for name, value in sorted(server.items())}
+    due = state.round in (*BINNED, federation.rounds)
+    if due and isinstance(rule, Histograms) and (binned := rule.histograms(state.server)):
+        line["histograms"] = {name: counts.tolist() for name, counts in binned.items()}
+    return line
+
+
+def _numbers(values: Tensor) -> list[float | None]:
+    """Seven digits, which is what float32 holds; null for what is not finite."""
+    return [float(f"{v:.7g}") if math.isfinite(v) else None for v in values.tolist()]
+
+
 def titled(federation: PlannedFederation, label: str) -> str:
     """A label that says so where the data are of a synthetic sample."""
     return label + ", SYNTHETIC data" * bool(federation.data.body.get("sample"))
@@ -115,7 +137,7 @@ def _privacy(federation: PlannedFederation) -> dict[str, Any]:
 
     An epsilon that is infinite is None.
     """
-    asked, rounds = federation.plan.training, federation.plan.rounds
+    asked, rounds = federation.plan, federation.plan.rounds
     if not (asked.dp_noise or asked.dp_sgd):
         return {}
     if asked.dp_noise:
@@ -132,7 +154,7 @@ def _privacy(federation: PlannedFederation) -> dict[str, Any]:
     return {**_spent(asked, asked.dp_sgd, max(each.values())), **about}
 
 
-def _spent(asked: Training, noise: float, spent: float) -> dict[str, Any]:
+def _spent(asked: TrainOptions, noise: float, spent: float) -> dict[str, Any]:
     return {"clip": asked.dp_clip, "noise": noise, "epsilon": _finite(spent), "delta": asked.dp_delta}
 
 
@@ -144,16 +166,13 @@ def _label(federation: PlannedFederation) -> str:
     plan, label = federation.plan, federation.method.label
     if followed := _followed(federation):
         label = f"{followed.body['label'].removesuffix(titled(federation, ''))} + {label}"
-    label += ", single-site" * plan.single_site
-    if plan.training.prior != "none":
-        label += f", prior {plan.training.prior}"
+    for option in plan.changed():
+        if option.flag.label:
+            label += f", {option.flag.label.format(getattr(plan, option.name))}"
     if privacy := _privacy(federation):
         spent = "infinite" if privacy["epsilon"] is None else f"{privacy['epsilon']:.3g}"
         label += f", epsilon {spent} and delta {privacy['delta']:g} per {privacy.get('of', 'client')}"
-    if plan.training.sampling != "shuffle":
-        label += f", sampling {plan.training.sampling}"
-    label += "".join(f", {getattr(plan.training, name)} {WORDS[name]}" for name in plan.training.changed(LOSS_OPTIONS))
-    return titled(federation, label + ", frozen backbone" * plan.freeze)
+    return titled(federation, label)
 
 
 def _followed(federation: PlannedFederation) -> ParentRun | None:
@@ -161,7 +180,7 @@ def _followed(federation: PlannedFederation) -> ParentRun | None:
     return federation.parent_run if isinstance(federation.method.aggregator, ContinuesRun) else None
 
 
-def _stopped(plan: Plan, rounds: Path) -> dict[str, int]:
+def _stopped(plan: TrainOptions, rounds: Path) -> dict[str, int]:
     """The round after which --patience ended the training, where it did."""
     played = len(rounds.read_text(encoding="utf-8").splitlines())
     return {"stopped_after": played} if played < plan.rounds else {}

@@ -78,7 +78,7 @@ def report(task: Task, message: Message, known: Known, federation: PlannedFedera
     """The report that a message holds. Raises FedcliError for what is no report on this task of this site."""
     scalars, arrays = message
     made = unpack(Report, message, device=federation.device)
-    n, training = known["images"]["train"], federation.plan.training
+    n, training = known["images"]["train"], federation.plan
     steps = 0 if task.part == "measure" else training.epochs * math.ceil(n / training.batch_size)
     if made.n != n:
         raise SiteError(f"it answered of {str(made.n)[:40]} training images, and described {n}")

@@ -7,7 +7,7 @@ answers as they come. To add one: a file here, and a line in REMOTE, see __init_
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -168,7 +168,7 @@ def _beginning(federation: PlannedFederation) -> Message:
     arrays: Arrays = {}
     if federation.plan.weights:  # from a seed, a site makes the same network by itself
         arrays = {f"{START}{name}": array for name, array in to_arrays(federation.net.state_dict()).items()}
-    plan: dict[str, Any] = asdict(federation.plan) | {"weights": None, "teacher": None}
+    plan: dict[str, Any] = federation.plan.decided() | {"weights": None, "teacher": None}
     same = {key: value for key, value in plan.items() if key not in CHANGING}
     scalars: Scalars = {"plan": plan, "threads": torch.get_num_threads(), "versions": versions()}
     text = json.dumps([same, scalars["threads"], federation.data.roster, digest(({}, arrays))], sort_keys=True)

@@ -24,10 +24,11 @@ from ..methods.registry import resolve
 from ..models.layout import Layout
 from ..runs import chosen_engine
 from ..runs.assembly import assemble, open_parent
-from ..runs.configuration import Execution
 from ..runs.finished import model_file
 from ..runs.resources import be_deterministic
-from ..runs.train import plan_of
+from ..runs.rules import check
+from ..runs.train import begun
+from ..runs.train_options import Execution
 from ..scores import rebuilt
 from ..scores.evaluate import COPIED, UNCOPIED
 from ..scores.groups import together
@@ -52,13 +53,14 @@ def evaluate(run: Path, options: Any, out: Path | None) -> Path:
         raise UsageError(f"--{given[0]} needs the test images, which are at their sites", f"leave --{given[0]} out")
     path = manifest.find(run, "run")
     body = manifest.verify(path, "run").body
-    plan, data, begun = plan_of(path.parent)
-    be_deterministic(options.device, begun["threads"], plan.precision)  # part of what names the run at its sites
-    method = plan.check()
+    plan = begun(path.parent)
+    data = Path(plan.data or "")
+    be_deterministic(options.device, plan.threads, plan.precision)  # part of what names the run at its sites
+    method = check(plan)
     images = chosen_engine.images(engine, manifest.read(data).kind)
     federation = assemble(data, plan, method, open_parent(plan, method), options.device, images=images)
     kept = sorted(int(file.stem) for file in (path.parent / "models").glob("[0-9]*.h5"))
-    personal = body["model"]["personal_models"] or plan.training.bn == "local"
+    personal = body["model"]["personal_models"] or plan.bn == "local"
     rounds = kept[-1:] if personal else kept  # a site keeps what is a client's own for the last rounds only
     with chosen_engine.opened(engine, federation) as sites:
 

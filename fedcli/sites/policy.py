@@ -29,7 +29,8 @@ from ..federation.client import Report
 from ..io import toml_text
 from ..methods import resolve
 from ..runs import own_code
-from ..runs.configuration import Plan
+from ..runs.rules import check
+from ..runs.train_options import TrainOptions
 from .description import SMALLEST
 
 COLUMNS = {  # that fedcli's own methods report
@@ -81,9 +82,9 @@ class Policy:
     scores: Annotated[bool | None, "whether counts of predictions on its test images may leave"] = None
     privacy: Privacy | None = None
 
-    def check_plan(self, plan: Plan, images: int) -> None:
+    def check_plan(self, plan: TrainOptions, images: int) -> None:
         """Before a run. Raises Refusal."""
-        name = plan.check().name
+        name = check(plan).name
         if self.methods and name not in self.methods:
             raise Refusal(f"its policy allows {', '.join(self.methods)}, not {name}")
         if images < self.minimum_images:
@@ -156,7 +157,7 @@ def _filled(path: Path, target: Any, table: dict[str, Any]) -> Any:
             value = tuple(value)
         elif not isinstance(value, Privacy):
             try:
-                value = options.parse(name, value, options.kinds(target)[name], "{name} = {value}")
+                value = options.describe(target)[name].read(value, write="{name} = {value}")
             except UsageError as error:
                 raise UsageError(f"{path}: {error.sentence}", error.hint) from None
         target = type(target)(**{**vars(target), name: value})

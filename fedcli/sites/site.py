@@ -36,10 +36,11 @@ from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors
 from ..io.files import appending
 from ..runs import own_code
 from ..runs.assembly import assemble
-from ..runs.configuration import Plan
 from ..runs.finished import load_personal, logits, part
 from ..runs.folder import append
 from ..runs.resources import be_deterministic
+from ..runs.rules import check
+from ..runs.train_options import TrainOptions
 from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
@@ -61,7 +62,7 @@ class Begun:
     """The run that a site takes part in."""
 
     run: str
-    plan: Plan
+    plan: TrainOptions
     clients: InProcess
     data: Shards
     memory: Path
@@ -134,14 +135,14 @@ class Site:
             raise SiteError(f"it was asked to train with {str(threads)[:40]} threads")
         if scalars.get("versions") != versions():
             raise SiteError(f"it has {versions()}, the coordinator {str(scalars.get('versions'))[:120]}")
-        plan = Plan.of(scalars["plan"] if isinstance(scalars.get("plan"), dict) else {})
-        if plan.weights or plan.teacher or own_code.opens_files(plan.method, plan.model):
+        plan = TrainOptions.of(scalars["plan"] if isinstance(scalars.get("plan"), dict) else {})
+        if plan.weights or plan.teacher or own_code.opens_files(plan.method or "", plan.model):
             raise SiteError("it opens no file that a coordinator names", "starting tensors come with the message")
         self.policy.check_plan(plan, self.description["images"]["train"])
         be_deterministic(self.device, threads, plan.precision)
         start = {name.removeprefix(START): array for name, array in arrays.items() if name.startswith(START)}
         federation = assemble(
-            self.data, plan, plan.check(), None, self.device, only=self.client, start=to_tensors(start)
+            self.data, plan, check(plan), None, self.device, only=self.client, start=to_tensors(start)
         )
         own = federation.clients
         clients = replace(own, shards={self.name: own.shards[self.client]}, val={self.name: own.val[self.client]})

@@ -20,7 +20,7 @@ from ..errors import FedcliError
 from ..federation.engines.wire import Message
 from ..io.locks import held
 from ..runs.assembly import PlannedFederation
-from ..runs.configuration import Execution
+from ..runs.train_options import Execution
 from .description import SiteError
 from .engine import Sites
 from .site import Site

@@ -17,7 +17,7 @@ from ..federation.engines.wire import Message
 from ..methods.contract import Local
 from ..methods.registry import Method
 from ..runs.assembly import PlannedFederation
-from ..runs.configuration import Execution
+from ..runs.train_options import Execution
 from .engine import Sites
 from .sockets import job_connections
 from .transport.relay import SUM

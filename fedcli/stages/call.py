@@ -11,7 +11,7 @@ from .. import console, extensions
 from ..data import last_used, manifest
 from ..errors import UsageError
 from ..extensions import CODE
-from .base import Options, Source
+from ..options import Options, Source
 
 P = ParamSpec("P")
 Asked = TypeVar("Asked", bound=Options)
@@ -57,7 +57,7 @@ def _describe(call: Any, options: type[Options], made: Any) -> None:
     parameters.append(Parameter("code", Parameter.KEYWORD_ONLY, default=(), annotation=Sequence[Source]))
     call.__signature__ = Signature(parameters, return_annotation=made)
     call.__annotations__ = {**{name: plain[name] for name in options.__dataclass_fields__}, "return": made}
-    lines = [f"    {field.name}: {field.kind.meaning}" for field in options.declared()] + [f"    code: {CODE}"]
+    lines = [f"    {option.name}: {option.meaning}" for option in options.declared()] + [f"    code: {CODE}"]
     call.__doc__ = "\n".join([cleandoc(call.__doc__ or ""), "", "Args:", *lines])
 
 

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, ClassVar, Literal
 
-from .base import Flag, Options, Source
-from .flags import INPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Track, Work
+from ..common_options import INPUT, MACHINE, OUTPUT, RUNS, WORK, Device, Groups, Out, Shots, Timeout, Track, Work
+from ..options import Flag, Options, Source
+
+TO_REPORT = Flag(panel=OUTPUT)
 
 
 @dataclass(frozen=True)
@@ -65,25 +67,28 @@ class EvaluateOptions(Options):
         Literal["percentile", "bca"],
         "95 % intervals of bootstrap resamples: their percentiles, or bca, corrected for bias and skewness, which "
         "takes longer",
+        TO_REPORT,
     ] = "percentile"
     choose: Annotated[
         str | None,
         "what best_on_validation is chosen by, on the clients' validation images: the overall score, that of the "
         "worst-group (min-max) or dto, the distance to the best score of every group; needs `partition --val 0.2`; "
         "default: overall, of all rounds",
-        Flag("RULE"),
+        Flag("RULE", panel=OUTPUT),
     ] = None
     export: Annotated[
         str | None,
         "also write the last round's predictions beside the scores, a row per image",
-        Flag("csv", local=True),
+        Flag("csv", local=True, panel=OUTPUT),
     ] = None
     metric: Annotated[
         Sequence[str],
         "a metric of your own: ./mine.py:NAME, or a package's; may be repeated",
-        Flag("FILE", local=True),
+        Flag("FILE", local=True, panel=OUTPUT),
     ] = ()
-    engine: Annotated[str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True)] = None
+    engine: Annotated[
+        str | None, "have sites count answers: socket:DIR", Flag("NAME:WHERE", local=True, panel=MACHINE)
+    ] = None
     timeout: Timeout = 600.0
     track: Track = None
     device: Device = "cpu"
@@ -130,6 +135,7 @@ class ReportOptions(Options):
     """Runs compared in one table, a row per system."""
 
     stage: ClassVar[str] = "report"
+    panel: ClassVar[str] = OUTPUT
     runs: Annotated[Sequence[Source], "runs or scores; default: every run under --work", RUNS] = ()
     _: KW_ONLY
     by: Groups = ()

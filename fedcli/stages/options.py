@@ -5,11 +5,9 @@ Order is that of help, of a written command line and of what a manifest records.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
-from .base import Flag, Options, Source
-from .evaluation_options import EvaluateOptions
-from .flags import (
+from ..common_options import (
     ATTRIBUTE,
     COLUMN,
     INPUT,
@@ -17,17 +15,17 @@ from .flags import (
     NAME,
     WORK,
     Clients,
-    Device,
     Dirichlet,
     Jobs,
     On,
     Out,
     Seed,
-    Timeout,
-    Track,
     Val,
     Work,
-)  # isort: skip
+)
+from ..options import Flag, Options, Source
+from ..runs.train_options import TrainOptions
+from .evaluation_options import EvaluateOptions
 
 
 @dataclass(frozen=True)
@@ -194,153 +192,6 @@ class CorruptOptions(Options):
     work: Work = WORK
     out: Out = None
     jobs: Jobs = 0
-
-
-@dataclass(frozen=True)
-class TrainOptions(Options):
-    """A method trained on partitioned data."""
-
-    stage: ClassVar[str] = "train"
-    method: Annotated[str | None, "method, or base+addon; `fedcli methods` lists all", NAME] = None
-    data: Annotated[
-        Source | None,
-        "corruption, partition or dataset manifest; default: the newest under --work, - reads stdin",
-        INPUT,
-    ] = None
-    _: KW_ONLY
-    rounds: Annotated[
-        int | None,
-        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few images that 20 are "
-        "under 100 local steps",
-    ] = None
-    epochs: Annotated[int, "passes over a client's images per round, >= 1"] = 1
-    batch_size: Annotated[int, "images per local step, >= 1"] = 32
-    optimizer: Annotated[
-        str | None,
-        "adam (lr 3e-4, weight decay 5e-4), the default, sgd (lr 1e-3, momentum 0.9, weight decay 1e-5) or adamw (lr "
-        "1e-3, weight decay 1e-2)",
-    ] = None
-    lr: Annotated[float | None, "local learning rate; default: the optimizer's"] = None
-    momentum: Annotated[float | None, "of sgd; default 0.9"] = None
-    weight_decay: Annotated[float | None, "default: the optimizer's"] = None
-    nesterov: Annotated[bool, "Nesterov momentum, for sgd"] = False
-    clip_norm: Annotated[float, "cut the gradient of every local step at this norm, >= 0; 0 cuts none"] = 0.0
-    dp_noise: Annotated[
-        float,
-        "standard deviation of noise on each client's update, in units of --dp-clip, >= 0: client-level differential "
-        "privacy, simulated; 0 adds none",
-    ] = 0.0
-    dp_sgd: Annotated[
-        float,
-        "noise of each local step on the sum of images' gradients, in units of --dp-clip, >= 0: sample-level "
-        "differential privacy (DP-SGD), simulated; needs a network without batch norm, such as --model cnn-gn; 0 adds "
-        "none",
-    ] = 0.0
-    dp_clip: Annotated[
-        float, "cut each client's update (--dp-noise), or each image's gradient (--dp-sgd), at this norm, > 0"
-    ] = 1.0
-    dp_delta: Annotated[float, "delta of the epsilon that a run with noise states, in (0, 1)"] = 1e-5
-    keep_optimizer: Annotated[
-        bool, "a client goes on with its optimizer's state of the last round it took part in, instead of a fresh one"
-    ] = False
-    schedule: Annotated[
-        str | None,
-        "of the learning rate over the rounds: constant, the default, cosine, or step:ROUND,...:FACTOR, which "
-        "multiplies it by FACTOR after each of these rounds",
-    ] = None
-    warmup: Annotated[int, "rounds over which the learning rate rises in a line, >= 0"] = 0
-    loss: Annotated[str, "cross-entropy, or focal:GAMMA"] = "cross-entropy"
-    class_weights: Annotated[
-        str,
-        "how classes count in the loss, from the client's own counts: none, balanced (1 / count) or effective:BETA "
-        "(effective numbers)",
-    ] = "none"
-    sampling: Annotated[
-        str,
-        "how a client draws images to train on: shuffle, each once, or with replacement, balanced over class, group or "
-        "group-class; group:NAME and group-class:NAME say which attribute",
-    ] = "shuffle"
-    label_smoothing: Annotated[float, "share of the target that all classes get alike, in [0, 1)"] = 0.0
-    prior: Annotated[
-        str,
-        "what is added to the training logits from the client's class counts: none, bsm, fedlc or logit-adjust",
-    ] = "none"
-    set: Annotated[Mapping[str, object], "an option of the method; may be repeated"] = field(
-        default_factory=dict, hash=False
-    )
-    server_optimizer: Annotated[
-        Literal["none", "momentum", "adam", "yogi", "adagrad"],
-        "the server takes this optimizer's step along the mean update; short for METHOD+fedavgm, +fedadam, +fedyogi or "
-        "+fedadagrad, for methods that average",
-    ] = "none"
-    participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
-    model: Annotated[
-        str | None,
-        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or ./net.py:build",
-    ] = None
-    weights: Annotated[Source | None, "starting weights: imagenet, pretrained, a file, or a finished run's folder"] = (
-        None
-    )
-    teacher: Annotated[
-        Source | None,
-        "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the "
-        "starting weights",
-        Flag("FILE"),
-    ] = None
-    freeze_backbone: Annotated[bool, "train the classifier alone, on features computed once"] = False
-    then: Annotated[str | None, "a second stage from the finished model: crt", Flag("METHOD")] = None
-    personal: Annotated[bool, "also keep and score each client's model as it is after local training"] = False
-    single_site: Annotated[bool, "every client trains alone for all rounds, from the same start; nothing is sent"] = (
-        False
-    )
-    bn: Annotated[str, "batch-norm statistics: aggregate, local or freeze"] = "aggregate"
-    augment: Annotated[
-        Source | None,
-        "none, flip, crop or affine-flip, or an albumentations pipeline as A.save() writes it, .yaml or .json; "
-        "default: the dataset's",
-        Flag("KIND|FILE"),
-    ] = None
-    eval_every: Annotated[
-        int, "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: never"
-    ] = 0
-    patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0: never"] = 0
-    seed: Seed = 0
-    device: Device = "cpu"
-    precision: Annotated[
-        str, "fp32, tf32 on GPUs, bf16 in forward and backward pass, or auto: fp32 or bf16, measured"
-    ] = "fp32"
-    threads: Annotated[
-        int,
-        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
-        "choice. Runs are equal to the bit where this is equal",
-    ] = 0
-    engine: Annotated[
-        str | None,
-        "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
-        "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
-        "nvflare:DIR or flower:DIR for hospitals, flower-secagg:DIR with secure aggregation, the only one that changes "
-        "numbers; default: a process on every core for networks "
-        "of one thread, else in-process",
-        Flag("NAME[:N]", local=True),
-    ] = None
-    sites: Annotated[
-        Sequence[Source], "description of a site, or a folder of them, in place of DATA", Flag("FILE", local=True)
-    ] = ()
-    timeout: Timeout = 600.0
-    jobs: Annotated[int | None, "short for --engine pool:N, >= 1", LOCAL] = None
-    at_once: Annotated[int | None, "short for --engine streams:N, >= 1", LOCAL] = None
-    min_clients: Annotated[int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", LOCAL] = 0
-    checkpoint_every: Annotated[
-        int, "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time"
-    ] = 0
-    work: Work = WORK
-    out: Out = None
-    name: Annotated[str | None, "name of the run's folder, in place of one made from its options", LOCAL] = None
-    resume: Annotated[
-        bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
-    ] = False
-    force: Annotated[bool, "resume even with other values, and record it", LOCAL] = False
-    track: Track = None
 
 
 STAGES: dict[str, type[Options]] = {

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..common_options import WORK
 from ..io.csv_text import csv_text
+from ..options import Source
 from ..runs.finished import open_run
 from ..scores import model_file
 from ..scores import predict as scoring
 from ..scores.operating import Asked
-from .base import Source
 from .call import called_with, path_of, source
 from .evaluation_options import PredictOptions
-from .flags import WORK
 
 if TYPE_CHECKING:
     import pandas

@@ -10,6 +10,7 @@ from .. import console
 from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
 from ..io.files import write_text
+from ..options import Source
 from ..reporting import choice, clinical
 from ..reporting.collect import Asked, runs_in, scores_of_all, scores_under
 from ..reporting.columns import SHOWN, check_names
@@ -20,7 +21,6 @@ from ..reporting.writers import titled
 from ..scores import own_metrics
 from ..scores.choice import check_rule
 from ..scores.scores import Scores
-from .base import Source
 from .call import called_with
 from .evaluation_options import EvaluateOptions, ReportOptions
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..data.manifest import Manifest, find, read
+from ..options import Source
 from ..scores import scores as shape
 from ..scores.parts import BetweenRounds, Groups, OverRounds
-from .base import Source
 
 if TYPE_CHECKING:
     import pandas

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from conftest import make_chain
+from made_plans import planned
 
 from fedcli.bench.estimate import estimate, span
 from fedcli.commands.app import app
@@ -15,14 +16,17 @@ from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.pool import shared_out
 from fedcli.federation.server import cohort
 from fedcli.runs.assembly import assemble
-from fedcli.runs.configuration import Execution, Plan
+from fedcli.runs.rules import check
+from fedcli.runs.train_options import Execution
 from fedcli.stages.partition import partition
 
 FIXED, EACH = 0.5, 0.01  # seconds of a visit and of an image in it
 
+TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, batch_size=8)
+
 
 def plan(method="fedavg", rounds=6, **rest):
-    return Plan(method, {}, Training(optimizer="sgd", lr=0.05, momentum=0.9, batch_size=8), rounds, **rest)
+    return planned(method, {}, TRAINING, rounds, **rest)
 
 
 @pytest.fixture
@@ -76,7 +80,7 @@ def test_memory_is_counted_and_nothing_is_written(tmp_path):
     data = make_chain(tmp_path, corrupted=True)
     before = sorted(tmp_path.rglob("*"))
     forecast = estimate(data, plan("scaffold"), limit=0.1)
-    federation = assemble(data, plan("scaffold"), plan("scaffold").check(), None, "cpu")
+    federation = assemble(data, plan("scaffold"), check(plan("scaffold")), None, "cpu")
     numbers, trainable = federation.layout.size, federation.layout.trainable
     assert forecast.bytes == {
         "images": (120 + 40) * 64,
@@ -98,7 +102,7 @@ def test_validation_curves_and_clients_alone_are_in_it(tmp_path):
 
 
 def test_a_rule_that_asks_one_client_to_train_costs_every_measurement_and_one_visit(tmp_path, clock):
-    asked = Plan("afl", {"rule": "released"}, plan().training, rounds=6)
+    asked = planned("afl", {"rule": "released"}, TRAINING, rounds=6)
     forecast = estimate(make_chain(tmp_path), asked, limit=1.0)
     assert forecast.seconds["clients"] == pytest.approx(6 * 5 * (FIXED + EACH * 20))  # four measure, one trains
     assert forecast.measured_steps >= 5

@@ -5,12 +5,14 @@ import json
 import pytest
 import torch
 from conftest import make_chain
+from made_plans import planned
 
 from fedcli.bench import limits
 from fedcli.federation.training import Training
 from fedcli.reporting import timing
 from fedcli.runs.assembly import assemble
-from fedcli.runs.configuration import ON_CPU, Plan
+from fedcli.runs.rules import check
+from fedcli.runs.train_options import ON_CPU
 
 ROUND = {
     "round": 1, "seconds": 10.0, "client_seconds": 8.0, "evaluation_seconds": 1.0, "writing_seconds": 0.5,
@@ -21,9 +23,9 @@ LIMITS = {
 }  # fmt: skip
 
 
-def planned(folder, method, settings=None):
-    plan = Plan(method, settings or {}, Training(batch_size=4), rounds=3)
-    return assemble(make_chain(folder), plan, plan.check(), None, "cpu")
+def federation_of(folder, method, settings=None):
+    plan = planned(method, settings or {}, Training(batch_size=4), rounds=3)
+    return assemble(make_chain(folder), plan, check(plan), None, "cpu")
 
 
 def test_a_product_has_two_operations_for_each_pair_and_a_sum_moves_three_arrays():
@@ -34,7 +36,7 @@ def test_a_product_has_two_operations_for_each_pair_and_a_sum_moves_three_arrays
 
 
 def test_training_costs_a_forward_pass_and_at_most_two_more_going_back(tmp_path):
-    federation = planned(tmp_path, "fedavg")
+    federation = federation_of(tmp_path, "fedavg")
     shard = next(iter(federation.data.train.values()))
     batch = shard.batch(torch.arange(4))
     forward, _ = limits.counted(lambda: federation.net(batch.x))
@@ -44,23 +46,23 @@ def test_training_costs_a_forward_pass_and_at_most_two_more_going_back(tmp_path)
 
 
 def test_perturbed_steps_cost_twice_as_much_and_more(tmp_path):
-    plain, _ = limits.cost(planned(tmp_path / "plain", "fedavg"))
-    perturbed, _ = limits.cost(planned(tmp_path / "perturbed", "fedism-plus"))
+    plain, _ = limits.cost(federation_of(tmp_path / "plain", "fedavg"))
+    perturbed, _ = limits.cost(federation_of(tmp_path / "perturbed", "fedism-plus"))
     assert perturbed > 2 * plain
 
 
 def test_what_the_server_computes_is_no_part_of_it(tmp_path):
-    fedavg, fedadam = (limits.cost(planned(tmp_path / name, name)) for name in ("fedavg", "fedadam"))
+    fedavg, fedadam = (limits.cost(federation_of(tmp_path / name, name)) for name in ("fedavg", "fedadam"))
     assert fedavg == fedadam  # whose clients do the same
 
 
 def test_a_short_run_and_one_whose_rule_selects_clients_are_not_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(limits, "SECONDS", 0.001)
     monkeypatch.setattr(limits, "LEAST", 5.0)
-    federation = planned(tmp_path / "plain", "fedavg")
+    federation = federation_of(tmp_path / "plain", "fedavg")
     assert limits.measure(federation, ON_CPU, limits.LEAST - 0.1) is None
     assert all(value > 0 for value in limits.measure(federation, ON_CPU, limits.LEAST).values())
-    selecting = planned(tmp_path / "selecting", "afl", {"rule": "released"})
+    selecting = federation_of(tmp_path / "selecting", "afl", {"rule": "released"})
     assert limits.measure(selecting, ON_CPU, limits.LEAST) is None
 
 

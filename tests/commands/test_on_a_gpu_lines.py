@@ -17,7 +17,7 @@ from typed_lines import fedcli, path_of
 from fedcli.bench import limits
 from fedcli.federation.server import Federation
 from fedcli.runs.record import environment
-from fedcli.runs.train import plan_of
+from fedcli.runs.train import begun
 
 RECIPE = """
 title = "own"
@@ -109,7 +109,7 @@ def test_a_run_of_the_second_gpu_goes_on_there(data, tmp_path):
         )
         assert code == 0, err
         assert environment("cuda:1")["device"] == "cuda"  # bytes are those of any of them
-    assert json.loads(settings.read_text())["device"] == plan_of(settings.parent)[2]["device"] == "cuda:1"
+    assert json.loads(settings.read_text())["device"] == begun(settings.parent).device == "cuda:1"
 
 
 def test_images_that_do_not_fit_are_copied_batch_by_batch_and_give_the_same_model(data, tmp_path):

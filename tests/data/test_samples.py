@@ -8,6 +8,7 @@ from pathlib import Path
 import forked
 import numpy as np
 import pytest
+from made_plans import planned
 from raw_folders import prepare
 from typer.testing import CliRunner
 
@@ -18,7 +19,7 @@ from fedcli.data.preparation.raw_folder import usual_sample
 from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores import intervals
 from fedcli.scores.evaluate import evaluate
 from fedcli.stages.corrupt import corrupt
@@ -69,7 +70,7 @@ def test_a_sample_goes_the_whole_way_to_scores(made, trained, monkeypatch):
     if kind in trained:
         return
     trained.add(kind)
-    run = train(data, Plan("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
+    run = train(data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
     scores = manifest.verify(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])).body
     assert set(scores["versions"]) == {"clean", "corrupted", "average"}
     assert set(scores["groups"]) == set(body["attributes"])

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, make_chain, play, toy_shard, toy_shards
+from made_plans import planned
 from torch import nn
 
 import fedcli
@@ -20,7 +21,7 @@ from fedcli.methods import METHODS, resolve
 from fedcli.methods.contract import ClientRound, Local
 from fedcli.models.layout import Layout
 from fedcli.models.network import Network
-from fedcli.runs.configuration import Plan
+from fedcli.runs.rules import check
 from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
@@ -166,7 +167,7 @@ def test_what_a_method_sends_depends_on_images_through_the_private_gradient_alon
 
 def _fits(name):
     try:
-        Plan(name, {}, replace(SGD, dp_sgd=1.0), rounds=2, model="cnn-gn").check()
+        check(planned(name, {}, replace(SGD, dp_sgd=1.0), rounds=2, model="cnn-gn"))
     except UsageError:
         return False
     return True
@@ -175,14 +176,14 @@ def _fits(name):
 @pytest.mark.parametrize("spec", ["qffl", "bsm", "ditto", "fedrep", "moon", "fedprox+afl", "fedism-plus"])
 def test_what_takes_more_from_images_is_refused_with_the_methods_that_fit(spec):
     with pytest.raises(UsageError, match="takes more from images") as error:
-        Plan(spec, {}, replace(SGD, dp_sgd=1.0), rounds=2).check()
+        check(planned(spec, {}, replace(SGD, dp_sgd=1.0), rounds=2))
     assert "fedavg, " in error.value.hint and "fedprox" in error.value.hint
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"dp_sgd": -1.0}, "--dp-sgd -1.0 is no standard deviation"),
+        ({"dp_sgd": -1.0}, "--dp-sgd=-1.0 is out of range"),
         ({"dp_sgd": 1.0, "dp_noise": 1.0}, "--dp-sgd and --dp-noise"),
         ({"dp_sgd": 1.0, "prior": "bsm"}, "--prior reads the client's labels"),
         ({"dp_sgd": 1.0, "sampling": "class"}, "--sampling reads"),
@@ -190,12 +191,12 @@ def test_what_takes_more_from_images_is_refused_with_the_methods_that_fit(spec):
 )
 def test_what_cannot_be_private_is_refused(changed, message):
     with pytest.raises(UsageError, match=message):
-        replace(SGD, **changed).check()
+        check(planned("fedavg", {}, replace(SGD, **changed)))
 
 
 def test_gradients_of_single_images_are_of_whole_precision():
     with pytest.raises(UsageError, match="--dp-sgd computes in fp32"):
-        Plan("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, precision="bf16").check()
+        check(planned("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, precision="bf16"))
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet10"])
@@ -217,7 +218,7 @@ def test_networks_with_group_norm_have_the_same_trained_numbers_and_no_statistic
 
 def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
     chain = make_chain(tmp_path)
-    plan = Plan("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, model="cnn-gn")
+    plan = planned("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=2, model="cnn-gn")
     run = manifest.read(train(chain, plan, work=tmp_path, out=None))
     each = {
         client["client"]: epsilon(1.0, rate(client["train"], 8), 2 * -(-client["train"] // 8), 1e-5)
@@ -233,11 +234,11 @@ def test_a_run_states_epsilon_of_the_client_with_the_most_of_it(tmp_path):
 
 def test_a_run_that_starts_from_another_says_what_its_epsilon_leaves_out(tmp_path):
     chain = make_chain(tmp_path)
-    plan = Plan("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=1, model="cnn-gn")
+    plan = planned("fedavg", {}, replace(SGD, dp_sgd=1.0), rounds=1, model="cnn-gn")
     first = train(chain, plan, work=tmp_path, out=None)
     again = manifest.read(train(chain, replace(plan, weights=str(first)), work=tmp_path, out=None))
     assert "epsilon is of this run alone" in again.body["warning"]
-    plain = manifest.read(train(chain, replace(plan, weights=str(first), training=SGD), work=tmp_path, out=None))
+    plain = manifest.read(train(chain, replace(plan, weights=str(first), dp_sgd=0.0), work=tmp_path, out=None))
     assert "does not hold for this one" in plain.body["warning"] and "privacy" not in plain.body
     assert manifest.read(first).body["warning"] == ""
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import make_chain, toy_net
+from made_plans import planned
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.engines import chosen, on_ray, parsed
@@ -13,8 +14,8 @@ from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.training import Training
 from fedcli.methods import METHODS, resolve
 from fedcli.models.layout import Layout
-from fedcli.runs.configuration import Execution, Plan
 from fedcli.runs.train import train
+from fedcli.runs.train_options import Execution
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
 
@@ -107,7 +108,7 @@ def ray(monkeypatch):
 
 
 def trained(work, method, engine, **more):
-    plan = Plan(method, {}, TRAINING, rounds=2)
+    plan = planned(method, {}, TRAINING, rounds=2)
     return train(make_chain(work), plan, work=work, execution=Execution(engine=engine, threads=1), **more)
 
 
@@ -175,7 +176,7 @@ def test_data_that_differ_between_nodes_are_refused(tmp_path):
     from fedcli.errors import HashError
     from fedcli.runs.assembly import remake
 
-    data, plan = make_chain(tmp_path), Plan("fedavg", {}, TRAINING, rounds=1)
+    data, plan = make_chain(tmp_path), planned("fedavg", {}, TRAINING, rounds=1)
     with pytest.raises(HashError, match="is another"):
         remake(data, "0" * 64, plan, "cpu", 1)
     with pytest.raises(FedcliError, match="has no "):

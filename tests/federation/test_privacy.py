@@ -7,6 +7,7 @@ from itertools import combinations
 import pytest
 import torch
 from conftest import make_chain, play, toy_net, toy_shard
+from made_plans import planned
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -14,7 +15,7 @@ from fedcli.federation.client import Task, Training, run_client
 from fedcli.federation.privacy import epsilon, noised_model
 from fedcli.methods import resolve
 from fedcli.models.layout import Layout
-from fedcli.runs.configuration import Plan
+from fedcli.runs.rules import check
 from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8, weight_decay=0.0)
@@ -63,7 +64,7 @@ def test_what_is_reported_beside_the_model_is_refused(spec, column):
 
 
 def test_a_run_states_epsilon_and_delta(tmp_path):
-    plan = Plan("fedavg", {}, replace(SGD, dp_noise=20.0), rounds=1)
+    plan = planned("fedavg", {}, replace(SGD, dp_noise=20.0), rounds=1)
     body = manifest.read(train(make_chain(tmp_path), plan, work=tmp_path, out=None)).body
     spent = epsilon(20.0, 1, 1e-5)
     assert body["privacy"] == {"clip": 1.0, "noise": 20.0, "epsilon": pytest.approx(spent), "delta": 1e-5}
@@ -81,12 +82,12 @@ def test_a_run_states_epsilon_and_delta(tmp_path):
 )
 def test_what_is_no_noise_is_refused(changed, message):
     with pytest.raises(UsageError, match=message):
-        replace(SGD, **changed).check()
+        check(planned("fedavg", {}, replace(SGD, **changed)))
 
 
 def test_clients_that_train_alone_send_nothing_to_add_noise_to():
     with pytest.raises(UsageError, match="--single-site sends nothing"):
-        Plan("fedavg", {}, replace(SGD, dp_noise=1.0), rounds=1, single_site=True).check()
+        check(planned("fedavg", {}, replace(SGD, dp_noise=1.0), rounds=1, single_site=True))
 
 
 def test_every_round_client_and_run_has_noise_of_its_own():

@@ -5,11 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import play, toy_shard
+from made_plans import planned
 
 from fedcli.errors import UsageError
+from fedcli.federation import sampling
 from fedcli.federation.client import Training
-from fedcli.federation.sampling import check, strata
-from fedcli.runs.configuration import Plan
+from fedcli.federation.sampling import strata
+from fedcli.runs.rules import check
 
 SEX = {"sex": ["f", "m"]}
 
@@ -66,14 +68,14 @@ def test_it_trains_with_any_method_and_differs():
 @pytest.mark.parametrize("wrong", ["groups", "group:", "class:sex", "shuffle:sex", "group:age", ""])
 def test_what_is_no_sampling_is_refused(wrong):
     with pytest.raises(UsageError, match="--sampling"):
-        check(wrong, SEX)
+        sampling.check(wrong, SEX)
     if wrong != "group:age":
         with pytest.raises(UsageError, match="--sampling"):
-            Training(sampling=wrong).check()
+            check(planned("fedavg", {}, Training(sampling=wrong)))
 
 
 def test_data_without_groups_and_a_method_that_draws_itself_are_refused():
     with pytest.raises(UsageError, match="this dataset has none"):
-        check("group", {})
+        sampling.check("group", {})
     with pytest.raises(UsageError, match="draws its classes equally often itself"):
-        Plan("crt", {}, Training(sampling="group"), rounds=1).check()
+        check(planned("crt", {}, Training(sampling="group"), rounds=1))

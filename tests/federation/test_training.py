@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import ROSTER, play, toy_net, toy_shard
+from made_plans import planned
 from tapes import AT_CLIENTS, RECORDED, Strict, federation, recorded
 
 from fedcli.errors import UsageError
@@ -18,23 +19,25 @@ from fedcli.federation.engines.in_process import InProcess
 from fedcli.federation.engines.pool import Pool
 from fedcli.federation.engines.streams import Streams
 from fedcli.federation.server import Federation
-from fedcli.federation.training import LOSS_OPTIONS, OPTIONAL, Training
+from fedcli.federation.training import Training
 from fedcli.methods import METHODS, resolve
 from fedcli.models.layout import Layout
+from fedcli.options import values
 from fedcli.runs import record
-from fedcli.runs.configuration import Plan
+from fedcli.runs.rules import check
 
 SGD = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.01, batch_size=8)
 EVERYTHING = replace(
     SGD, nesterov=True, clip_norm=0.5, keep_optimizer=True, schedule="step:1:0.5", warmup=2,
     loss="focal:2", class_weights="balanced", label_smoothing=0.1,
 )  # fmt: skip
+OF_LOSS = "label_smoothing", "class_weights", "loss"
 OWN_LOSS = [name for name, method in METHODS.items() if method.local.own_loss]
 
 
 def training_of(spec: str, training: Training = EVERYTHING) -> Training:
     """What of it the method takes."""
-    usual = {name: getattr(Training, name) for name in LOSS_OPTIONS}
+    usual = {name: getattr(Training, name) for name in OF_LOSS}
     return replace(training, **usual) if resolve(spec).local.own_loss else training
 
 
@@ -57,8 +60,8 @@ def test_warmup_rises_in_a_line_and_goes_with_every_schedule():
 
 @pytest.mark.parametrize("warmup", [-1, 10**400])
 def test_a_warmup_is_a_number_of_rounds(warmup):
-    with pytest.raises(UsageError, match="is no number of rounds"):
-        Training(warmup=warmup).check()
+    with pytest.raises(UsageError, match="--warmup=.* is out of range"):
+        check(planned("fedavg", {}, Training(warmup=warmup)))
 
 
 def by_torch(kind, *, clip=0.0, rounds=1, kept=False, **options):
@@ -95,14 +98,18 @@ FULL = {"batch_size": 10_000, "epochs": 3}
 @pytest.mark.parametrize(
     ("training", "kind", "options"),
     [
-        (Training("adamw", 0.01, weight_decay=0.1, **FULL), torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
         (
-            Training("sgd", 0.1, momentum=0.9, weight_decay=0.01, nesterov=True, **FULL),
+            Training(optimizer="adamw", lr=0.01, weight_decay=0.1, **FULL),
+            torch.optim.AdamW,
+            {"lr": 0.01, "weight_decay": 0.1},
+        ),
+        (
+            Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True, **FULL),
             torch.optim.SGD,
             {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01, "nesterov": True},
         ),
         (
-            Training("sgd", 0.1, momentum=0.9, weight_decay=0.0, clip_norm=0.2, **FULL),
+            Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, clip_norm=0.2, **FULL),
             torch.optim.SGD,
             {"lr": 0.1, "momentum": 0.9, "clip": 0.2},
         ),
@@ -115,9 +122,17 @@ def test_each_optimizer_is_torchs(training, kind, options):
 @pytest.mark.parametrize(
     ("training", "kind", "options"),
     [
-        (Training("adam", 0.01, weight_decay=0.0, **FULL), torch.optim.Adam, {"lr": 0.01}),
-        (Training("adamw", 0.01, weight_decay=0.1, **FULL), torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
-        (Training("sgd", 0.1, momentum=0.9, weight_decay=0.0, **FULL), torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (Training(optimizer="adam", lr=0.01, weight_decay=0.0, **FULL), torch.optim.Adam, {"lr": 0.01}),
+        (
+            Training(optimizer="adamw", lr=0.01, weight_decay=0.1, **FULL),
+            torch.optim.AdamW,
+            {"lr": 0.01, "weight_decay": 0.1},
+        ),
+        (
+            Training(optimizer="sgd", lr=0.1, momentum=0.9, weight_decay=0.0, **FULL),
+            torch.optim.SGD,
+            {"lr": 0.1, "momentum": 0.9},
+        ),
     ],
 )
 def test_a_kept_optimizer_goes_on_where_a_fresh_one_starts_anew(training, kind, options):
@@ -148,7 +163,7 @@ def test_a_client_with_another_optimizers_state_starts_afresh():
     net = toy_net()
     layout = Layout(net)
     old = {"optimizer_momentum": torch.ones(layout.trainable)}
-    training = Training("adam", 0.01, keep_optimizer=True)
+    training = Training(optimizer="adam", lr=0.01, keep_optimizer=True)
     begun = [
         run_client(
             resolve("fedavg"), net, layout, toy_shard("north"),
@@ -176,8 +191,8 @@ def test_every_method_trains_with_all_of_them_and_a_recording_has_the_same_bits(
 @pytest.mark.parametrize("spec", AT_CLIENTS)
 def test_every_method_takes_another_loss_or_refuses_it(spec):
     """Each method is refused, or takes, every option; it trains with one, methods taking turns, and FedAvg with all."""
-    for turn, name in enumerate(LOSS_OPTIONS):
-        trained = spec == "fedavg" or turn == AT_CLIENTS.index(spec) % len(LOSS_OPTIONS)
+    for turn, name in enumerate(OF_LOSS):
+        trained = spec == "fedavg" or turn == AT_CLIENTS.index(spec) % len(OF_LOSS)
         takes_or_refuses(spec, name, trained)
 
 
@@ -187,9 +202,9 @@ def takes_or_refuses(spec, name, trained):
     model = "clip-tiny" if resolve(spec).local.model else "cnn"
     if spec in OWN_LOSS:
         with pytest.raises(UsageError, match=f"{spec} has a loss of its own, so --{name.replace('_', '-')}"):
-            Plan(spec, {}, training, 1, model=model).check()
+            check(planned(spec, {}, training, 1, model=model))
         return
-    Plan(spec, {}, training, 1, model=model).check()
+    check(planned(spec, {}, training, 1, model=model))
     if trained:
         assert not torch.equal(after_a_round(spec, training), after_a_round(spec, SGD))
 
@@ -211,25 +226,26 @@ def after_a_round(spec, training):
         ({"loss": "hinge"}, "--loss 'hinge' is unknown"),
         ({"class_weights": "effective:1"}, "--class-weights effective:1: '1' is not in"),
         ({"class_weights": "inverse"}, "--class-weights 'inverse' is unknown"),
-        ({"label_smoothing": 1.0}, "--label-smoothing 1.0 is not in"),
-        ({"clip_norm": -1.0}, "--clip-norm -1.0 is not a length"),
-        ({"warmup": -1}, "--warmup -1 is no number of rounds"),
+        ({"label_smoothing": 1.0}, "--label-smoothing=1.0 is out of range"),
+        ({"clip_norm": -1.0}, "--clip-norm=-1.0 is out of range"),
+        ({"warmup": -1}, "--warmup=-1 is out of range"),
         ({"nesterov": True}, "--nesterov is a kind of momentum"),
         ({"momentum": 0.9}, "--momentum belongs to sgd"),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(options, said):
     with pytest.raises(UsageError) as error:
-        Training(**options).check()
+        check(planned("fedavg", {}, Training(**options)))
     assert str(error.value).startswith(said) and error.value.hint
 
 
-def test_a_run_records_them_only_where_they_are_on():
+def test_a_run_records_every_option_that_decides_its_bytes_and_reads_it_again():
     everything = replace(EVERYTHING, sampling="class", dp_clip=2.0, dp_noise=0.5, dp_delta=1e-6, dp_sgd=1.5)
-    plain, more = (record.options(Plan("fedavg", {}, t, 3), resolve("fedavg"), None) for t in (SGD, everything))
-    assert not set(OPTIONAL) & plain.keys()
-    assert {name: more[name] for name in OPTIONAL} == {name: getattr(everything, name) for name in OPTIONAL}
-    words = record.command(more)
+    asked = planned("fedavg", {}, everything, 3)
+    recorded = record.options(asked, resolve("fedavg"), None)
+    assert {name: recorded[name] for name in values(everything)} == values(everything)
+    assert record.read(recorded) == asked
+    words = record.command(recorded)
     assert words[words.index("--loss") + 1] == "focal:2" and "--keep-optimizer" in words and "--nesterov" in words
 
 
@@ -257,8 +273,10 @@ def test_every_engine_comes_to_the_same_bits(open_engine):
 
 def test_a_run_with_another_loss_says_so_in_its_label():
     plain, other = (
-        SimpleNamespace(plan=Plan("fedavg", {}, training, 3), method=resolve("fedavg"), data=SimpleNamespace(body={}))
+        SimpleNamespace(
+            plan=planned("fedavg", {}, training, 3), method=resolve("fedavg"), data=SimpleNamespace(body={})
+        )
         for training in (SGD, EVERYTHING)
     )
     assert record._label(plain) == "FedAvg"
-    assert record._label(other) == "FedAvg, 0.1 label smoothing, balanced class weights, focal:2 loss"
+    assert record._label(other) == "FedAvg, focal:2 loss, balanced class weights, 0.1 label smoothing"

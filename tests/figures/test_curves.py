@@ -284,7 +284,7 @@ def test_runs_that_differ_in_seeds_and_folds_are_one_system(tmp_path):
     noise = [replace(plain, data={"corruption ratio": ratio}) for ratio in (0.1, 0.2)]
     assert list(labels.systems(noise)) == ["FedAvg (ratio 0.1)", "FedAvg (ratio 0.2)"]
     longer = replace(plain, options={"seed": 0, "rounds": 6, "lr": 0.003})
-    assert list(labels.systems([other, longer])) == ["FedMRL", "FedAvg (6 rounds, lr 0.003)"]
+    assert list(labels.systems([other, longer])) == ["FedMRL", "FedAvg (lr 0.003, 6 rounds)"]
     assert list(labels.labels([other, longer])) == ["FedMRL (seed 1)", "FedAvg (seed 0)"]
 
 

@@ -3,6 +3,7 @@ import json
 import pytest
 import torch
 from conftest import client_updates, play
+from made_plans import planned
 from run_folders import a_line, a_run
 
 from fedcli.errors import FedcliError
@@ -11,7 +12,7 @@ from fedcli.figures import drawing
 from fedcli.figures.kinds import histograms
 from fedcli.figures.series import read
 from fedcli.methods import resolve
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 
 COUNTS = [[0, 0, 0, 0, 2, 2, 0, 0, 0, 4], [0, 0, 0, 0, 0, 0, 0, 0, 0, 8], [0] * 10, [0, 0, 0, 0, 0, 4, 0, 0, 0, 4]]
 
@@ -46,7 +47,7 @@ def test_every_coordinate_of_every_client_is_in_some_bin_and_its_state_is_left_a
 def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
     from conftest import make_chain
 
-    plan = Plan("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 11)
+    plan = planned("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 11)
     path = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "run")
     lines = [json.loads(line) for line in (path.parent / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines if "histograms" in line] == [10, 11]

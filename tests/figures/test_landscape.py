@@ -6,6 +6,7 @@ import session
 import torch
 import torch.nn.functional as F
 from conftest import make_chain, toy_net
+from made_plans import planned
 from pandas import DataFrame, concat
 from torch import nn
 
@@ -16,7 +17,7 @@ from fedcli.figures import loss_around, series
 from fedcli.figures.drawing import drawn
 from fedcli.figures.kinds import FIGURES, landscape
 from fedcli.runs import finished as runs
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.seeds import derive
 
 
@@ -24,7 +25,7 @@ from fedcli.seeds import derive
 def trained(tmp_path_factory):
     """A run of two rounds on clean and corrupted images."""
     work = tmp_path_factory.mktemp("work")
-    plan = Plan("fedavg", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2)
+    plan = planned("fedavg", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2)
     return train(make_chain(work, corrupted=True), plan, work=work, out=work / "runs" / "mine").parent
 
 

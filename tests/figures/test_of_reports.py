@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import session
 from conftest import make_chain
+from made_plans import planned
 from scored_runs import heal, model, scored
 from sklearn.metrics import confusion_matrix, precision_recall_curve, roc_curve
 
@@ -17,7 +18,7 @@ from fedcli.figures.report import FORMATS, write_all
 from fedcli.reporting import page
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.binary import BENEFITS
 from fedcli.scores.evaluate import evaluate
 
@@ -31,7 +32,7 @@ ONCE = np.ones((N, 1), np.int64)
 def run(tmp_path_factory):
     """A trained run that was evaluated."""
     work = tmp_path_factory.mktemp("graphics")
-    made = train(make_chain(work), Plan("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
+    made = train(make_chain(work), planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
     return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"])
 
 

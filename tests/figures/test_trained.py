@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, make_chain
+from made_plans import planned
 from pandas import DataFrame
 from typer.testing import CliRunner
 
@@ -14,7 +15,7 @@ from fedcli.federation.client import Training
 from fedcli.figures import trained
 from fedcli.figures.kinds import counts, features
 from fedcli.runs import finished
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8)
 
@@ -24,8 +25,8 @@ def work(tmp_path_factory):
     """A run of Fed-MAS that recorded its divergence by class, and one of FairLoRA."""
     work = tmp_path_factory.mktemp("work")
     chain = make_chain(work)
-    train(chain, Plan("fed-mas", {"by_class": True}, SGD, 2), work=work, out=work / "runs" / "mas")
-    train(chain, Plan("fairlora", {}, SGD, 1, model="clip-tiny"), work=work, out=work / "runs" / "lora")
+    train(chain, planned("fed-mas", {"by_class": True}, SGD, 2), work=work, out=work / "runs" / "mas")
+    train(chain, planned("fairlora", {}, SGD, 1, model="clip-tiny"), work=work, out=work / "runs" / "lora")
     return work
 
 

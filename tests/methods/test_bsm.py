@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 import torch
 from conftest import play, toy_net, toy_shard
+from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.methods import bsm, resolve  # noqa: F401 - importing registers
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
-from fedcli.runs.train import Plan
+from fedcli.runs.rules import check
 
 
 def loss_of(spec, net, shard, settings=None):
@@ -57,7 +58,7 @@ def test_a_client_with_equal_counts_trains_as_fedavg_does():
 
 def test_it_sets_its_own_prior_so_another_is_refused():
     with pytest.raises(UsageError, match="bsm corrects for class counts itself"):
-        Plan("bsm", {}, Training(prior="fedlc"), rounds=1).check()
+        check(planned("bsm", {}, Training(prior="fedlc"), rounds=1))
 
 
 def test_it_takes_a_server_rule_as_add_on_and_goes_by_its_other_names():

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
+from made_plans import planned
 from torch import nn
 
 from fedcli.errors import UsageError
@@ -13,7 +14,7 @@ from fedcli.methods.contract import Local
 from fedcli.methods.mixins import BalancedSampling
 from fedcli.models.layout import Layout
 from fedcli.models.network import frozen_parts
-from fedcli.runs.train import Plan
+from fedcli.runs.rules import check
 
 MODELS = [[1.0, 0.0], [0.0, 1.0], [3.0, 3.0]]
 
@@ -125,7 +126,7 @@ def test_its_usual_training_stands_for_what_the_user_leaves_open():
 
 def test_a_prior_on_balanced_draws_is_refused():
     with pytest.raises(UsageError, match="crt corrects for class counts itself"):
-        Plan("crt", {}, Training(prior="bsm"), rounds=1).check()
+        check(planned("crt", {}, Training(prior="bsm"), rounds=1))
 
 
 @pytest.mark.parametrize("spec", ["crt+fedavg", "bsm+crt", "crt+afl"])

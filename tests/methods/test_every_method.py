@@ -123,7 +123,7 @@ def test_recorded_settings_build_the_same_method(base):
 def test_every_option_has_a_meaning_and_refuses_what_is_no_value(name):
     checks.explains_its_options(subject(name))
     for half in (METHODS[name].local, METHODS[name].aggregator):
-        for option in options.describe(half):
+        for option in options.describe(half).values():
             with pytest.raises(UsageError, match=option.name):
                 resolve(name, {option.name: "no such value"})
 

@@ -6,11 +6,12 @@ import pytest
 import torch
 from conftest import client_updates, play, toy_net, toy_shard
 from group_clients import client_of, of_group
+from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.training import Training
 from fedcli.methods import resolve
-from fedcli.runs.configuration import Plan
+from fedcli.runs.rules import check_labels
 
 
 def after(n, losses, shared=None, t=1, **settings):
@@ -124,9 +125,9 @@ def test_a_client_weighs_its_images_by_group_and_class_and_counts_them():
 
 
 def test_more_than_two_classes_and_a_step_that_no_code_has_are_refused():
-    method, plan = resolve("fairfb"), Plan("fairfb", {}, Training(), 2)
-    plan.check_labels({"dataset": "eyes", "classes": ["no", "yes"]}, method)
+    method, plan = resolve("fairfb"), planned("fairfb", {}, Training(), 2)
+    check_labels(plan, method, {"dataset": "eyes", "classes": ["no", "yes"]})
     with pytest.raises(UsageError, match="fairfb is for two classes .*, and skin has 7"):
-        plan.check_labels({"dataset": "skin", "classes": list("abcdefg")}, method)
+        check_labels(plan, method, {"dataset": "skin", "classes": list("abcdefg")})
     with pytest.raises(UsageError, match="no parity=odds"):
         resolve("fairfb", {"rule": "released", "parity": "odds"}).local.extend(toy_net())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, client_updates, make_chain, play, toy_clip, toy_shard
+from made_plans import planned
 from torch import nn
 
 import fedcli.methods.fairlora as fairlora  # importing registers
@@ -18,7 +19,7 @@ from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.models.network import Groups
 from fedcli.runs.finished import load_model, logits, open_run
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 
 SGD = Training(optimizer="sgd", lr=0.1, batch_size=8)
 
@@ -283,7 +284,7 @@ def test_prior_gives_every_group_its_share_of_the_training_images():
 
 def test_the_prior_reaches_a_finished_run(tmp_path):
     """make_chain: images alternate between f and m, and each client has 20 of them."""
-    plan = Plan("fairlora", {}, SGD, 1, seed=3, model="clip-tiny")
+    plan = planned("fairlora", {}, SGD, 1, seed=3, model="clip-tiny")
     run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
     run.net.group_prior.zero_()
     load_model(run, 1)

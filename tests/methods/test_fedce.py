@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROSTER, client_updates, flat_layout, play, toy_net, toy_shard
+from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -11,7 +12,7 @@ from fedcli.methods import fedce, probes, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.methods.fedce import cosines
 from fedcli.models.layout import Layout
-from fedcli.runs.train import Plan
+from fedcli.runs.rules import check
 
 assert fedce  # importing registers
 CASE = json.loads((Path(__file__).parent.parent / "vectors" / "fedce.json").read_text())
@@ -162,7 +163,7 @@ def test_client_order_does_not_matter():
 
 def test_partial_participation_is_refused_by_name():
     with pytest.raises(UsageError, match="fedce"):
-        Plan("fedce", {}, TRAINING, 3, participation=0.5).check()
+        check(planned("fedce", {}, TRAINING, 3, participation=0.5))
 
 
 def test_modes_and_rules_differ_in_training():

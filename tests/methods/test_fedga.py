@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import ROSTER, client_updates, play, toy_net, toy_shard
+from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
 from fedcli.methods import fedga, probes, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
-from fedcli.runs.train import Plan
+from fedcli.runs.rules import check
 
 assert fedga  # importing registers
 CASE = json.loads((Path(__file__).parent.parent / "vectors" / "fedga.json").read_text())
@@ -124,4 +125,4 @@ def test_an_empty_validation_part_counts_as_none():
 
 def test_partial_participation_is_refused_by_name():
     with pytest.raises(UsageError, match="fedga"):
-        Plan("fedga", {}, TRAINING, 3, participation=0.5).check()
+        check(planned("fedga", {}, TRAINING, 3, participation=0.5))

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from conftest import ROSTER, make_chain, play, toy_net, toy_shard, toy_shards
 from group_clients import client_of
+from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Task, Training, run_client
@@ -16,7 +17,7 @@ from fedcli.methods import resolve
 from fedcli.methods.fedgela import SimplexHead, simplex
 from fedcli.models.layout import Layout
 from fedcli.models.network import Network
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 
 
 def test_corners_are_unit_vectors_as_far_from_each_other_as_they_can_be():
@@ -121,8 +122,8 @@ def test_more_classes_than_features_are_refused():
 
 def test_another_run_starts_with_its_classifier_too(tmp_path):
     data, training = make_chain(tmp_path), Training(optimizer="sgd", lr=0.1)
-    run = train(data, Plan("fedgela", {}, training, 1, model="cnn"), work=tmp_path)
-    again = Plan("fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent))
+    run = train(data, planned("fedgela", {}, training, 1, model="cnn"), work=tmp_path)
+    again = planned("fedgela", {}, replace(training, lr=1e-30), 1, model="cnn", weights=str(run.parent))
     before, after = (
         read_tensors(path.parent / "models" / "00001.h5") for path in (run, train(data, again, work=tmp_path))
     )

@@ -5,6 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import CLASSES, ROSTER, client_updates, play, toy_net, toy_shard, toy_shards
+from made_plans import planned
 
 import fedcli.methods.fedmas as fedmas  # importing registers
 from fedcli.errors import UsageError
@@ -13,7 +14,7 @@ from fedcli.federation.client import Training
 from fedcli.methods import resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
-from fedcli.runs.train import Plan
+from fedcli.runs.rules import check
 
 SGD = {"optimizer": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0, "batch_size": 8}
 EQUAL = {c: toy_shard(c, 24) for c in ROSTER}  # every client weighs the same by image count
@@ -261,4 +262,4 @@ def test_the_two_rules_and_the_two_names_differ():
 
 def test_a_run_level_prior_is_refused():
     with pytest.raises(UsageError, match="fed-mas corrects for class counts itself"):
-        Plan("fed-mas", {}, Training(prior="bsm"), rounds=2).check()
+        check(planned("fed-mas", {}, Training(prior="bsm"), rounds=2))

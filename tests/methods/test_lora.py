@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import CLASSES, ROSTER, client_updates, make_chain, play, toy_clip, toy_net, toy_shard
+from made_plans import planned
 from torch import nn
 
 import fedcli.methods.lora  # noqa: F401 - importing registers
@@ -17,7 +18,7 @@ from fedcli.models import adaptable
 from fedcli.models.clip import ClipNetwork
 from fedcli.models.layout import Layout
 from fedcli.runs.finished import logits, open_run
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.answering import predictions
 
 BOTH = pytest.mark.parametrize("spec", ["lora", "svd-lora"])
@@ -292,7 +293,7 @@ def test_the_resnet_trains_and_its_statistics_travel():
 @pytest.mark.parametrize(("model", "spec"), [("clip-tiny", "lora"), ("cnn", "fairlora")])
 def test_a_run_opened_again_scores_as_the_network_that_trained(model, spec, tmp_path):
     """Whatever is frozen comes back, from another seed: single tensors of a module that trains in part as well."""
-    plan = Plan(spec, {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model=model)
+    plan = planned(spec, {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, seed=3, model=model)
     run = open_run(train(make_chain(tmp_path), plan, work=tmp_path, out=None))
     inputs = models.Inputs(1, CLASSES, 8, run.data.classes, {"sex": ["f", "m"]})
     net = models.build(model, inputs, seed=3, extend=run.method.local.extend)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, toy_shard
+from made_plans import planned
 
 from fedcli.bench import checks
 from fedcli.bench.checks import Subject
@@ -14,7 +15,7 @@ from fedcli.federation.training import Training
 from fedcli.labels import MULTI_LABEL, UNKNOWN
 from fedcli.methods import METHODS, resolve
 from fedcli.methods.losses import binary_cross_entropy, class_weights, plain_loss
-from fedcli.runs.configuration import Plan
+from fedcli.runs.rules import check_labels
 
 SEVERAL = {"task": MULTI_LABEL, "dataset": "chest"}
 
@@ -36,17 +37,17 @@ class OfSeveral(Subject):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_trains_on_several_labels_and_resumes_or_says_why_not(name):
-    method, plan = resolve(name), Plan(name, {}, Training(), 2, model="cnn")
+    method, plan = resolve(name), planned(name, {}, Training(), 2, model="cnn")
     if method.local.needs_one_label or method.aggregator.needs_one_label:
         with pytest.raises(
             UsageError, match=f"{name} needs one label per image .*images of chest have several"
         ) as error:
-            plan.check_labels(SEVERAL, method)
+            check_labels(plan, method, SEVERAL)
         assert (
             len(error.value.sentence) < 200 and "fedavg, " in error.value.hint and f" {name}," not in error.value.hint
         )
         return
-    plan.check_labels(SEVERAL, method)
+    check_labels(plan, method, SEVERAL)
     subject = OfSeveral(name)
     checks.is_finite(subject)
     checks.resumes(subject)
@@ -54,27 +55,27 @@ def test_a_method_trains_on_several_labels_and_resumes_or_says_why_not(name):
 
 def test_a_pair_is_refused_for_either_half_and_one_label_is_never_refused():
     for spec in ("ldam+fedheal", "fedavg+creff"):
-        plan, method = Plan(spec, {}, Training(), 2), resolve(spec)
-        plan.check_labels({"dataset": "skin", "classes": ["a", "b", "c"]}, method)
+        plan, method = planned(spec, {}, Training(), 2), resolve(spec)
+        check_labels(plan, method, {"dataset": "skin", "classes": ["a", "b", "c"]})
         with pytest.raises(UsageError, match="needs one label per image"):
-            plan.check_labels(SEVERAL, method)
+            check_labels(plan, method, SEVERAL)
 
 
 @pytest.mark.parametrize(
     ("plan", "sentence"),
     [
-        (Plan("fedavg", {}, Training(prior="bsm"), 2), "--prior bsm is for one label"),
+        (planned("fedavg", {}, Training(prior="bsm"), 2), "--prior bsm is for one label"),
         (
-            Plan("fedavg", {}, Training(class_weights="effective:0.9"), 2),
+            planned("fedavg", {}, Training(class_weights="effective:0.9"), 2),
             "--class-weights effective:0.9 is for one label",
         ),
-        (Plan("fedavg", {}, Training(sampling="class"), 2), "--sampling class is for one label"),
-        (Plan("lora", {}, Training(), 2, model="clip-tiny"), "on a CLIP network it chooses one of the class texts"),
+        (planned("fedavg", {}, Training(sampling="class"), 2), "--sampling class is for one label"),
+        (planned("lora", {}, Training(), 2, model="clip-tiny"), "on a CLIP network it chooses one of the class texts"),
     ],
 )
 def test_options_that_mean_one_class_are_refused(plan, sentence):
     with pytest.raises(UsageError, match=sentence):
-        plan.check_labels(SEVERAL, resolve(plan.method))
+        check_labels(plan, resolve(plan.method), SEVERAL)
 
 
 def test_the_loss_is_the_mean_over_known_labels():

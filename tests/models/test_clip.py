@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import play, toy_clip, toy_shard, toy_shards
+from made_plans import planned
 from tiny_clips import NAMES, SEED, fed, images, prompts, saved, theirs, tiny
 from torch import nn
 
@@ -15,6 +16,7 @@ from fedcli.errors import UsageError
 from fedcli.models import MODELS, clip, frozen_parts, input_channels
 from fedcli.models.layout import Layout
 from fedcli.models.teacher import CLIP_MEAN, CLIP_STD
+from fedcli.runs.rules import check
 
 
 def clip_input(unit):
@@ -237,10 +239,9 @@ def test_every_clip_is_listed_with_its_shape():
 
 def test_a_method_of_clip_on_another_network_is_refused_before_anything_is_loaded():
     from fedcli.federation.client import Training
-    from fedcli.runs.train import Plan
 
     with pytest.raises(UsageError, match="promptfl fine-tunes a CLIP network, which cnn is not") as error:
-        Plan("promptfl", {}, Training(), 1).check()
+        check(planned("promptfl", {}, Training(), 1))
     assert "clip-tiny" in error.value.hint
     with pytest.raises(UsageError, match="freezes its network itself"):
-        Plan("lora", {}, Training(), 1, model="clip-tiny", freeze=True).check()
+        check(planned("lora", {}, Training(), 1, model="clip-tiny", freeze_backbone=True))

@@ -40,7 +40,7 @@ def test_one_flat_step_equals_torchs_steps_over_the_tensors(name, kind, momentum
     net, other = toy_net(dropout=0.0), toy_net(dropout=0.0)
     layout, batch = Layout(net), next(toy_shard("north").in_order())
     flat = Optimizer(layout, name)
-    flat.begin(Training(name, 0.1, momentum, 0.01))
+    flat.begin(Training(optimizer=name, lr=0.1, momentum=momentum, weight_decay=0.01))
     plain = kind(other.parameters(), lr=0.1, weight_decay=0.01, **({"momentum": momentum} if momentum else {}))
     for _ in range(3):
         layout.zero_grad()
@@ -60,7 +60,7 @@ def test_personal_tensors_stay_out_of_theta_but_are_trained():
     assert len(own) == 16  # weight, bias, mean, variance of four channels
     net.backbone[1].weight.grad.fill_(1.0)
     optimizer = Optimizer(layout, "sgd")
-    optimizer.begin(Training("sgd", 1.0, 0.0, 0.0))
+    optimizer.begin(Training(optimizer="sgd", lr=1.0, momentum=0.0, weight_decay=0.0))
     optimizer.step()
     assert net.backbone[1].weight.tolist() == [0.0] * 4
     layout.load_own(own)

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 from conftest import make_chain
+from made_plans import planned
 
 from fedcli.federation.client import Training
 from fedcli.reporting.by_group import legend, tables
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
 
@@ -15,7 +16,7 @@ from fedcli.scores.scores import Scores
 @pytest.fixture(scope="module")
 def scores(tmp_path_factory) -> Scores:
     work = tmp_path_factory.mktemp("groups")
-    run = train(make_chain(work, corrupted=True), Plan("fedavg", {}, Training(batch_size=10), 1, seed=3), work=work)
+    run = train(make_chain(work, corrupted=True), planned("fedavg", {}, Training(batch_size=10), 1, seed=3), work=work)
     return Scores.read(evaluate(run, by=["sex"], out=None, device="cpu", made_by=["evaluate"]))
 
 

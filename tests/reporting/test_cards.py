@@ -5,6 +5,7 @@ import json
 import pytest
 import session
 from conftest import ROSTER, make_chain
+from made_plans import planned
 from scored_runs import heal, model, scored
 
 from fedcli.data import manifest
@@ -14,7 +15,7 @@ from fedcli.reporting import cards, evidence, table_one
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
 from fedcli.reporting.severities import by_group
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import Extra, evaluate
 
 
@@ -23,7 +24,7 @@ def run(tmp_path_factory):
     """A trained run, evaluated with operating points and under a corruption."""
     work = tmp_path_factory.mktemp("cards")
     data = make_chain(work)
-    made = train(data, Plan("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
+    made = train(data, planned("fedavg", {}, Training(batch_size=10, lr=0.01), 1), work=work, out=None)
     extra = Extra(corrupt=["gaussian-noise"], severity=["1"], clinical=True)
     return evaluate(made, by=[], out=None, device="cpu", made_by=["evaluate"], extra=extra)
 

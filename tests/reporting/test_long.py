@@ -2,6 +2,7 @@ import pandas
 import pytest
 import session
 from conftest import make_chain
+from made_plans import planned
 
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
@@ -9,7 +10,7 @@ from fedcli.reporting.long import FIELDS, tidy
 from fedcli.reporting.numbers import entries
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
 
@@ -17,7 +18,7 @@ from fedcli.scores.scores import Scores
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
     work = tmp_path_factory.mktemp("long")
-    run = train(make_chain(work, corrupted=True), Plan("fedavg", {}, Training(batch_size=10), 2, seed=3), work=work)
+    run = train(make_chain(work, corrupted=True), planned("fedavg", {}, Training(batch_size=10), 2, seed=3), work=work)
     return evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
 
 

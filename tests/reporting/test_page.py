@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
+from made_plans import planned
 from pandas import DataFrame
 from PIL import Image
 
@@ -27,7 +28,7 @@ from fedcli.reporting.page import groups, images, lineage, markup, statistics
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, Table, number
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.parts import Group, Groups, GroupScores, GroupsOverRounds
 from fedcli.scores.rounds import over_rounds
@@ -72,7 +73,7 @@ def scores(tmp_path_factory):
     manifest.write_text(path, replace(old, options={"kind": "gaussian-noise", "clients": ["west"]}).text)
     for method in ("fedavg", "fedheal"):
         for seed in (0, 1):
-            plan = Plan(method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed, eval_every=1)
+            plan = planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed, eval_every=1)
             run = train(path, plan, work=work, out=None)
             made.append(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
     return made
@@ -216,7 +217,7 @@ def test_runs_without_weights_losses_rounds_or_clients_make_a_page(tmp_path):
     manifest.write_text(noisy, replace(old, body=old.body | {"clients": []}).text)
 
     def scored(data, method="fedavg", settings=None, rounds=2, **how):
-        plan = Plan(method, settings or {}, Training(batch_size=10, lr=0.01), rounds=rounds, eval_every=2, **how)
+        plan = planned(method, settings or {}, Training(batch_size=10, lr=0.01), rounds=rounds, eval_every=2, **how)
         run = train(data, plan, work=data.parent, out=None)
         return evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
 

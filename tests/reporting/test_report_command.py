@@ -9,6 +9,7 @@ import sys
 import pytest
 import session
 from conftest import make_chain
+from made_plans import planned
 from made_scores import scores
 from report_tables import table_cells
 
@@ -18,7 +19,7 @@ from fedcli.federation.client import Training
 from fedcli.reporting import timing
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 
@@ -44,7 +45,7 @@ def test_changed_scores_and_other_manifests_are_refused(tmp_path):
 
 @pytest.mark.parametrize("asked", ["curves", "histograms", "convergence"])
 def test_a_picture_is_not_drawn_of_a_run_whose_images_were_changed(tmp_path, asked):
-    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
+    run = train(make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
     pool = next(tmp_path.rglob("pool.h5"))
     damaged = bytearray(pool.read_bytes())
     damaged[len(damaged) // 2] ^= 1
@@ -57,7 +58,7 @@ def test_two_trained_runs_are_compared(tmp_path):
     data = make_chain(tmp_path, corrupted=True)
     paths = []
     for seed in (0, 1):
-        plan = Plan("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
+        plan = planned("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
         run = train(data, plan, work=tmp_path, out=None)
         paths.append(evaluate(run, by=[], out=None, device="cpu", made_by=[]))
     table = rows(paths)
@@ -75,7 +76,7 @@ def test_two_trained_runs_are_compared(tmp_path):
 
 def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
     for seed in (0, 1):
-        plan = Plan("fedavg", {}, Training(batch_size=8), 1, seed=seed)
+        plan = planned("fedavg", {}, Training(batch_size=8), 1, seed=seed)
         train(make_chain(tmp_path / str(seed)), plan, work=tmp_path, out=tmp_path / "runs" / str(seed))
     assert "already made" not in session.run(f"fedcli report --work {tmp_path}")
     again = session.run(f"fedcli report --work {tmp_path}")
@@ -90,7 +91,7 @@ def test_scores_that_lie_there_are_told_in_one_line(tmp_path):
 def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(tmp_path):
     for name in ("a", "b"):
         data = make_chain(tmp_path / name)
-        train(data, Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
+        train(data, planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
     path = tmp_path / "runs" / "a" / "run.json"
     manifest.write_text(path, path.read_text().replace('"method": "fedavg"', '"method": "of-tomorrow"'))
     printed = session.run(f"fedcli report --work {tmp_path}")
@@ -104,7 +105,7 @@ def test_a_run_that_cannot_be_evaluated_is_left_out_of_a_report_with_a_warning(t
 def test_a_run_whose_manifest_is_a_broken_link_is_named(tmp_path):
     for name in ("a", "b"):
         data = make_chain(tmp_path / name)
-        train(data, Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
+        train(data, planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=tmp_path / "runs" / name)
     path = tmp_path / "runs" / "b" / "run.json"
     path.unlink()
     path.symlink_to("elsewhere.json")
@@ -138,7 +139,7 @@ def test_the_command_writes_any_format_to_a_file_and_refuses_a_place_in_a_run(tm
 
 
 def test_minutes_are_the_linesof_each_round_once(tmp_path):
-    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
+    run = train(make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=8), 2), work=tmp_path, out=None)
     path = evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])
     lines = [{"round": 1, "seconds": 60}, {"round": 1, "seconds": 30}, {"round": 2, "seconds": 60}]
     (run.parent / "timing.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -156,7 +157,7 @@ def test_minutes_are_the_linesof_each_round_once(tmp_path):
 
 
 def test_the_command_also_writes_all_numbers_in_long_form(tmp_path):
-    run = train(make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
+    run = train(make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=8), 1), work=tmp_path, out=None)
     out = tmp_path / "long.csv"
     assert "FedAvg" in session.run(f"fedcli report {run} --export {out}")
     lines = list(csv.DictReader(io.StringIO(out.read_text())))
@@ -178,6 +179,6 @@ def test_a_report_of_scores_that_lie_there_loads_no_network_and_draws_nothing(tm
 def test_a_metric_of_ones_own_without_any_number_is_said(tmp_path):
     own = tmp_path / "own.py"
     own.write_text("def nothing(probabilities, labels, groups):\n    return None\n")
-    plan = Plan("fedavg", {}, Training(batch_size=8), 1)
+    plan = planned("fedavg", {}, Training(batch_size=8), 1)
     run = train(make_chain(tmp_path), plan, work=tmp_path, out=tmp_path / "runs" / "a")
     assert "has no number for any run" in session.run(f"fedcli report {run} --metric {own}:nothing")

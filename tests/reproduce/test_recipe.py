@@ -8,7 +8,7 @@ from fedcli.errors import UsageError
 from fedcli.methods import METHODS
 from fedcli.methods.mixins import ContinuesRun, LearnsFromTeacher
 from fedcli.reproduce import expand, raw, recipe
-from fedcli.stages.train import plan
+from fedcli.stages.train import resolved
 
 
 @pytest.mark.parametrize("name", recipe.names())
@@ -56,8 +56,8 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
         "prepare toy",
         "partition --dirichlet 1.0 --clients 2",
         "corrupt gaussian --ratio 0.25",
-        "train fedism-plus --rounds 7 --batch-size 64 --set state=loss --set q=0.5 --model resnet18 --weights imagenet "
-        "--seed 1",
+        "train fedism-plus --batch-size 64 --rounds 7 --seed 1 --set state=loss --set q=0.5 --model resnet18 "
+        "--weights imagenet",
         "evaluate",
     ]
     assert " ".join(cells[4].chain[1].argv()) == "partition --dirichlet 1.0 --clients 2 --seed 1"
@@ -66,7 +66,7 @@ def test_a_cell_is_the_commands_that_make_it(tmp_path):
 def test_a_scale_changes_what_is_slow_and_a_recipe_adds_to_it(tmp_path):
     cells = expand.cells(recipe.load(write(tmp_path, TINY)), "smoke")
     assert len(cells) == 4  # one seed
-    assert " ".join(cells[0].train.argv()) == "train fedavg --rounds 2 --batch-size 128 --lr 0.001 --model cnn"
+    assert " ".join(cells[0].train.argv()) == "train fedavg --batch-size 128 --lr 0.001 --rounds 2 --model cnn"
     assert " ".join(cells[0].chain[1].argv()) == "partition --dirichlet 1.0 --clients 4"
 
 
@@ -217,9 +217,9 @@ data = ["plain"]
 def test_data_fill_what_rows_leave_open_and_files_are_for_the_papers_scale(tmp_path):
     checked = expand.check(write(tmp_path, TINY + OWN))
     lines = {cell.name: " ".join(cell.train.argv()) for cell in expand.cells(checked, "paper", files={"moco": "m.pth"})}
-    common, network = "--rounds 7 --batch-size 16 --lr", "--model resnet18 --weights imagenet"
-    assert lines["FedAvg · Noise · seed 0"] == f"train fedavg {common} 0.001 {network}"
-    q = f"train fedism-plus {common} 0.0001 --set tau=0.3 --set q=0.5 --set state=loss {network}"
+    common, network = "--batch-size 16 --lr", "--model resnet18 --weights imagenet"
+    assert lines["FedAvg · Noise · seed 0"] == f"train fedavg {common} 0.001 --rounds 7 {network}"
+    q = f"train fedism-plus {common} 0.0001 --rounds 7 --set tau=0.3 --set q=0.5 --set state=loss {network}"
     assert lines["FedISM+, q=0.5 · Noise · seed 0"] == q
     assert "--batch-size 64" in lines["FedAvg · plain · seed 0"]
     assert "--teacher m.pth" in lines["Fed-MAS · plain · seed 0"]
@@ -309,7 +309,7 @@ def test_fed_mas_recipes_augment_by_the_pipeline_beside_them():
         for cell in cells:
             file = "fed-mas-flamby.json" if cell.chain[0].name == "fed-isic" else "fed-mas-skin.json"
             assert str(cell.train.augment) == str(recipe.recipes_folder() / file)
-    assert "VerticalFlip" in plan(cells[0].train).augment
+    assert "VerticalFlip" in resolved(cells[0].train).augment
 
 
 def test_where_validation_images_choose_no_best_is_marked_by_test_images():

@@ -187,7 +187,7 @@ def test_the_dry_run_is_a_script_of_the_same_commands(tiny):
         "prepare_1=$(fedcli prepare toy --size 8 --work w)",
         'partition_1=$(fedcli partition "$prepare_1" --dirichlet 1.0 --clients 4 --work w)',
         'corrupt_1=$(fedcli corrupt gaussian "$partition_1" --ratio 0.25 --work w)',
-        'run=$(fedcli train fedavg "$corrupt_1" --rounds 2 --lr 0.003 --model cnn --work w --resume)',
+        'run=$(fedcli train fedavg "$corrupt_1" --lr 0.003 --rounds 2 --model cnn --work w --resume)',
         'fedcli evaluate "$run" --work w',
     ]
     assert not Path("w").exists()
@@ -204,7 +204,7 @@ def test_the_dry_run_asks_for_folders_and_files_that_were_not_given(tiny):
     assert ': "${MOCO_FILE:?the file moco}"' in shown
     assert 'prepare_1=$(fedcli prepare hyper-kvasir --raw "$HYPER_KVASIR" --work w)' in shown
     assert (
-        ' --rounds 2 --lr 0.003 --set lambda_f=0.5 --weights "$HYPER_KVASIR/r18\\$.pth" --teacher "$MOCO_FILE"' in shown
+        ' --lr 0.003 --rounds 2 --set lambda_f=0.5 --weights "$HYPER_KVASIR/r18\\$.pth" --teacher "$MOCO_FILE"' in shown
     )
     assert "MOCO_FILE" not in tiny("--dry-run", "--only", "FedAvg").stdout
 

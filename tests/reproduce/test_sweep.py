@@ -33,7 +33,7 @@ def test_a_grid_is_trained_and_the_test_set_chooses_nothing(tmp_path, monkeypatc
     assert not any(column["marked"] for column in written["columns"])
     assert written["notes"][0] == sweep.UNCHOSEN
     assert len(written["pictures"]) == 3  # clean, corrupted and average
-    assert written["rows"][1]["command"] == "fedcli train qffl --rounds 1 --lr 0.001 --set q=2"
+    assert written["rows"][1]["command"] == "fedcli train qffl --lr 0.001 --rounds 1 --set q=2"
 
 
 def test_a_second_sweep_of_the_same_grid_is_refused_while_the_first_runs(tmp_path, monkeypatch):

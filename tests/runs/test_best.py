@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import interrupt_in_round, make_chain
+from made_plans import planned
 
 from fedcli.data import manifest
 from fedcli.errors import UsageError
@@ -13,9 +14,10 @@ from fedcli.federation import state as states
 from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
 from fedcli.metrics import balanced_accuracy, score
-from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import BEST, open_run, predict
-from fedcli.runs.train import Interrupted, Plan, train
+from fedcli.runs.rules import check
+from fedcli.runs.train import Interrupted, train
+from fedcli.runs.train_options import Execution
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
 
@@ -36,7 +38,7 @@ def validated(folder):
 
 
 def asked(method="fedheal", **rest):
-    return Plan(method, {}, TRAINING, rounds=7, seed=3, **rest)
+    return planned(method, {}, TRAINING, rounds=7, seed=3, **rest)
 
 
 def results(folder):
@@ -110,7 +112,7 @@ def test_a_forced_resume_goes_on_from_the_best_of_the_rounds_that_stay(tmp_path,
     with pytest.raises(Interrupted):
         train(data, asked(), work=tmp_path, out=out)
     monkeypatch.undo()
-    wild = replace(asked(), training=replace(TRAINING, lr=2.0))
+    wild = replace(asked(), lr=2.0)
     run = train(data, wild, work=tmp_path, out=out, resume=True, force=True)
     scores = validated(run.parent)
     assert manifest.read(run).body["best"]["round"] == int(np.argmax(scores)) + 1 <= 4
@@ -139,7 +141,7 @@ def test_patience_stops_after_rounds_without_a_better_validation_score(tmp_path,
     assert (early.parent / "rounds.jsonl").read_text().splitlines() == lines[:last]
     assert (body["rounds"], body["stopped_after"], body["best"]["round"]) == (7, last, last - 1)
     assert open_run(early).rounds == list(range(max(1, last - 4), last + 1))
-    assert "patience" not in manifest.read(whole).options and "stopped_after" not in manifest.read(whole).body
+    assert manifest.read(whole).options["patience"] == 0 and "stopped_after" not in manifest.read(whole).body
 
     out = tmp_path / "runs" / "cut"
     monkeypatch.setattr(Federation, "play", interrupt_in_round(last))
@@ -154,5 +156,5 @@ def test_patience_needs_validation_images(tmp_path):
     with pytest.raises(UsageError, match="--patience 2 stops by the clients' validation images, and they have none"):
         train(make_chain(tmp_path), asked(patience=2), work=tmp_path, out=tmp_path / "runs" / "mine")
     assert not (tmp_path / "runs" / "mine").exists()
-    with pytest.raises(UsageError, match="--patience -1 is no number of rounds"):
-        asked(patience=-1).check()
+    with pytest.raises(UsageError, match="--patience=-1 is out of range"):
+        check(asked(patience=-1))

@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from conftest import interrupt_in_round, make_chain
+from made_plans import planned
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, HashError
@@ -14,12 +15,11 @@ from fedcli.federation.client import Training
 from fedcli.federation.server import Federation
 from fedcli.runs import checkpoint, folder
 from fedcli.runs import train as training
-from fedcli.runs.configuration import Plan
 from fedcli.runs.train import Interrupted, train
 
 
 def plan(rounds=6):
-    return Plan("fedheal", {}, Training(optimizer="sgd", lr=0.05, batch_size=8), rounds)
+    return planned("fedheal", {}, Training(optimizer="sgd", lr=0.05, batch_size=8), rounds)
 
 
 def results(folder):

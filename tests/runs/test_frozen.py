@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain, toy_net, toy_shard, toy_shards
+from made_plans import planned
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
@@ -16,8 +17,9 @@ from fedcli.methods import resolve
 from fedcli.models.layout import Layout
 from fedcli.runs import features
 from fedcli.runs.finished import load_mean_personal, load_model, logits, open_run, predict
+from fedcli.runs.rules import check
 from fedcli.runs.scoring import curve
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
@@ -28,7 +30,7 @@ def frozen_net():
 
 
 def begun(tmp_path, method="fedavg", **rest):
-    return train(make_chain(tmp_path), Plan(method, {}, TRAINING, 3, **rest), work=tmp_path, out=None)
+    return train(make_chain(tmp_path), planned(method, {}, TRAINING, 3, **rest), work=tmp_path, out=None)
 
 
 def test_nothing_of_a_frozen_part_is_in_theta_its_statistics_neither():
@@ -66,7 +68,7 @@ def test_augmented_images_are_not_cached(shards):
 
 
 def test_a_frozen_run_sends_its_head_alone_and_scores_with_its_whole_network(tmp_path):
-    run = begun(tmp_path, freeze=True, model="cnn")
+    run = begun(tmp_path, freeze_backbone=True, model="cnn")
     body = manifest.read(run).body
     assert body["numbers_sent"] == 64 * 3 + 3 and body["model"]["frozen"]
     opened = open_run(run)
@@ -93,7 +95,7 @@ def test_a_run_starts_from_another_ones_last_model(tmp_path):
     begun_again = read_tensors(first.parent / "models" / "00003.h5")
     last = train(
         make_chain(tmp_path),
-        Plan("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(first)),
+        planned("fedavg", {}, replace(TRAINING, lr=1e-12), 1, weights=str(first)),
         work=tmp_path,
         out=None,
     )
@@ -106,14 +108,16 @@ def test_a_run_starts_from_another_ones_last_model(tmp_path):
 
 
 def test_a_frozen_run_is_no_start(tmp_path):
-    first = begun(tmp_path, freeze=True)
+    first = begun(tmp_path, freeze_backbone=True)
     with pytest.raises(FedcliError, match="froze its backbone"):
         begun(tmp_path, weights=str(first))
 
 
 def test_personal_models_are_those_that_training_leaves(tmp_path):
     plain = begun(tmp_path / "plain")
-    run = train(make_chain(tmp_path), Plan("fedavg", {}, replace(TRAINING, personal=True), 3), work=tmp_path, out=None)
+    run = train(
+        make_chain(tmp_path), planned("fedavg", {}, replace(TRAINING, personal=True), 3), work=tmp_path, out=None
+    )
     models = read_tensors(run.parent / "models" / "00003.h5")
     assert manifest.read(run).body["model"]["personal_models"]
     assert torch.equal(models["model/head.bias"], read_tensors(plain.parent / "models" / "00003.h5")["model/head.bias"])
@@ -143,9 +147,9 @@ def test_balanced_sampling_draws_present_classes_alike():
 
 def test_a_teacher_or_a_prior_that_a_method_cannot_use_is_refused():
     with pytest.raises(UsageError, match="learns from no teacher"):
-        Plan("fedavg", {}, TRAINING, 1, teacher="somewhere.pth").check()
-    with pytest.raises(UsageError, match="--prior 'bms'") as error:
-        Plan("fedavg", {}, replace(TRAINING, prior="bms"), 1).check()
+        check(planned("fedavg", {}, TRAINING, 1, teacher="somewhere.pth"))
+    with pytest.raises(UsageError, match="--prior='bms' is not one of") as error:
+        check(planned("fedavg", {}, replace(TRAINING, prior="bms"), 1))
     assert "bsm" in error.value.hint
 
 
@@ -164,11 +168,11 @@ def test_a_second_stage_needs_a_run_of_the_same_clients(tmp_path):
     body["body"]["scheme"] = "another"
     other.write_text(json.dumps(body))
     with pytest.raises(FedcliError, match="other clients"):
-        train(other, Plan("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path / "other", out=None)
+        train(other, planned("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path / "other", out=None)
     with pytest.raises(FedcliError, match="no such run: nowhere"):
         begun(tmp_path, "crt", weights="nowhere")
     corrupted = make_chain(tmp_path, corrupted=True)
-    assert train(corrupted, Plan("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None).is_file()
+    assert train(corrupted, planned("crt", {}, TRAINING, 3, weights=str(first)), work=tmp_path, out=None).is_file()
 
 
 def test_a_second_stage_is_no_add_on():
@@ -183,19 +187,19 @@ def test_a_classifier_of_another_kind_starts_anew_and_says_so(tmp_path):
 
 
 def test_a_frozen_random_backbone_is_told(tmp_path):
-    assert "random weights" in manifest.read(begun(tmp_path, freeze=True)).body["warning"]
+    assert "random weights" in manifest.read(begun(tmp_path, freeze_backbone=True)).body["warning"]
 
 
 def test_batch_norms_that_are_not_there_are_named(tmp_path):
     local = replace(TRAINING, bn="local")
     for model, said in (("clip-tiny", True), ("cnn", False)):
-        run = train(make_chain(tmp_path), Plan("fedavg", {}, local, 1, model=model), work=tmp_path, out=None)
+        run = train(make_chain(tmp_path), planned("fedavg", {}, local, 1, model=model), work=tmp_path, out=None)
         assert ("no batch norm, so --bn local does nothing" in manifest.read(run).body["warning"]) is said
 
 
 def test_a_curve_scores_what_evaluate_scores(tmp_path):
     """FedBN's norms in the curve are the clients' mean, not those of the client that trained last."""
-    run = train(make_chain(tmp_path), Plan("fedbn", {}, TRAINING, 2, eval_every=1), work=tmp_path)
+    run = train(make_chain(tmp_path), planned("fedbn", {}, TRAINING, 2, eval_every=1), work=tmp_path)
     line = json.loads((run.parent / "rounds.jsonl").read_text().splitlines()[-1])
     opened = open_run(run)
     shard = opened.data.test["clean"]
@@ -204,7 +208,7 @@ def test_a_curve_scores_what_evaluate_scores(tmp_path):
 
 def test_a_mean_of_personal_models_has_the_mean_of_what_clients_keep(tmp_path):
     personal = replace(TRAINING, personal=True)
-    run = train(make_chain(tmp_path), Plan("fedbn", {}, personal, 2), work=tmp_path, out=None)
+    run = train(make_chain(tmp_path), planned("fedbn", {}, personal, 2), work=tmp_path, out=None)
     opened = open_run(run)
     shard = opened.data.test["clean"]
     before = predict(opened, 2, shard)
@@ -216,7 +220,7 @@ def test_a_mean_of_personal_models_has_the_mean_of_what_clients_keep(tmp_path):
 
 
 def test_a_clean_run_from_a_corrupted_one_is_told_as_clean(tmp_path):
-    corrupted = train(make_chain(tmp_path, corrupted=True), Plan("fedavg", {}, TRAINING, 2), work=tmp_path, out=None)
+    corrupted = train(make_chain(tmp_path, corrupted=True), planned("fedavg", {}, TRAINING, 2), work=tmp_path, out=None)
     run = begun(tmp_path, "crt", weights=str(corrupted))
     scores = manifest.read(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])).body
     assert scores["data"]["corruption"] is None and scores["data"]["partition"]
@@ -228,5 +232,5 @@ def test_a_second_stage_keeps_the_caution_of_the_first(tmp_path):
 
 
 def test_the_recorded_command_is_one(tmp_path):
-    made_by = manifest.read(begun(tmp_path, "fedbn", freeze=True)).made_by
+    made_by = manifest.read(begun(tmp_path, "fedbn", freeze_backbone=True)).made_by
     assert "--freeze-backbone" in made_by and "--freeze" not in made_by

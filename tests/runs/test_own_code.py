@@ -4,6 +4,7 @@ import json
 
 import pytest
 from conftest import interrupt_in_round, make_chain
+from made_plans import planned
 from own_files import RULE, written
 
 from fedcli import extensions
@@ -14,9 +15,9 @@ from fedcli.federation.server import Federation
 from fedcli.methods import resolve
 from fedcli.provenance import OwnCodeError
 from fedcli.runs import own_code
-from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run
-from fedcli.runs.train import Interrupted, Plan, plan_of, train
+from fedcli.runs.train import Interrupted, begun, train
+from fedcli.runs.train_options import Execution
 
 DEEPER = (
     RULE.replace(
@@ -42,7 +43,7 @@ POOL = Execution(engine="pool:2")
 
 
 def plan(path, rounds=3, **settings):
-    return Plan(str(path), settings, TRAINING, rounds)
+    return planned(str(path), settings, TRAINING, rounds)
 
 
 def results(folder):
@@ -78,7 +79,7 @@ def test_every_engine_comes_to_the_same_bytes(data, mine, tmp_path):
     assert results(runs[0].parent) == results(runs[1].parent)
 
 
-def begun(data, spec, monkeypatch, **where):
+def stopped(data, spec, monkeypatch, **where):
     """A run that Ctrl-C ended in its second round."""
     with monkeypatch.context() as patch:
         patch.setattr(Federation, "play", interrupt_in_round(2))
@@ -89,24 +90,24 @@ def begun(data, spec, monkeypatch, **where):
 
 def test_a_run_is_resumed_to_the_same_bytes_by_the_same_command(data, mine, tmp_path, monkeypatch):
     whole = train(data, plan(mine), work=tmp_path / "whole")
-    ended = begun(data, mine, monkeypatch, work=tmp_path / "cut")
+    ended = stopped(data, mine, monkeypatch, work=tmp_path / "cut")
     assert ended.hint == "go on with the same command and --resume"
     cut = train(data, plan(mine), work=tmp_path / "cut", resume=True)
     assert results(cut.parent) == results(whole.parent)
 
 
 def test_a_folder_alone_runs_no_file(data, mine, tmp_path, monkeypatch):
-    begun(data, mine, monkeypatch, work=tmp_path, out=tmp_path / "r")
+    stopped(data, mine, monkeypatch, work=tmp_path, out=tmp_path / "r")
     with pytest.raises(
         UsageError, match="begun with mine.py, and a file is run only where a command names it"
     ) as caught:
-        plan_of(tmp_path / "r")
+        begun(tmp_path / "r")
     assert caught.value.hint.startswith("fedcli train mine.py:part-way") or "the same command" in caught.value.hint
 
 
 def test_a_changed_file_is_not_resumed(data, mine, tmp_path, monkeypatch):
-    begun(data, mine, monkeypatch, work=tmp_path)
-    begun(data, mine, monkeypatch, work=tmp_path, out=tmp_path / "r")
+    stopped(data, mine, monkeypatch, work=tmp_path)
+    stopped(data, mine, monkeypatch, work=tmp_path, out=tmp_path / "r")
     mine.write_text(RULE.replace("part of the way", "some of the way"), encoding="utf-8")
     with pytest.raises(HashError, match="mine.py was changed since .*part-way-.* was begun"):
         train(data, plan(mine), work=tmp_path, resume=True)

@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from conftest import make_chain, toy_net
+from made_plans import planned
 
 from fedcli.federation.client import Training
 from fedcli.runs import precision
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 
 
 @pytest.mark.parametrize("slow, chosen", [("fp32", "bf16"), ("bf16", "fp32")])
@@ -33,7 +34,7 @@ def test_the_faster_one_is_chosen(slow, chosen, monkeypatch):
 
 
 def test_a_run_keeps_the_precision_it_was_begun_with(tmp_path, monkeypatch):
-    data, plan = make_chain(tmp_path), Plan("fedavg", {}, Training(batch_size=16), rounds=1, precision="auto")
+    data, plan = make_chain(tmp_path), planned("fedavg", {}, Training(batch_size=16), rounds=1, precision="auto")
     monkeypatch.setattr(precision, "fastest", lambda *_: ("bf16", {"fp32": 2.0, "bf16": 1.0}))
     run = train(data, plan, work=tmp_path, out=None)
     assert json.loads(run.read_text())["body"]["model"]["precision"] == "bf16"

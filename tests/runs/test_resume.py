@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 from conftest import interrupt_in_round, make_chain
-from made_plans import TRAINING, plan, results
+from made_plans import TRAINING, plan, planned, results
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.federation import state as states
 from fedcli.federation.client_state import ClientStateStore
 from fedcli.federation.server import Federation
-from fedcli.runs.configuration import Execution
 from fedcli.runs.folder import unfinished
-from fedcli.runs.train import Interrupted, Plan, plan_of, train
+from fedcli.runs.train import Interrupted, begun, train
+from fedcli.runs.train_options import Execution
 
 EACH_ROUND = Execution(checkpoint_every=1)
 
@@ -89,15 +89,16 @@ def test_resume_with_another_value_is_refused_by_name_unless_forced(tmp_path, mo
 
 def test_an_unfinished_run_is_found_and_planned_from_its_folder(tmp_path, monkeypatch):
     data = make_chain(tmp_path)
-    asked = Plan("fedheal", {"tau": "0.4"}, TRAINING, 6, seed=3)
+    asked = planned("fedheal", {"tau": "0.4"}, TRAINING, 6, seed=3)
     monkeypatch.setattr(Federation, "play", interrupt_in_round(3))
     with pytest.raises(Interrupted):
         train(data, asked, work=tmp_path, out=None)
     monkeypatch.undo()
     folder = unfinished(tmp_path, None)
-    planned, source, where = plan_of(folder)
-    assert source.resolve() == data.resolve() and where["device"] == "cpu"
-    run = train(source, planned, work=tmp_path, out=folder, resume=True)
+    again = begun(folder)
+    source = Path(again.data)
+    assert source.resolve() == data.resolve() and again.device == "cpu"
+    run = train(source, again, work=tmp_path, out=folder, resume=True)
     assert manifest.read(run).body["settings"]["tau"] == 0.4
     with pytest.raises(FedcliError, match="no unfinished run"):
         unfinished(tmp_path, None)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import ROSTER, interrupt_in_round, make_chain, play, toy_net, toy_shard, toy_shards
+from made_plans import planned
 
 from fedcli.commands.app import app
 from fedcli.data import manifest
@@ -27,7 +28,8 @@ from fedcli.models.layout import Layout
 from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
-from fedcli.runs.train import Interrupted, Plan, train
+from fedcli.runs.rules import acting, check
+from fedcli.runs.train import Interrupted, train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.groups import group_scores
 from fedcli.scores.schema import encode
@@ -52,7 +54,7 @@ def play_sites(spec="fedavg", *, rounds=3, shards=None, roster=ROSTER, participa
 
 
 def plan(method="fedavg", rounds=3, **rest):
-    return Plan(method, {}, TRAINING, rounds, single_site=True, **rest)
+    return planned(method, {}, TRAINING, rounds, single_site=True, **rest)
 
 
 def divided(work, *, among=4, **rest):
@@ -130,12 +132,12 @@ def test_an_absent_client_keeps_its_model_and_one_never_drawn_has_none():
 def test_every_method_trains_alone_or_is_refused_by_name(name):
     method = resolve(name)
     if method.local.works_without_server and method.aggregator.works_without_server:
-        plan(name, model="clip-tiny" if method.local.model else "cnn").check()
+        check(plan(name, model="clip-tiny" if method.local.model else "cnn"))
         state = play_sites(name, rounds=2)
         assert all(state.clients[client]["model"].isfinite().all() for client in ROSTER)
         return
     with pytest.raises(UsageError, match=re.escape(f"{name} lives on what clients send")) as error:
-        plan(name).check()
+        check(plan(name))
     base = "fedprox" if name.startswith("fedprox+") else "fedavg"
     assert error.value.hint.startswith(f"fedcli train {base} --single-site")
 
@@ -148,12 +150,12 @@ class Halved(Mean):
 def test_an_option_of_the_server_is_refused_and_not_recorded(monkeypatch):
     method = replace(METHODS["fedprox"], name="halved", aggregator=Halved())
     monkeypatch.setitem(METHODS, "halved", method)
-    asked = replace(plan("halved"), settings={"share": "0.25"})
-    assert "share" in method.settings and asked.acting(method).keys() == method.settings.keys() - {"share"}
+    asked = replace(plan("halved"), set={"share": "0.25"})
+    assert "share" in method.settings and acting(asked, method).keys() == method.settings.keys() - {"share"}
     with pytest.raises(UsageError, match="share is an option of the server"):
-        asked.check()
-    replace(asked, settings=asked.acting(method)).check()  # as a resume gives them
-    replace(asked, single_site=False).check()
+        check(asked)
+    check(replace(asked, set=acting(asked, method)))  # as a resume gives them
+    check(replace(asked, single_site=False))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -285,7 +287,7 @@ def test_a_run_of_clients_alone_is_no_start_for_another(tmp_path):
     run = train(make_chain(tmp_path), plan(), work=tmp_path, out=None)
     for method in ("fedavg", "crt"):
         with pytest.raises(FedcliError, match="no global model"):
-            train(make_chain(tmp_path), Plan(method, {}, TRAINING, 2, weights=str(run)), work=tmp_path, out=None)
+            train(make_chain(tmp_path), planned(method, {}, TRAINING, 2, weights=str(run)), work=tmp_path, out=None)
 
 
 def test_a_second_stage_needs_one_model_of_all(tmp_path, capsys):

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from conftest import ROSTER, make_chain, play
+from made_plans import planned
 from report_tables import table_cells
 
 from fedcli.data import manifest
@@ -15,7 +16,7 @@ from fedcli.federation.client import Training
 from fedcli.federation.server import _bytes
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import BYTES, DOWN, UP, megabytes, render
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 TRAINING = Training(optimizer="sgd", lr=0.05, momentum=0.9, weight_decay=0.0, batch_size=8)
@@ -53,9 +54,9 @@ def runs(tmp_path_factory):
     work = tmp_path_factory.mktemp("traffic")
     data = make_chain(work)
     plans = {
-        "whole": Plan("scaffold", {}, TRAINING, 3),
-        "head": Plan("fedavg", {}, TRAINING, 3, freeze=True),
-        "alone": Plan("fedavg", {}, TRAINING, 3, single_site=True),
+        "whole": planned("scaffold", {}, TRAINING, 3),
+        "head": planned("fedavg", {}, TRAINING, 3, freeze_backbone=True),
+        "alone": planned("fedavg", {}, TRAINING, 3, single_site=True),
     }
     return {name: train(data, plan, work=work, out=None) for name, plan in plans.items()}
 

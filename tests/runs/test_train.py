@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain
-from made_plans import plan, results
+from made_plans import plan, planned, results
 
 import fedcli
 from fedcli.data import manifest
@@ -17,9 +17,10 @@ from fedcli.federation.client import Training
 from fedcli.figures.kinds.curves import chosen
 from fedcli.figures.series import read
 from fedcli.metrics.task import ONE
-from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run, predict
+from fedcli.runs.rules import check
 from fedcli.runs.train import train
+from fedcli.runs.train_options import Execution
 
 
 def test_a_run_writes_its_record_models_and_manifest(tmp_path):
@@ -127,7 +128,7 @@ def test_every_group_is_scored_too_and_the_curves_have_their_mean(tmp_path):
 )
 def test_numbers_no_optimizer_can_use_are_refused(change, word):
     with pytest.raises(UsageError, match=word):
-        Training(**change).check()
+        check(planned("fedavg", {}, Training(**change)))
 
 
 def test_more_threads_than_any_processor_has_are_refused_before_torch_starts_them(tmp_path):

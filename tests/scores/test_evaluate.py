@@ -5,6 +5,7 @@ import published_schema
 import pytest
 from conftest import make_chain
 from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, body_of, logits_of, scorer
+from made_plans import planned
 from score_json import group_scores
 
 from fedcli.data import manifest
@@ -12,7 +13,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.metrics import score
 from fedcli.runs.finished import load_mean_personal, logits, open_run, predict
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores import evaluate as stage
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
@@ -47,7 +48,7 @@ def test_each_metric_has_last_mean_and_population_std_over_the_kept_rounds(tmp_p
 def test_clients_whom_one_model_answers_on_the_same_images_are_scored_once(tmp_path, monkeypatch):
     asked, client = [], stage._client
     monkeypatch.setattr(stage, "_client", lambda *given: asked.append(given[3]) or client(*given))
-    run = train(make_chain(tmp_path, corrupted=True), Plan("fedavg", {}, Training(), 1), work=tmp_path, out=None)
+    run = train(make_chain(tmp_path, corrupted=True), planned("fedavg", {}, Training(), 1), work=tmp_path, out=None)
     body = body_of(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
     corrupted = manifest.read(manifest.parent(run, "corruption")).body["clients"]
     assert len(asked) == 2 and len(body["clients"]) == 4 and 0 < len(corrupted) < 4
@@ -220,7 +221,7 @@ def test_a_diverged_model_leaves_no_scores_behind(tmp_path, monkeypatch):
 
 
 def test_a_trained_run_is_scored_as_its_stored_models_predict(tmp_path):
-    plan = Plan("fedavg", {}, Training(batch_size=5, bn="local"), rounds=2)
+    plan = planned("fedavg", {}, Training(batch_size=5, bn="local"), rounds=2)
     path = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=tmp_path / "run")
     body = body_of(evaluate(path, by=[], out=None, device="cpu", made_by=[]))
     run = open_run(path)
@@ -241,12 +242,12 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     from conftest import make_chain
 
     from fedcli.federation.client import Training
-    from fedcli.runs.train import Plan, train
+    from fedcli.runs.train import train
 
     data, training = make_chain(tmp_path, corrupted=True), Training(optimizer="sgd", lr=0.1, batch_size=8)
     by_name = {}
     for method in ("ditto", "fedbn", "fedavg"):
-        run = train(data, Plan(method, {}, training, 3), work=tmp_path, out=None)
+        run = train(data, planned(method, {}, training, 3), work=tmp_path, out=None)
         path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
         by_name[method] = json.loads(path.read_text())["body"]
         assert not published_schema.errors(path)

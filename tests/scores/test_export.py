@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
+from made_plans import planned
 from score_json import group_scores
 from typer.testing import CliRunner
 
@@ -14,7 +15,7 @@ from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Training
 from fedcli.metrics import probabilities, score
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.export import to_csv
 
 ATTRIBUTES = {"sex": ["female", "male"], "site": ["north", "south", "west"]}
@@ -133,7 +134,7 @@ def fedcli(*words):
 
 
 def test_evaluate_writes_the_table_beside_scores_new_or_old(tmp_path, monkeypatch):
-    plan = Plan("fedavg", {}, Training(batch_size=10), rounds=1)
+    plan = planned("fedavg", {}, Training(batch_size=10), rounds=1)
     run = train(make_chain(tmp_path, corrupted=True), plan, work=tmp_path, out=None)
     scores = fedcli("evaluate", run).stdout
     before = {path: path.read_bytes() for path in run.parent.glob("scores/*/*")}

@@ -4,6 +4,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import ROSTER, make_chain
+from made_plans import planned
 
 from fedcli.data import manifest
 from fedcli.federation.client import Training
@@ -11,14 +12,14 @@ from fedcli.metrics import CLASSES, names, score
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.runs.finished import open_run, predict
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 COLUMNS = [f"mean among clients balanced_accuracy {whose} model" for whose in ("own", "global")]
 
 
 def trained(work, data, method):
-    run = train(data, Plan(method, {}, Training(batch_size=10, lr=0.01), rounds=2), work=work, out=None)
+    run = train(data, planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2), work=work, out=None)
     return run, evaluate(run, by=[], out=None, device="cpu", made_by=[])
 
 

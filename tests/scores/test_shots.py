@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 from conftest import make_chain
+from made_plans import planned
 from report_tables import table_cells
 from score_json import shot_scores
 
@@ -16,7 +17,7 @@ from fedcli.federation.client import Training
 from fedcli.metrics import score
 from fedcli.reporting.rows import notes, rows
 from fedcli.reporting.tables import render
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores import shots
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.parts import SHOT_GROUPS as GROUPS
@@ -130,7 +131,7 @@ def test_suggested_thresholds_part_the_classes_into_thirds_where_their_counts_al
 def run(tmp_path_factory):
     """Two rounds on 80 training images: 27, 27 and 26 of each class."""
     work = tmp_path_factory.mktemp("shots")
-    plan = Plan("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2)
+    plan = planned("fedavg", {}, Training(batch_size=10, lr=0.01), rounds=2)
     return train(make_chain(work, corrupted=True), plan, work=work, out=None)
 
 

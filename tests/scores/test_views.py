@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import make_chain
+from made_plans import planned
 from report_tables import table_cells
 from score_json import group_scores
 from torch import nn
@@ -24,7 +25,7 @@ from fedcli.metrics import score
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import VIEWS, render
 from fedcli.runs.finished import logits, open_run, predict
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 
 TRAINING = Training(optimizer="sgd", lr=0.1, batch_size=8)
@@ -73,7 +74,7 @@ def scored(tmp_path_factory):
         data = make_chain(work, corrupted=True)
         made = {}
         for name in ("by-group", "fedavg"):
-            run = train(data, Plan(name, {}, TRAINING, 2), work=work, out=None)
+            run = train(data, planned(name, {}, TRAINING, 2), work=work, out=None)
             made[name] = run, evaluate(run, by=[], out=None, device="cpu", made_by=[])
         yield made
 

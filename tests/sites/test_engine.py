@@ -1,6 +1,7 @@
 """A coordinator and its sites: the same bytes as in one process, and a sentence for whatever goes wrong."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,9 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.server import Federation
 from fedcli.federation.training import Training
 from fedcli.io.files import write_text
-from fedcli.runs.configuration import Execution
 from fedcli.runs.finished import open_run
 from fedcli.runs.train import Interrupted, train
+from fedcli.runs.train_options import Execution
 from fedcli.sites.description import SiteError, describe
 from fedcli.sites.roster import gathered
 
@@ -298,8 +299,7 @@ def test_rules_that_need_every_client_refuse_to_do_without(data, tmp_path):
 
 
 def test_a_rule_that_trains_some_clients_trains_all_where_one_may_be_absent(data, sites, tmp_path):
-    released = plan("afl")
-    released.settings["rule"] = "released"
+    released = replace(plan("afl"), set={"rule": "released"})
     usual = train(data, released, work=tmp_path, out=tmp_path / "usual")
     run = train_at(sites, data, released, tmp_path, out=tmp_path / "sites-run", min_clients=3)
     assert files(run)["models/00002.h5"] == files(usual)["models/00002.h5"]

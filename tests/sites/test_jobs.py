@@ -6,8 +6,8 @@ import pytest
 from conftest import make_chain
 from site_federation import plan, sites_of
 
-from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
+from fedcli.runs.train_options import Execution
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.transport.relay import Relay, paths_in

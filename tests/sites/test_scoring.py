@@ -9,7 +9,7 @@ import forked
 import numpy as np
 import published_schema
 import pytest
-from site_federation import OPEN, chain_with_tests, plan, reached, sites_of, train_at
+from site_federation import OPEN, TRAINING, chain_with_tests, plan, reached, sites_of, train_at
 
 from fedcli.compare.tested import compare
 from fedcli.errors import FedcliError, UsageError
@@ -71,7 +71,7 @@ def assert_as_pooled(mine, other):
 
 
 def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monkeypatch):
-    trained = replace(plan().training, lr=0.2)
+    trained = replace(TRAINING, lr=0.2)
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan("scaffold", 3, trained))
     for part in ("versions", "groups", "clients"):
         assert_as_pooled(scores.body()[part], pooled.body()[part])

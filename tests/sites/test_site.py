@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +16,8 @@ from site_federation import Carried, chain_with_tests, engine_of, plan, sites_of
 from fedcli import methods
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Report, Task
-from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
+from fedcli.runs.train_options import Execution
 from fedcli.sites import memory, policy, privacy
 from fedcli.sites.description import SiteError, describe, hidden, versions
 from fedcli.sites.engine import Sites
@@ -100,16 +99,17 @@ def test_a_question_that_means_nothing_is_answered_by_a_sentence(site, question,
 
 def test_a_plan_that_names_a_file_or_a_field_of_another_version_is_refused(site):
     asked = {"ask": "begin", "client": "north", "run": "0" * 16, "threads": 1, "versions": versions()}
-    whole = asdict(plan())
+    whole = plan().decided()
     for change, sentence in (
         ({"weights": "/etc/passwd"}, "opens no file"),
         ({"method": "moon+/tmp/mine.py:rule"}, "opens no file"),
         ({"model": "./net.py:build"}, "opens no file"),
         ({"model": "timm:hf-hub:somebody/net"}, "opens no file"),
-        ({"training": {**whole["training"], "lr": "fast"}}, "whose lr is 'fast'"),
-        ({"training": {**whole["training"], "new": 1}}, "with an unknown 'new'"),
-        ({"training": None}, "without its training"),
-        ({"rounds": True}, "whose rounds is 'True'"),
+        ({"lr": "fast"}, "--lr='fast' is not a number"),
+        ({"lr": None}, "leave lr open"),
+        ({"new": 1}, "with an unknown 'new'"),
+        ({"settings": None}, "whose settings are None"),
+        ({"rounds": True}, "--rounds=True is not a number"),
         ({"method": "no such"}, "unknown method"),
     ):
         scalars, _ = site.answer({**asked, "plan": {**whole, **change}}, {})
@@ -160,7 +160,7 @@ def test_a_policy_refuses_in_a_sentence_that_names_the_site(data, tmp_path, text
 def test_a_model_after_a_single_step_is_a_gradient(data, tmp_path):
     sites = sites_of(data, tmp_path / "sites", policy=Policy(gradients=False))
     with pytest.raises(SiteError, match="lets no gradient leave, which the model after a single step is"):
-        train_at(sites, data, plan(training=replace(plan().training, batch_size=32)), tmp_path)
+        train_at(sites, data, plan(batch_size=32), tmp_path)
     train_at(sites, data, plan(), tmp_path, out=tmp_path / "run")  # three steps
 
 
@@ -290,7 +290,7 @@ def test_no_two_updates_are_given_one_noise(data, tmp_path):
         train(data, plan(rounds=1), work=tmp_path, execution=Execution(engine=engine))
     (begin, tensors), task, site = sent["begin"], sent["train"], sites["north"]
     first = site.answer(*task)[1]["theta"]
-    idle = {**begin["plan"], "training": {**begin["plan"]["training"], "lr": 1e-30}}
+    idle = {**begin["plan"], "lr": 1e-30}
     assert "error" not in site.answer({**begin, "plan": idle}, tensors)[0]
     second = site.answer(*task)[1]["theta"]
     assert np.linalg.norm(first - second) > 20  # the update itself has a norm of at most 1

@@ -13,8 +13,8 @@ from site_federation import plan
 from fedcli.errors import FedcliError
 from fedcli.federation.server import Federation
 from fedcli.io.locks import held
-from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
+from fedcli.runs.train_options import Execution
 from fedcli.sites import sockets
 from fedcli.sites.description import SiteError
 from fedcli.sites.site import Site

@@ -10,8 +10,8 @@ from site_federation import chain_with_tests, engine_of, plan, sites_of, through
 
 from fedcli.errors import FedcliError, UsageError
 from fedcli.methods import METHODS, resolve
-from fedcli.runs.configuration import Execution
 from fedcli.runs.train import train
+from fedcli.runs.train_options import Execution
 from fedcli.sites import summed
 from fedcli.sites.engine import Sites
 from fedcli.sites.policy import Policy, Privacy, Refusal

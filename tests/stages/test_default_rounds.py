@@ -5,9 +5,10 @@ import pytest
 import fedcli
 from fedcli.data import manifest
 from fedcli.federation.training import Training, idle
+from fedcli.methods import METHODS
 from fedcli.reporting import timing
 from fedcli.stages.options import TrainOptions
-from fedcli.stages.train import fitted
+from fedcli.stages.train import resolved
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +31,13 @@ def clients(tmp_path_factory):
 )
 def test_few_images_make_more_rounds_which_is_said(clients, count, options, rounds, caplog):
     caplog.set_level("INFO", "fedcli")
-    made = fitted(TrainOptions("fedavg", **options), clients[count])
+    made = resolved(TrainOptions("fedavg", **options), clients[count])
     assert made.rounds == rounds
     assert (f"{rounds} rounds instead of the usual 20" in caplog.text) == (rounds in (25, 50))
 
 
 def test_a_method_with_rounds_of_its_own_keeps_them(clients):
-    assert fitted(TrainOptions("crt"), clients[200]).rounds is None
+    assert resolved(TrainOptions("crt"), clients[200]).rounds == METHODS["crt"].default_training["rounds"]
 
 
 def test_the_number_is_recorded(clients, tmp_path, monkeypatch):

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from conftest import make_chain
+from made_plans import planned
 
 from fedcli.commands.app import app
 from fedcli.federation.client import Training
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.system import terminal
 
 WIDTHS = 60, 80, 100, 160
@@ -66,7 +67,7 @@ def runs(tmp_path_factory):
     data = make_chain(work, corrupted=True)
     for method in ("fedavg", "fedheal"):
         for seed in (0, 1):
-            plan = Plan(method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
+            plan = planned(method, {}, Training(batch_size=10, lr=0.01), rounds=2, seed=seed)
             train(data, plan, work=work, out=None)
     as_file(f"fedcli report {work / 'runs'}")  # which scores them
     return work / "runs"

@@ -13,7 +13,7 @@ and one import line in __init__.py; `fedcli partition --scheme by-brightness --s
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -90,8 +90,8 @@ class Scheme:
     left_over: ClassVar[tuple[str, str]] = ("is left over", "are left over")  # why an image may go to no client
 
     def __post_init__(self) -> None:
-        for key, kind in options.kinds(self).items():
-            object.__setattr__(self, key, options.parse(key, getattr(self, key), kind))
+        for key, option in options.describe(type(self)).items():
+            object.__setattr__(self, key, option.read(getattr(self, key)))
 
     def check(self, dataset: Mapping[str, Any]) -> None:
         """Refuse options that a dataset, given as its manifest's body, cannot have. Raises FedcliError, UsageError."""
@@ -247,7 +247,7 @@ def register(name: str) -> Callable[[SchemeType], SchemeType]:
             raise ValueError(f"partition scheme {name!r} is registered twice")
         if outside:
             extensions.check_name(name)
-            options.kinds(scheme)  # refuses an annotation that is no type of an option
+            options.describe(scheme)  # refuses an annotation that is no type of an option
             if scheme.assign is Scheme.assign and scheme.divide.__module__ == __name__:
                 raise TypeError(f"{scheme.__name__} has no assign()")
             scheme.code = extensions.origin() or of_functions(scheme)
@@ -273,25 +273,20 @@ def named(name: str) -> type[Scheme]:
 def resolve(name: str, settings: Mapping[str, Any] | None = None) -> Scheme:
     """Build a scheme by its name and options. Raises UsageError for an unknown name or option, or a missing one."""
     scheme = named(name)
-    name, settings, known = scheme.name, settings or {}, {f.name: f for f in fields(scheme)}
+    name, settings, known = scheme.name, settings or {}, options.describe(scheme)
     for key in settings:
         if key not in known:
             hint = nearest(key, known) if known else f"{name} has no options at all"
             raise UsageError(f"the partition scheme {name} has no option {key!r}", hint)
     for key, option in known.items():
         if option.default is MISSING and key not in settings:
-            meaning = options.kinds(scheme)[key].meaning
-            raise UsageError(f"the partition scheme {name} needs {key}: {meaning}", f"--set {key}=VALUE")
+            raise UsageError(f"the partition scheme {name} needs {key}: {option.meaning}", f"--set {key}=VALUE")
     return scheme(**settings)
 
 
 def listing() -> dict[str, list[options.Option]]:
     """Every scheme's options, with "required" as the default of those that must be given."""
-    table = {}
-    for name, scheme in SCHEMES.items():
-        kinds, defaults = options.kinds(scheme), {f.name: f.default for f in fields(scheme)}
-        table[name] = [
-            options.Option(key, kind.name, "required" if defaults[key] is MISSING else defaults[key], kind.meaning)
-            for key, kind in kinds.items()
-        ]
-    return table
+    return {
+        name: [replace(o, default="required") if o.default is MISSING else o for o in options.describe(scheme).values()]
+        for name, scheme in SCHEMES.items()
+    }

@@ -3,19 +3,23 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from .base import Flag, Source
+from .options import Flag, Source
 
+MACHINE, OUTPUT = "Machine", "Output"  # headings in help
 NAME, INPUT, LOCAL = Flag(argument=True), Flag(argument=True, local=True), Flag(local=True)
+ON_MACHINE, TO_OUTPUT = Flag(local=True, panel=MACHINE), Flag(local=True, panel=OUTPUT)
 RUNS = Flag("RUN...", argument=True, local=True)
 COLUMN, ATTRIBUTE = Flag("COLUMN"), Flag("ATTRIBUTE")
 WORK = "fedcli-work"
 
-Work = Annotated[Source, "folder that results go to and are looked for in", LOCAL]
-Out = Annotated[Source | None, "folder of this result; default: a name under --work", LOCAL]
+Work = Annotated[Source, "folder that results go to and are looked for in", TO_OUTPUT]
+Out = Annotated[Source | None, "folder of this result; default: a name under --work", TO_OUTPUT]
 Seed = Annotated[int, "seed of every random number of this stage"]
-Jobs = Annotated[int, "processes, >= 0; 0 uses every core", LOCAL]
-Device = Annotated[str, "cpu, cuda or cuda:N", LOCAL]
-Timeout = Annotated[float, "seconds to wait for a site that gives no sign of life, >= 0; 0: as long as it takes", LOCAL]
+Jobs = Annotated[int, "processes, >= 0; 0 uses every core", ON_MACHINE]
+Device = Annotated[str, "cpu, cuda or cuda:N", ON_MACHINE]
+Timeout = Annotated[
+    float, "seconds to wait for a site that gives no sign of life, >= 0; 0: as long as it takes", ON_MACHINE
+]
 Clients = Annotated[int | None, "number of clients, >= 1"]
 Dirichlet = Annotated[float | None, "label skew: a Dirichlet(ALPHA) draw per class", Flag("ALPHA")]
 Val = Annotated[float, "share of each client's training images kept for validation, in [0, 0.9]"]
@@ -24,15 +28,17 @@ Track = Annotated[
     str | None,
     "also give curves, scores and the page to tensorboard or mlflow, as files under --work or with :DIR or :URI behind "
     "it; no byte of the run changes",
-    Flag("NAME[:WHERE]", local=True),
+    Flag("NAME[:WHERE]", local=True, panel=OUTPUT),
 ]
 Groups = Annotated[
-    Sequence[str], "an attribute, or several crossed: 'race*sex'; may be repeated; default: each attribute", ATTRIBUTE
+    Sequence[str],
+    "an attribute, or several crossed: 'race*sex'; may be repeated; default: each attribute",
+    Flag("ATTRIBUTE", panel="Data"),
 ]
 Shots = Annotated[
     str | None,
     "show the mean recall of the head (classes with more than UPPER training images of all clients), the tail (fewer "
     "than LOWER) and the medium ones between; 700,70 as in the Fed-MAS paper suits thousands of images: where a group "
     "is empty, a note suggests thresholds that fill it",
-    Flag("UPPER,LOWER"),
+    Flag("UPPER,LOWER", panel="Data"),
 ]

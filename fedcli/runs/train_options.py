@@ -1,0 +1,183 @@
+"""The options of a training: resolved, they are the plan that runs and the record that is written."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from ..common_options import INPUT, LOCAL, MACHINE, NAME, ON_MACHINE, OUTPUT, WORK, Device, Out, Timeout, Track, Work
+from ..errors import UsageError
+from ..federation.training import METHOD, Training
+from ..options import Flag, Source, left_open, recorded
+
+ANOTHER = "both sides need the same version of fedcli"  # where options that were sent cannot be read
+ROUNDS = 20  # by default
+OF_METHOD = Flag(panel=METHOD)
+UNRECORDED = Flag(panel=MACHINE, recorded=False)  # it decides no byte, but may stand in a recipe
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a plan is carried out; none of it is an option of the method.
+
+    Attributes:
+        device: "cpu", "cuda" or "cuda:N". Equal bits are promised for one device and number of threads.
+        threads: of the CPU; 0 for one where the network is small or clients train side by side, else torch's choice.
+        engine: "in-process", "pool:N", "streams:N" or one that reaches sites, see federation.engines; None is what
+            suits. It changes no bit.
+        checkpoint_every: rounds between states; 0 keeps writing them under a share of the time.
+        timeout: seconds that an engine waits for a site without a sign of life; 0 waits for as long as it takes.
+        min_clients: sites that must answer in a round; 0: all that were asked.
+        limits: (the federation, this, seconds of all rounds) -> a last line for timing.jsonl, see bench.limits.
+        trained: what is done with the folder of a run that was trained now, and not with one that lay there.
+    """
+
+    device: str = "cpu"
+    threads: int = 0
+    engine: str | None = "in-process"
+    checkpoint_every: int = 0
+    timeout: float = 600
+    min_clients: int = 0
+    limits: Callable[[Any, "Execution", float], dict[str, Any] | None] | None = None
+    trained: Callable[[Path], None] | None = None
+
+
+ON_CPU = Execution()  # one client after another
+
+
+@dataclass(frozen=True)
+@left_open
+class TrainOptions(Training):
+    """A method trained on partitioned data. What is open is None until stages.train fills it in."""
+
+    stage: ClassVar[str] = "train"
+    method: Annotated[str | None, "method, or base+addon; `fedcli methods` lists all", NAME] = None
+    data: Annotated[
+        Source | None,
+        "corruption, partition or dataset manifest; default: the newest under --work, - reads stdin",
+        INPUT,
+    ] = None
+    _: KW_ONLY
+    rounds: Annotated[
+        int,
+        "rounds of federated training, >= 1; default: 20, or up to 50 where clients have so few images that 20 are "
+        "under 100 local steps",
+        Flag(open=True),
+    ] = ROUNDS
+    participation: Annotated[float, "share of clients in each round, in (0, 1]"] = 1.0
+    augment: Annotated[
+        Source | None,
+        "none, flip, crop or affine-flip, or an albumentations pipeline as A.save() writes it, .yaml or .json; "
+        "default: the dataset's",
+        Flag("KIND|FILE"),
+    ] = None
+    eval_every: Annotated[
+        int, "score the test set every so many rounds, >= 0, for curves; no model is chosen by it; 0: never"
+    ] = 0
+    patience: Annotated[int, "stop after so many rounds without a better validation score, >= 0; 0: never"] = 0
+    seed: Annotated[int, "seed of every random number of this stage"] = 0
+    set: Annotated[Mapping[str, object], "an option of the method; may be repeated", OF_METHOD] = field(
+        default_factory=dict, hash=False
+    )
+    server_optimizer: Annotated[
+        Literal["none", "momentum", "adam", "yogi", "adagrad"],
+        "the server takes this optimizer's step along the mean update; short for METHOD+fedavgm, +fedadam, +fedyogi or "
+        "+fedadagrad, for methods that average",
+        Flag(panel=METHOD, recorded=False),
+    ] = "none"
+    model: Annotated[
+        str,
+        "cnn, the default, another that `fedcli models` lists, such as timm:NAME, or ./net.py:build",
+        Flag(panel=METHOD, open=True),
+    ] = "cnn"
+    weights: Annotated[
+        Source | None, "starting weights: imagenet, pretrained, a file, or a finished run's folder", OF_METHOD
+    ] = None
+    teacher: Annotated[
+        Source | None,
+        "frozen network of fed-mas and kd: a MoCo-v2 or torchvision ResNet, or a CLIP checkpoint; default: the "
+        "starting weights",
+        Flag("FILE", panel=METHOD),
+    ] = None
+    freeze_backbone: Annotated[
+        bool,
+        "train the classifier alone, on features computed once",
+        Flag(panel=METHOD, label="frozen backbone"),
+    ] = False
+    then: Annotated[
+        str | None, "a second stage from the finished model: crt", Flag("METHOD", panel=METHOD, recorded=False)
+    ] = None
+    single_site: Annotated[
+        bool,
+        "every client trains alone for all rounds, from the same start; nothing is sent",
+        Flag(panel=METHOD, label="single-site"),
+    ] = False
+    device: Device = "cpu"
+    precision: Annotated[
+        Literal["fp32", "tf32", "bf16", "auto"],
+        "fp32, tf32 on GPUs, bf16 in forward and backward pass, or auto: fp32 or bf16, measured",
+        Flag(panel=MACHINE),
+    ] = "fp32"
+    threads: Annotated[
+        int,
+        "CPU threads, in [0, 1024]; 0 uses one where clients train side by side or the network is small, else torch's "
+        "choice. Runs are equal to the bit where this is equal",
+        UNRECORDED,
+    ] = 0
+    engine: Annotated[
+        str | None,
+        "what runs the clients: in-process, pool:N for N processes on the CPU, streams:N for N clients at once on "
+        "a GPU, ray or ray:N for the workers of a ray cluster, socket:DIR for sites that listen in a folder, "
+        "nvflare:DIR or flower:DIR for hospitals, flower-secagg:DIR with secure aggregation, the only one that changes "
+        "numbers; default: a process on every core for networks "
+        "of one thread, else in-process",
+        Flag("NAME[:N]", local=True, panel=MACHINE),
+    ] = None
+    sites: Annotated[
+        Sequence[Source],
+        "description of a site, or a folder of them, in place of DATA",
+        Flag("FILE", local=True, panel=MACHINE),
+    ] = ()
+    timeout: Timeout = 600.0
+    jobs: Annotated[int | None, "short for --engine pool:N, >= 1", ON_MACHINE] = None
+    at_once: Annotated[int | None, "short for --engine streams:N, >= 1", ON_MACHINE] = None
+    min_clients: Annotated[
+        int, "sites that must answer in a round, >= 0, without the absent ones; 0: all", ON_MACHINE
+    ] = 0
+    checkpoint_every: Annotated[
+        int, "rounds between saved states, >= 0; 0: as often as takes less than 2 % of the time", UNRECORDED
+    ] = 0
+    work: Work = WORK
+    out: Out = None
+    name: Annotated[
+        str | None,
+        "name of the run's folder, in place of one made from its options",
+        Flag(local=True, panel=OUTPUT),
+    ] = None
+    resume: Annotated[
+        bool, "go on with an unfinished run; without METHOD: the newest one, or the one in --out", LOCAL
+    ] = False
+    force: Annotated[bool, "resume even with other values, and record it", LOCAL] = False
+    track: Track = None
+
+    def decided(self) -> dict[str, Any]:
+        """Every option that decides the bytes of a run, as a record or a message holds it."""
+        values = {option.name: getattr(self, option.name) for option in recorded(TrainOptions)}
+        return values | {"settings": dict(values.pop("set"))}
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """The options that decided() made these of. Raises UsageError where one is missing, unknown or of no type."""
+        declared = recorded(TrainOptions)
+        names = {option.name for option in declared} - {"set"} | {"settings"}
+        if odd := sorted(names ^ values.keys()):
+            what = f"options arrived {'without' if odd[0] in names else 'with an unknown'} {odd[0]!r}"
+            raise UsageError(what, ANOTHER)
+        if not isinstance(values["settings"], dict):
+            raise UsageError(f"options arrived whose settings are {values['settings']!r:.60}", ANOTHER)
+        if missing := [option.name for option in declared if option.flag.open and values[option.name] is None]:
+            raise UsageError(f"options arrived that leave {missing[0]} open", ANOTHER)
+        try:
+            return cls(**{name: value for name, value in values.items() if name != "settings"}, set=values["settings"])
+        except UsageError as error:
+            raise UsageError(f"options arrived with {error.sentence}", ANOTHER) from None
