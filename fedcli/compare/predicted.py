@@ -147,7 +147,8 @@ def _read(scores: Path) -> Predicted:
     if about.options.get("federated"):
         return _of_counts(scores, about)
     kept = predictions.read(scores.parent / "predictions.h5")
-    at, units = _order(_Names(kept.id), _Names(kept.id if kept.unit is None else kept.unit))
+    owner = kept.id if kept.unit is None else kept.unit
+    at, units = _order(kept.id.tobytes(), kept.id.dtype.str, owner.tobytes(), owner.dtype.str)
     models = [kept.logits] if kept.logits else list(kept.clients.values())
     versions = [version for version in VERSIONS if version in models[0]]
     rounds = {v: [[model[v][r][at] for model in models] for r in models[0][v]] for v in versions}
@@ -163,24 +164,11 @@ def _read(scores: Path) -> Predicted:
     )
 
 
-class _Names:
-    """Texts [N] that a cache can compare."""
-
-    def __init__(self, texts: np.ndarray):
-        self.texts = texts
-
-    def __hash__(self) -> int:
-        return hash(self.texts[:1].tobytes())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Names) and np.array_equal(self.texts, other.texts)
-
-
 @lru_cache(maxsize=4)  # most runs answer for the same images
-def _order(ids: _Names, units: _Names) -> tuple[np.ndarray, np.ndarray]:
+def _order(ids: bytes, id_type: str, units: bytes, unit_type: str) -> tuple[np.ndarray, np.ndarray]:
     """Where the images in the order of their ids are [N], and each one's unit by number [N]."""
-    at = np.argsort(ids.texts)
-    return at, np.unique(units.texts[at], return_inverse=True)[1]
+    at = np.argsort(np.frombuffer(ids, id_type))
+    return at, np.unique(np.frombuffer(units, unit_type)[at], return_inverse=True)[1]
 
 
 def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:

@@ -76,12 +76,13 @@ class Resamples:
     def _draw(self, run: Scored, attribute: str) -> Table:
         found = predicted(run.path).of(attribute)
         images = [run.identity, found.id[0]] if found.counted else found.id  # counts of two are not paired
-        how = {"resamples": self.resamples, "seed": resampled.seed_of(images, self.seed)}
+        seed = resampled.seed_of(images, self.seed)
         places, names = found.grouping(attribute) if attribute else (None, [])
         wanted = self.versions if not attribute and AVERAGE not in self.versions else found.tables
         made: Table = {}
         for version in (version for version in found.tables if version in wanted):
-            tables = bootstrap_all(found.tables[version], found.y, found.units, **how, groups=places)
+            answers, y, units = found.tables[version], found.y, found.units
+            tables = bootstrap_all(answers, y, units, resamples=self.resamples, seed=seed, groups=places)
             asked = [{m: table[m] for m in self.metrics if m in table} for table in tables]
             made |= _named(asked, version, attribute, names)
         return _with_average(made)
