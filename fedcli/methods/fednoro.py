@@ -32,8 +32,7 @@ from torch import Tensor
 
 from . import probes
 from .contract import Aggregator, ClientRound, ClientUpdates, Local, Tensors, cross_entropy
-from .helpers import average
-from .moon import frozen_features
+from .helpers import average, logits_of
 from .priors import offset
 from .registry import register
 
@@ -72,10 +71,7 @@ class LearnsFromGlobal(Local):
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         if "share" not in client.scratch:
             return cross_entropy(net(batch.x), batch.y, client)
-        teacher, spans = client.scratch["teacher"], client.layout.spans
-        (features,) = frozen_features(net, batch.x, client, teacher)
-        weight, bias = teacher[spans["head.weight"]].view_as(net.head.weight), teacher[spans["head.bias"]]
-        soft = (F.linear(features, weight, bias) / TEMPERATURE).softmax(1)  # [B, C] q
+        soft = (logits_of(net, client.scratch["teacher"], batch.x, client) / TEMPERATURE).softmax(1)  # [B, C] q
         return distilled(net(batch.x) + client.offset, batch.y, soft, client.scratch["share"])
 
 

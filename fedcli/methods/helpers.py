@@ -1,12 +1,16 @@
-"""Computations of several methods: averages, state by client, inner products, and a frozen batch norm."""
+"""Computations of several methods: logits of another model, averages, state by client, inner products, and a frozen batch norm."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from .contract import ClientUpdates, Tensors
+from .contract import ClientRound, ClientUpdates, Tensors
+
+if TYPE_CHECKING:
+    from ..models.network import Network
 
 
 def average(theta: Tensor, weights: Tensor) -> Tensor:
@@ -45,6 +49,32 @@ def gram(theta: Tensor, updates: ClientUpdates, more: list[Tensor] | None = None
         block = torch.cat(rows).double()  # [M, block]
         total += block @ block.T
     return total.cpu()
+
+
+def logits_of(net: "Network", theta: Tensor, x: Tensor, client: ClientRound) -> Tensor:
+    """Logits [B, C] of a batch's images x under a model [P], such as the global one, as of features_of()."""
+    return _outputs(net, net, x, client, [theta])[0]
+
+
+def features_of(net: "Network", x: Tensor, client: ClientRound, *models: Tensor) -> list[Tensor]:
+    """Features [B, D] of x under each model [P], in eval mode. Leaves numbers and modes of net as they were."""
+    return _outputs(net, net.features, x, client, models)
+
+
+@torch.no_grad()
+def _outputs(
+    net: "Network", part: Callable[[Tensor], Tensor], x: Tensor, client: ClientRound, models: Sequence[Tensor]
+) -> list[Tensor]:
+    live, modes = client.layout.read(), [(module, module.training) for module in net.modules()]
+    net.eval()
+    outputs = []
+    for theta in models:
+        client.layout.load(theta)
+        outputs.append(part(x))
+    client.layout.load(live)
+    for module, training in modes:  # one by one: under --bn freeze they differ
+        module.training = training
+    return outputs
 
 
 @contextmanager

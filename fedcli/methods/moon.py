@@ -16,12 +16,12 @@ small network 5 holds features near a model that has learned nothing yet (AUC 57
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .contract import ClientRound, Local, cross_entropy
 from .fedavg import Mean
+from .helpers import features_of
 from .registry import register
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Contrast(Local):
     def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
         if "previous" not in client.memory:
             return super().loss(net, batch, client)
-        towards, away = frozen_features(net, batch.x, client, client.scratch["global"], client.memory["previous"])
+        towards, away = features_of(net, batch.x, client, client.scratch["global"], client.memory["previous"])
         z = net.features(batch.x)  # [B, D]
         nearer = F.cosine_similarity(z, towards) - F.cosine_similarity(z, away)  # [B]
         contrast = F.softplus(-nearer / self.temperature).mean()  # Eq. 3, one exponential divided out
@@ -74,21 +74,6 @@ class Contrast(Local):
 
     def on_round_end(self, net: "Network", client: ClientRound) -> None:
         client.memory["previous"] = client.layout.read()  # [P]
-
-
-@torch.no_grad()
-def frozen_features(net: "Network", x: Tensor, client: ClientRound, *models: Tensor) -> list[Tensor]:
-    """Features [B, D] of x under each model [P], in eval mode. Leaves numbers and modes of net as they were."""
-    live, modes = client.layout.read(), [(module, module.training) for module in net.modules()]
-    net.eval()
-    out = []
-    for theta in models:
-        client.layout.load(theta)
-        out.append(net.features(x))
-    client.layout.load(live)
-    for module, training in modes:  # one by one: under --bn freeze they differ
-        module.training = training
-    return out
 
 
 register(

@@ -7,7 +7,7 @@ from conftest import play, toy_net, toy_shard
 from torch import nn
 
 from fedcli.federation.client import Task, Training, run_client
-from fedcli.methods import moon, resolve
+from fedcli.methods import helpers, resolve
 from fedcli.methods.contract import ClientRound
 from fedcli.models.layout import Layout
 
@@ -91,7 +91,7 @@ def test_reference_features_restore_numbers_and_the_mode_of_every_module():
     before, modes = layout.read(), [m.training for m in net.modules()]
     client = ClientRound("north", 0, 2, 3, 0.1, before, {}, layout, toy_shard("north"), None, {})
     batch = next(toy_shard("north").in_order())
-    (z,) = moon.frozen_features(net, batch.x, client, last_model(layout))
+    (z,) = helpers.features_of(net, batch.x, client, last_model(layout))
     assert torch.equal(layout.read(), before) and [m.training for m in net.modules()] == modes
     assert not z.requires_grad and not torch.equal(z, net.eval().features(batch.x))
 
