@@ -1,4 +1,4 @@
-"""Computations of several methods: logits of another model, averages, state by client, inner products, and a frozen batch norm."""
+"""Computations of several methods: averages, logits of another model, state by client, inner products, still norms."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
