@@ -14,7 +14,7 @@ Label = Any  # the index of a class; or a tuple, for each label NO, YES or UNKNO
 
 
 def is_multi_label(body: Mapping[str, Any]) -> bool:
-    """Whether the data of a manifest, given by its body, have several labels per image."""
+    """Tell whether the data of a manifest, given by its body, have several labels per image."""
     return body.get("task") == MULTI_LABEL
 
 

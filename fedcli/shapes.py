@@ -1,4 +1,4 @@
-"""Whether JSON that somebody may have edited has the shape that its readers rely on.
+"""Checks that JSON that somebody may have edited has the shape that its readers rely on.
 
 A shape is a type, a tuple of shapes of which one must fit, [shape] for a list, {str: shape} for any keys, or a dict of
 named keys, which must be there unless their name ends in "?"; further keys are not looked at.
@@ -26,7 +26,7 @@ def check(value: Any, shape: Any, file: object, hint: str, *, whole: bool = True
 
 
 def _misfit(value: Any, shape: Any, at: str, whole: bool) -> str:
-    """What is wrong, "" where nothing is. at: where the value stands."""
+    """The fault, "" where there is none. at: where the value stands."""
     if isinstance(shape, tuple):
         return "" if any(not _misfit(value, allowed, at, whole) for allowed in shape) else _sentence(value, shape, at)
     if isinstance(shape, list):

@@ -34,20 +34,20 @@ class Figures(TyperGroup):
 
     common = ("work",)
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
         """The figure, to which defaults of the whole group apply."""
         name, command, rest = super().resolve_command(ctx, args)
-        if command and ctx.default_map:
+        if name and command and ctx.default_map:
             own = {parameter.name for parameter in command.params}
             ctx.default_map = {name: {key: value for key, value in ctx.default_map.items() if key in own}}
         return name, command, rest
 
-    def list_commands(self, ctx: typer.Context) -> list[str]:
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]  # its own click's
         from ..figures.kinds import FIGURES
 
         return list(FIGURES)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # its own click's
         from ..figures.kinds import FIGURES
 
         return _command(FIGURES[cmd_name]) if cmd_name in FIGURES else None
@@ -134,7 +134,7 @@ def draw(
 
 
 def _subject(figure: "Figure", paths: list[Path]) -> Any:
-    """What a figure is of."""
+    """The subject of a figure."""
     from ..figures import series
 
     if figure.of == "path":
@@ -150,7 +150,7 @@ def _subject(figure: "Figure", paths: list[Path]) -> Any:
 
 
 def _beside(figure: "Figure", given: bool) -> dict[str, Any]:
-    """What the frame of some figures takes beside its options: whether runs were named, and what scores them."""
+    """Arguments of some frames beside their options: whether runs were named, and what scores them."""
     from ..scores.scores import Scores
 
     def scores(records: "list[Record]") -> list[Scores]:

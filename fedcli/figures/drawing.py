@@ -100,10 +100,10 @@ def drawn(picture: Picture) -> "Figure":
     figure, axes = _canvas(picture)
     for panel, one in zip(picture.panels, axes, strict=True):
         panel.draw(one)
-        small = {"fontsize": 9} if picture.size[0] < SMALL else {}
-        one.set_title(panel.title, loc="left", **small)
+        one.set_title(panel.title, {"fontsize": 9} if picture.size[0] < SMALL else None, loc="left")
     if picture.below:
-        for one in axes[-axes[0].get_gridspec().ncols :]:
+        grid = axes[0].get_gridspec()
+        for one in axes[-grid.ncols :] if grid else ():
             one.set_xlabel(picture.below)
     handles = [Line2D([], [], **look) for look in picture.legend.values()]
     if handles:
@@ -114,12 +114,12 @@ def drawn(picture: Picture) -> "Figure":
 def _canvas(picture: Picture) -> tuple["Figure", list["Axes"]]:
     """A figure of empty panels under its title."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     count, (wide, high) = len(picture.panels), picture.size
     columns = min(count, picture.columns) or min(3, int(np.ceil(np.sqrt(count))))
     rows = -(-count // columns)
-    figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
+    figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
     letters = int((columns * wide - 0.7) / 0.105)  # that fit beside the legend, each so many inches wide
     figure.suptitle("\n".join(textwrap.fill(line, letters) for line in picture.title.splitlines()), x=0.015, ha="left")
     for place in range(count):
@@ -198,7 +198,7 @@ def line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
 
 
 def band(axes: "Axes", x: Any, low: Any, high: Any, look: Look) -> None:
-    """What surrounds a line of this look."""
+    """Draw what surrounds a line of this look."""
     axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
 
 

@@ -74,12 +74,12 @@ def of_picture(picture: Picture) -> Panels:
 def _figure(panel: Panel, picture: Picture) -> Figure:
     import matplotlib.style
     from matplotlib.figure import Figure as Canvas
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     out = io.StringIO()
     with warnings.catch_warnings(), matplotlib.style.context(["default", STYLE]):
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # measured only; the browser draws it
-        canvas = Canvas(picture.size, layout="constrained")
-        canvas.get_layout_engine().set(w_pad=0.04, h_pad=0.04)
+        canvas = Canvas(picture.size, layout=ConstrainedLayoutEngine(w_pad=0.04, h_pad=0.04))
         axes = canvas.add_subplot()
         panel.draw(axes)
         if picture.below:
@@ -94,7 +94,8 @@ def _figure(panel: Panel, picture: Picture) -> Figure:
 
 def _key(name: str, look: Look) -> Key:
     mark = _mark(look["marker"]) if look.get("marker") else ""
-    return Key(name, NAMED.get(look["color"].lower(), look["color"]), PATTERN.get(look.get("linestyle", "-"), ""), mark)
+    colour = look["color"]
+    return Key(name, NAMED.get(colour.lower()) or colour, PATTERN.get(look.get("linestyle", "-"), ""), mark)
 
 
 def _mark(marker: str) -> str:
@@ -102,7 +103,7 @@ def _mark(marker: str) -> str:
     from matplotlib.markers import MarkerStyle
 
     shape = MarkerStyle(marker)
-    outlines = shape.get_path().transformed(shape.get_transform()).to_polygons()
+    outlines = [np.asarray(outline) for outline in shape.get_path().transformed(shape.get_transform()).to_polygons()]
     size = 4.5 / max(np.abs(outline).max() for outline in outlines)
     drawn = [outline * (size, -size) + (13, 5) for outline in outlines]
     return " ".join("M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in outline) + "Z" for outline in drawn)
@@ -112,7 +113,7 @@ def _inline(svg: str, alternative: str) -> Markup:
     """The svg element alone, in the page's colours and font, sized by the page; its ids are like no other figure's."""
     mark = hashlib.sha256((alternative + svg).encode()).hexdigest()[:6]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
-    head = re.search(r'viewBox="[\d. ]+"', svg)[0]
+    (head,) = re.findall(r'viewBox="[\d. ]+"', svg)[:1]
     svg = f'<svg role="img" {head} xmlns="http://www.w3.org/2000/svg">' + svg[svg.index(">") + 1 :]
     svg = svg.replace("xlink:href", "href")
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))

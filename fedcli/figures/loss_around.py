@@ -49,7 +49,7 @@ def surface(
     label: str = "loss around the model",
 ) -> np.ndarray:
     """loss() on a grid around net, [points] or [points, points]; net is as it was afterwards."""
-    moved = {name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad}
+    moved: dict[str, Tensor] = {name: tensor for name, tensor in net.named_parameters() if tensor.requires_grad}
     start = {name: tensor.detach().clone() for name, tensor in moved.items()}
     ways = [direction(start, seed, axis) for axis in range(dims)]
     steps = np.linspace(-1, 1, points)

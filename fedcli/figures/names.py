@@ -31,13 +31,13 @@ def _left_out(without: str) -> tuple[str, ...]:
 
 
 def trained(record: Record, without: str) -> dict[str, Any]:
-    """How long and how a run trained, and on what data, without seeds, folds and the option `without`."""
+    """Training and data of a run, without seeds, folds and the option `without`."""
     options = settled(record.asked, _left_out(without))
     return {key: value for key, value in options.items() if key in ("dataset", *TRAINING) or key in record.data}
 
 
 def _options(record: Record, without: str | None) -> dict[str, Any]:
-    """What a run may differ in from others; with its seeds where `without` is None."""
+    """Options in which a run may differ from others; with its seeds where `without` is None."""
     if without is not None:
         options = settled(record.asked, _left_out(without))
     else:

@@ -36,7 +36,7 @@ class Part:
 
     @cached_property
     def weights(self) -> np.ndarray:
-        """How often each image is in each resample of the patients: [n, B]."""
+        """Counts of each image in each resample of the patients: [n, B]."""
         return draw(self.units, RESAMPLES, derive("bands", 0)).T
 
 

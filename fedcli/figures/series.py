@@ -183,7 +183,13 @@ def _about(folder: Path) -> dict[str, Any]:
         run = manifest.verify(folder / "run.json", "run")
         about = {key: run.body[key] for key in ("label", "dataset", "rounds", "roster")}
         return about | {"options": run.options} | _of_data(manifest.parent(folder / "run.json", *STAGES[1:]))
-    unknown = {"label": folder.resolve().name, "dataset": "", "rounds": None, "roster": None, "options": {}}
+    unknown: dict[str, Any] = {
+        "label": folder.resolve().name,
+        "dataset": "",
+        "rounds": None,
+        "roster": None,
+        "options": {},
+    }
     try:
         settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
         options = settings["options"]
@@ -235,7 +241,7 @@ def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[t
     for line in lines:
         t = int(line["round"])
         who = line.get("clients") or roster or [f"client {k}" for k in range(len(line["loss"]))]
-        columns = {("loss",): line["loss"], ("weights",): line["weights"]}
+        columns: dict[Key, Any] = {("loss",): line["loss"], ("weights",): line["weights"]}
         columns |= {("reports", name): column for name, column in line.get("reports", {}).items()}
         for key, column in columns.items():
             for client, value in zip(who, column, strict=True):

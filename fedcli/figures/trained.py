@@ -38,7 +38,7 @@ def mean_features(run: runs.Run) -> list[tuple[str, str, str, np.ndarray]]:
     run.net.eval()
     counts = {client: np.bincount(shard.y.cpu().numpy(), minlength=len(run.data.classes))
               for client, shard in run.data.train.items()}  # fmt: skip
-    chosen = some_classes(sum(counts.values()))
+    chosen = some_classes(np.sum(list(counts.values()), axis=0))
     sums = {client: _sums(run, shard, len(run.data.classes)) for client, shard in run.data.train.items()}
     return [
         (space, client, run.data.classes[k], (table[k] / counts[client][k]).cpu().numpy())
@@ -50,7 +50,7 @@ def mean_features(run: runs.Run) -> list[tuple[str, str, str, np.ndarray]]:
 
 
 def _sums(run: runs.Run, shard: Shard, classes: int) -> dict[str, Tensor]:
-    """What -> sum of the features of each class's images [C, D]."""
+    """Places -> sum of the features of each class's images [C, D]."""
     sums: dict[str, Tensor] = {}
     projector = getattr(run.net, "projector", None)
     for batch in shard.in_order():

@@ -85,7 +85,7 @@ def _runs(recipe: Recipe, figure: Figure, outcomes: list[Outcome]) -> dict[str, 
 
 
 def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path) -> tuple[str, Path]:
-    """What the records of the runs hold; of the first seed, but for a convergence."""
+    """A picture of the records of runs; of the first seed, but for a convergence."""
     records = {name: [series.read(run) for run in paths] for name, paths in runs.items()}
     firsts = {name: per_seed[0] for name, per_seed in records.items()}
     if figure.kind == "convergence":

@@ -153,7 +153,7 @@ def _minus(minuend: float | None, subtrahend: float | None, digits: int) -> floa
 
 
 def tests(results: Results) -> tuple[list[str], list[Table]]:
-    """How rows differ from the reference as far as these runs can show: sentences, and a table for each score."""
+    """Differences of rows from the reference, as far as these runs can show: sentences, and a table for each score."""
     return tests_against([(_score(results, test), test.reference, test.rows) for test in results.statistics])
 
 

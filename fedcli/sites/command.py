@@ -115,7 +115,7 @@ def _check(site: "Site") -> None:
 
 
 def _spent(privacy: "Privacy", folder: Path) -> str:
-    """What noise covers, how many answers may leave with it and what those that did have revealed."""
+    """The reach of noise, how many answers may leave with it and what those that did have revealed."""
     from ..federation.privacy import epsilon
     from .privacy import LEDGER, read_ledger
 
@@ -131,7 +131,7 @@ def _spent(privacy: "Privacy", folder: Path) -> str:
 
 
 def _scores(policy: "Policy", images: int) -> str:
-    """What leaves where a coordinator evaluates."""
+    """Scores that leave where a coordinator evaluates."""
     if not policy.allows_scores:
         return "evaluation: no counts of test images leave, and `fedcli evaluate` over the sites ends with a refusal"
     if not images:

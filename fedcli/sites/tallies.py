@@ -1,4 +1,4 @@
-"""What a site may say of a model instead of its logits: counts from which every score follows, and which can be added.
+"""Counts that a site may say of a model instead of its logits: they can be added, and every score follows from them.
 
 A tally counts images by true and predicted class, and by true class and the chance that the model gives to a class, in
 2,048 bins. An AUC counts two images in one bin as a tie: it is off by at most half of the share of such pairs, which
@@ -58,7 +58,7 @@ class Tally:
 
     @classmethod
     def of_arrays(cls, arrays: Arrays, classes: int, most: int) -> "Tally | None":
-        """What arrays() made of at most so many images; None where it cannot be that."""
+        """The tally that arrays() made of at most so many images; None where it cannot be that."""
         shapes = {name: array.shape for name, array in cls.nothing(classes).arrays().items()}
         if {name: array.shape for name, array in arrays.items()} != shapes:
             return None
@@ -154,7 +154,7 @@ def _calibrated(chance: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _fits(bins: np.ndarray, images: int, right: int) -> bool:
-    """Whether bins [BINS, 3] can be those of so many images, of which so many are right."""
+    """Tell whether bins [BINS, 3] can be those of so many images, of which so many are right."""
     count, hits, chance = bins.T  # [BINS] each
     edges = np.arange(BINS + 1) * FINE / BINS
     between = (np.floor(edges[:-1]) * count <= chance) & (chance <= np.ceil(edges[1:]) * count)
@@ -174,7 +174,7 @@ class _Sums(Sums):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a site says of one model.
+    """The counts that a site says of one model.
 
     Attributes:
         versions: "clean" and, where it has corrupted test images, "corrupted" -> key -> the tally of those images;

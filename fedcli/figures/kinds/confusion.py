@@ -70,7 +70,7 @@ def _matrix(part: DataFrame, axes: "Axes") -> None:
 
 
 def _variants(system: System) -> list[Options]:
-    return [] if system.scores.several_labels else system.variants
+    return [] if system.scores.several_labels else list(system.variants)
 
 
 register(

@@ -6,10 +6,10 @@ the same whatever they are, the smallest and the largest. Numbers that spread fa
 that never change are left out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pandas
@@ -77,7 +77,7 @@ def constants(records: list[Record]) -> dict[str, float]:
 
 
 def heading(records: list[Record]) -> str:
-    """What was recorded, in a line."""
+    """A line on what was recorded."""
     if len(records) > 1:
         datasets, seeds = {r.dataset for r in records}, {r.options.get("seed") for r in records}
         on = f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
@@ -90,10 +90,13 @@ def heading(records: list[Record]) -> str:
 
 def draw(table: DataFrame) -> Picture:
     about = table.attrs
-    runs = {run: look(place) for place, run in enumerate(table["run"].unique())}
-    panels, legend = [], {}
+    runs: dict[str, Look] = {run: look(place) for place, run in enumerate(table["run"].unique())}
+    panels: list[Panel] = []
+    legend: dict[str, Look] = {}
+    how: Callable[[Axes], None]
+    named: dict[str, Look]
     for name, part in table.groupby("series", sort=False):
-        clients = {client: look(place) for place, client in enumerate(part["client"].unique())}
+        clients: dict[str, Look] = {client: look(place) for place, client in enumerate(part["client"].unique())}
         if part["value"].isna().all():
             how, named = _nothing, {}
         elif len(runs) == 1 and "" in clients:
@@ -103,7 +106,9 @@ def draw(table: DataFrame) -> Picture:
         elif len(runs) == 1:
             how, named = partial(_each, part, clients), clients
         elif name in about["shares"]:
-            marks = {what: {"color": "#666666", "linestyle": "", "marker": mark} for what, mark in EXTREMES.items()}
+            marks: dict[str, Look] = {
+                what: {"color": "#666666", "linestyle": "", "marker": mark} for what, mark in EXTREMES.items()
+            }
             how, named = partial(_extremes, part, runs), _there(part, runs) | marks
         else:
             banded = {"lowest to highest client": drawing.BAND} if set(clients) != {""} else {}
@@ -117,7 +122,7 @@ def _there(part: DataFrame, runs: dict[str, Look]) -> dict[str, Look]:
     return {run: runs[run] for run in part["run"].unique()}
 
 
-def _panel(how: "partial[None]", unit: str, part: DataFrame, axes: "Axes") -> None:
+def _panel(how: "Callable[[Axes], None]", unit: str, part: DataFrame, axes: "Axes") -> None:
     axes.set_ylabel(unit)
     drawing.rounds_axis(axes)
     if how is not _nothing:
@@ -153,8 +158,8 @@ def _extremes(part: DataFrame, runs: dict[str, Look], axes: "Axes") -> None:
         by_round = curves.groupby("round")["value"].agg(["max", "min"])
         every = max(1, len(by_round) // 10)
         for edge, marker in zip(("max", "min"), EXTREMES.values(), strict=True):
-            how = {"marker": marker, "markevery": every, "linewidth": 1.2, "markersize": 5}
-            axes.plot(by_round.index, by_round[edge], **how, **runs[run])
+            way: dict[str, Any] = {"marker": marker, "markevery": every, "linewidth": 1.2, "markersize": 5}
+            axes.plot(by_round.index, by_round[edge], **way, **runs[run])
 
 
 register(Figure("curves", "What did runs record over their rounds?", "records", frame, draw))

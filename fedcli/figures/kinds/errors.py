@@ -91,9 +91,8 @@ def _image(pixels: np.ndarray, axes: "Axes") -> None:
 
 def _variants(system: System) -> Iterator[Options]:
     images = None if system.scores.several_labels else system.versions.get("clean")
-    for by in (images.groupings or ("",)) if images else ():
-        if any(_cases(images, by)):
-            yield {"by": by}
+    if images:
+        yield from ({"by": by} for by in images.groupings or ("",) if any(_cases(images, by)))
 
 
 register(

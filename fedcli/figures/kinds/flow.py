@@ -78,7 +78,7 @@ def _steps(run: Path, scores: Scores) -> Iterator[Step]:
 
 
 def _left_out(skipped: list[dict[str, str]]) -> str:
-    """How many files were left out, by reason."""
+    """The number of files left out, by reason."""
     if not skipped:
         return "none left out"
     reasons = Counter(each["why"] for each in skipped).most_common()

@@ -70,8 +70,9 @@ def of_groups(
         overall = _last(system.scores, version, metric)
         for name, group in runs[0].last_round.groups.items() if runs[0] else ():
             parts = [run.last_round.groups.get(name) if run else None for run in runs]
-            values = [part.metrics.get(metric) if part else None for part in parts]
-            if None in values:
+            scores = [part.metrics.get(metric) if part else None for part in parts]
+            values = [score for score in scores if score is not None]
+            if len(values) < len(scores):
                 continue
             low, high = bounds(system, attribute, name, version, metric) or (np.nan, np.nan)
             numbers = 100 * float(np.mean(values)), 100 * low, 100 * high, overall

@@ -1,4 +1,4 @@
-"""How the shares in a server rule's state are spread over a model's parameters, after some rounds: FedHEAL's figure 2.
+"""The spread of the shares in a server rule's state over a model's parameters, after some rounds: FedHEAL's figure 2.
 
 Source: Chen, Huang and Ye, CVPR 2024, arXiv 2405.16585, figure 2: in what share of its rounds a client moved a
 parameter in the same direction, after 10 and after 100 rounds. They show one layer of one client; here it is all that
@@ -100,7 +100,7 @@ def _panel(part: DataFrame, runs: list[str], axes: "Axes") -> None:
 
 
 def _by_chance(part: DataFrame) -> bool:
-    """Whether every run of a panel has what is expected of coin tosses."""
+    """Tell whether every run of a panel has what is expected of coin tosses."""
     return bool(part["chance"].notna().all())
 
 

@@ -137,7 +137,7 @@ def _levels(low: float, high: float, far: bool) -> np.ndarray:
     from matplotlib.ticker import MaxNLocator
 
     if not far:
-        return MaxNLocator(LEVELS, steps=[1, 2, 5, 10]).tick_values(low, high)
+        return np.asarray(MaxNLocator(LEVELS, steps=[1, 2, 5, 10]).tick_values(low, high))
     tens = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     for steps in ([1, 1.5, 2, 3, 5, 7], [1, 2, 5], [1]):
         grid = np.outer(tens, steps).ravel()

@@ -95,8 +95,10 @@ def points(
         level, values = set(by_value) == {None}, list(by_value)
         for value in sorted(values) if _numeric(values) else values:
             runs = by_value[value]
-            over = None if None in runs else over_seeds(runs)
-            mean, std = (100 * over.mean, 100 * over.std_pooled) if over else (None, None)
+            known = [run for run in runs if run]
+            over = over_seeds(known) if len(known) == len(runs) else None
+            spread = [None if part is None else 100 * part for part in (over.mean, over.std_pooled)] if over else []
+            mean, std = spread or (None, None)
             lines.append((label, None if level else "none" if value is None else value, mean, std))
     return of_points(lines, key, score)
 
@@ -118,7 +120,8 @@ def _rounds(run: Scores, metric: str, version: str) -> list[float] | None:
     known = run.versions[version].metrics
     if metric not in known:
         raise UsageError(f"there is no score {metric!r}", nearest(metric, known))
-    return None if None in known[metric].per_round else known[metric].per_round
+    rounds = [score for score in known[metric].per_round if score is not None]
+    return rounds if len(rounds) == len(known[metric].per_round) else None
 
 
 def draw(table: DataFrame) -> Picture:
@@ -134,7 +137,7 @@ def _looks(table: DataFrame) -> dict[str, Look]:
     labels = dict.fromkeys([*swept, *table["system"]])
     levels: Look = {"linestyle": "--", "linewidth": 1.3}
     return {
-        label: drawing.look(place) | ({"marker": "o"} if label in swept else levels)
+        label: {**drawing.look(place), **({"marker": "o"} if label in swept else levels)}
         for place, label in enumerate(labels)
     }
 
