@@ -198,7 +198,6 @@ def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> 
         group = found.grouping(of.attribute)[1].index(of.group)
         kept = resampled.read_groups(path.parent).get((place, group), {})
     versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)
-    y, units = found.y[at], found.units[at]
-    tables = {version: [table[at] for table in found.last[version]] for version in versions}
-    drawn = [kept.get(version) or intervals.resampled(tables[version], y, units) for version in versions]
-    return mean(drawn), mean([intervals.left_out(tables[v], y, units) for v in versions]) if bca else {}
+    answered = {v: intervals.Answered(found.last[v], found.y, found.units).at(at) for v in versions}
+    drawn = [kept.get(version) or answered[version].resampled() for version in versions]
+    return mean(drawn), mean([answered[version].without_each() for version in versions]) if bca else {}

@@ -5,6 +5,8 @@ same patients, so a resample of their average takes the same patients of both; w
 resample of the mean over clients does. One patient alone has no interval: there is nothing to draw.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ..metrics import Groupings, groupings_at
@@ -14,46 +16,81 @@ from .parts import Interval, Score
 from .rounds import mean, with_average
 
 RESAMPLES, SEED = 1000, 0
-ALL = slice(None)
 Tables = dict[str, list[np.ndarray]]  # version -> logits [N, C] of each model that answers
+Columns = dict[str, np.ndarray]  # metric -> [B]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """Images with the answers of one or several models, whose scores are the mean.
+
+    Attributes:
+        answers: logits [N, C] of each model. y: labels, [N] or [N, C].
+        units: [N], the patient or lesion of each image; None where images are drawn one by one.
+        groupings: for metrics from outside the package, which are not made where it is None.
+    """
+
+    answers: list[np.ndarray]
+    y: np.ndarray
+    units: np.ndarray | None = None
+    groupings: Groupings | None = None
+
+    def at(self, images: np.ndarray) -> "Answered":
+        """Some of the images."""
+        groupings = self.groupings and groupings_at(self.groupings, images)
+        units = None if self.units is None else self.units[images]
+        return Answered([table[images] for table in self.answers], self.y[images], units, groupings)
+
+    def score(self) -> Score:
+        return mean([Score.of(table, self.y, self.groupings) for table in self.answers])
+
+    def resampled(self, groups: np.ndarray | None = None) -> Columns:
+        """Each metric in every resample, with equal draws for each model; [B, G] where groups [N] are given."""
+        how = {"resamples": RESAMPLES, "seed": SEED, "groups": groups, "groupings": self.groupings}
+        return _mean(bootstrap_all(self.answers, self.y, self.units, **how))
+
+    def without_each(self) -> Columns:
+        """Each metric without each patient in turn."""
+        return _mean([without_each(table, self.y, self.units, self.groupings) for table in self.answers])
+
+    def interval(self, value: float | None, resampled: np.ndarray, left: np.ndarray | None) -> Interval:
+        """Of a score of these images. left: the scores without each patient, for a BCa interval."""
+        count = len(self.y) if self.units is None else len(np.unique(self.units))
+        unit = "image" if self.units is None else "patient or lesion"
+        low, high = bounds(value, resampled, left) if count > 1 else (None, None)
+        return Interval(value, low, high, LEVEL, RESAMPLES, unit, count, "" if left is None else BCA)
+
+
+def _mean(columns: list[Columns]) -> Columns:
+    return {metric: np.mean([table[metric] for table in columns], axis=0) for metric in columns[0]}
 
 
 def intervals(
-    tables: Tables,
-    y: np.ndarray,
-    units: np.ndarray | None,
-    method: str = PERCENTILE,
+    tables: Tables, y: np.ndarray, units: np.ndarray | None, method: str = PERCENTILE,
     groupings: Groupings | None = None,
-) -> dict[str, dict[str, Interval]]:
+) -> dict[str, dict[str, Interval]]:  # fmt: skip
     """version -> metric -> interval, with the average of clean and corrupted where there are both.
 
-    units: [N], the patient or lesion of each image; None draws images one by one. {} where there is no image.
-    method: "percentile" or "bca". groupings: for metrics from outside the package.
+    units, groupings: as of Answered. {} where there is no image. method: "percentile" or "bca".
     """
     if not len(y):
         return {}
-    unit = about(units, len(y))
-    drawn = _averaged({version: resampled(answers, y, units, None, groupings) for version, answers in tables.items()})
-    left = (
-        _averaged({v: left_out(answers, y, units, ALL, groupings) for v, answers in tables.items()})
-        if method == BCA
-        else {}
-    )
-    scores = with_average({version: [_scores(answers, y, ALL, groupings)] for version, answers in tables.items()})
+    versions = {version: Answered(answers, y, units, groupings) for version, answers in tables.items()}
+    drawn = _averaged({version: each.resampled() for version, each in versions.items()})
+    left = _averaged({version: each.without_each() for version, each in versions.items()}) if method == BCA else {}
+    scores = with_average({version: [each.score()] for version, each in versions.items()})
+    first = next(iter(versions.values()))  # versions are the same patients
     return {
         version: {
-            m: _interval(scores[version][0].metrics[m], b, unit, left[version][m] if left else None)
+            m: first.interval(scores[version][0].metrics[m], b, left[version][m] if left else None)
             for m, b in columns.items()
         }
         for version, columns in drawn.items()
     }
 
 
-def _averaged(versions: dict[str, dict[str, np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:
-    if "corrupted" not in versions:
-        return versions
-    clean, corrupted = versions["clean"], versions["corrupted"]
-    return {**versions, "average": {metric: (clean[metric] + corrupted[metric]) / 2 for metric in clean}}
+def _averaged(versions: dict[str, Columns]) -> dict[str, Columns]:
+    return versions | ({"average": _mean(list(versions.values()))} if "corrupted" in versions else {})
 
 
 def group_intervals(
@@ -68,61 +105,18 @@ def group_intervals(
     """metric -> value -> interval of that group's own images; groups: [N] index into values, -1 unknown."""
     if not len(y):
         return {}
-    columns = resampled(answers, y, units, groups, groupings)  # each [B, G], of the groups up to the last with an image
+    everyone = Answered(answers, y, units, groupings)
+    columns = everyone.resampled(groups)  # each [B, G], of the groups up to the last with an image
     by_metric: dict[str, dict[str, Interval]] = {metric: {} for metric in columns}
     for g, value in enumerate(values):
-        at = groups == g
-        unit, scores = about(None if units is None else units[at], int(at.sum())), _scores(answers, y, at, groupings)
-        left = left_out(answers, y, units, at, groupings) if method == BCA and at.any() else {}
+        here = everyone.at(groups == g)
+        scores, left = here.score(), here.without_each() if method == BCA and len(here.y) else {}
         for metric, column in columns.items():
-            drawn = column[:, g] if at.any() else np.zeros(0)
-            by_metric[metric][value] = _interval(scores.metrics[metric], drawn, unit, left.get(metric))
+            drawn = column[:, g] if len(here.y) else np.zeros(0)
+            by_metric[metric][value] = here.interval(scores.metrics[metric], drawn, left.get(metric))
     return by_metric
-
-
-def resampled(
-    answers: list[np.ndarray],
-    y: np.ndarray,
-    units: np.ndarray | None,
-    groups: np.ndarray | None = None,
-    groupings: Groupings | None = None,
-) -> dict[str, np.ndarray]:
-    """Each metric in every resample; of several models that answer, their mean, which takes equal draws of each."""
-    drawn = bootstrap_all(answers, y, units, resamples=RESAMPLES, seed=SEED, groups=groups, groupings=groupings)
-    return {metric: np.mean([columns[metric] for columns in drawn], axis=0) for metric in drawn[0]}
-
-
-def left_out(
-    answers: list[np.ndarray],
-    y: np.ndarray,
-    units: np.ndarray | None,
-    at: np.ndarray | slice = ALL,
-    groupings: Groupings | None = None,
-) -> dict[str, np.ndarray]:
-    """Each metric without each patient in turn; of several models that answer, their mean."""
-    here, whose = groupings and groupings_at(groupings, at), None if units is None else units[at]
-    each = [without_each(table[at], y[at], whose, here) for table in answers]
-    return {metric: np.mean([columns[metric] for columns in each], axis=0) for metric in each[0]}
-
-
-def _scores(answers: list[np.ndarray], y: np.ndarray, at: np.ndarray | slice, groupings: Groupings | None) -> Score:
-    here = groupings and groupings_at(groupings, at)
-    return mean([Score.of(table[at], y[at], here) for table in answers])
-
-
-def _interval(
-    value: float | None, resampled: np.ndarray, drawn: tuple[str, int], left: np.ndarray | None = None
-) -> Interval:
-    unit, units = drawn
-    low, high = bounds(value, resampled, left) if units > 1 else (None, None)
-    return Interval(value, low, high, LEVEL, RESAMPLES, unit, units, "" if left is None else BCA)
 
 
 def bounds(value: float | None, resampled: np.ndarray, left: np.ndarray | None) -> tuple[float | None, float | None]:
     """Percentile bounds, or BCa where the scores without each patient are given."""
     return interval(resampled) if left is None else bca_interval(value, resampled, left)
-
-
-def about(units: np.ndarray | None, images: int) -> tuple[str, int]:
-    """The unit that is drawn, and how many of it there are."""
-    return ("image", images) if units is None else ("patient or lesion", len(np.unique(units)))

@@ -64,12 +64,13 @@ def write(
         for version, rounds in logits.items():
             stored = [table[at].astype(np.float32) for (table,) in rounds]  # as predictions.h5 has them
             made = mean(bootstrap_all(stored, y[at], owner, resamples=RESAMPLES, seed=seed))
-            last = intervals.resampled(stored[-1:], y[at], owner)
+            last = intervals.Answered(stored[-1:], y[at], owner)
+            of_last = last.resampled()
             for metric, column in made.items():
                 file[f"{version}/{metric}"] = column
-                file[f"{LAST}/{version}/{metric}"] = last[metric]
+                file[f"{LAST}/{version}/{metric}"] = of_last[metric]
             for name, images in _members(groupings or {}, at):
-                for metric, column in intervals.resampled([stored[-1][images]], y[at][images], owner[images]).items():
+                for metric, column in last.at(images).resampled().items():
                     file[f"{name}/{version}/{metric}"] = column
 
 
