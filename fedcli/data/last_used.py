@@ -1,4 +1,4 @@
-"""Which result of a kind was made or used last: what a command takes where it is given no path."""
+"""The result of a kind that was made or used last, which a command takes where it is given no path."""
 
 import os
 import time
@@ -60,7 +60,7 @@ def check_open(work: Path) -> None:
 
 
 def age(path: Path) -> tuple[int, int, str]:
-    """What sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
+    """A key that sorts results by when they were made or used last: a link by its own time, as it may lead anywhere.
 
     What another process has just removed comes first, and so does a time in the future, which a wrong clock left. Where
     file times are whole seconds, a chain may be made within one: what is made from the other comes later.

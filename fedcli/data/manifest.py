@@ -226,7 +226,7 @@ def place(work: Path, out: Path | None, kind: str, slug: str, options: dict[str,
 
 
 def of_sample(parents: list[Path]) -> bool:
-    """Whether one of these manifests was made from a synthetic sample."""
+    """Tell whether one of these manifests was made from a synthetic sample."""
     return any(read(path).body.get("sample") for path in parents)
 
 
@@ -271,7 +271,7 @@ def stage(
 
 
 def damaged(target: Path, options: dict[str, Any], parents: list[Path]) -> str:
-    """Which file was lost or changed, where the result at target is the one asked for; "" where none was."""
+    """The file that was lost or changed, where the result at target is the one asked for; "" where none was."""
     if not target.is_file() or _other(read(target), options, parents):
         return ""
     try:
@@ -342,5 +342,5 @@ def seal(folder: Path, manifest: Manifest, outside: tuple[str, ...] = ()) -> Pat
 
 
 def _passing(name: Path, outside: tuple[str, ...]) -> bool:
-    """Whether a file is no part of a result: a lock, a half-written file, the manifest itself, or named as such."""
+    """Tell whether a file is no part of a result: a lock, a half-written file, the manifest, or named as such."""
     return name.name.startswith(".") or name.suffix == ".tmp" or any(part in outside for part in name.parts)

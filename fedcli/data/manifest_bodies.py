@@ -1,4 +1,4 @@
-"""What a manifest of each kind must hold for later stages to read it: its files, and the shape of its body."""
+"""Requirements on a manifest of each kind: its files, and the shape of its body."""
 
 from ..shapes import NUMBER
 

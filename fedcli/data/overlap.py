@@ -1,4 +1,4 @@
-"""What lies on both sides of a split: patients or lesions, and images that are equal to the last pixel.
+"""Overlap between the sides of a split: patients or lesions, and images that are equal to the last pixel.
 
 A test score counts what a model has learnt about others only if neither is in both parts. Images are compared as they
 are in the pool, so a copy that was stored anew, or under another name, is found where it comes out the same.

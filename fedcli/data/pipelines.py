@@ -36,7 +36,7 @@ Made = TypeVar("Made")
 
 
 def is_file(kind: str) -> bool:
-    """Whether an augmentation is the name of a pipeline's file."""
+    """Tell whether an augmentation is the name of a pipeline's file."""
     return kind.lower().endswith(SUFFIXES)
 
 
@@ -144,7 +144,7 @@ def _changed(made: Any, image: np.ndarray, chance: np.ndarray) -> np.ndarray:
 
 
 def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
-    """What make() gives of each item, in order, made by threads some items ahead."""
+    """Results of make() for each item, in order, made by threads some items ahead."""
     waiting: deque[Future[Made]] = deque()
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
         for item in items:

@@ -59,7 +59,7 @@ class Shard:
 
     @property
     def multi_label(self) -> bool:
-        """Whether an image may have several labels."""
+        """Tell whether an image may have several labels."""
         return self.y.ndim == 2
 
     @property
@@ -101,7 +101,7 @@ class Shard:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether images are augmented on the CPU, one by one."""
+        """Tell whether images are augmented on the CPU, one by one."""
         return self.kind.startswith(pipelines.PREFIX)
 
     def batches(self, turns: Iterable[tuple[Tensor, Tensor | None]]) -> Iterator[Batch]:

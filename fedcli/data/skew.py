@@ -1,4 +1,4 @@
-"""How different the clients of a partition are: labels, sizes, and which images are in more than one of them.
+"""Differences between the clients of a partition: labels, sizes, and which images are in more than one of them.
 
 The distance of two label distributions p and q is TV(p, q) = sum_c |p_c - q_c| / 2: 0 where they are equal, 1 where no
 class is in both. Of several labels per image p is the share of each label among all labels that images have. All that
@@ -19,7 +19,7 @@ DIGITS = 6
 def describe(
     names: Sequence[str], parts: Sequence[np.ndarray], y: np.ndarray, classes: int, patients: np.ndarray | None = None
 ) -> dict[str, Any]:
-    """What a manifest says under "skew"; the distances between clients are null where there is only one.
+    """The entry "skew" of a manifest; the distances between clients are null where there is only one.
 
     parts: each client's rows of y [N], at least one; a row may be in several clients.
     patients: a number [N] for each image's patient or lesion, None where the dataset knows none.
@@ -51,7 +51,7 @@ def entropies(mix: np.ndarray) -> np.ndarray:
 
 
 def shared(parts: Sequence[np.ndarray], numbers: np.ndarray) -> int:
-    """How many of the patients (or images), by their number for each row [N], have rows in more than one client."""
+    """The number of patients (or images), by their number for each row [N], that have rows in more than one client."""
     client = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     pairs = np.unique(np.stack([numbers[np.concatenate(parts)], client]), axis=1)
     _, holders = np.unique(pairs[0], return_counts=True)

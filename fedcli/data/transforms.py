@@ -1,4 +1,4 @@
-"""What happens to a batch of uint8 images on its way into the net, on the device, for all images at once.
+"""The way of a batch of uint8 images into the net, on the device, for all images at once.
 
 Random numbers are drawn per client and epoch, one row per image of the shard, so what happens to an
 image depends on its place in the shard and never on the batch it lands in.
@@ -54,7 +54,7 @@ def normalised(x: Tensor) -> Tensor:
 
 
 def to_pixels(x: Tensor) -> Tensor:
-    """What a network takes, back in [0, 1]."""
+    """A network's input, back in [0, 1]."""
     scale, offset = _normal(x.shape[1] == 3, x.device)
     return (x - offset) / scale
 
@@ -62,7 +62,7 @@ def to_pixels(x: Tensor) -> Tensor:
 @cache
 @torch.inference_mode(False)  # a tensor made for scoring could not be part of a training step that follows
 def _normal(colour: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What pixels are multiplied by, and what is then added: [1, C, 1, 1] each."""
+    """The factor of pixels, and what is then added: [1, C, 1, 1] each."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if colour else (GREY_MEAN, GREY_STD)
     scale = 1 / by_channel(std, CPU)
     return scale.to(device), (-by_channel(mean, CPU) * scale).to(device)  # finished, for every stream of a GPU

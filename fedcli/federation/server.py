@@ -129,7 +129,7 @@ class Federation:
 
     @property
     def _trains_subset(self) -> bool:
-        """Whether clients that the rule will not keep need not train: one that trains may not be absent either."""
+        """Tell whether clients that the rule will not keep need not train: one that trains may not be absent either."""
         training, rule, local = self.training, self.method.aggregator, type(self.method.local)
         # what a client keeps beside the model needs its training
         keeps_more = training.personal or training.keep_optimizer or training.bn == "local" or self.layout.own_shapes

@@ -66,7 +66,7 @@ class PlannedFederation(Federation):
         return replace(super().first(), server=self.begun_with)
 
     def sites(self, state: RunState) -> dict[str, Tensors]:
-        """What clients that train alone have; one that never took part has the start."""
+        """Models of clients that train alone; one that never took part has the start."""
         own = {"own": self.layout.own_start} if self.layout.own_shapes else {}
         return {c: {"model": state.theta, **own, **state.clients.get(c, {})} for c in self.data.roster}
 
@@ -273,7 +273,7 @@ def _network(
 
 
 def probe(data: Path, plan: TrainOptions, device: str) -> tuple[Callable[[str], models.Network], torch.Tensor]:
-    """What a precision is measured on: how to build the plan's network in one, and a batch of images in its size."""
+    """The input of a measurement of precision: how to build the plan's network in one, and a batch of images."""
     pool = manifest.read(data).body
     channels, (height, width) = models.input_channels(plan.model, pool["channels"]), pool["size"]
 

@@ -41,14 +41,14 @@ def prepare(plan: TrainOptions, execution: Execution, clients: int) -> Callable[
 
 
 def _fits(federation: PlannedFederation) -> bool:
-    """Whether a process for each core and client has the memory to train; True where the system does not say."""
+    """Tell whether a process for each core and client has the memory to train; True where the system does not say."""
     free = resources.free("cpu")
     processes = min(cores(), federation.cohort_size)
     return not free or processes * _process_bytes(federation) < free
 
 
 def _process_bytes(federation: PlannedFederation) -> int:
-    """What a process needs to train a client: models, and what a step keeps for its backward pass."""
+    """Bytes that a process needs to train a client: models, and what a step keeps for its backward pass."""
     net, theta = federation.net, federation.layout.flat
     shard = max(federation.data.train.values(), key=len)
     few = min(2, len(shard))
@@ -89,7 +89,7 @@ def reached_by(federation: PlannedFederation, execution: Execution) -> PlannedFe
 
 
 def reaches_sites(plan: TrainOptions, kind: str, execution: Execution) -> bool:
-    """Whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
+    """Tell whether the engine reaches sites. Raises UsageError for what it, or images of this kind, do not allow."""
     if execution.engine:
         parsed(execution.engine, execution.device)
     remotely, min_clients = remote(execution.engine) is not None, execution.min_clients

@@ -43,7 +43,7 @@ class Meter:
 
 
 def _board(device: str) -> Callable[[], int | None] | None:
-    """What reads the millijoules of a GPU since its driver was loaded; None for a CPU or without nvidia-ml-py."""
+    """A reader of the millijoules of a GPU since its driver was loaded; None for a CPU or without nvidia-ml-py."""
     if not device.startswith("cuda") or importlib.util.find_spec("pynvml") is None:
         return None
     import pynvml
@@ -61,7 +61,7 @@ def _board(device: str) -> Callable[[], int | None] | None:
 
 
 def _counts(zone: Path) -> bool:
-    """Whether a counter is of a package, or of the memory at one; others are parts of these or hold them."""
+    """Tell whether a counter is of a package, or of the memory at one; others are parts of these or hold them."""
     try:
         name = (zone / "name").read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -78,7 +78,7 @@ def _read(zone: Path) -> int | None:
 
 
 def _range(zone: Path) -> int:
-    """How many microjoules a counter counts before it begins again."""
+    """The number of microjoules that a counter counts before it begins again."""
     try:
         return int((zone / "max_energy_range_uj").read_text(encoding="utf-8")) + 1
     except (OSError, ValueError):

@@ -11,7 +11,7 @@ from ..models import Network
 
 
 def is_frozen(net: Network) -> bool:
-    """Whether nothing in the backbone trains."""
+    """Tell whether nothing in the backbone trains."""
     return not any(p.requires_grad for p in net.backbone.parameters())
 
 

@@ -93,7 +93,7 @@ def save_model(
 
 
 def mean_own(clients: Mapping[str, ClientState], counts: dict[str, int]) -> torch.Tensor | None:
-    """What the clients keep to themselves [Q], in the mean by image count; None where nobody keeps anything."""
+    """Numbers that clients keep to themselves [Q], in the mean by image count; None where nobody keeps anything."""
     having = [c for c in counts if "own" in clients.get(c, {})]
     return _mean({c: clients[c]["own"] for c in having}, counts) if having else None
 
@@ -173,17 +173,17 @@ def load_mean_personal(run: Run, round: int | str) -> bool:
 
 
 def has_personal_models(run: Run) -> bool:
-    """Whether clients keep tensors of their own, so that their models differ from the global one."""
+    """Tell whether clients keep tensors of their own, so that their models differ from the global one."""
     return run.manifest.options.get("bn") == "local" or run.manifest.body["model"]["personal_models"]
 
 
 def trains_alone(run: Run) -> bool:
-    """Whether every client trained alone, so that there is no global model but the untrained start."""
+    """Tell whether every client trained alone, so that there is no global model but the untrained start."""
     return run.manifest.options.get("single_site", False)
 
 
 def has_own_tests(data: Shards) -> bool:
-    """Whether every test image is in exactly one client's own test part."""
+    """Tell whether every test image is in exactly one client's own test part."""
     at = np.concatenate([data.client_test[client] for client in data.roster])
     return len(at) == len(data.test["clean"]) and len(np.unique(at)) == len(at)
 

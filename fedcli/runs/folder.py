@@ -47,7 +47,7 @@ def seen_from(folder: Path, path: Source | None) -> str | None:
 
 
 def seen_back(folder: Path, path: str | None) -> str | None:
-    """What seen_from() was given, as this process can open it."""
+    """The path that seen_from() was given, as this process can open it."""
     return str(folder / path) if path and (folder / path).exists() else path
 
 

@@ -1,4 +1,4 @@
-"""What a run begins with: another run's last model, and the parts of a network that never train."""
+"""The start of a run: another run's last model, and the parts of a network that never train."""
 
 import json
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class ParentRun:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What the later run's manifest says of it."""
+        """The entry of it in the later run's manifest."""
         return {key: self.body[key] for key in ("method", "label", "rule", "settings", "rounds")}
 
 
@@ -82,7 +82,7 @@ def data_of(run: Path, *kinds: str) -> Path:
 
 
 def is_at_sites(run: Path) -> bool:
-    """Whether a run was trained on images that are at their sites."""
+    """Tell whether a run was trained on images that are at their sites."""
     data = manifest.parent(run, "corruption", "partition", "sites")
     return data is not None and manifest.read(data).kind == "sites"
 
@@ -124,7 +124,7 @@ def server_memory(parent_run: ParentRun, data: Path, roster: list[str], device: 
 
 
 def _partition(data: Path) -> str:
-    """What tells one division among clients from another."""
+    """A text that tells one division among clients from another."""
     return manifest.sha256(data if manifest.read(data).kind == "partition" else data_of(data, "partition"))
 
 

@@ -96,7 +96,7 @@ def file_of(what: str, recorded: dict[str, str]) -> Path:
 
 
 def opens_files(method: str, model: str) -> bool:
-    """Whether a plan names a file of code, or a network whose description would be fetched."""
+    """Tell whether a plan names a file of code, or a network whose description would be fetched."""
     return any(re.search(r"\.py($|[:+])|(^|:)(hf[-_]hub|local-dir):", name) for name in (method, model))
 
 

@@ -1,4 +1,4 @@
-"""What run.json says of a run: the command behind it, its options, where it ran and what it made."""
+"""The content of run.json: the command behind it, its options, where it ran and what it made."""
 
 import json
 import math
@@ -133,7 +133,7 @@ def titled(federation: PlannedFederation, label: str) -> str:
 
 
 def _privacy(federation: PlannedFederation) -> dict[str, Any]:
-    """What the run reveals of a client, or of an image, that takes part in every round; {} without noise.
+    """The privacy that the run grants a client, or of an image, that takes part in every round; {} without noise.
 
     An epsilon that is infinite is None.
     """

@@ -50,7 +50,7 @@ def noise(options: TrainOptions) -> str:
 
 
 def covered(method: Method) -> bool:
-    """Whether --dp-sgd covers all that a method takes from images."""
+    """Tell whether --dp-sgd covers all that a method takes from images."""
     rule = type(method.aggregator)
     measures = (rule.measure_global, rule.measure_local) != (Aggregator.measure_global, Aggregator.measure_local)
     declared = vars(type(method.local)).get("images_in_loss_alone", False)  # of itself: a subclass may do more

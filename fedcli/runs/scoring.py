@@ -22,7 +22,7 @@ from .finished import PERSONAL, alone_logits, load_personal, logits, mean_own
 
 
 class Scoring:
-    """What a run scores while it goes on."""
+    """Scores of a run while it goes on."""
 
     def __init__(self, federation: PlannedFederation):
         self.federation = federation
@@ -31,12 +31,12 @@ class Scoring:
         self.whole = _union(list(self.parts.values())) if self.parts else None
 
     def due(self, round: int) -> bool:
-        """Whether the test sets are scored after this round."""
+        """Tell whether the test sets are scored after this round."""
         plan = self.federation.plan
         return plan.eval_every > 0 and (round % plan.eval_every == 0 or round == plan.rounds)
 
     def line(self, state: RunState) -> dict[str, Any]:
-        """What rounds.jsonl says of the quality of a round's model."""
+        """Entries of rounds.jsonl on the quality of a round's model."""
         line: dict[str, Any] = {}
         if self.due(state.round):
             tests = self.federation.data.test
@@ -96,7 +96,7 @@ def check_patience(federation: PlannedFederation) -> None:
 
 
 def in_words(line: dict[str, Any]) -> str:
-    """What stands beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
+    """Words beside the bar: the mean loss of the clients, and the scores of a round that was scored."""
     losses = [loss for loss in line["loss"] if loss is not None]
     words = [f"loss {sum(losses) / len(losses):.3g}"] if losses else []
     scores = {version: next(iter(score.values())) for version, score in line.get("test", {}).items()}
@@ -121,7 +121,7 @@ def _of_groups(tables: list[np.ndarray], shard: Shard, attributes: dict[str, lis
 
 
 def curve(logits: np.ndarray, y: np.ndarray) -> dict[str, float | None]:
-    """What rounds.jsonl says of a test set: logits [N, C], y [N] -> the curves of its task on the 0..1 scale."""
+    """Entries of a test set in rounds.jsonl: logits [N, C], y [N] -> the curves of its task on the 0..1 scale."""
     return metrics.some(logits, y, metrics.Task.of(y).curves)
 
 

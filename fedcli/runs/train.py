@@ -114,7 +114,7 @@ def train(
 
 
 def _slug(plan: TrainOptions, method: Method, parent_run: ParentRun | None) -> str:
-    """How the folder of a run begins."""
+    """The beginning of the name of a run's folder."""
     begun = f"{parent_run.body['method']}-" if parent_run and isinstance(method.aggregator, ContinuesRun) else ""
     return begun + method.name + "-single-site" * plan.single_site
 
@@ -217,7 +217,7 @@ class _Training:
             yield self.state.round + 1
 
     def _out_of_patience(self) -> bool:
-        """Whether the last rounds, as many as --patience says, brought no better model on validation images."""
+        """Tell whether the last rounds, as many as --patience says, brought no better model on validation images."""
         best, patience = self.state.best, self.plan.patience
         return bool(patience) and best is not None and self.state.round - best.round >= patience
 

@@ -18,7 +18,7 @@ UNRECORDED = Flag(panel=MACHINE, recorded=False)  # it decides no byte, but may 
 
 @dataclass(frozen=True)
 class Execution:
-    """How a plan is carried out; none of it is an option of the method.
+    """Execution of a plan; none of it is an option of the method.
 
     Attributes:
         device: "cpu", "cuda" or "cuda:N". Equal bits are promised for one device and number of threads.

@@ -1,4 +1,4 @@
-"""Whether what a site says can be true: each of its answers against what it described, and against the other sites'.
+"""Checks that a site's words can be true: each of its answers against what it described, and against the other sites'.
 
 No number of a site is trusted before it is bounded: none of them decides how much memory is taken. What is wrong is a
 SiteError that names the site. What a site that lies within these bounds can do stands in docs/sites.md.
@@ -50,7 +50,7 @@ def of_site(client: str) -> Iterator[None]:
 
 
 def description(client: str, said: Any, expected: Known, entry: Known, digest: str | None) -> Known:
-    """What a site says of itself as it begins a run. Raises SiteError.
+    """Check what a site says of itself as it begins a run. Raises SiteError.
 
     expected: what is the same at all sites. entry: the client's images by part, as the roster has them. digest: sha256
     of what it described before; None where it did not, and its images for validation and test are not known.
@@ -145,7 +145,7 @@ def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str,
 
 
 class Lengths:
-    """How long the sites' updates and columns are beside one another, over the rounds of a run."""
+    """Lengths of the sites' updates and columns beside one another, over the rounds of a run."""
 
     def __init__(self) -> None:
         self.far: dict[str, str] = {}  # site -> the sentence on its update that was much longer than the others'
@@ -187,7 +187,7 @@ def _length(vector: Tensor) -> float:
 
 
 def counts(message: Message, keys: list[str], known: Known) -> Answer:
-    """What a site says of a model on its test images. Raises SiteError where it cannot be that."""
+    """Check what a site counts of a model on its test images. Raises SiteError where it cannot be that."""
     scalars, arrays = message
     images, classes = known["images"]["test"], len(known["classes"])
     versions = sorted({name.partition("/")[0] for name in arrays})

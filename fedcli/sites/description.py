@@ -1,4 +1,4 @@
-"""What a site says of itself: who it is, the form and the number of its images, by class and by group; never an id.
+"""A site's description of itself: who it is, the form and the number of its images, by class and by group; never an id.
 
 A cell of a table with few images is hidden, and with it others, so that no sum gives it away.
 """
@@ -37,7 +37,7 @@ class SiteError(FedcliError):
 
 
 def versions() -> dict[str, str]:
-    """What must be the same everywhere for equal bits."""
+    """Versions that must be the same everywhere for equal bits."""
     return {"fedcli": __version__, **{package: version(package) for package in ("torch", "numpy")}}
 
 

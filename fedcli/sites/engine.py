@@ -118,7 +118,7 @@ class Sites:
         return failed
 
     def tallies(self, round: int, theta: Tensor, clients: Sequence[str]) -> dict[str, Answer]:
-        """What each site says of a round's model [P] on its own test images.
+        """Answers of each site on a round's model [P], of its own test images.
 
         Raises SiteError for one that does not answer, or not with counts.
         """
@@ -138,11 +138,11 @@ class Sites:
             raise SiteError(f"site {client} answered another question than that of round {round}")
 
     def _asked(self, tasks: Sequence[Task]) -> dict[str, Message | str]:
-        """What came back, by client."""
+        """Answers by client."""
         return dict(self.transport([(task.client, self._message(task)) for task in tasks], self.timeout))
 
     def _lacks(self, client: str, answer: Message | str) -> bool:
-        """Whether a site has to begin the run: one that was started again, or that was absent at the start."""
+        """Tell whether a site has to begin the run: one that was started again, or that was absent at the start."""
         return not isinstance(answer, str) and (bool(answer[0].get("unknown")) or client not in self.known)
 
     def _message(self, task: Task) -> Message:

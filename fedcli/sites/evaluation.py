@@ -102,7 +102,7 @@ def score(run_path: Path, ask: Asked, *, rounds: list[int], by: list[str], out: 
 
 @dataclass(frozen=True)
 class _Answers:
-    """What all sites say of each round's model.
+    """Answers of all sites on each round's model.
 
     Attributes:
         rounds: each client's, in the order of the rounds.
@@ -244,7 +244,7 @@ def _curve(tally: Tally) -> Curve:
 
 
 def _warning(warning: str, answers: _Answers, personal: bool) -> str:
-    """What a reader must know: images that are left out, and areas that bins do not resolve."""
+    """Notes for a reader: images that are left out, and areas that bins do not resolve."""
     tallies = [of_round[ALL] for rounds in answers.whole.values() for of_round in rounds]
     left_out, resolution = sum(a.left_out for a in answers.last.values()), max(tally.resolution() for tally in tallies)
     if left_out:
@@ -270,7 +270,7 @@ def _stage(path: Path, kind: str) -> Stage | None:
 def _about(
     path: Path, run: manifest.Manifest, rounds: list[int], attributes: dict[str, list[str]], warning: str
 ) -> dict[str, Any]:
-    """What a report needs to know of the run; its federation stands for a partition of images."""
+    """Facts that a report needs of the run; its federation stands for a partition of images."""
     stages, body = {kind: _stage(path, kind) for kind in DATA}, run.body
     return {
         **{key: body[key] for key in COPIED}, "warning": warning,

@@ -1,4 +1,4 @@
-"""What a client keeps between rounds, in files at its site.
+"""Memory of a client between rounds, in files at its site.
 
     <folder>/<round>.h5   what it kept after that round
 
@@ -27,7 +27,7 @@ def save(folder: Path, round: int, memory: Tensors, after: int = 0) -> None:
 
 
 def load(folder: Path, round: int, device: str) -> Tensors:
-    """What it kept after this round; nothing for round 0, before its first. Raises FedcliError where it is not here."""
+    """The memory after this round; nothing for round 0, before its first. Raises FedcliError where it is not here."""
     if not round:
         return {}
     path = folder / f"{round:05d}.h5"
@@ -41,7 +41,7 @@ def load(folder: Path, round: int, device: str) -> Tensors:
 
 
 def newest(folder: Path, round: int, device: str) -> Tensors:
-    """What it kept when a round was over, whether it took part in it or not; nothing where it keeps nothing.
+    """The memory it kept when a round was over, whether it took part in it or not; nothing where it keeps nothing.
 
     Raises FedcliError where only later rounds are here.
     """

@@ -1,4 +1,4 @@
-"""What a site allows, from a file of its own: policy.toml. A site without one allows all but what no site would.
+"""Permissions of a site, from a file of its own: policy.toml. A site without one allows all but what no site would.
 
 methods = ["fedavg", "scaffold"]  # by name; the default is every method
 columns = ["control_change"]      # what may be reported beside the model; the default is whatever a method reports
@@ -44,7 +44,7 @@ MOST_ANSWERS = 1_000_000  # beyond which nobody counts
 
 
 class Refusal(FedcliError):
-    """What the policy of a site does not allow."""
+    """A request that the policy of a site does not allow."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Privacy:
 
     @property
     def answers(self) -> int:
-        """How many answers stay within epsilon, at most MOST_ANSWERS."""
+        """The number of answers that stay within epsilon, at most MOST_ANSWERS."""
         least, most = 0, MOST_ANSWERS + 1
         while most - least > 1:
             middle = (least + most) // 2

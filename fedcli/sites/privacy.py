@@ -1,4 +1,4 @@
-"""What a site's policy adds to its updates, and the count of its answers; see federation/privacy.py for the account.
+"""Noise of a site's policy on its updates, and the count of its answers; see federation/privacy.py for the account.
 
 The numbers of images, which weigh a model, are not covered: a description shows them.
 """

@@ -1,4 +1,4 @@
-"""Which sites a federation has, from their descriptions; and its data as far as it is known without their images."""
+"""Sites of a federation, from their descriptions; and its data as far as it is known without their images."""
 
 from collections.abc import Sequence
 from pathlib import Path

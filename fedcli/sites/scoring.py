@@ -1,4 +1,4 @@
-"""What a site says of a model on its own test images: tallies of all, and of each group, without small cells.
+"""Answers of a site on a model and its own test images: tallies of all, and of each group, without small cells.
 
 The images of a class with fewer than `smallest` of them are left out of all tallies, and those of a class in a group
 out of that attribute's tallies; see description.hidden() for what is left out beside them.
@@ -32,7 +32,7 @@ def tallied(logits: np.ndarray, shard: Shard, attributes: dict[str, list[str]], 
 
 
 def _in_hidden_cell(values: np.ndarray, smallest: int) -> np.ndarray:
-    """Which images have a value, class or group [N], that too few others have: bool [N]."""
+    """Marks of images with a value, class or group [N], that too few others have: bool [N]."""
     cells = {str(value): int((values == value).sum()) for value in np.unique(values)}
     return np.isin(values, [int(value) for value, count in hidden(cells, smallest).items() if count is None])
 

@@ -108,7 +108,7 @@ class Site:
         return answer
 
     def _unexpected(self, asked: Scalars, error: Exception) -> Message:
-        """What went wrong inside; its text may hold what must not leave."""
+        """An answer that something went wrong inside; its text may hold what must not leave."""
         _log.exception("%s failed", asked["ask"])
         return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
 
@@ -249,5 +249,5 @@ def _bytes(arrays: Arrays) -> int:
 
 
 def _short(value: Any) -> Any:
-    """What a question says, as it is written down: a number or a few characters."""
+    """A part of a question, as it is written down: a number or a few characters."""
     return value if value is None or (type(value) is int and abs(value) < 2**63) else frames.plain(value, 40)

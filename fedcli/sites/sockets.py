@@ -120,7 +120,7 @@ class Connections:
             return error
 
     def _waiting_for(self, clients: Sequence[str]) -> str:
-        """Which sites, and why."""
+        """Sites that are waited for, and why."""
         now = time.monotonic()
         named = clients[:MOST_NAMED]
         why = [self._why.get(client, "no answer yet") for client in named]

@@ -51,12 +51,12 @@ class Report:
 
     @property
     def choices(self) -> list[Table]:
-        """Which round and which run each rule takes by validation images, where --choose asked for it."""
+        """The round and the run that each rule takes by validation images, where --choose asked for it."""
         return list(choice.tables(self.rows))
 
     @property
     def without_operating(self) -> str:
-        """How to get operating points of the runs that have validation images and none; "" where there are none."""
+        """Advice to get operating points of the runs that have validation images and none; "" where there are none."""
         return clinical.missing((name, scores) for name, scores in self._named if scores.best_on_validation)
 
     @property

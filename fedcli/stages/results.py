@@ -1,4 +1,4 @@
-"""What a stage made: a path with its manifest, which the next stage reads."""
+"""The result of a stage: a path with its manifest, which the next stage reads."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class Result(os.PathLike[str]):
 
     @property
     def body(self) -> dict[str, Any]:
-        """What the stage recorded of its result, such as classes, clients or scores. Raises FedcliError."""
+        """The record of the stage's result, such as classes, clients or scores. Raises FedcliError."""
         return self.manifest.body
 
 

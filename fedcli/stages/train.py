@@ -103,7 +103,7 @@ def resolved(options: TrainOptions, data: Path | None = None) -> TrainOptions:
 
 
 def _usual(options: TrainOptions, method: Method) -> dict[str, Any]:
-    """What open options are where nobody says so: the method's own, else the optimizer's, else the usual ones."""
+    """Values of open options where nobody says so: the method's own, else the optimizer's, else the usual ones."""
     own = method.default_training
     values = TrainOptions.usual | {"optimizer": options.optimizer or own.get("optimizer", "adam"), "rounds": ROUNDS}
     values |= zip(("lr", "momentum", "weight_decay"), USUAL[values["optimizer"]], strict=True)

@@ -1,1 +1,1 @@
-"""What is made worse on purpose: images, labels and attributes of some clients."""
+"""Images, labels and attributes made worse on purpose: images, labels and attributes of some clients."""

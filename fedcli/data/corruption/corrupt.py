@@ -118,7 +118,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Who:
-    """Which clients are corrupted.
+    """The choice of clients that are corrupted.
 
     Attributes:
         ratio: share of the clients, in [0, 1]; the last in the roster. Rounded half up, but above 0 at least one.
@@ -198,7 +198,7 @@ def _wanted(
 
 
 def _each(body: dict[str, Any], before: mixture.Each, wanted: dict[str | None, mixture.How], who: Who) -> mixture.Each:
-    """How each corrupted client is corrupted, in roster order: those before, those named, and those chosen."""
+    """The corruption of each corrupted client, in roster order: those before, those named, and those chosen."""
     how = dict(before)
     for name in (name for name in wanted if name is not None):
         if name in before:

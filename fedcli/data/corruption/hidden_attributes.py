@@ -49,7 +49,7 @@ def make_hidden(
 
 
 def hidden(pool: Pool, rows: np.ndarray, name: str, how: Mapping[str, Any], client: str) -> np.ndarray:
-    """Which of these training images of a client lose the attribute, bool [N]; rows: of the pool, int64 [N]."""
+    """Marks of a client's training images that lose the attribute, bool [N]; rows: of the pool, int64 [N]."""
     patients = (
         pool.id[rows] if pool.patient is None else np.where(pool.patient[rows] == "", pool.id[rows], pool.patient[rows])
     )

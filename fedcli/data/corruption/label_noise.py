@@ -36,7 +36,7 @@ How = tuple[str, float]  # kind and rate
 
 @dataclass(frozen=True)
 class Flips:
-    """What becomes of a label. flip: class -> class, of asymmetric noise."""
+    """The fate of a label. flip: class -> class, of asymmetric noise."""
 
     kind: str = "symmetric"
     rate: float = 0.2
@@ -152,7 +152,7 @@ def _write(
 
 
 def _targets(kind: str, classes: list[str], flips: Flips) -> list[int]:
-    """What each class becomes under pair and asymmetric noise, -1 for what stays."""
+    """The class that each class becomes under pair and asymmetric noise, -1 for what stays."""
     if kind == "pair":
         return [(c + 1) % len(classes) for c in range(len(classes))]
     return [classes.index(flips.flip[name]) if name in flips.flip else -1 for name in classes]

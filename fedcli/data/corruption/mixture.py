@@ -23,7 +23,7 @@ def of_body(body: Mapping[str, Any]) -> Each:
 
 
 def described(each: Each) -> dict[str, Any]:
-    """What options and body of a corruption say: kind, severity, clients; where they differ, those of each kind."""
+    """Facts in options and body of a corruption: kind, severity, clients; where they differ, those of each kind."""
     hows = list(dict.fromkeys(each.values()))
     if len(hows) == 1:
         return dict(kind=hows[0][0], severity=hows[0][1], clients=list(each))
@@ -77,7 +77,7 @@ def train_hows(rows: Mapping[str, np.ndarray], each: Each) -> tuple[np.ndarray, 
 
 
 def test_hows(ids: Sequence[str], each: Each, seed: int) -> list[How]:
-    """How each test image is corrupted: as the images of a corrupted client, which its id and the seed draw."""
+    """The corruption of each test image: that of the images of a corrupted client, which its id and the seed draw."""
     hows = list(each.values())
     if len(set(hows)) == 1:
         return [hows[0]] * len(ids)

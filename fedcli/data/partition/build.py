@@ -1,4 +1,4 @@
-"""Which client holds which training image: labels and attributes in, row numbers out.
+"""Division of training images among clients: labels and attributes in, row numbers out.
 
 No pixel is copied unless `materialize` asks for one file per site. Test images stay together; only natural sites
 (schemes "by" and "domains") and clients of a file also get a test part of their own.

@@ -73,6 +73,6 @@ def fedmrl_authors(y: np.ndarray, clients: int, rng: np.random.Generator) -> lis
 
 
 def _drawn(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """What is drawn at least once."""
+    """Rows that are drawn at least once."""
     times, each = min(SHARDS, len(rows)), min(DRAW, len(rows))
     return np.unique(np.concatenate([rng.choice(rows, each, replace=False) for _ in range(times)]))

@@ -31,7 +31,7 @@ class HeldOut:
 
 
 def held_out(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> HeldOut:
-    """What `--hold-out SITE` or ATTRIBUTE=VALUE means. by: attributes that clients are made of.
+    """The meaning of `--hold-out SITE` or ATTRIBUTE=VALUE. by: attributes that clients are made of.
 
     Raises UsageError.
     """
@@ -44,7 +44,7 @@ def held_out(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> HeldOut
 
 
 def sites(text: str, by: tuple[str, ...], dataset: dict[str, Any]) -> list[HeldOut]:
-    """What `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site means in a sweep. Raises UsageError."""
+    """The meaning of `hold-out=all`, `hold-out=ATTRIBUTE=all` or a site in a sweep. Raises UsageError."""
     attribute, value = _parts(text, by, dataset)
     values = dataset["attributes"][attribute] if value == EVERY else [value]
     return [held_out(f"{attribute}={each}", by, dataset) for each in values]

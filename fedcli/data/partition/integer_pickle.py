@@ -41,7 +41,7 @@ def read_npy(path: Path) -> dict[str, list[int]]:
 
 
 def _pickle_in(path: Path) -> bytes:
-    """What follows the header of an .npy file with one object in it."""
+    """The bytes behind the header of an .npy file with one object in it."""
     stream = io.BytesIO(path.read_bytes())
     try:
         version = np.lib.format.read_magic(stream)
@@ -55,7 +55,7 @@ def _pickle_in(path: Path) -> bytes:
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether it is an integer that could be a row number."""
+    """Tell whether it is an integer that could be a row number."""
     return type(value) is int and abs(value) < 2**63
 
 

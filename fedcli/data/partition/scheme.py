@@ -1,4 +1,4 @@
-"""What a partition scheme is, and the registry of schemes.
+"""Partition schemes, and their registry.
 
 A scheme is a frozen dataclass: its fields are its options, `Annotated[type, "meaning, range"]` as methods have them,
 and its assign() says which client gets which of the training images. A new scheme is one file with
@@ -33,7 +33,7 @@ PLAIN = re.compile(r"(?!\.\.?$)[^/\\\x00-\x1f]{1,200}")  # a client's name, whic
 
 @dataclass(frozen=True)
 class Images:
-    """What assign() divides: the N training images, or with keep_units the N patients, each by its first image.
+    """Images that assign() divides: the N training images, or with keep_units the N patients, each by its first image.
 
     Attributes:
         y: int64 [N], the class of each; of several labels per image the rarest that it has, see labels.single().
@@ -105,7 +105,7 @@ class Scheme:
         raise NotImplementedError(f"{type(self).__name__} has no assign()")
 
     def _assigned(self, images: Images) -> dict[str, np.ndarray]:
-        """What assign() returns, which is checked where it is somebody else's. Raises OwnCodeError."""
+        """The result of assign(), which is checked where it is somebody else's. Raises OwnCodeError."""
         parts = self.assign(images)
         return parts if self.code is None else _checked(f"{self.code}: assign of {self.name}", parts, len(images))
 
@@ -117,7 +117,7 @@ class Scheme:
         )
 
     def advice(self) -> str:
-        """What gives the smallest client more images, after "try"."""
+        """Advice that gives the smallest client more images, after "try"."""
         return "fewer --clients"
 
 
@@ -208,7 +208,7 @@ def patients(pool: Pool) -> np.ndarray:
 
 
 def client_names(count: int) -> list[str]:
-    """What clients are called that no site or file names."""
+    """Names of clients that no site or file names."""
     return [f"client-{k:0{max(2, len(str(count - 1)))}d}" for k in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""What worker processes of prepare run: decode images, fit them to the pool's size, write them to their places."""
+"""Work of the processes of prepare: decode images, fit them to the pool's size, write them to their places."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ MOST_KEPT = 2**27  # bytes of images that a process has let go of
 
 @dataclass(frozen=True)
 class Reader:
-    """What worker processes run: decode some rows that follow one another, fit them, write them to their places."""
+    """Work of a process: decode some rows that follow one another, fit them, write them to their places."""
 
     source: Source
     raw: Path | None

@@ -77,7 +77,7 @@ def _get(file: dict[str, Any], folder: Path) -> None:
 
 
 def _received(folder: Path) -> dict[str, Any]:
-    """What the folder's record says was received; nothing where there is no record."""
+    """Files received by the folder's record; nothing where there is no record."""
     path = folder / RECORD
     if not path.exists():
         return {}
@@ -131,12 +131,12 @@ def fetch(url: str, path: Path, published: str) -> None:
 
 
 def _part(path: Path) -> Path:
-    """What is received of a file before it is whole, under a name that no browser gives."""
+    """The place of a file before it is whole, under a name that no browser gives."""
     return path.with_name(f".{path.name}.part")
 
 
 def _there(path: Path, published: str) -> bool:
-    """Whether a file is there already, and whole. Raises FedcliError where it is another one of that name."""
+    """Tell whether a file is there already, and whole. Raises FedcliError where it is another one of that name."""
     if not path.exists():
         return False
     if path.is_file() and _hash(path, published) == published:

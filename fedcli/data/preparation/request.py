@@ -1,4 +1,4 @@
-"""What a person asks of a dataset, checked and completed by its card."""
+"""A person's request of a dataset, checked and completed by its card."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ FITS = "stretch", "pad"
 
 @dataclass(frozen=True)
 class Request:
-    """What a person asks of a dataset.
+    """A person's request of a dataset.
 
     Attributes:
         raw: folder of its files; None for data made or embedded here.
@@ -59,7 +59,7 @@ def check_own(name: str, card: dict[str, Any], own: Mapping[str, str]) -> dict[s
 
 
 def has_folds(card: dict[str, Any], split: str) -> bool:
-    """Whether a split of a dataset has folds, which its card's words then say."""
+    """Tell whether a split of a dataset has folds, which its card's words then say."""
     return "--fold" in card["splits"].get(split, "")
 
 

@@ -103,7 +103,7 @@ def having(attribute: str) -> list[str]:
 
 
 def is_sample(raw: Path | None) -> bool:
-    """Whether a raw folder holds a synthetic sample."""
+    """Tell whether a raw folder holds a synthetic sample."""
     return raw is not None and (raw / SAMPLE_MARK).is_file()
 
 

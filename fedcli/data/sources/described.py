@@ -67,7 +67,7 @@ def listed(
     absent: str = "listed in the table, in none of the image folders",
     skipped: Iterable[tuple[str, str]] = (),
 ) -> Listing:
-    """What tables say of images, as a listing whose rows are all in train unless they say otherwise.
+    """Facts of tables on images, as a listing whose rows are all in train unless they say otherwise.
 
     Args:
         facts: a line per image with the columns id, label (its index), file (missing where there is none), one for each

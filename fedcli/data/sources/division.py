@@ -1,4 +1,4 @@
-"""Which images test: drawn by the seed, by fold or by class, with a patient's or lesion's images kept together."""
+"""The choice of test images: by the seed, by fold or by class, with a patient's or lesion's images kept together."""
 
 import math
 from collections import Counter, defaultdict

@@ -134,12 +134,12 @@ def decode(raw: Path, row: Row, choices: Choices) -> np.ndarray:
 
 
 def _is_volume(shape: tuple[int, ...]) -> bool:
-    """Whether images of this shape [N, ...] are volumes [N, D, H, W] and not in colours [N, H, W, 3]."""
+    """Tell whether images of this shape [N, ...] are volumes [N, D, H, W] and not in colours [N, H, W, 3]."""
     return len(shape) == 4 and shape[3] != 3
 
 
 def _taken(depth: int, choices: Choices) -> np.ndarray:
-    """Which slices of a volume become channels: the middles of as many parts of equal depth."""
+    """Slices of a volume that become channels: the middles of as many parts of equal depth."""
     count = int(choices.own.get("slices", "") or depth)
     return (np.arange(count) * 2 + 1) * depth // (2 * count)
 

@@ -1,4 +1,4 @@
-"""What a dataset's reader is: raw folder -> rows, and row -> pixels."""
+"""A dataset's reader: raw folder -> rows, and row -> pixels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ def unreadable(error: Exception, path: Path) -> Unreadable:
 
 @dataclass(frozen=True)
 class Choices:
-    """What a person decided about a dataset.
+    """A person's decisions about a dataset.
 
     Attributes:
         size: side of the square images in the pool, pixels.
@@ -63,7 +63,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a raw folder holds, before any pixel is read.
+    """The content of a raw folder, before any pixel is read.
 
     Attributes:
         rows: every usable image, in the pool's order; Row.source is a path relative to raw.
@@ -110,5 +110,5 @@ class Source:
 
     @property
     def files(self) -> bool:
-        """Whether it is read from a raw folder."""
+        """Tell whether it is read from a raw folder."""
         return self.reads or self.sample is not None

@@ -55,7 +55,7 @@ def _check_columns(path: Path, table: "DataFrame", columns: list[str]) -> None:
 
 
 def lacking(columns: Sequence[str]) -> str:
-    """What a table has not, in words, all at once: "no column 'a'" or "no columns 'a', 'b'"."""
+    """Columns that a table lacks, in words, all at once: "no column 'a'" or "no columns 'a', 'b'"."""
     names = list(map(repr, dict.fromkeys(columns)))
     return f"no column{'s' * (len(names) > 1)} {', '.join(names)}"
 

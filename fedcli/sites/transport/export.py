@@ -23,7 +23,7 @@ LOST_AFTER = 60.0  # seconds without a heartbeat of a site's process; a question
 
 @dataclass(frozen=True)
 class Job:
-    """What a job is told.
+    """Facts that a job is told.
 
     Attributes:
         clients: the sites, by name.
@@ -91,7 +91,7 @@ def nvflare(job: Job) -> dict[str, str]:
 
 
 def _of_site(name: str, folder: str) -> dict[str, str]:
-    """What the hospital of a site puts into its kit's folder "local", and what its own process is given."""
+    """Files that the hospital of a site puts into its kit's folder "local", and what its own process is given."""
     attach = {"scheme": "shared-file", "resources": {"root_dir": folder, "connection_security": "clear"}}
     profile = {
         "schema_version": 1, "execution_mode": "attach", "attach_id": ATTACH, "site_name": name,

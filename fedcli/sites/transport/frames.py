@@ -93,7 +93,7 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
 
 
 def plain(text: object, most: int) -> str:
-    """What another side wrote, as it may be shown: on one line, without control characters, at most so long."""
+    """Another side's text, as it may be shown: on one line, without control characters, at most so long."""
     words = "".join(char if char.isprintable() else " " for char in str(text)[: 4 * most]).split()
     short = " ".join(words)
     return short if len(short) <= most else f"{short[: most - 1]}…"

@@ -52,7 +52,7 @@ class Question:
 
 @dataclass
 class _Turn:
-    """Which connection has a site for itself; written by the thread that holds the lock."""
+    """The connection that has a site for itself; written by the thread that holds the lock."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: socket.socket | None = None
@@ -96,7 +96,7 @@ class Relay:
 
     @property
     def over(self) -> bool:
-        """Whether no coordinator was connected for too long. Raises what a socket failed with."""
+        """Tell whether no coordinator was connected for too long. Raises what a socket failed with."""
         if self._failed:
             raise self._failed[0]
         return not self._open and time.monotonic() - self._last > self.idle

@@ -38,7 +38,7 @@ FAILED = "secure aggregation ended without a sum"
 
 
 def update_of(question: Message, answer: Message, largest: int) -> list[np.ndarray]:
-    """What a site adds to the sum: its update float64 [P]; its loss, and whether it says one, [2].
+    """A site's part of the sum: its update float64 [P]; its loss, and whether it says one, [2].
 
     Raises ValueError where it cannot be part of one; the text may leave the site.
     """
@@ -143,7 +143,7 @@ def add_up(grid: Any, context: Any, questions: Mapping[int, Question]) -> None:
 
 
 class _Strategy:
-    """What the workflow asks of a strategy of Flower: the tasks of the sites, and where the mean goes."""
+    """The strategy that the workflow asks of Flower: the tasks of the sites, and where the mean goes."""
 
     def __init__(self, questions: Mapping[int, Question]):
         self.questions = questions

@@ -54,7 +54,7 @@ PATIENT = re.compile(r"patient\d+|p\d{8}")
 
 @dataclass(frozen=True)
 class Download:
-    """What one hospital's tables tell.
+    """Facts in one hospital's tables.
 
     Attributes:
         table: a row per image with COLUMNS. label is 1, 0, -1 or blank; what is no value of an attribute is unknown.

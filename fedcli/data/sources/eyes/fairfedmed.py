@@ -59,7 +59,7 @@ FOLDER, ALL = "all", "meta_all.csv"
 
 @dataclass(frozen=True)
 class Listed:
-    """What the tables say about one npz file.
+    """Facts of the tables about one npz file.
 
     Attributes:
         site: place in SITES, -1 where no table tells.
@@ -262,7 +262,7 @@ def _age(years: float) -> int:
 
 
 def _differing(code: dict[str, float], table: dict[str, str]) -> list[str]:
-    """What file and table both tell, but not alike."""
+    """Facts that file and table both tell, but not alike."""
     by_file, by_table = _by_file(code), _by_table(table)
     differ = [name for name in MEMBERS if by_file.get(name) != by_table.get(name) and name in by_file.keys() & by_table]
     label = _label_by_table(table)

@@ -68,7 +68,7 @@ def read_grades(raw: Path) -> "DataFrame":
 
 
 def _key(name: str) -> str:
-    """What a table's name and a file's have in common: the table says .jpg where the file is .JPG."""
+    """The part that a table's name and a file's have in common: the table says .jpg where the file is .JPG."""
     path = Path(name)
     return (path.stem if path.suffix.lower() in SUFFIXES else path.name).casefold()
 

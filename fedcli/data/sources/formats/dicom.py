@@ -45,7 +45,7 @@ Window = tuple[float, float] | None  # centre and width in HU, None for the file
 
 @dataclass(frozen=True)
 class Scale:
-    """How stored values mean Hounsfield units.
+    """The scale from stored values to Hounsfield units.
 
     Scanners exist that store signed values and call them unsigned: air, which must lie near -1000 HU,
     then wraps around to large values although the intercept is near 0. Those are turned back.
@@ -100,7 +100,7 @@ def read_slice(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarray:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """What goes wrong inside is raised as Unreadable."""
+    """Raise as Unreadable what goes wrong inside."""
     try:
         yield
     except (Unreadable, FedcliError):
@@ -156,7 +156,7 @@ def read_picture(path: Path, windows: tuple[Window, ...] = (None,)) -> np.ndarra
 
 
 def is_coloured(path: Path) -> bool:
-    """Whether a slice's header says that it has colours. Raises Unreadable."""
+    """Tell whether a slice's header says that it has colours. Raises Unreadable."""
     with _told(path):
         wanted = ["SamplesPerPixel", "PhotometricInterpretation"]
         return _has_colours(_read(path, stop_before_pixels=True, specific_tags=wanted))
@@ -268,7 +268,7 @@ def _frame(path: Path, slice_: "Dataset") -> np.ndarray:
 
 
 def _bytes(slice_: "Dataset", frames: int | None = None) -> int:
-    """What the pixels of all frames take in a file without compression; 0 where its header does not say."""
+    """Bytes that the pixels of all frames take in a file without compression; 0 where its header does not say."""
     sides = [slice_.get(name) or 0 for name in ("Rows", "Columns", "SamplesPerPixel", "BitsAllocated")]
     if slice_.get("PhotometricInterpretation") == "YBR_FULL_422":  # two pixels share their colours
         return 0
@@ -292,7 +292,7 @@ def _aligned(path: Path, slice_: "Dataset") -> np.ndarray:
 
 
 def _is_shifted(slice_: "Dataset") -> bool:
-    """Whether values lie in other bits than the lowest; those of compressed files never do."""
+    """Tell whether values lie in other bits than the lowest; those of compressed files never do."""
     high, bits = slice_.get("HighBit"), slice_.get("BitsStored")
     return None not in (high, bits) and high + 1 != bits and not slice_.file_meta.TransferSyntaxUID.is_encapsulated
 
@@ -312,7 +312,7 @@ def own_window(slice_: "Dataset") -> tuple[float, float]:
 
 
 def _group_of(slice_: "Dataset") -> dicom_display.Field:
-    """How to ask for a field that enhanced files keep in a sequence, for each frame (of which the middle one counts) or
+    """A reader of a field that enhanced files keep in a sequence, for each frame (of which the middle one counts) or
     for all."""
     frames, shared = slice_.get("PerFrameFunctionalGroupsSequence"), slice_.get("SharedFunctionalGroupsSequence")
     if not frames and not shared:

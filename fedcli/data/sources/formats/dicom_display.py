@@ -1,4 +1,4 @@
-"""How a DICOM file wants its values shown: windows, lookup tables, padding (PS3.3, C.11.1, C.11.2, C.7.5.1)."""
+"""The display that a DICOM file asks for: windows, lookup tables, padding (PS3.3, C.11.1, C.11.2, C.7.5.1)."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ def own(
 
 
 def is_linear(field: Field) -> bool:
-    """Whether a window, or what stands for an absent one, is all that shows the values."""
+    """Tell whether a window, or what stands for an absent one, is all that shows the values."""
     return not field("VOILUTSequence") and str(field("VOILUTFunction") or "LINEAR").startswith("LINEAR")
 
 

@@ -23,7 +23,7 @@ IMPLICIT, DEFLATED, BIG_ENDIAN = b"1.2.840.10008.1.2", b"1.2.840.10008.1.2.1.99"
 
 @dataclass(frozen=True)
 class Header:
-    """What a slice says about its patient; "" and NaN where it is silent."""
+    """Facts of a slice about its patient; "" and NaN where it is silent."""
 
     patient: str
     sex: str

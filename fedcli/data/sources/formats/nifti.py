@@ -26,7 +26,7 @@ def is_nifti(file: str) -> bool:
 
 
 def slices(choices: Choices) -> int:
-    """How many slices become channels. Raises UsageError."""
+    """The number of slices that become channels. Raises UsageError."""
     text = choices.own["slices"] or "1"
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= 512):
         raise UsageError(f"slices is {text!r}", "give how many of a volume become channels, from 1 to 512")

@@ -33,12 +33,12 @@ AGAIN = "copy or download it again"
 
 
 def is_packed(source: str) -> bool:
-    """Whether a file, or an image of a pool's row, is one of these."""
+    """Tell whether a file, or an image of a pool's row, is one of these."""
     return (source.rpartition("#")[0] or source).lower().endswith((*TABLES, ARCHIVE, *COMPRESSED))
 
 
 def read_columns(raw: Path, files: list[str]) -> "DataFrame":
-    """What stands beside each picture, as texts, and where the picture is. Raises FedcliError."""
+    """Columns beside each picture, as texts, and where the picture is. Raises FedcliError."""
     from pandas import DataFrame
 
     records = [record for file in files for record in _records(raw, file)]
@@ -150,7 +150,7 @@ def _rows_of(path: Path, process: int, stamp: tuple[int, int], group: int) -> li
 
 
 def _column(path: Path, process: int, stamp: tuple[int, int], place: int) -> Any:
-    """What the column of pictures holds in a row. Raises Unreadable."""
+    """The content of the column of pictures in a row. Raises Unreadable."""
     arrow = _arrow()
     try:
         if path.suffix.lower() == ".arrow":

@@ -141,7 +141,7 @@ def _simplejpeg() -> Any:
 
 
 def is_coloured(file: Path | bytes) -> bool:
-    """Whether a file's header says that it has colours. Raises Unreadable."""
+    """Tell whether a file's header says that it has colours. Raises Unreadable."""
     return _opened(file, lambda image: image.mode not in GREY)
 
 

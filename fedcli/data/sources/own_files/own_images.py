@@ -91,7 +91,7 @@ def _from_packed(raw: Path, files: list[str], choices: Choices) -> Listing:
 
 
 def _slices(raw: Path, choices: Choices, volumes: list[str], listed: list[Row]) -> int:
-    """How many slices of each volume become channels. Raises FedcliError, UsageError where they cannot all."""
+    """The number of slices of each volume that become channels. Raises FedcliError, UsageError if they cannot all."""
     nifti.library()
     if len(volumes) < len(listed):
         other = next(row.source for row in listed if not nifti.is_nifti(row.source))
@@ -149,7 +149,7 @@ def _more(names: list[str]) -> str:
 
 
 def _is_bare_dicom(raw: Path, file: str) -> bool:
-    """Whether a file without suffix, or with a number for one as in 1.2.840.1, begins as DICOM does."""
+    """Tell whether a file without suffix, or with a number for one as in 1.2.840.1, begins as DICOM does."""
     path = raw / file
     if (path.suffix and not path.suffix[1:].isdigit()) or path.name.upper() == INDEX:
         return False
@@ -163,7 +163,7 @@ def _is_bare_dicom(raw: Path, file: str) -> bool:
 
 
 def is_dicom(file: str) -> bool:
-    """Whether one of the images found is DICOM; all others tell by their suffix what they are."""
+    """Tell whether one of the images found is DICOM; all others tell by their suffix what they are."""
     return not file.lower().endswith((*PICTURES, *nifti.SUFFIXES))
 
 
@@ -176,7 +176,7 @@ def _ignored(others: list[str]) -> str:
 
 
 def _any_coloured(raw: Path, rows: list[Row]) -> bool:
-    """Whether any file is coloured, by its header; the first one that is ends the search."""
+    """Tell whether any file is coloured, by its header; the first one that is ends the search."""
     for row in rows:
         with suppress(Unreadable):  # decode meets it again, and says so
             if packed.is_packed(row.source):

@@ -20,7 +20,7 @@ Labels = tuple[list[tuple[int, ...]], list[str]]  # of each image, and the names
 
 
 def several(own: Mapping[str, str]) -> bool:
-    """Whether images have several labels, as the options of the dataset say. Raises UsageError."""
+    """Tell whether images have several labels, as the options of the dataset say. Raises UsageError."""
     if own["multi-label"] not in ("", "yes"):
         raise UsageError(f"multi-label is {own['multi-label']!r}", "write --multi-label, or --set multi-label=yes")
     if own["uncertain"] not in ("", *UNCERTAIN):

@@ -243,7 +243,7 @@ def _spelt_alike(column: list[str], name: str) -> list[str]:
 
 
 def _is_age(name: str) -> bool:
-    """Whether a column's name is that of ages in years, such as Patient Age or age_approx."""
+    """Tell whether a column's name is that of ages in years, such as Patient Age or age_approx."""
     words = set(re.split(r"[^a-z]+", name.lower()))
     return "age" in words and not words & NO_AGE
 
@@ -327,7 +327,7 @@ def classes_of(labels: list[str], path: Path) -> list[str]:
 
 
 def _is_list(label: str, classes: list[str]) -> bool:
-    """Whether a label holds several: between | or ;, in brackets, or with commas between words that are labels too."""
+    """Tell whether a label holds several: between | or ;, in brackets, or with commas between labels."""
     parts = [part.strip() for part in label.split(",")]
     bracketed = label[:1] + label[-1:] in ("[]", "()", "{}")
     return "|" in label or ";" in label or bracketed or len(parts) > 1 and set(parts) <= set(classes)
