@@ -1,8 +1,9 @@
 """fedcli site."""
 
 import json as text
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -62,7 +63,7 @@ def site(
         print(described) if json else console.result(str(out))
         return
     if action == "check":
-        o.show_json({"description": mine.description, "policy": _plain(allowed)}) if json else _check(mine)
+        o.show_json({"description": mine.description, "policy": asdict(allowed)}) if json else _check(mine)
         return
     from .sockets import serve, serve_nvflare
 
@@ -74,12 +75,6 @@ def site(
     else:
         hint = "give --socket PATH, such as --socket sites/hospital-a.sock, or --nvflare PROFILE"
         raise UsageError("a site needs to know who asks", hint)
-
-
-def _plain(policy: Any) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return asdict(policy)
 
 
 def _check(site: "Site") -> None:

@@ -17,7 +17,7 @@ from site_federation import chain_with_tests, plan, sites_of, train_at
 
 from fedcli.data import manifest
 from fedcli.errors import FedcliError
-from fedcli.sites import description, policy
+from fedcli.sites import description, policy, roster
 from fedcli.sites.site import Site
 from fedcli.sites.transport import sockets
 
@@ -273,7 +273,7 @@ def test_a_changed_description_of_a_site_is_refused_or_kept(part, federation, pl
         shutil.copytree(whole, tmp_path / "given")
         path = tmp_path / "given" / str(draw.choice(["north.json", "south.json"]))
         note = mutate(path, draw)
-        wrong = tried(lambda: description.gathered([tmp_path / "given"], tmp_path / "work"))
+        wrong = tried(lambda: roster.gathered([tmp_path / "given"], tmp_path / "work"))
         if left := [p for p in (tmp_path / "work").rglob("*") if p.name.endswith((".tmp", ".lock"))]:
             wrong.append(f"leaves {left[0].name}")
         play.note(wrong, f"{path.name}: {note}")
