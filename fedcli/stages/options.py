@@ -5,7 +5,7 @@ Order is that of help, of a written command line and of what a manifest records.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from ..common_options import (
     ATTRIBUTE,
@@ -48,8 +48,8 @@ class PrepareOptions(Options):
         "CSV with attributes of images or patients, such as age, sex, race or scanner, joined by image or patient id",
         Flag("FILE"),
     ] = None
-    size: Annotated[int | None, "side of the prepared images in pixels, >= 8"] = None
-    fit: Annotated[str, "stretch, or pad to keep the aspect ratio"] = "stretch"
+    size: Annotated[int | None, "side of the prepared images in pixels, in [8, 4096]"] = None
+    fit: Annotated[Literal["stretch", "pad"], "stretch, or pad to keep the aspect ratio"] = "stretch"
     clahe: Annotated[bool, "even out local contrast"] = False
     scaled_decoding: Annotated[
         bool, "have libjpeg shrink large JPEG files, to no less than twice --size: faster, with slightly other pixels"
@@ -66,7 +66,7 @@ class PrepareOptions(Options):
     fold: Annotated[
         int | None, "the fold that is the test part, >= 0: 1 to --folds; with --split-file, a number of that file"
     ] = None
-    folds: Annotated[int | None, "number of folds, >= 2"] = None
+    folds: Annotated[int | None, "number of folds, in [2, 100]"] = None
     sample_images: Annotated[int | None, "use so many of the images, drawn by --seed before the split, >= 1"] = None
     stratified: Annotated[bool, "with --sample-images: draw each class in proportion"] = False
     set: Annotated[Mapping[str, object], "this dataset's own option; may be repeated"] = field(

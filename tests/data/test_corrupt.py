@@ -278,7 +278,6 @@ def test_the_fedism_scheme_says_who_is_corrupted(tmp_path):
         ("gaussain", {}, "unknown corruption 'gaussain'", "did you mean 'gaussian'?"),
         ("gaussian", {"severity": 0}, "severity is 0", "FedISM"),
         ("gaussian", {"severity": 6}, "severity is 6", "FedISM"),
-        ("gaussian", {"ratio": 1.5}, "is 1.5, not in [0, 1]", "0.2"),
         ("gaussian", {"on": ["client-05", "client-9"]}, "no client 'client-05'", "did you mean"),
         ("saturate", {}, "these images are grey", "contrast"),
         ("motion-blur", {}, "motion-blur needs images of at least 32 px; these are 4x4", "gaussian-noise"),

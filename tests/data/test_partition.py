@@ -171,7 +171,6 @@ def test_site_files_get_safe_and_distinct_names(tmp_path):
         ({"scheme": "dirichlet", "alpha": 0.0}, "alpha=0.0 is out of range: it must be > 0", "very uneven"),
         ({"scheme": "dirichlet", "alpha": float("nan")}, "alpha=nan is not finite", "very uneven"),
         ({"scheme": "shards", "shards": 0}, "shards=0 is out of range", "per client"),
-        ({"scheme": "iid", "val": 1.0}, "validation share is 1.0", "0.1"),
         ({"scheme": "by", "by": ["sx"]}, "no attribute 'sx'", "did you mean 'sex'?"),
         ({"scheme": "by"}, "the partition scheme by needs by: attributes", "--set by=VALUE"),
         ({"scheme": "by", "by": []}, "needs an attribute", "--by center"),

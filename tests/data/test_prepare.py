@@ -211,9 +211,6 @@ def test_the_raw_folder_must_be_given_and_exist_and_be_wanted(tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"size": 4}, "size 4 is not between 8 and 4096"),
-        ({"fit": "strech"}, "unknown fit 'strech'"),
-        ({"test": 1.0}, "test 1.0 is not between 0 and 1"),
         ({"split": "patient"}, "toy has no split 'patient'"),
         ({"window": "brain"}, "toy is no CT"),
     ],

@@ -82,7 +82,6 @@ def test_a_fold_is_recorded_and_one_that_nobody_asked_for_is_not(skin, tmp_path)
         ({"folds": 3, "split": "image"}, "the split 'image' has no folds"),
         ({"split": "folds", "fold": 6}, "fold 6 is not one of 1 to 5"),
         ({"split": "folds", "fold": 0}, "fold 0 is not one of 1 to 5"),
-        ({"split": "folds", "folds": 1}, "1 folds are not between 2 and 100"),
         ({"split": "fold", "fold": 1}, "isic2018 has no split 'fold'"),
         ({"own": {"tone": "1"}}, "isic2018 has no option 'tone'"),
     ],

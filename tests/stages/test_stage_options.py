@@ -1,10 +1,12 @@
 """The options of a stage: read from flags, written as a command line, checked when they are made."""
 
+import re
 from dataclasses import MISSING, replace
 
 import pytest
 
 from fedcli.errors import UsageError
+from fedcli.options import outside
 from fedcli.stages.options import (
     STAGES,
     CorruptOptions,
@@ -70,6 +72,7 @@ def test_every_flag_says_what_it_means_and_its_default_is_one_that_it_takes(stag
         assert field.default is MISSING or field.read(field.default) == field.default, field.name
 
 
+RANGE = re.compile(r"in [\[(]([\d.]+), ([\d.]+)[\])]|>=? ([\d.]+)")
 MISTAKES = [
     (TrainOptions, {"round": 3}, "train has no flag 'round'", "did you mean 'rounds'?"),
     (TrainOptions, {"rounds": 0}, "--rounds=0 is out of range: it must be >= 1", "rounds of federated training"),
@@ -78,6 +81,8 @@ MISTAKES = [
     (TrainOptions, {"participation": 0}, "--participation=0.0 is out of range: it must be in (0, 1]", "share of"),
     (TrainOptions, {"set": ["tau"]}, "--set 'tau' is not key=value", "--set tau=0.4"),
     (TrainOptions, {"set": ["tau=1", "tau=2"]}, "--set tau is given twice", "once"),
+    (PrepareOptions, {"name": "toy", "test": 1.0}, "--test=1.0 is out of range: it must be in [0.01, 0.9]", "share of"),
+    (PrepareOptions, {"name": "toy", "fit": "strech"}, "--fit='strech' is not one of stretch, pad", "did you mean"),
     (PrepareOptions, {"name": "toy", "severity": 6}, "--severity=6 is out of range: it must be in [1, 5]", "strength"),
     (EvaluateOptions, {"bye": ["sex"]}, "evaluate has no flag 'bye'", "did you mean 'by'?"),
 ]
@@ -88,6 +93,21 @@ def test_a_mistake_names_the_flag_and_the_cure(options, flags, sentence, hint):
     with pytest.raises(UsageError) as error:
         options.from_flags(flags)
     assert sentence in error.value.sentence and hint in error.value.hint
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_range_is_enforced_as_it_is_written(stage):
+    """A number on either side of every bound that a help text names."""
+    for option in STAGES[stage].declared():
+        bounds = [float(number) for found in RANGE.findall(option.meaning) for number in found if number]
+        if option.kind in (int, float) and bounds:
+            step = 1 if option.kind is int else 1e-9
+            given = [option.kind(bound + side) for bound in bounds for side in (-step, 0, step)]
+            taken = [number for number in given if not outside(number, option.meaning)]
+            assert taken and len(taken) < len(given), option.name
+            for number in set(given) - set(taken):
+                with pytest.raises(UsageError, match=f"--{option.typed}=.* out of range: it must be "):
+                    option.read(number, f"--{option.typed}")
 
 
 def test_options_stay_checked_when_they_are_changed():

@@ -221,8 +221,6 @@ def chosen(body: dict[str, Any], ratio: float, on: Sequence[str], taken: Collect
     for name in on:
         if name not in roster:
             raise UsageError(f"the partition has no client {name!r}", nearest(name, roster))
-    if not 0 <= ratio <= 1:
-        raise UsageError(f"the ratio of corrupted clients is {ratio}, not in [0, 1]", "0.2 is one client in five")
     exact = round(ratio * len(roster), 9)  # 0.29 * 50 is 14.5, not 14.499999999999998
     number = max(int(exact + 0.5), int(ratio > 0))
     if known := [name for name in on if name in taken]:

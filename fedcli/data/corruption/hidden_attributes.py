@@ -83,8 +83,6 @@ def _check(source: Path, body: Mapping[str, Any], hide: Sequence[str], share: fl
         if name not in known:
             hint = nearest(name, known) if known else "this dataset has no attributes"
             raise UsageError(f"--hide names {name!r}, which is no attribute", hint)
-    if not 0 <= share <= 1:
-        raise UsageError(f"--share {share} is not in [0, 1]", "0.3 hides it of three patients in ten")
     for name in on:
         if name not in roster:
             raise UsageError(f"the partition has no client {name!r}", nearest(name, roster))

@@ -18,7 +18,7 @@ import numpy as np
 
 from ... import console, labels
 from ...console import counted
-from ...errors import FedcliError, UsageError
+from ...errors import FedcliError
 from ...io.hdf5 import create_hdf5
 from ...seeds import derive
 from .. import image_counts, manifest, manifest_bodies, skew
@@ -52,8 +52,6 @@ def make_partition(
     """
     dataset = manifest.find(dataset, "dataset")
     body = manifest.verify(dataset, "dataset").body
-    if not 0 <= val < 1:
-        raise UsageError(f"the validation share is {val}, not in [0, 1)", "0.1 holds out a tenth of each client")
     scheme.check(body)
     options = {"scheme": scheme.name, **scheme.recorded(body)}
     options |= {"code": scheme.code.recorded} if scheme.code else {}
