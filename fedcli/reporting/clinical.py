@@ -6,9 +6,10 @@ from ..compare.verdict import p_text
 from ..metrics import PARITY
 from ..scores.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
 from ..scores.scores import Scores
-from .table import DAGGER, Cell, Column, Table, number, percent
+from .table import DAGGER, Cell, Column, Table, heads, number, percent
 
 RATES = "sensitivity", "specificity", "ppv", "npv"
+RATE_HEADS = heads("sensitivity", "specificity", "PPV", "NPV", unit="%")
 BENEFITS = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
 POINTS = (
     "In percent, [95 % Wilson interval, with a patient's images taken as independent], of the last round's model. A "
@@ -102,8 +103,8 @@ def _points(title: str, known: OfClass) -> Table:
         for each in known.operating
         if each.choice == POOLED
     ]
-    heads = [Column("threshold chosen for"), Column("threshold"), *(Column(_head(rate), "%") for rate in RATES)]
-    return Table(f"Operating points: {title}", [*heads, Column("share", "%")], rows, POINTS)
+    columns = [*heads("threshold chosen for", "threshold"), *RATE_HEADS, Column("share", "%")]
+    return Table(f"Operating points: {title}", columns, rows, POINTS)
 
 
 def _groups(title: str, known: OfClass) -> Table:
@@ -112,15 +113,12 @@ def _groups(title: str, known: OfClass) -> Table:
     for each in known.operating:
         if each.choice != POOLED:
             continue
-        parts = [(attribute, points) for attribute, points in each.groups.items()]
-        for attribute, points in [*parts, (CLIENT, each.clients)]:
+        for attribute, points in {**each.groups, CLIENT: each.clients}.items():
             for value, point in points.items():
                 count = str(point.selected.total)
                 rows.append([Cell(each.rule), Cell(attribute), Cell(value), Cell(count), *_rates(point)])
-    heads = [Column(name) for name in ("threshold chosen for", "attribute", "group", "images")]
-    return Table(
-        f"Operating points by group: {title}", [*heads, *(Column(_head(rate), "%") for rate in RATES)], rows, BY_GROUP
-    )
+    columns = [*heads("threshold chosen for", "attribute", "group", "images"), *RATE_HEADS]
+    return Table(f"Operating points by group: {title}", columns, rows, BY_GROUP)
 
 
 def _transfer(title: str, known: OfClass) -> Table:
@@ -130,9 +128,9 @@ def _transfer(title: str, known: OfClass) -> Table:
         for each in known.operating
         for attribute in each.groups
     ]
-    heads = [Column(name) for name in ("threshold chosen for", "thresholds", "attribute")]
-    gaps = [Column(name, "points", lower=True) for name in ("TPR gap", "FPR gap", "DPD", "EOD", "AOD")]
-    return Table(f"Threshold transfer: {title}", [*heads, *gaps], rows, TRANSFER)
+    gaps = heads("TPR gap", "FPR gap", "DPD", "EOD", "AOD", unit="points", lower=True)
+    columns = [*heads("threshold chosen for", "thresholds", "attribute"), *gaps]
+    return Table(f"Threshold transfer: {title}", columns, rows, TRANSFER)
 
 
 def _gaps(each: Operating, attribute: str) -> list[Cell]:
@@ -148,10 +146,9 @@ def _honesty(title: str, known: OfClass) -> Table:
     rows = [[Cell("all"), Cell(), *_honest(known.overall)]]
     for attribute, groups in {**known.groups, CLIENT: known.clients}.items():
         rows += [[Cell(attribute), Cell(value), *_honest(of)] for value, of in groups.items()]
-    heads = [Column("attribute"), Column("group"), Column("images"), Column("share", "%"), Column("AP", "%")]
-    heads += [Column("TPR at 95 %", "%"), Column("Brier", lower=True), Column("slope"), Column("intercept")]
-    heads += [Column("ICI", lower=True)]
-    return Table(f"Calibration: {title}", heads, rows, HONEST)
+    columns = [*heads("attribute", "group", "images"), *heads("share", "AP", "TPR at 95 %", unit="%")]
+    columns += [Column("Brier", lower=True), *heads("slope", "intercept"), Column("ICI", lower=True)]
+    return Table(f"Calibration: {title}", columns, rows, HONEST)
 
 
 def _honest(of: Described) -> list[Cell]:
@@ -170,8 +167,8 @@ def _benefit(title: str, known: OfClass) -> Table:
         at = {p: (model, everyone) for p, model, everyone in of.net_benefit}
         cells = [cell for p in BENEFITS for cell in _pair(at.get(p))]
         rows.append([Cell(attribute), Cell(value), *cells])
-    heads = [Column(name, over=f"p = {p:g}") for p in BENEFITS for name in ("model", "treat all")]
-    return Table(f"Net benefit: {title}", [Column("attribute"), Column("group"), *heads], rows, BENEFIT)
+    at_each = [column for p in BENEFITS for column in heads("model", "treat all", over=f"p = {p:g}")]
+    return Table(f"Net benefit: {title}", [*heads("attribute", "group"), *at_each], rows, BENEFIT)
 
 
 def _pair(both: tuple[float, float] | None) -> list[Cell]:
@@ -187,16 +184,15 @@ def _overall(name: str, clinical: Clinical) -> Iterator[Table]:
             pairs = scaled.negative_log_likelihood, scaled.calibration_error_top_label, scaled.brier
             cells += [number(scaled.temperature), *(number(part, digits=4) for pair in pairs for part in pair)]
         rows.append([Cell(version), *cells, *(Cell() for _ in range(0 if scaled else 7))])
-    heads = [Column("test images"), Column("Matthews correlation"), Column("quadratic kappa"), Column("temperature")]
-    heads += [
-        Column(when, over=what) for what in ("NLL", "ECE", "Brier of all classes") for when in ("before", "after")
-    ]
+    columns = heads("test images", "Matthews correlation", "quadratic kappa", "temperature")
+    for what in ("NLL", "ECE", "Brier of all classes"):
+        columns += heads("before", "after", over=what)
     legend = (
         "Decisions are the most likely class. The temperature divides the logits; it is fitted on validation images, "
         "and no other score here uses it. Quadratic kappa is for classes in an order."
     )
     if rows:  # none of several labels per image
-        yield Table(f"Agreement and temperature: {name}", heads, rows, legend)
+        yield Table(f"Agreement and temperature: {name}", columns, rows, legend)
     lines = [
         [Cell(version), Cell(each.choice), Cell(attribute), Cell(value), _interval(rate), number(size)]
         for version, sets in clinical.conformal.items()
@@ -207,35 +203,24 @@ def _overall(name: str, clinical: Clinical) -> Iterator[Table]:
         ]
     ]
     if lines:
-        names = "test images", "quantiles", "attribute", "group"
         level = next(iter(clinical.conformal.values()))[0].level
-        heads = [*(Column(each) for each in names), Column("coverage", "%"), Column("set size")]
-        yield Table(f"Conformal sets at {100 * level:g} %: {name}", heads, lines, SETS)
+        columns = heads("test images", "quantiles", "attribute", "group")
+        columns += [Column("coverage", "%"), Column("set size")]
+        yield Table(f"Conformal sets at {100 * level:g} %: {name}", columns, lines, SETS)
 
 
 def _tested(name: str, clinical: Clinical, scores: Scores) -> Iterator[Table]:
     """Permutation tests of the gaps, and the subgroups of lowest accuracy."""
     rows = [
-        [
-            Cell(attribute),
-            Cell(version),
-            Cell(metric),
-            _gap(test, scores, attribute, version, metric),
-            Cell(p_text(test.p)),
-        ]
+        [*map(Cell, (attribute, version, metric)), _gap(test, scores, attribute, version, metric), Cell(p_text(test.p))]
         for attribute, versions in clinical.gaps.items()
         for version, known in versions.items()
         for metric, test in known.items()
     ]
     if rows:
-        heads = [
-            Column("attribute"),
-            Column("test images"),
-            Column("score"),
-            Column("gap", "points", lower=True),
-            Column("p"),
-        ]
-        yield Table(f"Gaps between groups: {name}", heads, rows, GAPS + UNSURE * any(row[3].doubtful for row in rows))
+        columns = [*heads("attribute", "test images", "score"), Column("gap", "points", lower=True), Column("p")]
+        doubts = UNSURE * any(row[3].doubtful for row in rows)
+        yield Table(f"Gaps between groups: {name}", columns, rows, GAPS + doubts)
     lines = [
         [Cell(version), Cell(each.attribute), Cell(each.group), Cell(str(each.images)), percent(each.accuracy),
          percent(each.difference), Cell(p_text(each.p)), Cell(p_text(each.p_holm))]
@@ -243,9 +228,9 @@ def _tested(name: str, clinical: Clinical, scores: Scores) -> Iterator[Table]:
         for each in known[:SUBGROUPS]
     ]  # fmt: skip
     if lines:
-        heads = [Column(each) for each in ("test images", "attributes", "subgroup", "images")]
-        heads += [Column("accuracy", "%"), Column("difference", "points"), Column("p"), Column("p (Holm)")]
-        yield Table(f"Subgroups of lowest accuracy: {name}", heads, lines, SEARCHED)
+        columns = heads("test images", "attributes", "subgroup", "images")
+        columns += [Column("accuracy", "%"), Column("difference", "points"), *heads("p", "p (Holm)")]
+        yield Table(f"Subgroups of lowest accuracy: {name}", columns, lines, SEARCHED)
 
 
 def _gap(test: GapTest, scores: Scores, attribute: str, version: str, metric: str) -> Cell:
@@ -268,7 +253,3 @@ def _interval(rate: Rate) -> Cell:
 
 def _share(of: Described) -> Cell:
     return percent(of.prevalence)
-
-
-def _head(rate: str) -> str:
-    return rate.upper() if len(rate) == 3 else rate

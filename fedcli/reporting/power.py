@@ -12,7 +12,7 @@ from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
 from ..metrics import Task
 from ..scores import power
-from .table import Cell, Column, Table, percent
+from .table import Cell, Table, percent
 
 ALL = "all"
 WIDTHS = (
@@ -57,15 +57,15 @@ def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
          *(percent(each[key]) for key in ("sensitivity", "specificity", "auc"))]
         for attribute, known in facts.items() for each in known["groups"]
     ]  # fmt: skip
-    heads = [Column(head) for head in ("attribute", "group", "images", "patients", f"with {name}")]
-    heads += [Column(f"± {head}", "points") for head in ("sensitivity", "specificity", "AUC")]
-    yield Table(f"Expected intervals on test images: {name}", heads, rows, WIDTHS)
+    columns = heads("attribute", "group", "images", "patients", f"with {name}")
+    columns += heads("± sensitivity", "± specificity", "± AUC", unit="points")
+    yield Table(f"Expected intervals on test images: {name}", columns, rows, WIDTHS)
     rows = [
         [Cell(attribute), Cell(each["first"]), Cell(each["second"]), percent(each["sensitivity"]),
          percent(each["specificity"])]
         for attribute, known in facts.items() for each in known["gaps"]
     ]  # fmt: skip
     if rows:
-        heads = [Column(head) for head in ("attribute", "group", "other group")]
-        heads += [Column("gap in sensitivity", "points"), Column("gap in specificity", "points")]
-        yield Table(f"Detectable gaps on test images: {name}", heads, rows, GAPS)
+        columns = heads("attribute", "group", "other group")
+        columns += heads("gap in sensitivity", "gap in specificity", unit="points")
+        yield Table(f"Detectable gaps on test images: {name}", columns, rows, GAPS)

@@ -79,6 +79,11 @@ class Table:
         )
 
 
+def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> list[Column]:
+    """Columns that are alike but for their names."""
+    return [Column(name, unit, over, lower) for name in names]
+
+
 def number(value: float | None, std: float | None = None, *, digits: int = 2, sign: str = "") -> Cell:
     """A cell of a number. sign: "+" shows that of a positive one too."""
     if value is None:
