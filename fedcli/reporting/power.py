@@ -12,7 +12,7 @@ from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
 from ..metrics import Task
 from ..scores import power
-from .table import Cell, Table, percent
+from .table import Cell, Table, heads, percent
 
 ALL = "all"
 WIDTHS = (
@@ -44,9 +44,9 @@ def of_manifest(path: Path, name: str) -> dict[str, Any]:
     groups |= {attribute: (pool.groups[attribute][rows], values) for attribute, values in attributes.items()}
     facts = {}
     for attribute, (place, values) in groups.items():
-        known = list(power.widths(label, units, place, values, power.SHARE))
-        gaps = power.detectable(known, power.SHARE)
-        facts[attribute] = {"groups": [asdict(each) for each in known], "gaps": [asdict(each) for each in gaps]}
+        widths = list(power.widths(label, units, place, values, power.SHARE))
+        gaps = power.detectable(widths, power.SHARE)
+        facts[attribute] = {"groups": [asdict(each) for each in widths], "gaps": [asdict(each) for each in gaps]}
     return facts
 
 
