@@ -1,4 +1,4 @@
-"""Who holds what: images of every class and of every value of every attribute, by client and part.
+"""Counts of images: of every class and of every value of every attribute, by client and part.
 
 Counted from the pool and the rows of a partition whenever they are asked for, so no manifest repeats them.
 """
@@ -22,7 +22,7 @@ Counts = dict[str, dict[str, dict[str, dict[str, int]]]]  # class or attribute -
 
 
 def of_manifest(path: Path) -> Counts:
-    """Of a dataset, partition or corruption, whose hashes the caller has verified. Parts without images are left out.
+    """Counts of a dataset, partition or corruption, whose hashes the caller has verified, without empty parts.
 
     A client's `train` leaves out what is held out as `val`; `all` has the whole test part, of every hospital.
     """

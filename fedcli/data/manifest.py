@@ -61,7 +61,7 @@ _checked = set[tuple[Path, bool, bytes]]()  # digests of texts that had the righ
 
 @dataclass(frozen=True)
 class Destination:
-    """Where a stage's result goes.
+    """The place of a stage's result.
 
     Attributes:
         work: folder of all results.
@@ -204,7 +204,7 @@ def parent(path: Path, *kinds: str) -> Path | None:
 
 
 def above(path: Path, *kinds: str) -> Path:
-    """As parent(). Raises FedcliError where there is none."""
+    """The nearest ancestor as parent() finds it. Raises FedcliError where there is none."""
     nearest = parent(path, *kinds)
     if nearest is None:
         hint = "make the chain again: prepare, partition, corrupt"

@@ -61,7 +61,7 @@ FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["chang
 
 
 def shape(kind: str) -> dict:
-    """Of a whole manifest."""
+    """The shape of a whole manifest."""
     return {
         "kind": str, "made_by": [str], "options": OPTIONS.get(kind, dict), "parents": {str: str}, "files": {str: str},
         "format": int, "body": BODIES[kind],

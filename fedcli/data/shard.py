@@ -334,7 +334,7 @@ def _shard(pool: Pool, images: Tensor, rows: np.ndarray, at: np.ndarray, device:
 
 
 def with_images(shard: Shard, images: Tensor, device: str) -> Shard:
-    """The same rows, read from other pixels [N, C, H, W] in the shard's own order."""
+    """A shard of the same rows, read from other pixels [N, C, H, W] in the shard's own order."""
     images = _placed(images, device)
     rows = torch.arange(len(shard), device=images.device)
     return Shard(images, rows, shard.y, shard.ids, shard.groups, shard.classes, shard.channels, shard.kind)

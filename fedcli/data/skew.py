@@ -59,7 +59,7 @@ def shared(parts: Sequence[np.ndarray], numbers: np.ndarray) -> int:
 
 
 def readable(skew: dict[str, Any]) -> dict[str, str]:
-    """The same for a person, a line each."""
+    """Lines about it for a person."""
     distance, images, several = skew["total_variation"], skew["images"], skew["images_in_several"]
     lines = {}
     if distance["max"] is not None:

@@ -46,7 +46,7 @@ class Column:
 
 
 class Datasets(Mapping[str, h5py.Dataset]):
-    """Of an open file by name, each opened when it is asked for: an open one takes 20 KB, and there may be many."""
+    """Datasets by name, each opened when it is asked for: an open one takes 20 KB, and there may be many."""
 
     def __init__(self, file: h5py.File, names: list[str]):
         self._file, self._names = file, dict.fromkeys(names)

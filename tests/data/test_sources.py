@@ -103,6 +103,7 @@ def test_age_bands_meet_at_40_and_60():
 
 
 def test_a_machine_without_opencvs_libraries_is_told_the_fix(monkeypatch):
+    photographs.import_cv2.cache_clear()
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(FedcliError, match="OpenCV cannot be loaded") as error:
         photographs.import_cv2()

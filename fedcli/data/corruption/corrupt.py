@@ -242,8 +242,8 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
     """Stream the changed images of the clients and of the test set into an HDF5 file; of client "" there are none."""
     pool = pool_of(manifest.above(partition, "dataset"))
     roster = manifest.read(partition).body["roster"]
-    rows = rows_by_client(partition, roster, len(pool.id))
-    rows_of = {name: np.concatenate([rows[name]["train"], rows[name]["val"]]) for name in each if name}
+    by_client = rows_by_client(partition, roster, len(pool.id))
+    rows_of = {name: np.concatenate([by_client[name][part] for part in ("train", "val")]) for name in each if name}
     test = read_rows(partition, len(roster), len(pool.id))["test/all"]
     train, hows = mixture.train_hows(rows_of, {client: how for client, how in each.items() if client})
     library.functions()  # a missing package is an error before any process starts

@@ -1,4 +1,4 @@
-"""Who is corrupted how: one kind and severity for a share of the clients, or another one for each client."""
+"""Kinds and severities of corruption: one for a share of the clients, or another one for each client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ Each = dict[str, How]  # by client, in roster order
 
 
 def of_body(body: Mapping[str, Any]) -> Each:
-    """Who is corrupted how, as the body of a corruption says; {} of a partition."""
+    """Kind and severity of each client, as the body of a corruption says; {} of a partition."""
     if "kind" not in body:
         return {}
     parts = body.get("each") or [{name: body[name] for name in ("kind", "severity", "clients")}]

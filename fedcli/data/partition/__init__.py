@@ -1,4 +1,4 @@
-"""Who holds which training image: the partition schemes, and the stage that runs one."""
+"""The partition of training images among clients: the schemes, and the stage that runs one."""
 
 from . import dirichlet, fedism, fedmrl, file, random_deals, sites  # noqa: F401 - importing registers
 from .build import make_partition

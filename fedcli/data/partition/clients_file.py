@@ -30,7 +30,7 @@ CSV_HINT = "give a CSV in UTF-8 with a header"
 
 @dataclass(frozen=True)
 class Clients:
-    """Who holds what, as a file says.
+    """The images of each client, as a file says.
 
     Attributes:
         names: clients, in the order of the file; those of a CSV sorted, numbers by size.

@@ -40,7 +40,7 @@ class Fedmrl(Random):
 @register("fedmrl-authors")
 @dataclass(frozen=True, kw_only=True)
 class FedmrlAuthors(Counted):
-    """As FedMRL's authors draw: nearly identical clients that share images."""
+    """Nearly identical clients that share images, as FedMRL's authors draw them."""
 
     def assign(self, images: Images) -> dict[str, np.ndarray]:
         self.check_room(images)

@@ -19,7 +19,7 @@ from .scheme import Division, Scheme, register
 @register("file")
 @dataclass(frozen=True, kw_only=True)
 class FromFile(Scheme):
-    """Who holds which image as a CSV, a JSON or FedISM's .npy says; test images it names are the clients' own tests."""
+    """Clients as a CSV, a JSON or FedISM's .npy says; test images that it names are the clients' own tests."""
 
     clients_file: Annotated[Path, "a CSV, {client: [id, ...]} as JSON, or FedISM's .npy"]
     order_file: Annotated[Path | None, "the train.csv whose rows an .npy means; none: training images by class"] = None

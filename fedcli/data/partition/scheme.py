@@ -65,7 +65,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Division:
-    """Who got what.
+    """The images of each client.
 
     Attributes:
         train: client -> rising rows of the pool, for training and validation.

@@ -45,7 +45,7 @@ def sites_of(
 
 
 def known_sites(images: Images, by: tuple[str, ...]) -> tuple[np.ndarray, list[str]]:
-    """As sites_of. Raises FedcliError where no image has a known site."""
+    """Sites as sites_of() gives them. Raises FedcliError where no image has a known one."""
     sites, names = sites_of(images.groups, images.attributes, by)
     if not (sites >= 0).any():
         raise FedcliError(f"no training image has a known {' and '.join(by)}", "divide by another attribute")

@@ -25,7 +25,7 @@ class Reader:
     pool: BlankPool
 
     def __call__(self, placed: list[tuple[int, Row]]) -> list[str]:
-        """Why each row cannot be read, "" where all went well."""
+        """The reason why each row cannot be read, "" where all went well."""
         keep_freed(MOST_KEPT)
         images = np.empty((len(placed), *self.pool.shape[1:]), np.uint8)
         reasons = [self._read(row, image) for (_, row), image in zip(placed, images, strict=True)]

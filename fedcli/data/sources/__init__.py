@@ -92,7 +92,7 @@ def card(name: str) -> dict[str, Any]:
 
 
 def code_of(name: str) -> Code | None:
-    """Where a dataset comes from that is not one of fedcli's."""
+    """The code of a dataset that is not one of fedcli's."""
     other = None if name in SOURCES else own(name)
     return other.code if other else None
 

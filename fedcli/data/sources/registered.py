@@ -68,5 +68,5 @@ def plain(name: str) -> str:
 
 
 def names() -> list[str]:
-    """Of those that a notebook registered, and the entry points of packages, of which none is loaded."""
+    """Names of those that a notebook registered, and the entry points of packages, of which none is loaded."""
     return [*REGISTERED, *extensions.packages("datasets")]

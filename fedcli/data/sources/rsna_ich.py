@@ -105,7 +105,7 @@ def single_labels(path: Path) -> "Series":
 
 
 def _about(raw: Path, file: str) -> tuple[str, str, str, str]:
-    """Why a slice cannot be used, or "" and what its header says: sex, band of age and patient."""
+    """The reason why a slice cannot be used, or "" and what its header says: sex, band of age and patient."""
     try:
         header = read_header(raw / file)
     except Unreadable as error:

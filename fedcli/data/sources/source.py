@@ -16,7 +16,7 @@ class Unreadable(Exception):
 
 
 def unreadable(error: Exception, path: Path) -> Unreadable:
-    """Why a library could not read path, without the folders above it. Raises an error that may pass."""
+    """The reason why a library could not read path, without the folders above it. Raises an error that may pass."""
     if may_pass(error):
         raise error
     text = str(error).replace(str(path), path.name).strip().rstrip(".")

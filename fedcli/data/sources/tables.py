@@ -143,7 +143,7 @@ def spellings(image: str) -> list[str]:
 
 
 def naming_column(path: Path, records: list[list[str]], names: Sequence[Sequence[str]], **how: Any) -> int:
-    """As image_column(), of images by all of their names. Raises FedcliError where no column names any."""
+    """The column that names the most images, by all of their names. Raises FedcliError where none names any."""
     column = image_column(records, {name for spelt in names for name in spelt}, **how)
     if column is None:
         hint = f"its first line of values is: {', '.join(records[0])}; an image here is {names[0][0]}"

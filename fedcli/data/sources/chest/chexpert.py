@@ -62,8 +62,8 @@ def sample(folder: Path) -> None:
 
 
 def _cells(n: int, part: str, labels: np.ndarray) -> list[str]:
-    """As the tables write them: radiologists answered for every label of the valid part; elsewhere an observation that
-    is absent may be blank, 0 or uncertain."""
+    """Cells as the tables write them: radiologists answered for every label of the valid part; elsewhere what is absent
+    may be blank, 0 or uncertain."""
     absent = ["0.0"] if part == "valid" else ["", "", "", "0.0", "", "", "-1.0"]
     return ["1.0" if has else absent[(n + k) % len(absent)] for k, has in enumerate(labels)]
 

@@ -200,7 +200,7 @@ def _joined(home: Path, root: Path, name: str) -> str:
 
 
 def _found(root: Path, name: str) -> str:
-    """Where a file of the authors' tables lies, relative to root; its first place if nowhere."""
+    """The place of a file of the authors' tables, relative to root; its first one if it is nowhere."""
     top, _, inside = name.partition("/")
     named = inside and top not in ("", ".", "..") and (root / top).is_dir()  # CheXpert-v1.0, with the authors a link
     homes = [home for home in HOMES["paper"] if (root / home).is_dir() and not (named and home == ".")]

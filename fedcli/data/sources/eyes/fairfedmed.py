@@ -191,7 +191,7 @@ def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
 
 
 def _unfit(data: np.lib.npyio.NpzFile, member: str) -> str:
-    """Why a file's image cannot be used, by its header alone; "" if it can."""
+    """The reason why a file's image cannot be used, by its header alone; "" if it can."""
     if member not in data.files:
         return f"has no {member}"
     shape, kind = _header(data, member)

@@ -74,7 +74,7 @@ def _key(name: str) -> str:
 
 
 def _unusable(record: dict[str, Any], column: str) -> str:
-    """Why an image cannot be used, "" if it can."""
+    """The reason why an image cannot be used, "" if it can."""
     if not isinstance(record["file"], str):
         return f"listed in {TABLE}, in none of the image folders"
     if record["adjudicated_gradable"].strip() in ("0", "0.0"):
@@ -105,7 +105,7 @@ SIZES = [16, 12, 12, 10, 10]  # images of grade 0 to 4
 
 
 def sample(folder: Path) -> None:
-    """As Kaggle's messidor2preprocess has it: one table, and a folder of .png and .JPG; one image cannot be graded."""
+    """Kaggle's messidor2preprocess in little: a table, and a folder of .png and .JPG; one cannot be graded."""
     rows = []
     for grade, count in enumerate(SIZES):
         for k in range(count):

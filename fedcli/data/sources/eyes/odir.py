@@ -95,7 +95,7 @@ NOT_SEEN = 11  # the patient whose right image shows no fundus
 
 
 def sample(folder: Path) -> None:
-    """As Kaggle has it, of 80 patients: full_df.csv with a line for each eye, and the folder of training images."""
+    """Kaggle's layout, of 80 patients: full_df.csv with a line for each eye, and the folder of training images."""
     lines = []
     for patient in range(80):
         labels = labels_of(patient, len(LABELS))

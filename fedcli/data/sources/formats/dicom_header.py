@@ -93,7 +93,7 @@ def check_inflated(path: Path) -> None:
 
 
 def ask_pydicom(path: Path) -> dict[int, str]:
-    """The same fields as pydicom reads them."""
+    """Reads the same fields by pydicom."""
     from pydicom.filereader import read_partial
 
     check_inflated(path)

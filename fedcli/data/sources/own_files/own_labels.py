@@ -42,7 +42,7 @@ def columns(own: Mapping[str, str]) -> list[str]:
 
 
 def of_lists(cells: Sequence[str], path: Path) -> Labels:
-    """Of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
+    """Labels of a column such as "Effusion|Mass", parted by | or ;. Raises FedcliError."""
     if (values := {cell.removesuffix(".0") for cell in cells} - {""}) and values <= {*CELLS, "-1"}:
         hint = "give --label-column for each of several columns, or names with | between them in one"
         raise FedcliError(f"{path}: the one column of labels holds only {', '.join(sorted(values))}", hint)
@@ -58,7 +58,7 @@ def of_lists(cells: Sequence[str], path: Path) -> Labels:
 
 
 def of_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
-    """Of a column for each label. Raises FedcliError for a cell that is none of HINT's."""
+    """Labels of a column for each. Raises FedcliError for a cell that is none of HINT's."""
     known, marked = CELLS | ({"-1": UNCERTAIN[uncertain]} if uncertain else {}), 0
     read = []
     for name in names:
@@ -74,7 +74,7 @@ def of_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncerta
 
 
 def of_own_columns(table: Mapping[str, Sequence[str]], names: Sequence[str], uncertain: str, path: Path) -> Labels:
-    """The same of a person's own table; labels that no image has are warned of. Raises FedcliError where all are."""
+    """Labels of a person's own table; those that no image has are warned of. Raises FedcliError where all are."""
     labels, known = of_columns(table, names, uncertain, path)
     absent = [name for name, column in zip(known, zip(*labels, strict=True), strict=True) if YES not in column]
     if len(absent) == len(known):

@@ -285,7 +285,7 @@ def _note_similar(name: str, values: list[str]) -> None:
 
 
 def _why_absent(file: str, table: str, others: dict[str, set[str]]) -> str:
-    """Why a file that a table lists is not among the images."""
+    """The reason why a file that a table lists is not among the images."""
     at = Path(file.replace("\\", "/"))
     keys = [unicodedata.normalize("NFC", path.as_posix()) for path in (Path(table).parent / at, at)]
     there = next((min(others[key]) for key in keys if key in others), None)

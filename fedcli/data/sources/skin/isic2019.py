@@ -142,7 +142,7 @@ def sample(folder: Path, times: int = 1) -> None:
 
 
 def _photograph(i: int) -> Photograph:
-    """Of every eight images of a class two share a lesion, one has none, and one comes from MSK."""
+    """The i-th line: of every eight images of a class two share a lesion, one has none, and one comes from MSK."""
     k, label = i % 8, i // 8 % 8
     image = f"ISIC_{i:07d}{SHRUNK if k == 7 else ''}"
     lesion = "" if k == 6 else f"{'MSK4' if k == 7 else 'HAM'}_{i - (k == 1):07d}"

@@ -100,7 +100,7 @@ def sample(folder: Path) -> None:
 
 
 def _photograph(i: int) -> Photograph:
-    """Of nine images of a class four show dark skin."""
+    """The i-th line: of nine images of a class four show dark skin."""
     k, label = i % 9, i // 9
     lesion = f"BCN_{i:07d}" if k else ""
     return Photograph(f"ISIC_{i:07d}", label, f"{20 + i}.0", BODY[i % 8], lesion, SEXES[i % 2], tint=float(k > 4))
