@@ -29,6 +29,8 @@ def _object(kind: Any) -> dict[str, Any]:
     hints = types(kind)
     properties, required, further = {}, [], []
     for part in fields(kind):
+        if part.name == "table":  # a file of its own
+            continue
         if "flat" in part.metadata:  # its keys stand beside the fields
             further.append(_schema(get_args(bare(hints[part.name]))[1]))
             continue
@@ -64,7 +66,7 @@ def _of_type(kind: Any) -> dict[str, Any]:
 
 def _below(kind: Any) -> Iterator[Any]:
     """Every dataclass that a dataclass holds, at any depth."""
-    for hint in types(kind).values():
+    for hint in (hint for name, hint in types(kind).items() if name != "table"):
         for inner in dataclasses_in(hint):
             yield inner
             yield from _below(inner)

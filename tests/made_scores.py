@@ -1,9 +1,9 @@
 """scores.json files with given numbers, for tests of reports."""
 
 import numpy as np
+from nested_scores import staged
 from report_tables import table_cells
 
-from fedcli.data import manifest
 from fedcli.reporting.columns import SHOWN
 from fedcli.reporting.rows import rows
 
@@ -32,9 +32,7 @@ def scores(folder, *, auc=0.9, std=0.01, corrupted=None, gap=0.1, among=None, sm
         "among_clients": {} if among is None else spread_of(among),
         "groups": {"sex": {"clean": {"last_round": groups, "over_rounds": {"auc_ovo_macro": between}}}},
     }  # fmt: skip
-    return manifest.stage(
-        "scores", folder=folder, made_by=["evaluate"], options={}, parents=[], build=lambda _: body | about
-    )
+    return staged(folder, body | about)
 
 
 def spread_of(*rounds):

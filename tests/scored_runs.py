@@ -2,11 +2,11 @@
 
 import h5py
 import numpy as np
+from nested_scores import staged
 from score_json import summary_of_groups
 
 from fedcli.compare.systems import grouped, read
 from fedcli.compare.tested import order
-from fedcli.data import manifest
 from fedcli.scores.bootstrap import draw
 from fedcli.scores.parts import Score
 from fedcli.scores.rounds import over_rounds, summary, with_average
@@ -57,7 +57,7 @@ def scored(
                  for m, n in body["versions"]["clean"].items() if isinstance(n, dict)}  # fmt: skip
         body["versions"], body["groups"] = {"clean": means}, {}
 
-    def build(temporary):
+    def write(temporary):
         with h5py.File(temporary / "predictions.h5", "w") as file:
             for version, rounds in versions.items():
                 for i, single in enumerate(rounds):
@@ -67,9 +67,8 @@ def scored(
                 file["unit"] = np.char.encode(units)
             for name, of in {"sex": sex, **dict(extra)}.items():
                 file[f"group/{name}"] = of.astype(np.int16)
-        return body | about
 
-    return manifest.stage("scores", folder=folder, made_by=["evaluate"], options={}, parents=[], build=build)
+    return staged(folder, body | about, write=write)
 
 
 def stage(sha256, **options):

@@ -29,6 +29,9 @@ import session
 import torch
 from PIL import Image
 
+from fedcli.scores.nested import nested as nested_form
+from fedcli.scores.scores import Scores
+
 ANSWERS = Path(__file__).parent / "answers"
 CLOSE = 1e-12
 TRAIN = "--rounds 2 --threads 1 --engine in-process"
@@ -116,7 +119,7 @@ NOT_COMPARED = {
 
 def numbers_of(folder: Path) -> dict[str, Any]:
     """The numbers of a run's scores in this folder, by their paths in the nested form, such as `groups/sex/...`."""
-    body = json.loads((folder / "scores.json").read_text(encoding="utf-8"))["body"]
+    body = json.loads(json.dumps(nested_form(Scores.read(folder / "scores.json"))))
     about = "data", "legend", "model", "options", "settings", "warning"
     found = {key: value for key, value in body.items() if key not in about}
     return {path: value for path, value in leaves(found) if not isinstance(value, str)}

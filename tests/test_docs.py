@@ -181,14 +181,14 @@ def validate(value, schema):
 
 def test_the_schema_of_scores_knows_every_key_at_every_depth(tmp_path):
     definitions = generate.schema("scores")["$defs"]
-    assert {"Operating", "External", "OfLabel", "Curves", "Covered"} <= set(definitions)
+    assert {"Operating", "External", "Client", "Curves", "Covered"} <= set(definitions)
     assert definitions["Operating"]["required"][:3] == ["rule", "choice", "thresholds"]
-    assert definitions["Interval"]["additionalProperties"] is False
+    assert definitions["Client"]["additionalProperties"] is False
     path = tmp_path / "scores.json"
-    path.write_text(json.dumps({"body": {"versions": {"clean": {"count": 1.5, "classes_missing": [], "auc": {}}}}}))
+    path.write_text(json.dumps({"body": {"clients": {"a": {"version": 1.5}}}}))
     wrong = published_schema.errors(path)
-    assert "$.body.versions.clean.count: 1.5 is not of type 'integer'" in wrong
-    assert "$.body.versions.clean.auc: 'last' is a required property" in wrong
+    assert "$.body.clients.a.version: 1.5 is not of type 'string'" in wrong
+    assert "$.body.clients.a: 'part' is a required property" in wrong
 
 
 def test_a_schema_refuses_a_manifest_of_another_shape():

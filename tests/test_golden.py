@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import session
+from nested_scores import body_of
 
 NUMBERS = Path(__file__).parent / "golden" / "numbers.json"
 # three at small batches, then one method of each family
@@ -48,7 +49,7 @@ def numbers(run: Path) -> dict[str, Any]:
     """What is compared of one run: its facts, its rounds, and its scores after each round."""
     summary = read(run / "run.json")
     rounds = [json.loads(line) for line in (run / "rounds.jsonl").read_text(encoding="utf-8").splitlines()]
-    versions = read(next(run.glob("scores/*/scores.json")))["body"]["versions"]
+    versions = body_of(next(run.glob("scores/*/scores.json")))["versions"]
     return {
         "facts": {key: summary["body"][key] for key in EXACT},
         "options": summary["options"],

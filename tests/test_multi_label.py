@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import published_schema
 import pytest
+from nested_scores import body_of
 
 from fedcli.commands.app import app
 from fedcli.data import last_used, manifest
@@ -47,7 +48,7 @@ def session(tmp_path_factory):
 
 
 def scores_of(folder, method):
-    return manifest.read(next(folder.glob(f"fedcli-work/runs/{method}-*/scores/*/scores.json"))).body
+    return body_of(next(folder.glob(f"fedcli-work/runs/{method}-*/scores/*/scores.json")))
 
 
 def test_every_report_shows_the_scores_of_several_labels(session):

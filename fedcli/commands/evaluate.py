@@ -1,6 +1,7 @@
 """fedcli evaluate."""
 
 import sys
+from dataclasses import asdict
 
 from ..stages.evaluation_options import EvaluateOptions
 from . import options as o
@@ -31,4 +32,7 @@ def evaluate(options: EvaluateOptions, json: o.Json = False, quiet: o.Quiet = Fa
         points = clinical.tables(known) if options.clinical else ()  # not those of another evaluation of the run
         parts = choice.tables(lines), severities.tables(known), cross_site.tables(known), points
         show_tables([table for part in parts for table in part], sys.stderr)
-    o.show(scores.path, json)
+    if json:
+        o.show_json({"path": str(scores.path), "manifest": {**asdict(scores.manifest), "body": scores.body}})
+    else:
+        o.show(scores.path, json)

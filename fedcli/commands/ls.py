@@ -20,8 +20,6 @@ COLUMNS = {
     "run": ["run", "method", "data", "seed", "rounds", HEAD],
 }
 DATASET = {"count": int, "size": [int], "clients": (int, None)}
-SUMMARY = {f"{name}?": {"mean_last5": (*shapes.NUMBER, None)} for name in (HEADLINE, OF_LABELS)}
-SCORES = {"versions": {"clean": SUMMARY, "average?": SUMMARY}}
 SETTINGS = {"options": {"method": str, "seed": int, "rounds": int}, "data_path": str}
 OF_EVERY_SCHEME = "scheme", "clients", "val", "minimum", "seed", "materialize"
 REAL, SAMPLE = "real", "SYNTHETIC"
@@ -128,17 +126,17 @@ def _scheme(name: str, options: dict[str, Any]) -> str:
 def _score(run: Path) -> dict[str, float | None]:
     """The score of the newest evaluation of a run in percent, by the head of its column."""
     from ..data import last_used, manifest
+    from ..scores.scores import Scores
 
     scores = list(run.glob("scores/*/scores.json"))
     if not scores:
         return {HEAD: None}
     newest = max(scores, key=last_used.age)
-    body = manifest.read(newest, "scores").body
-    shapes.check(body, SCORES, newest, f"remove {newest.parent} and evaluate the run again")
-    versions = body["versions"]
-    of_version = versions.get("average", versions["clean"])
+    versions = Scores.of(manifest.read(newest, "scores").body, newest).versions
+    of_version = versions.get("average") or versions.get("clean", {})
     several = OF_LABELS in of_version
-    mean = of_version.get(OF_LABELS if several else HEADLINE, {}).get("mean_last5")
+    score = of_version.get(OF_LABELS if several else HEADLINE)
+    mean = score.mean if score else None
     return {OF_LABELS_HEAD if several else HEAD: None if mean is None else 100 * mean}
 
 

@@ -30,8 +30,8 @@ def _of_version(runs: Sequence[Scored], version: str) -> str:
     if not stuck:
         return ""
     metric = stuck[0].usual[0]
-    intervals = [run.scores.intervals[version][metric] for run in stuck]
-    values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.value, i.low) for i in intervals)))
+    scores = [run.scores.versions[version][metric] for run in stuck]
+    values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
     numbers = f"{metric} {values} %, lower end of the 95 % interval {lows} %"
     chance = f"chance {100 / _classes_seen(stuck[0], version):.2f} %"
     which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
@@ -40,18 +40,18 @@ def _of_version(runs: Sequence[Scored], version: str) -> str:
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
-    interval = run.scores.intervals.get(version, {}).get(run.usual[0])
-    if interval is None or interval.low is None:
+    score = run.scores.versions.get(version, {}).get(run.usual[0])
+    if score is None or score.low is None:
         return False
     seen = _classes_seen(run, version)
-    return seen > 1 and bool(apart(interval.low, 1 / seen) <= 0)
+    return seen > 1 and bool(apart(score.low, 1 / seen) <= 0)
 
 
 def _classes_seen(run: Scored, version: str) -> int:
     """The number of classes of the test images; of each label two: with it and without."""
     if run.scores.several_labels:
         return 2
-    return len(run.scores.classes) - len(run.scores.versions[version].classes_missing)
+    return len(run.scores.classes) - len(next(iter(run.scores.versions[version].values())).missing)
 
 
 def _one_class(runs: Sequence[Scored], version: str) -> str:
@@ -85,8 +85,8 @@ def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[
 def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
     """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
     area = runs[0].usual[1]
-    each = [run.scores.groups[attribute]["clean"].each.get(area, {}) for run in runs if attribute in run.scores.groups]
-    means = {group: [found[group].mean_last5 for found in each if found.get(group)] for group in each[0]}
+    each = [run.scores.groups[attribute]["clean"].get(area, {}) for run in runs if attribute in run.scores.groups]
+    means = {group: [found[group].mean for found in each if found.get(group)] for group in each[0]}
     return {
         group: float(np.mean(values))
         for group, values in means.items()

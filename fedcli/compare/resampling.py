@@ -16,10 +16,11 @@ from .. import metrics
 from ..io.files import sha256
 from ..metrics import gap
 from ..scores import intervals, resampled
-from ..scores.bca import BCA, without_each
+from ..scores.bca import without_each
 from ..scores.bootstrap import bootstrap_all
-from ..scores.parts import VERSIONS, Interval
+from ..scores.parts import VERSIONS
 from ..scores.resampled import Columns, mean
+from ..scores.table import Score
 from .pairing import numbered
 from .predicted import Predicted, predicted
 from .systems import Quantity, Scored
@@ -156,7 +157,7 @@ def can_pool(runs: Sequence[Scored]) -> bool:
     return all((run.path.parent / "predictions.h5").is_file() and not predicted(run.path).counted for run in runs)
 
 
-def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Interval | None]) -> Bounds | None:
+def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Score | None]) -> Bounds | None:
     """Low and high of the mean score of the last round's models over runs. estimates: the interval of each run.
 
     The mean of the runs' bounds would be as wide as that of one run; the mean over runs in each resample is what varies
@@ -165,8 +166,8 @@ def bounds_of_mean(runs: Sequence[Scored], of: Quantity, estimates: Sequence[Int
     known = [each for each in estimates if each and each.low is not None and each.high is not None]
     if len(known) < len(runs):
         return None
-    values, lows, highs = np.array([(each.value, each.low, each.high) for each in known], float).T
-    bca = all(each.method == BCA for each in known)
+    values, lows, highs = np.array([(each.last, each.low, each.high) for each in known], float).T
+    bca = all(each.is_bca for each in known)
     draws = [_last(run, of, bca) for run in runs] if len(runs) > 1 and can_pool(runs) else []
     if not draws or not all(of.metric in drawn for drawn, _ in draws):  # counts, and metrics of one's own
         return float(lows.mean()), float(highs.mean())

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 from ..data import manifest
 from ..errors import UsageError
 from ..metrics.task import ONE, SEVERAL
+from ..scores import views
 from ..scores.existing import with_operating_points
+from ..scores.nested import nested
 from ..scores.scores import Scores
 
 DRAWN = "seed", "fold"  # options that only say which of several draws a run or its data is
@@ -47,6 +49,11 @@ class Scored:
     path: Path
     options: Mapping[str, Any]
     scores: Scores
+
+    @cached_property
+    def nested(self) -> dict[str, Any]:
+        """All of its numbers as one object, in which the places of recipes' columns are."""
+        return nested(self.scores)
 
     @cached_property
     def asked(self) -> dict[str, Any]:
@@ -92,16 +99,14 @@ class Scored:
     def rounds(self, of: Quantity) -> list[float] | None:
         """A score in each kept round; None where the run does not have it."""
         if not of.attribute:
-            versions = self.scores.versions
-            found = versions[of.version].metrics.get(of.metric) if of.version in versions else None
-        elif (groups := self.scores.groups[of.attribute].get(of.version)) is None:
+            found = self.scores.versions.get(of.version, {}).get(of.metric)
+        elif not views.compared(of.metric):
             return None
         elif of.group:
-            found = groups.each.get(of.metric, {}).get(of.group)
+            found = self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
         else:
-            between = groups.over_rounds.metrics.get(of.metric)
-            found = between and between.gap
-        return found.per_round if found and found.mean_last5 is not None else None
+            found = self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
+        return found.values if found and found.mean is not None else None
 
 
 Pairs = list[tuple[Scored, Scored]]

@@ -48,8 +48,8 @@ BODIES = {
     },
     "scores": {
         "method?": str, "label?": str, "rule?": str, "settings?": dict, "rounds?": int, "dataset?": str,
-        "options?": dict, "model?": dict, "versions?": {str: dict}, "clients?": dict, "among_clients?": dict,
-        "groups?": dict, "classes?": [str], "attributes?": {str: [str]}, "kept_rounds?": [int], "data?": dict,
+        "options?": dict, "model?": dict, "clients?": dict, "grouped?": dict, "classes?": [str],
+        "attributes?": {str: [str]}, "kept_rounds?": [int], "data?": dict,
     },
 }  # fmt: skip
 # what is computed from the options of a manifest, beside what is only compared and shown
@@ -57,7 +57,10 @@ OPTIONS = {
     "dataset": {"code?": {str: str}}, "partition": {"code?": {str: str}},
     "run": {"freeze_backbone?": bool, "bn?": str, "seed?": int, "method?": str, "code?": {str: {str: str}}},
 }  # fmt: skip
-FILES = {"dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"]}
+FILES = {
+    "dataset": ["pool.h5"], "partition": ["rows.h5"], "corruption": ["changed.h5"], "run": ["rounds.jsonl"],
+    "scores": ["scores.csv"],
+}  # fmt: skip
 
 
 def shape(kind: str) -> dict:

@@ -69,5 +69,5 @@ def area(scores: Scores) -> str:
 
 def usual(scores: Scores) -> tuple[str, str]:
     """The metrics that are shown where none are asked for."""
-    several = any(SEVERAL.area in version.metrics for version in scores.versions.values())
+    several = any(SEVERAL.area in metrics for metrics in scores.versions.values())
     return (SEVERAL if several else ONE).usual

@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..scores.bca import BCA
-from ..scores.parts import Groups
 from ..scores.scores import Scores
+from ..scores.table import Score
 from .columns import area
 from .table import DAGGER
 
@@ -29,21 +28,21 @@ def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
     """
     metric = metric or area(scores)
     for attribute, versions in scores.groups.items():
-        clean = versions["clean"].last_round.groups
+        clean = scores.members(attribute)
         columns = [attribute, "n", *(part for version in versions for part in _heads(version))]
         rows = [
-            [value + DAGGER * group.small, str(group.count)]
-            + [cell for groups in versions.values() for cell in _cells(groups, value, metric)]
-            for value, group in clean.items()
+            [group + DAGGER * bool(some.small), str(some.count)]
+            + [cell for version in versions for cell in _cells(scores, attribute, version, group, metric)]
+            for group, some in clean.items()
         ]
         title = f"Each group by {attribute}: {metric} of the last round's model, {scores.label}"
-        known = [each for groups in versions.values() for each in groups.intervals.get(metric, {}).values()]
+        known = [score for metrics in versions.values() for score in metrics.get(metric, {}).values()]
         yield GroupTable(
             title,
             columns,
             rows,
-            _worst(versions, metric),
-            any(each.method == BCA for each in known),
+            _worst(scores, attribute, metric),
+            any(score.is_bca for score in known),
             bool(scores.curves),
         )
 
@@ -67,30 +66,28 @@ def _heads(version: str) -> list[str]:
     return [f"{version} (%)", f"{version} interval", f"{version} gap"]
 
 
-def _cells(groups: Groups, value: str, metric: str) -> list[str]:
+def _cells(scores: Scores, attribute: str, version: str, group: str, metric: str) -> list[str]:
     """Score, interval and gap to the best group; "-" where there is none."""
-    group = groups.last_round.groups.get(value)
-    score = group.metrics.get(metric) if group else None
-    if score is None:
+    score = scores.groups[attribute][version].get(metric, {}).get(group) or Score()
+    if score.last is None:
         return ["-", "-", "-"]
-    interval = groups.intervals.get(metric, {}).get(value)
-    known = interval and interval.low is not None and interval.high is not None
-    bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}" if known else "-"
-    between = groups.last_round.between.get(metric)
-    best = between.best.score if between and between.best else None
-    return [f"{100 * score:.2f}", bounds, "-" if best is None else f"{100 * abs(best - score):.2f}"]
+    known = score.low is not None and score.high is not None
+    bounds = f"{100 * score.low:.2f} to {100 * score.high:.2f}" if known else "-"
+    edges = scores.part().edges(attribute, version, metric)
+    return [f"{100 * score.last:.2f}", bounds, f"{100 * abs(edges[1][1] - score.last):.2f}" if edges else "-"]
 
 
-def _worst(versions: dict[str, Groups], metric: str) -> str:
+def _worst(scores: Scores, attribute: str, metric: str) -> str:
     worst, level = [], []
-    for version, groups in versions.items():
-        between = groups.last_round.between.get(metric)
-        if not (between and between.worst and between.worst.group is not None and between.worst.score is not None):
+    for version in scores.groups[attribute]:
+        edges = scores.part().edges(attribute, version, metric)
+        if not edges or not edges[0][0]:
             continue
-        if between.best and between.best.score == between.worst.score:
-            level.append(f"all have the same score on {version} images ({100 * between.worst.score:.2f} %)")
+        (group, lowest), (_, highest) = edges
+        if highest == lowest:
+            level.append(f"all have the same score on {version} images ({100 * lowest:.2f} %)")
         else:
-            worst.append(f"{between.worst.group} on {version} images ({100 * between.worst.score:.2f} %)")
+            worst.append(f"{group} on {version} images ({100 * lowest:.2f} %)")
     if not (worst or level):
         return "No worst group: fewer than two groups have a score."
     return f"{'Worst group' if worst else 'No worst group'}: {', '.join(worst + level)}."

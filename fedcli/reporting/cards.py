@@ -134,11 +134,11 @@ def _failures(system: System) -> Iterator[str]:
     yield from system.row.small_groups
     metric = area(system.scores)
     for attribute, versions in system.scores.groups.items():
-        for version, groups in versions.items():
-            between = groups.last_round.between.get(metric)
-            if between and between.worst and between.gap is not None:
-                score, gap = f"{100 * (between.worst.score or 0):.2f} % {metric}", f"{100 * between.gap:.2f} points"
-                where = f"{attribute} on {version} images: {between.worst.group}"
+        for version in versions:
+            if edges := system.scores.part().edges(attribute, version, metric):
+                (worst, lowest), (_, highest) = edges
+                score, gap = f"{100 * lowest:.2f} % {metric}", f"{100 * abs(highest - lowest):.2f} points"
+                where = f"{attribute} on {version} images: {worst or None}"
                 yield f"worst group by {where}, {score}, {gap} below the best"
 
 

@@ -38,9 +38,9 @@ def tables(rows: Sequence[Row]) -> Iterator[Table]:
 def _taken(row: Row) -> Candidate:
     """The candidate that was taken of each of its runs, in the mean."""
     each = [
-        next(c for c in run.scores.candidates if c.round == run.scores.best_on_validation.round)
+        next(c for c in run.scores.candidates if c.round == run.scores.best.round)
         for run in row.scored
-        if run.scores.best_on_validation
+        if run.scores.best
     ]
     groups: dict[str, dict[str, float | None]] = {}
     images: dict[str, dict[str, int]] = {}

@@ -78,7 +78,7 @@ def missing(named: Iterable[tuple[str, Scores]]) -> str:
         return ""
     how = "`fedcli evaluate RUN --clinical` chooses thresholds on validation images"
     first = next(iter(without.values()))
-    need = "" if first.best_on_validation else ", which `fedcli partition --val 0.2` keeps before training"
+    need = "" if first.best else ", which `fedcli partition --val 0.2` keeps before training"
     names = ", ".join(list(without)[:3]) + (f" and {len(without) - 3} more" if len(without) > 3 else "")
     return f"No operating points of {names}: {how}{need}."
 
@@ -235,10 +235,8 @@ def _tested(name: str, clinical: Clinical, scores: Scores) -> Iterator[Table]:
 
 def _gap(test: GapTest, scores: Scores, attribute: str, version: str, metric: str) -> Cell:
     """The gap, in doubt where its best or its worst group is too small or lacks a class."""
-    part = scores.groups[attribute][version].last_round if version in scores.groups.get(attribute, {}) else None
-    between = part.between.get(metric) if part else None
-    ends = [end.group for end in (between.best, between.worst) if end] if between else []
-    return percent(test.gap, doubtful=any(part.groups[name].small for name in ends) if part else False)
+    ends = scores.part().edges(attribute, version, metric) or ()
+    return percent(test.gap, doubtful=any(scores.members(attribute)[name].small for name, _ in ends if name))
 
 
 def _rates(point: Point) -> list[Cell]:

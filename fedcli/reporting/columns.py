@@ -5,16 +5,17 @@ from dataclasses import dataclass
 
 from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
-from ..metrics import METRICS, PARITY
+from ..metrics import METRICS, PARITY, better_low
 from ..metrics.task import ONE, SEVERAL
-from ..scores.parts import AMONG, SHOT_GROUPS, VERSIONS, Number, OverRounds
-from ..scores.scores import Quality, Scores
+from ..scores import numbers, views
+from ..scores.parts import SHOT_GROUPS, VERSIONS, Number
+from ..scores.scores import Scores
 from ..scores.statistics import over_seeds
-from .numbers import Entry, better_low, entries
+from ..scores.table import Score, Where
 
 POOLED, RUNS = SPREADS = "pooled", "runs"
 SHOWN = ONE.usual
-BETWEEN = "worst group", "gap"
+BETWEEN = views.WORST, views.GAP
 
 
 @dataclass(frozen=True)
@@ -33,31 +34,29 @@ class Value:
 Values = Mapping[str, Value]  # by the name of an entry, or of a column
 
 
-def shown(quality: Quality, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
+def shown(scores: Scores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     """The metrics of a run that are shown: those given, or the usual ones of its data."""
-    usual = area(quality) == SEVERAL.area and tuple(metrics[:2]) == SHOWN
+    usual = area(scores) == SEVERAL.area and tuple(metrics[:2]) == SHOWN
     return (*SEVERAL.usual, *metrics[2:]) if usual else metrics
 
 
-def area(quality: Quality) -> str:
+def area(scores: Scores) -> str:
     """The area under the curve that stands for a run."""
-    return (SEVERAL if any(SEVERAL.area in each.metrics for each in quality.versions.values()) else ONE).area
+    return (SEVERAL if any(SEVERAL.area in metrics for metrics in scores.versions.values()) else ONE).area
 
 
 def all_values(scores: Scores, at: str) -> dict[str, Value]:
     """Every score of a run by the name of its entry, such as "clean gap accuracy by sex"."""
-    shares = (entry for entry in entries(scores, best=at == BEST) if not entry.metric.startswith("bytes"))
-    return {entry.name: _value(entry, at) for entry in shares}
+    found = numbers.numbers(scores, best=at == BEST)
+    return {numbers.name(where): _value(where, x, at) for where, x in found if not where.metric.startswith("bytes")}
 
 
-def _value(entry: Entry, at: str) -> Value:
-    number = entry.value
-    if not isinstance(number, OverRounds):  # groups are averaged over the rounds first: none of one round alone
-        known = number if at != LAST or not entry.measure.endswith("over groups") else None
-        return Value(known, None, entry.lower, [known])
-    if at == LAST:
-        return Value(number.last, None, entry.lower, [number.last])
-    return Value(number.mean_last5, number.std_last5, entry.lower, number.per_round)
+def _value(where: Where, score: Score, at: str) -> Value:
+    lower = numbers.is_lower(where)
+    if at == LAST:  # groups are averaged over the rounds first: none of one round alone
+        last = None if where.measure in views.ACROSS else score.last
+        return Value(last, None, lower, [last])
+    return Value(score.mean, score.std, lower, score.values)
 
 
 def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[str]) -> dict[str, Value]:
@@ -67,7 +66,7 @@ def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[
         of entries in full or without the version of the images. Raises UsageError for an unknown one.
     """
     metrics, auc = shown(scores, metrics), area(scores)
-    overall = [name for name in metrics if name in scores.versions["clean"].metrics]
+    overall = [name for name in metrics if name in scores.versions["clean"]]
     cells = dict(_overall(known, overall))
     if by_shots:
         cells |= {f"clean {name} recall": value for name in SHOT_GROUPS if (value := known.get(f"clean {name} recall"))}
@@ -76,9 +75,7 @@ def columns(known: Values, scores: Scores, *, by_shots: bool, metrics: Sequence[
         cells |= {name: value for name, value in named.items() if value}
     among = {f"std among clients {auc}": find(known, auc, measure="std among clients")}
     for own in (name for name in overall if name not in METRICS):
-        among |= {
-            f"{what} among clients {own}": find(known, own, measure=f"{what} among clients") for what in AMONG[1:]
-        }
+        among |= {f"{what} {own}": find(known, own, measure=what) for what in views.AMONG[1:]}
     if scores.among_clients_global:
         for whose, model in (("own", ""), ("global", "global")):
             first = shown(scores)[0]
@@ -100,22 +97,20 @@ def check_names(metrics: Sequence[str], own: Sequence[str] = ()) -> None:
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, known))
 
 
-def view_columns(known: Values, view: str, quality: Quality, metrics: Sequence[str]) -> dict[str, Value]:
+def view_columns(known: Values, view: str, scores: Scores, metrics: Sequence[str]) -> dict[str, Value]:
     """The cells of one view of a run's models; of the best round only the first view is known."""
-    metrics = shown(quality, metrics)
-    return {**dict(_overall(known, metrics, view)), **dict(_between(known, quality, metrics, view))}
+    metrics = shown(scores, metrics)
+    return {**dict(_overall(known, metrics, view)), **dict(_between(known, scores, metrics, view))}
 
 
-def group_values(known: Values, quality: Quality, attribute: str, version: str, metric: str) -> dict[str, Value]:
+def group_values(known: Values, scores: Scores, attribute: str, version: str, metric: str) -> dict[str, Value]:
     """One metric of every group of an attribute, then what lies between the groups; {} where that is not known."""
-    if version not in quality.groups.get(attribute, {}):
+    groups = scores.groups.get(attribute, {}).get(version, {})
+    if not groups:
         return {}
     where = {"version": version, "attribute": attribute}
-    names = quality.groups[attribute][version].last_round.groups
-    each = {value: find(known, metric, **where, group=value) for value in names}
-    each |= {
-        name: find(known, metric, **where, measure=name) for name in (*BETWEEN, "mean over groups", "std over groups")
-    }
+    each = {value: find(known, metric, **where, group=value) for value in next(iter(groups.values()))}
+    each |= {name: find(known, metric, **where, measure=name) for name in (*BETWEEN, *views.ACROSS)}
     each |= {"ES-AUC": find(known, f"es_{metric}", **where)} if metric in (ONE.area, SEVERAL.area) else {}
     return {name: value for name, value in each.items() if value}
 
@@ -129,11 +124,11 @@ def parity_values(known: Values, attribute: str, version: str) -> dict[str, Valu
 
 def find(
     known: Values, metric: str, version: str = "", attribute: str = "", *, group: str = "", client: str = "",
-    model: str = "", measure: str = "score",
+    model: str = "", measure: str = "",
 ) -> Value | None:  # fmt: skip
     """One value of a run; None where it has none of this name."""
-    entry = Entry(metric, None, version, attribute, group, client, model, measure)
-    return known.get(entry.name)
+    where = Where(version, "", attribute, group, client, "", model, metric, measure)
+    return known.get(numbers.name(where))
 
 
 def joined(runs: Sequence[Values], spread: str) -> dict[str, Value]:
@@ -165,10 +160,10 @@ def _overall(known: Values, metrics: Sequence[str], model: str = "") -> Iterator
 
 
 def _between(
-    known: Values, quality: Quality, metrics: Sequence[str], model: str = ""
+    known: Values, scores: Scores, metrics: Sequence[str], model: str = ""
 ) -> Iterator[tuple[str, Value]]:  # fmt: skip
     """What lies between the groups of the clean test images: of the AUC, or of the metrics asked for."""
-    for attribute in quality.groups:
+    for attribute in scores.groups:
         where = {"version": "clean", "attribute": attribute, "model": model}
         named = {f"{attribute} ES-AUC ({auc})": find(known, f"es_{auc}", **where) for auc in (ONE.area, SEVERAL.area)}
         for metric in metrics[-1:] if tuple(metrics) in (ONE.usual, SEVERAL.usual) else metrics:
@@ -183,7 +178,7 @@ def _named(known: Values, scores: Scores, names: Sequence[str]) -> dict[str, Val
     for name in names:
         own = {column: known[column] for column in known if name in short[column]}
         if not own:
-            every = {*scores.versions["clean"].metrics, *(text for texts in short.values() for text in texts)}
+            every = {*scores.versions["clean"], *(text for texts in short.values() for text in texts)}
             plain = [text for text in every if " " not in text]  # not those of each group and client: hundreds
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, every, plain))
         meant |= own

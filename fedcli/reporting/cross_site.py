@@ -17,12 +17,12 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
     for name, scores in named:
         if not (rows := scores.cross_site):
             continue
-        sizes = {client: score.count for client, score in next(iter(rows.values())).items()}
+        sizes = {client: next(iter(metrics.values())).count for client, metrics in next(iter(rows.values())).items()}
         heads = [Column("trained at"), *(Column(f"{client} [{count}]", "%") for client, count in sizes.items())]
-        known = next(iter(next(iter(rows.values())).values())).metrics  # not names of single columns
+        known = next(iter(next(iter(rows.values())).values()))  # not names of single columns
         for metric in (name for name in shown(scores, metrics) if name in known):
             lines = [
-                [Cell(model), *(percent(tested[client].metrics[metric]) for client in sizes)]
+                [Cell(model), *(percent(tested[client][metric].last) for client in sizes)]
                 for model, tested in rows.items()
             ]
             yield Table(f"Trained at and tested on: {metric}, {name or scores.label}", heads, lines, LEGEND)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from ..compare.systems import Scored, read
 from ..io.csv_text import csv_text
-from ..scores.parts import OverRounds
-from .numbers import Entry, entries
+from ..scores import numbers
+from ..scores.table import Score
 
 FIELDS = (
     *("run", "method", "label", "rule", "dataset", "seed", "fold"),
@@ -35,13 +35,14 @@ def _of_run(run: Scored) -> Iterator[Line]:
     name = folder.parent.parent.name if folder.parent.name == "scores" else folder.name
     about = name, scores.method, scores.label, scores.rule, scores.dataset, run.seed, run.fold
     for best in (False, True):
-        for entry in entries(scores, best=best):
-            whose = entry.version, entry.model, entry.attribute, entry.group, entry.client, entry.metric, entry.measure
-            yield from ((*about, *whose, name, value) for name, value in _statistics(entry, best))
+        for where, score in numbers.numbers(scores, best=best):
+            whose = where.version, numbers.model(where), where.attribute, where.group, where.client
+            whose += numbers.metric(where), where.measure or "score"
+            yield from ((*about, *whose, name, value) for name, value in _statistics(score, best))
 
 
-def _statistics(entry: Entry, best: bool) -> Iterator[tuple[str, float | None]]:
-    if isinstance(entry.value, OverRounds):
-        yield from ((name, getattr(entry.value, name)) for name in ("last", "mean_last5", "std_last5"))
+def _statistics(score: Score, best: bool) -> Iterator[tuple[str, float | None]]:
+    if best or not score.rounds:
+        yield "best_on_validation" if best else "value", score.last
     else:
-        yield "best_on_validation" if best else "value", entry.value
+        yield from (("last", score.last), ("mean_last5", score.mean), ("std_last5", score.std))

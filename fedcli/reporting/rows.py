@@ -19,7 +19,7 @@ from ..compare.small_groups import doubtful, small_groups, small_groups_note
 from ..compare.systems import BEST, LAST5, NOT_THE_METHOD, Scored, grouped, read, refuse_mixed
 from ..errors import UsageError
 from ..scores import shots
-from ..scores.scores import Quality, Scores
+from ..scores.scores import Scores
 from . import timing
 from .columns import POOLED, SHOWN, Value, Values, all_values, columns, joined, percent, view_columns
 from .named_options import differ, is_named, unlike
@@ -135,7 +135,7 @@ class Row:
     def chosen(self) -> list[Chosen]:
         """The round that validation chose of each run that kept one, where rows are of these rounds."""
         runs = self.scored if self.at == BEST and not self.is_view else []
-        best = [(run, run.scores.best_on_validation) for run in runs]
+        best = [(run, run.scores.best) for run in runs]
         return [Chosen(run.seed, run.which, kept.round, kept.metric, kept.validation) for run, kept in best if kept]
 
     @property
@@ -182,7 +182,7 @@ def rows(
     """
     scored = read(paths)
     refuse_mixed(scored)
-    if at == BEST and not any(run.scores.best_on_validation for run in scored):
+    if at == BEST and not any(run.scores.best for run in scored):
         raise UsageError(
             "no run kept the model that was best on validation", "partition with --val 0.1, train and evaluate again"
         )
@@ -246,13 +246,12 @@ def _lines(row: Row, metrics: Sequence[str], spread: str) -> Iterator[Row]:
     lost = _left_out(row, cells[0], metrics) if row.chosen else []
     yield replace(row, cells=joined(cells, spread), doubtful=unsure, left_out=lost)
     for view in row.scores.views:
-        qualities: list[Quality] = [run.views[view] for run in row.qualities]
-        known = [] if row.at == BEST else zip(row.known, qualities, strict=True)
-        cells = [view_columns(values, view, quality, metrics) for values, quality in known]
+        known = [] if row.at == BEST else zip(row.known, row.qualities, strict=True)
+        cells = [view_columns(values, view, scores, metrics) for values, scores in known]
         yield replace(
             row,
             cells=joined(cells, spread),
-            doubtful=doubtful(qualities, metrics, row.at),
+            doubtful=doubtful(row.qualities, metrics, row.at, view),
             view=f"{BLIND}: {view.replace('-', ' ')}",
             is_view=True,
             minutes=None,

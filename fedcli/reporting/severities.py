@@ -1,9 +1,10 @@
 """How the scores of a run fall with the severity of corruptions, as `fedcli evaluate --corrupt` made them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ..scores.parts import Groups, Summary
-from ..scores.scores import AtSeverity, Scores
+from ..scores import views
+from ..scores.scores import Scores, Severity
+from ..scores.table import Score
 from .columns import SHOWN, area
 from .table import Cell, Column, Table, percent
 
@@ -23,7 +24,14 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
         lines = [[Cell("clean"), Cell(), Cell(), *_cells(scores.versions["clean"], metrics)]]
         for kind, levels in scores.severities.items():
             for severity, at in sorted(levels.items(), key=lambda level: int(level[0])):
-                lines.append([Cell(kind), Cell(severity), Cell(_seen(at)), *_cells(at.scores, metrics)])
+                lines.append(
+                    [
+                        Cell(kind),
+                        Cell(severity),
+                        Cell(_seen(at)),
+                        *_cells(scores.part().overall[f"{kind} {severity}"], metrics),
+                    ]
+                )
         heads = [Column("test images"), Column("severity"), Column("in training")]
         title = "Severities" + (f": {name}" if len(known) > 1 else "")
         yield Table(title, [*heads, *(Column(metric, "%") for metric in metrics)], lines, LEGEND)
@@ -33,33 +41,31 @@ def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """A table for each run and attribute: a line for each kind and severity, a column for each group."""
     for name, scores in named:
         metric = area(scores)
-        for attribute, versions in scores.groups.items() if scores.severities else ():
-            groups = list(versions["clean"].last_round.groups)
-            lines = [[Cell("clean"), Cell(), *_of_groups(versions["clean"], groups, metric)]]
+        for attribute in scores.groups if scores.severities else ():
+            groups = list(scores.members(attribute))
+            lines = [[Cell("clean"), Cell(), *_of_groups(scores, attribute, "clean", metric)]]
             for kind, levels in scores.severities.items():
-                for severity, at in sorted(levels.items(), key=lambda level: int(level[0])):
-                    lines.append([Cell(kind), Cell(severity), *_of_groups(at.groups[attribute], groups, metric)])
+                for severity in sorted(levels, key=int):
+                    cells = _of_groups(scores, attribute, f"{kind} {severity}", metric)
+                    lines.append([Cell(kind), Cell(severity), *cells])
             heads = [Column("test images"), Column("severity"), *(Column(group, "%") for group in groups)]
             title = f"{metric} by severity and {attribute}: {name or scores.label}"
             yield Table(title, [*heads, Column("gap", "points", lower=True)], lines, BY_GROUP)
 
 
-def _of_groups(known: Groups, groups: Sequence[str], metric: str) -> list[Cell]:
+def _of_groups(scores: Scores, attribute: str, version: str, metric: str) -> list[Cell]:
     """The score of each group, then the gap between best and worst."""
-    between = known.last_round.between.get(metric)
-    each = [percent(known.last_round.groups[group].metrics.get(metric)) for group in groups]
-    return [*each, percent(between.gap if between else None)]
+    column = scores.part().groups[attribute][version][metric]
+    gap = scores.part().lies(attribute, version, metric, views.GAP)
+    return [*(percent(score.last) for score in column.values()), percent(gap and gap.last)]
 
 
-def _seen(at: AtSeverity) -> str:
+def _seen(at: Severity) -> str:
     if at.severity_in_training:
         return "this severity"
     return "another severity" if at.kind_in_training else "unseen"
 
 
-def _cells(summary: Summary, metrics: Sequence[str]) -> list[Cell]:
-    scores = [summary.metrics.get(metric) for metric in metrics]
-    return [
-        percent(score.last if score.mean_last5 is None else score.mean_last5, score.std_last5) if score else Cell()
-        for score in scores
-    ]
+def _cells(scores: Mapping[str, Score], metrics: Sequence[str]) -> list[Cell]:
+    shown = [scores.get(metric) for metric in metrics]
+    return [percent(x.last if x.mean is None else x.mean, x.std) if x else Cell() for x in shown]

@@ -13,8 +13,8 @@ from ..data.partition.held_out import HeldOut, sites
 from ..errors import UsageError
 from ..metrics import Task
 from ..reporting.table import Cell, Column, Table, percent
-from ..scores.parts import Groups
 from ..scores.scores import Scores
+from ..scores.table import Score
 from ..stages import evaluate, partition
 from ..stages.evaluation_options import EvaluateOptions
 from ..stages.options import PartitionOptions
@@ -87,15 +87,15 @@ def tables(plan: Plan, outcomes: list[Outcome], work: Path, device: str) -> Iter
     for metric in Task.of_body(manifest.read(plan.dataset, "dataset").body).usual:
         rows = []
         for name, scores in own.items():
-            groups = inside[name].groups[attribute]["clean"]
+            column = inside[name].groups[attribute]["clean"].get(metric, {})
             rows.append(
                 [
                     Cell(name.replace(f"{KEY}=", "without ", 1)),
                     *_held_out(scores, metric),
-                    *(_site(groups, site, metric) for site in plan.values),
+                    *(_site(column.get(site)) for site in plan.values),
                 ]
             )
-        first = next(iter(inside.values())).groups[attribute]["clean"].last_round.groups if inside else {}
+        first = next(iter(inside.values())).members(attribute) if inside else {}
         heads = [f"{site} [{first[site].count}]" if site in first else site for site in plan.values]
         columns = [Column("trained"), Column("held out", "%"), Column("interval"), Column("images")]
         yield Table(
@@ -111,13 +111,11 @@ def _on_dataset(plan: Plan, outcome: Outcome, work: Path, device: str) -> Path:
 
 def _held_out(scores: Scores, metric: str) -> list[Cell]:
     """Score on all images of the held-out site, its interval, and their number."""
-    summary, interval = scores.versions["clean"], scores.intervals["clean"].get(metric)
-    bounds = "-"
-    if interval and interval.low is not None and interval.high is not None:
-        bounds = f"{100 * interval.low:.2f} to {100 * interval.high:.2f}"
-    return [percent(summary.metrics[metric].last), Cell(bounds), Cell(str(summary.count))]
+    score = scores.versions["clean"][metric]
+    known = score.low is not None and score.high is not None
+    bounds = f"{100 * score.low:.2f} to {100 * score.high:.2f}" if known else "-"
+    return [percent(score.last), Cell(bounds), Cell(str(score.count))]
 
 
-def _site(groups: Groups, site: str, metric: str) -> Cell:
-    group = groups.last_round.groups.get(site)
-    return percent(group.metrics.get(metric), doubtful=group.small) if group else Cell()
+def _site(score: Score | None) -> Cell:
+    return percent(score.last, doubtful=bool(score.small)) if score else Cell()

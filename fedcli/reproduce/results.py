@@ -12,9 +12,8 @@ from ..compare.systems import Scored, read
 from ..compare.tested import order
 from ..data import manifest
 from ..errors import UsageError, nearest
-from ..scores.parts import Number, OverRounds
-from ..scores.schema import children
 from ..scores.statistics import over_seeds
+from ..scores.table import Number
 from ..stages.train import resolved
 from .derived import ByColumn, with_derived
 from .jobs import Outcome
@@ -99,7 +98,7 @@ def _of_row(recipe: Recipe, name: str, outcomes: list[Outcome], runs: Runs) -> B
     return {
         column.name: {
             outcome.cell.seed: _rounds(
-                runs[outcome.path].scores, column.model_copy(update={"score": row.place(column.score)}), recipe.at
+                runs[outcome.path].nested, column.model_copy(update={"score": row.place(column.score)}), recipe.at
             )
             for outcome in _done(outcomes, name)
             if outcome.cell.data == column.data
@@ -172,7 +171,7 @@ def _within(path: Path, work: Path) -> str:
 def _rounds(scores: Any, column: Column, at: str) -> list[float]:
     """A run's values of a column, one per round that counts, in the column's unit; none where it has no meaning."""
     if at == "best":
-        scores = scores.best_on_validation
+        scores = scores["best_on_validation"]
     values = [_values(value, at) for value in everywhere(scores, column.score)]
     known = [rounds for rounds in values if None not in rounds]
     return [sum(each) / len(each) * TIMES[column.unit] for each in zip(*known, strict=True)]
@@ -180,8 +179,8 @@ def _rounds(scores: Any, column: Column, at: str) -> list[float]:
 
 def _values(value: Any, at: str) -> list[Number]:
     """Numbers at one place, by round."""
-    if isinstance(value, OverRounds):
-        return [value.last] if at == "last" else value.per_round
+    if isinstance(value, dict) and "last" in value:
+        return [value["last"]] if at == "last" else value["per_round"]
     return value if isinstance(value, list) else [value]
 
 
@@ -190,12 +189,12 @@ def everywhere(scores: Any, place: str) -> list[Any]:
     head, star, rest = place.partition("/*/")
     if not star:
         return [look_up(scores, place)]
-    return [value for below in children(look_up(scores, head)).values() for value in everywhere(below, rest)]
+    return [value for below in _below(look_up(scores, head)).values() for value in everywhere(below, rest)]
 
 
 def look_up(scores: Any, place: str) -> Any:
     """The value at a place such as "versions/clean/accuracy", or None. Names may hold a slash."""
-    below = children(scores)
+    below = _below(scores)
     if place in below:
         return below[place]
     parts = place.split("/")
@@ -211,17 +210,17 @@ def _has_place(column: Column, outcomes: list[Outcome], runs: Runs, recipe: Reci
     Raises UsageError where none has it and all rows are there: a row that is left out might have it.
     """
     done = [outcome for outcome in outcomes if outcome.scores and outcome.cell.data == column.data]
-    if not done or any(_exists(runs[outcome.path].scores, column.score) for outcome in done):
+    if not done or any(_exists(runs[outcome.path].nested, column.score) for outcome in done):
         return True
     if {row.name for row in recipe.rows if column.data in row.data} - {outcome.cell.row for outcome in done}:
         return False
-    parts, at = column.score.split("/"), runs[done[0].path].scores
-    while parts and (below := children(at)) and (parts[0] in below or parts[0] == "*"):
+    parts, at = column.score.split("/"), runs[done[0].path].nested
+    while parts and (below := _below(at)) and (parts[0] in below or parts[0] == "*"):
         part = parts.pop(0)
         at = below[part] if part in below else next(iter(below.values()))
     raise UsageError(
         f"{recipe.name}: column {column.name!r}: scores.json has no {column.score!r}",
-        nearest((parts or [""])[0], children(at)),
+        nearest((parts or [""])[0], _below(at)),
     )
 
 
@@ -229,8 +228,12 @@ def _exists(scores: Any, place: str) -> bool:
     head, _, last = place.rpartition("/")
     above = everywhere(scores, head) if head else [scores]
     return any(value is not None for value in everywhere(scores, place)) or any(
-        last in children(parent) for parent in above
+        last in _below(parent) for parent in above
     )
+
+
+def _below(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _summary(runs: list[list[float]], spread: str) -> Cell:

@@ -16,7 +16,7 @@ from .clinical import Images, validation
 from .groups import group_scores
 from .parts import Score
 from .rounds import mean, with_average
-from .scores import Best
+from .tree import Best
 
 NONE = "partition with --val 0.2 and train again"
 

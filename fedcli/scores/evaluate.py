@@ -30,14 +30,15 @@ from .answering import of_client, predictions, who_answers
 from .bca import PERCENTILE
 from .clinical_parts import Clinical, positives
 from .existing import asked
+from .from_nested import from_nested
 from .groups import CROSS, cross, group_scores
 from .intervals import group_intervals, intervals
 from .of_labels import label_scores
 from .parts import Groups, GroupScores, Score
 from .predictions import write
 from .rounds import Logits, among, among_global, mean, summary, summary_of_groups, with_average
-from .scores import AtSeverity, Client, OwnModels, Quality, Scores, Stage, Traffic
 from .shots import shot_scores, thresholds
+from .tree import AtSeverity, Client, OwnModels, Quality, Scores, Stage, Traffic
 
 COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body
 UNCOPIED = *COPIED, "eval_every", "single_site"  # of its options: said elsewhere, or of no meaning for its scores
@@ -166,7 +167,7 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
         among_clients=among(clients, personal=has_personal_models(run)),
         among_clients_global=among_global(clients) if general else {},
     )
-    return scores.body()
+    return from_nested(scores.body()).write(folder)
 
 
 def _clinical(run: Run, logits: Logits, groupings: Groupings, extra: Extra) -> Clinical | None:
@@ -192,10 +193,7 @@ def _grouping(run: Run, name: str) -> Grouping:
 
 
 def _quality(run: Run, logits: Logits, y: np.ndarray, groupings: Groupings, how: str) -> Quality:
-    """How good, how sure, and how good for each group; where several models answer, the mean of their scores.
-
-    how: intervals are made.
-    """
+    """Scores, intervals made as `how` says, and scores of each group; of several models that answer their mean."""
     scores = {
         v: [mean([Score.of(table, y, groupings) for table in tables]) for tables in answers]
         for v, answers in logits.items()

@@ -19,7 +19,7 @@ from .parts import (
     Score,
     Summary,
 )
-from .scores import Among, Client
+from .tree import Among, Client
 
 Logits = dict[str, list[list[np.ndarray]]]  # version -> kept round -> logits [N, C] of each model that answers
 

@@ -1,143 +1,29 @@
-"""The shape of scores.json: every number that evaluation gives of a run, and what it means.
+"""The scores of a run: its manifest scores.json says what the run was, and scores.csv beside it holds the numbers.
 
-A scores.json is a manifest; its body is a `Scores`, and the body's `legend` says what each number is. Scores run from
-0 to
-1; None where a score has no meaning.
+The table's lines are facts, see table.py; what follows from them is a view, see views.py. `nested()` in nested.py is
+all of it as one object, for `--json` and for recipes' places such as versions/clean/accuracy.
 """
 
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from .. import metrics
 from ..data import manifest
 from ..errors import FedcliError
-from ..metrics.several_labels import OF_LABEL
+from ..metrics import PARITY, better_low
+from . import table, views
 from .choice import Candidate
 from .clinical_parts import Clinical
-from .parts import (
-    AMONG,
-    ANY,
-    MODELS,
-    SHOT_GROUPS,
-    VERSIONS,
-    ByGroup,
-    Curves,
-    External,
-    Groups,
-    GroupScores,
-    Interval,
-    Number,
-    OfLabel,
-    OverRounds,
-    Score,
-    Summary,
-)
-from .schema import Names, Tree, decode, encode, flat, meanings, omitted, places
+from .legend import LEGEND
+from .parts import MODELS, Curves, External, Number
+from .schema import decode, encode
+from .table import TRAINED_AT, Score, Table, Where
 
-WORDS = {  # keys of scores.json that are no fields
-    "scale": "scores run from 0 to 1; null where a score has no meaning",
-    "average": "mean of clean and corrupted in each round",
-    **{name: metrics.get(name).meaning for name in metrics.PARITY},
-    "ovr_macro": "mean over classes, each against all others; with two classes the positive one is the second. A rate "
-    "that is not defined is left out and named in undefined_rates; where that leaves nothing to compare, null",
-    "calibration_error": "mean distance between predicted probability and observed share in 15 bins of equal width, "
-    "weighted by images: of the most likely class (top_label) or of the second of two classes (positive_class); a "
-    "group's worst is the highest",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quality:
-    """The scores of a run's models as one view shows them the images."""
-
-    versions: Annotated[dict[str, Summary], Names("version")]
-    intervals: Annotated[
-        dict[str, dict[str, Interval]],
-        Names("version", "resampled"),
-        "95 % intervals, percentile or BCa, of the last round's model, from bootstrap resamples of whole patients "
-        "(or lesions), or of images where the dataset names no patients; in `groups`, of each group's own images; "
-        "`value` is that round's score, and bounds are null where there is one patient only",
-    ] = field(default_factory=dict)
-    groups: Annotated[
-        ByGroup,
-        Names("attribute", "model"),
-        "last_round holds every group; over_rounds has worst group, gap, population std and average over groups of "
-        "each round; each has every group over rounds; across is the average and the sample std (ddof 1) over groups "
-        "of their means over rounds. Attributes may be crossed: race*sex; a combination without a test image is no "
-        "group there. Groups in `clients` are those of the client's own test part, by the model that the client is "
-        "scored with",
-    ] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Best:
-    """The global model of the round that was best on the clients' validation images; validation: its score there."""
-
-    round: int
-    metric: str
-    validation: float
-    versions: Annotated[dict[str, Score], Names("version")]
-    groups: Annotated[dict[str, dict[str, GroupScores]], Names("attribute", "model")]
-
-
-@dataclass(frozen=True)
-class Shots:
-    """Mean recall of classes by their training images; classes: group -> class -> training images."""
-
-    upper: int
-    lower: int
-    classes: dict[str, dict[str, int]]
-    skipped: list[str]
-    versions: Annotated[dict[str, dict[str, OverRounds]], Names("version", "shot")]
-
-
-@dataclass(frozen=True)
-class OwnModels:
-    """Clients' own models on the whole test sets."""
-
-    versions: Annotated[dict[str, Summary], Names("model")] = flat(lambda key: key in VERSIONS)
-    groups: Annotated[ByGroup, Names("attribute", "model")] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Client:
-    """One client; part: "own" test part or "whole" test set."""
-
-    version: str
-    part: str
-    count: int = 0
-    classes_missing: list[int] = field(default_factory=list)
-    metrics: Annotated[dict[str, OverRounds], Names("metric")] = flat()
-    corruption: Annotated[
-        str, "kind and severity of a corrupted client's images and of those it is scored on, where clients differ"
-    ] = omitted(str)
-    global_model: Annotated[
-        Summary | None, "the global model on the images of a client that has a model of its own"
-    ] = omitted()
-    groups: Annotated[dict[str, Groups], Names("attribute")] = omitted(dict)
-
-
-@dataclass(frozen=True)
-class Among:
-    """One metric over clients."""
-
-    mean: Number = None
-    std: Number = None
-    worst: Number = None
-    per_round: Annotated[dict[str, list[float] | None], Names("among")] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AtSeverity:
-    """The global model on all test images under one corruption."""
-
-    kind_in_training: bool
-    severity_in_training: bool
-    scores: Summary
-    intervals: Annotated[dict[str, Interval], Names("resampled")] = field(default_factory=dict)
-    groups: Annotated[dict[str, Groups], Names("attribute")] = field(default_factory=dict)
+RECALL = "recall"  # of the classes of a label: head, medium, tail
+GLOBAL = "global"  # beside a client's own model
+OWN_MODELS = "mean_personal", "personal"  # clients' own models on the whole test sets
+Columns = dict[str, dict[str, Score]]  # metric -> group -> score
 
 
 @dataclass(frozen=True)
@@ -156,13 +42,124 @@ class Traffic:
     up: Number = None
 
 
+@dataclass(frozen=True)
+class Grouped:
+    """Test images by an attribute; unknown: in no group; undefined_rates: what differences of decisions leave out."""
+
+    unknown: int = 0
+    undefined_rates: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Client:
+    """One client's test images: of which version; part: "own" test part or "whole" test set.
+
+    corruption: kind and severity of a corrupted client's images, where clients differ in it.
+    """
+
+    version: str
+    part: str
+    corruption: str = ""
+    groups: dict[str, Grouped] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Severity:
+    """Test images under one corruption: whether clients trained on images of this kind, and of this severity too."""
+
+    kind_in_training: bool
+    severity_in_training: bool
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The round that was best on the clients' validation images; validation: its score there."""
+
+    round: int
+    metric: str
+    validation: float
+
+
+@dataclass(frozen=True)
+class Shots:
+    """Classes by their training images; classes: group -> class -> training images; skipped: without a test image."""
+
+    upper: int
+    lower: int
+    classes: dict[str, dict[str, int]]
+    skipped: list[str]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Scores of some models: those of a view, of a client, or of all images by the run's model.
+
+    Attributes:
+        overall: version -> metric -> score of all images.
+        groups: attribute -> version -> metric -> group -> score.
+        differences: attribute -> version -> name -> difference in decisions between the groups.
+        measured: attribute -> version -> what lies between the groups of several models.
+    """
+
+    where: Where
+    overall: dict[str, dict[str, Score]] = field(default_factory=dict)
+    groups: dict[str, dict[str, Columns]] = field(default_factory=dict)
+    differences: dict[str, dict[str, dict[str, Score]]] = field(default_factory=dict)
+    measured: dict[str, dict[str, Table]] = field(default_factory=dict)
+
+    def add(self, where: Where, score: Score) -> None:
+        if not where.attribute:
+            self.overall.setdefault(where.version, {})[where.metric] = score
+            return
+        whose: Any = self.groups
+        whose = self.measured if where.measure or where.metric.startswith("es_") else whose
+        whose = self.differences if where.metric.startswith(PARITY) else whose
+        by = whose.setdefault(where.attribute, {}).setdefault(where.version, {})
+        if whose is self.measured:
+            by[where] = score
+        elif whose is self.differences:
+            by[where.metric] = score
+        else:
+            by.setdefault(where.metric, {})[where.group] = score
+
+    def between(self, attribute: str, version: str) -> Table:
+        """All that lies between the groups of an attribute."""
+        where = self.where._replace(version=version, attribute=attribute)
+        measured = self.measured.get(attribute, {}).get(version, {})
+        overall = self.overall.get(version, {})
+        return views.of_groups(where, overall, self.groups.get(attribute, {}).get(version, {}), measured)
+
+    def lies(self, attribute: str, version: str, metric: str, measure: str) -> Score | None:
+        """One of the numbers between the groups; None where fewer than two groups are scored by the metric."""
+        where = self.where._replace(version=version, attribute=attribute, metric=metric, measure=measure)
+        return self.between(attribute, version).get(where)
+
+    def edges(self, attribute: str, version: str, metric: str) -> "Edges | None":
+        """Name and score of the worst and of the best group of the last round; names of several models' that differ
+        are empty."""
+        measured = self.measured.get(attribute, {}).get(version, {})
+        found = {
+            where.measure: (where.group, score.last) for where, score in measured.items() if where.metric == metric
+        }
+        if found:
+            ends = [found[name] for name in (views.WORST, views.BEST) if name in found]
+            return (ends[0], ends[1]) if len(ends) == 2 and ends[0][1] is not None else None
+        column = self.groups.get(attribute, {}).get(version, {}).get(metric, {})
+        return views.edges(column, low=better_low(metric))
+
+
+Edges = tuple[tuple[str, float], tuple[str, float]]
+
+
 @dataclass(frozen=True, kw_only=True)
-class Scores(Quality):
+class Scores:
     """All that is known of a run: what it was, and its scores.
 
     Attributes:
         data: "dataset", "partition" and "corruption"; None for a stage that is not there.
-        view: the name of the first way in which the method is shown images; `views` are the other ways.
+        view: the name of the first way in which the method is shown images.
+        grouped: attribute -> test images in no group. severities: kind -> severity.
+        table: the lines of scores.csv.
     """
 
     method: str
@@ -181,111 +178,21 @@ class Scores(Quality):
     classes: list[str] = field(default_factory=list)
     attributes: dict[str, list[str]] = field(default_factory=dict)
     personal_models: bool = False
-    sample: bool = omitted(bool)
-    single_site: Annotated[
-        bool,
-        "every client trained alone, so there is no global model: `versions`, `groups` and `shots` are of the clients' "
-        "own models, each on the images of its own test part where the parts make up the whole test set, else the mean "
-        "over clients of each one's score on the whole test set, where a worst group's name is null if clients differ; "
-        "`warning` says which",
-    ] = False
+    sample: bool = False
+    single_site: bool = False
     view: str = ""
-    bytes: Annotated[
-        Traffic,
-        "bytes to and from a client in a round, mean over clients and rounds: the model, and what the method sends "
-        "beside it",
-    ] = Traffic()
-    views: Annotated[
-        dict[str, Quality],
-        Names("any"),
-        "other ways than `view` in which the method can be shown test images; `view` uses the images' groups, here no "
-        "image's group is used, and unknown groups are scored as all others are",
-    ] = field(default_factory=dict)
-    severities: Annotated[
-        dict[str, dict[str, AtSeverity]],
-        Names("any", "any"),
-        "kind -> severity -> the run's models on all test images under that corruption, as `evaluate --corrupt` asked; "
-        "nothing was trained for it. kind_in_training: whether clients trained on images of this kind; "
-        "severity_in_training: of this severity too",
-    ] = omitted(dict)
-    curves: Annotated[
-        dict[str, Curves],
-        "of an evaluation over sites, by version of the test images; by group, and by client on its own images. "
-        "at_false_positives: of two classes, the lowest threshold on the chance of the second whose false positive "
-        "rate on these images is no higher, and the rates there; it describes the model and is no threshold for use, "
-        "since test images chose it. reliability: the 15 bins of calibration_error",
-    ] = omitted(dict)
-    best_on_validation: Annotated[
-        Best | None,
-        "the global model of the round that was best on the clients' validation parts, the first of equals; test "
-        "images are not used to choose it. null where the partition has no validation parts",
-    ] = None
-    candidates: Annotated[
-        list[Candidate],
-        "as `evaluate --choose` asked: the kept models on the clients' validation images, one of which the rule made "
-        "best_on_validation",
-    ] = omitted(list)
-    external: Annotated[
-        External | None,
-        "the test images that `evaluate --on` asked for in place of the run's own; every score is on them, `dataset` "
-        "and `data` are what the run was trained on, and no image there belongs to a client",
-    ] = omitted()
-    cross_site: Annotated[
-        dict[str, dict[str, Score]],
-        Names("any", "any"),
-        "as `evaluate --cross-site` asked: whose model -> whose own clean test images -> scores of the last round",
-    ] = omitted(dict)
-    clinical: Annotated[
-        Clinical | None,
-        "as `evaluate --clinical` asked: thresholds from validation images carried to test images, calibration, "
-        "decision curves and conformal sets of the last round's model",
-    ] = omitted()
-    shots: Annotated[
-        Shots | None,
-        "the global model's mean recall of classes by training images of all clients: head above `upper`, tail below "
-        "`lower`, medium between; a class without a test image is skipped; all is the mean of the groups that have a "
-        "score",
-    ] = None
-    train_images: Annotated[int, "training images of all clients, where no `shots` count them"] = omitted(int)
-    labels: Annotated[
-        dict[str, dict[str, OfLabel]],
-        Names("version", "any"),
-        "of several labels per image each one by itself, at a threshold of 1/2: version -> label; images: test images "
-        "that have it; groups are of the last round's model",
-    ] = omitted(dict)
-    personal: Annotated[
-        dict[str, OwnModels],
-        Names("own"),
-        "where clients keep models of their own: `personal` is the mean over clients of each one's model on the whole "
-        "test set, `mean_personal` the model that is their mean by image count; versions and groups are the global "
-        "one's. A client that never took part has the global model. Their `groups` are as the global model's, without "
-        "intervals; of `personal` a worst group's name is null if clients differ",
-    ] = field(default_factory=dict)
-    clients: Annotated[
-        dict[str, Client],
-        Names("any"),
-        "a client's own test part where it has one, else the whole test set; corrupted images for corrupted clients, "
-        "clean for others; by the client's own model if personal_models, else by the global one",
-    ] = field(default_factory=dict)
-    among_clients: Annotated[
-        dict[str, Among],
-        Names("headline"),
-        "mean, population std and minimum over clients in each round (per_round), then the mean over rounds; null "
-        "where all clients share model and images",
-    ] = field(default_factory=dict)
-    among_clients_global: Annotated[
-        dict[str, Among],
-        Names("headline"),
-        "among_clients with global_model in place of a client's own; std and worst are null where clients share "
-        "images. The mean of own models is what Fed-MAS calls pFL (a client's model on the client's images); its gFL "
-        "is the global model on all test images: versions. Fed-MAS reports the best round of each, here no round is "
-        "chosen",
-    ] = field(default_factory=dict)
-
-    @property
-    def several_labels(self) -> bool:
-        """Whether an image may have several labels."""
-        return bool(self.labels)
+    bytes: Traffic = Traffic()
+    grouped: dict[str, Grouped] = field(default_factory=dict)
+    severities: dict[str, dict[str, Severity]] = field(default_factory=dict)
+    curves: dict[str, Curves] = field(default_factory=dict)
+    best: Chosen | None = None
+    candidates: list[Candidate] = field(default_factory=list)
+    external: External | None = None
+    clinical: Clinical | None = None
+    shots: Shots | None = None
+    train_images: int = 0
+    clients: dict[str, Client] = field(default_factory=dict)
+    table: Table = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def read(cls, path: Path) -> "Scores":
@@ -293,35 +200,148 @@ class Scores(Quality):
         return cls.of(manifest.verify(path, "scores").body, path)
 
     @classmethod
-    def of(cls, body: dict[str, Any], path: Path) -> "Scores":
-        """From the body of a scores.json at this path. Raises FedcliError where it has another shape."""
+    def of(cls, facts: dict[str, Any], path: Path) -> "Scores":
+        """From the body of the scores.json at this path and the table beside it. Raises FedcliError."""
         try:
-            return decode(cls, {key: value for key, value in body.items() if key != "legend"})
+            known = decode(cls, {key: value for key, value in facts.items() if key != "legend"})
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
             raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
+        known.table.update(table.read(path.parent / table.FILE))
+        return known
 
-    def body(self) -> dict[str, Any]:
-        """As scores.json holds it."""
-        return encode(self) | {"legend": WORDS | meanings(Scores)}
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write the table into a folder; gives the facts for its manifest."""
+        table.write(folder / table.FILE, self.table)
+        return self.facts()
+
+    def facts(self) -> dict[str, Any]:
+        """As the body of scores.json holds them."""
+        facts = {key: value for key, value in encode(replace(self, table={})).items() if key != "table"}
+        return facts | {"legend": LEGEND}
+
+    @property
+    def several_labels(self) -> bool:
+        """Whether an image may have several labels."""
+        return bool(self.labels)
+
+    @cached_property
+    def parts(self) -> dict[tuple[str, str, str], Part]:
+        """View, model and client -> scores."""
+        parts: dict[tuple[str, str, str], Part] = {}
+        for where, score in self.table.items():
+            if not where.label:
+                key = where.view, where.model, where.client
+                if key not in parts:
+                    parts[key] = Part(Where(view=where.view, model=where.model, client=where.client))
+                parts[key].add(where, score)
+        return parts
+
+    def part(self, view: str = "", model: str = "", client: str = "") -> Part:
+        """Scores of these models; empty where there are none."""
+        return self.parts.get((view, model, client)) or Part(Where(view=view, model=model, client=client))
+
+    @cached_property
+    def views(self) -> list[str]:
+        """Other ways than `view` in which the method can be shown test images."""
+        return list(dict.fromkeys(view for view, _, _ in self.parts if view))
+
+    @cached_property
+    def personal(self) -> list[str]:
+        """Whose models beside the global one are scored on the whole test sets: personal, mean_personal."""
+        return [model for model in OWN_MODELS if ("", model, "") in self.parts]
+
+    @cached_property
+    def versions(self) -> dict[str, dict[str, Score]]:
+        """Version of the test images -> metric -> score of all images, with the average of clean and corrupted."""
+        return with_average(self.part().overall)
+
+    @property
+    def images(self) -> int:
+        """Clean test images."""
+        return next(iter(self.versions["clean"].values())).count
+
+    @cached_property
+    def groups(self) -> dict[str, dict[str, Columns]]:
+        """Attribute -> clean or corrupted -> metric -> group -> score, by the run's model."""
+        return groups_of(self.part())
+
+    def members(self, attribute: str, version: str = "clean") -> dict[str, Score]:
+        """Group -> one of its scores, which says how many images it has and whether they are too few."""
+        return next(iter(self.groups.get(attribute, {}).get(version, {}).values()), {})
+
+    @cached_property
+    def cross_site(self) -> dict[str, dict[str, dict[str, Score]]]:
+        """Whose model -> whose own clean test images -> metric -> score of the last round."""
+        tested: dict[str, dict[str, dict[str, Score]]] = {}
+        for (_, model, client), part in self.parts.items():
+            if model.startswith(TRAINED_AT):
+                tested.setdefault(model.removeprefix(TRAINED_AT), {})[client] = part.overall["clean"]
+        return tested
+
+    @cached_property
+    def labels(self) -> dict[str, dict[str, Part]]:
+        """Version -> label -> scores of one of several labels per image by itself."""
+        return self._labelled(recall=False)
+
+    @cached_property
+    def recalls(self) -> dict[str, dict[str, Score]]:
+        """Version -> head, medium, tail, all or balanced_accuracy -> mean recall of these classes."""
+        by_version = self._labelled(recall=True)
+        overall = {v: {name: part.overall[v][RECALL] for name, part in of.items()} for v, of in by_version.items()}
+        return with_average(overall)
+
+    def _labelled(self, *, recall: bool) -> dict[str, dict[str, Part]]:
+        labels: dict[str, dict[str, Part]] = {}
+        for where, score in self.table.items():
+            if where.label and (where.metric == RECALL) == recall:
+                by = labels.setdefault(where.version, {})
+                by.setdefault(where.label, Part(Where(label=where.label))).add(where, score)
+        return labels
+
+    @cached_property
+    def among_clients(self) -> dict[str, dict[str, Score]]:
+        """Metric -> what varies among clients, by each one's own model or the global one."""
+        clients = {name: self.part(client=name).overall for name in self.clients}
+        names = views.AMONG if not self._share_images or self._own_models else ()
+        return self._among(clients, names)
+
+    @cached_property
+    def among_clients_global(self) -> dict[str, dict[str, Score]]:
+        """The same of the global model where clients have models of their own; on shared images it has a mean alone."""
+        clients = {name: self.part(model=GLOBAL, client=name).overall for name in self.clients}
+        return self._among(clients, views.AMONG[:1] if self._share_images else views.AMONG)
+
+    def _among(
+        self, clients: dict[str, dict[str, dict[str, Score]]], names: tuple[str, ...]
+    ) -> dict[str, dict[str, Score]]:
+        shown = {name: overall[self.clients[name].version] for name, overall in clients.items() if overall}
+        having = next(iter(shown.values()), {})
+        return {
+            metric: views.among({name: scores[metric] for name, scores in shown.items()}, names, low=better_low(metric))
+            for metric in views.headlines(having)
+        }
+
+    @property
+    def _share_images(self) -> bool:
+        tests = {(client.version, client.part, client.corruption) for client in self.clients.values()}
+        return len(tests) == 1 and "whole" in next(iter(tests))
+
+    @property
+    def _own_models(self) -> bool:
+        return self.personal_models or self.options.get("bn") == "local"
 
 
-@cache
-def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) -> Tree:
-    """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
-    known = {
-        "metric": metrics.METRICS,
-        "of_label": OF_LABEL,
-        "compared": metrics.names(compared=True),
-        "headline": metrics.names(headline=True),
-        "difference": [f"{name}{of}" for name in metrics.PARITY for of in ("", "_ovr_macro")],
-        "resampled": metrics.RESAMPLED,
-        "shot": [*SHOT_GROUPS, "all", "balanced_accuracy"],
-        "own": ["personal", "mean_personal"],
-        "among": AMONG,
-        "attribute": attributes,
-        "model": MODELS if corrupted else MODELS[:1],
-        "version": VERSIONS if corrupted else MODELS[:1],
-        "any": [ANY],
-    }
-    return places(Best if best else Scores, known)
+def with_average(shown: dict[str, dict[str, Score]]) -> dict[str, dict[str, Score]]:
+    """Scores of the clean and the corrupted test images with the average of both, whose intervals were measured."""
+    both = {version: shown[version] for version in MODELS if version in shown}
+    if len(both) < 2:
+        return both
+    clean, corrupted = both.values()
+    drawn = shown.get("average", {})
+    return {"average": {m: views.average(clean[m], corrupted[m], drawn.get(m)) for m in clean}, **both}
+
+
+def groups_of(part: Part) -> dict[str, dict[str, Columns]]:
+    """Attribute -> clean or corrupted -> metric -> group -> score."""
+    return {name: {v: by[v] for v in MODELS if v in by} for name, by in part.groups.items()}

@@ -19,7 +19,7 @@ from ..data.corruption.corrupt import SEVERITIES, check_images, corrupt_images, 
 from ..data.shard import Shard, with_images
 from ..errors import UsageError
 from ..runs.finished import Run
-from .scores import AtSeverity, Quality
+from .tree import AtSeverity, Quality
 
 VERSION = "other"  # what such a test set is called while it is scored
 Asked = list[tuple[str, int]]  # kind and severity

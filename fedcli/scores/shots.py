@@ -17,7 +17,7 @@ from .. import metrics
 from ..errors import UsageError
 from .parts import SHOT_GROUPS
 from .rounds import Logits, mean, over_rounds_each, with_average
-from .scores import Shots
+from .tree import Shots
 
 HEAD, TAIL = 700, 70  # images
 

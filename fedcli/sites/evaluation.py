@@ -31,12 +31,13 @@ from ..runs.train import begun
 from ..runs.train_options import Execution
 from ..scores import rebuilt
 from ..scores.evaluate import COPIED, UNCOPIED
+from ..scores.from_nested import from_nested
 from ..scores.groups import together
 from ..scores.intervals import intervals
 from ..scores.parts import Curve, Curves, Groups, GroupScores, Interval, ReliabilityBin, RocPoint, Score
 from ..scores.rounds import among, summary, summary_of_groups, with_average
 from ..scores.schema import decode
-from ..scores.scores import Client, Scores, Stage, Traffic
+from ..scores.tree import Client, Scores, Stage, Traffic
 from .tallies import FINE, RATES, Answer, Tally
 
 ALL = "all"
@@ -150,7 +151,7 @@ def _build(
         among_clients=among(clients, personal=personal),
         classes=classes,
     )
-    return scores.body()
+    return from_nested(scores.body()).write(folder)
 
 
 def _write_rebuilt(path: Path, versions: Mapping[str, list[Tallies]]) -> None:

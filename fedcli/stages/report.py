@@ -57,7 +57,7 @@ class Report:
     @property
     def without_operating(self) -> str:
         """Advice to get operating points of the runs that have validation images and none; "" where there are none."""
-        return clinical.missing((name, scores) for name, scores in self._named if scores.best_on_validation)
+        return clinical.missing((name, scores) for name, scores in self._named if scores.best)
 
     @property
     def _named(self) -> list[tuple[str, Scores]]:
@@ -181,8 +181,8 @@ def run(options: ReportOptions) -> Report:
         scores = scores_of_all(paths, asked) if paths else scores_under(Path(options.work), asked)
         made = Report(scores, replace(options, metric=names))
         for name in own:
-            known = [row.scores.versions["clean"].metrics.get(name) for row in made.rows]
-            if not any(number and number.mean_last5 is not None for number in known):
+            known = [row.scores.versions["clean"].get(name) for row in made.rows]
+            if not any(number and number.mean is not None for number in known):
                 console.warn(f"{name} has no number for any run, so it has no column")
         return made
 

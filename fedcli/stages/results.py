@@ -2,16 +2,17 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ..data.manifest import Manifest, find, read
 from ..options import Source
 from ..scores import scores as shape
-from ..scores.parts import BetweenRounds, Groups, OverRounds
+from ..scores.nested import BETWEEN, nested
+from ..scores.numbers import numbers
 
 if TYPE_CHECKING:
     import pandas
@@ -89,6 +90,11 @@ class Scores(Result):
 
     kind = "scores"
 
+    @property
+    def body(self) -> dict[str, Any]:
+        """What evaluation recorded of the run, and all of its numbers as one nested object. Raises FedcliError."""
+        return nested(shape.Scores.of(self.manifest.body, self.path))
+
     def to_frame(self) -> "pandas.DataFrame":
         """A row for each score of the test sets, of each client and of each group.
 
@@ -99,7 +105,7 @@ class Scores(Result):
         import pandas
 
         names = ["version", "client", "attribute", "group", "metric", *STATISTICS]
-        return pandas.DataFrame(list(_scores(shape.Scores.of(self.body, self.path))), columns=names)
+        return pandas.DataFrame(list(_scores(shape.Scores.of(self.manifest.body, self.path))), columns=names)
 
 
 def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]:
@@ -112,30 +118,9 @@ def _rounds(line: dict[str, Any], roster: list[str]) -> Iterator[dict[str, Any]]
 
 def _scores(scores: shape.Scores) -> Iterator[Line]:
     """The lines of Scores.to_frame()."""
-    for version, summary in scores.versions.items():
-        yield from _metrics(summary.metrics, version, "", "", "")
-    for name, client in scores.clients.items():
-        yield from _metrics(client.metrics, client.version, name, "", "")
-    for attribute, versions in scores.groups.items():
-        for version, groups in versions.items():
-            yield from _groups(groups, version, attribute)
-
-
-def _groups(groups: Groups, version: str, attribute: str) -> Iterator[Line]:
-    for metric, by_group in groups.each.items():
-        for group, score in by_group.items():
-            yield from _metrics({metric: score}, version, "", attribute, group)
-    over_rounds = groups.over_rounds
-    between = {
-        f"{metric} {field.name}": getattr(score, field.name)
-        for metric, score in over_rounds.metrics.items()
-        for field in fields(BetweenRounds)
-    }
-    others = {"es_auc_ovo_macro": over_rounds.es_auc_ovo_macro, **over_rounds.differences}
-    yield from _metrics({**between, **others}, version, "", attribute, "")
-
-
-def _metrics(scores: Mapping[str, OverRounds | None], *where: str) -> Iterator[Line]:
-    for metric, score in scores.items():
-        if score is not None:
-            yield (*where, metric, *(getattr(score, name) for name in STATISTICS))
+    for where, score in numbers(scores):
+        if not (where.model or where.view or where.label or (where.client and where.attribute)) and score.rounds:
+            metric = f"{where.metric} {BETWEEN[where.measure]}" if where.measure in BETWEEN else where.metric
+            if where.measure in ("", *BETWEEN):
+                whose = where.version, where.client, where.attribute, where.group
+                yield (*whose, metric, score.last, score.mean, score.std)

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from nested_scores import body_of
 from typer.testing import CliRunner
 
 import fedcli
@@ -56,8 +57,9 @@ def test_every_manifest_path_and_table_made_from_a_sample_says_so(typed):
         assert content["body"]["sample"] is True, kind
     assert all("SYNTHETIC" in typed[line][1] for line in LINES)
     assert "FedHEAL, SYNTHETIC data" in typed[LINES[1]][2] and "FedHEAL, SYNTHETIC data" in typed[LINES[2]][2]
-    assert kinds["scores"]["body"]["groups"].keys() == {"race"}
-    groups = kinds["scores"]["body"]["groups"]["race"]["clean"]["last_round"]["groups"]
+    scores = body_of(next(path for path in made if path.stem == "scores"))
+    assert scores["groups"].keys() == {"race"}
+    groups = scores["groups"]["race"]["clean"]["last_round"]["groups"]
     assert groups.keys() == {"asian", "black", "white"} and all(group["count"] >= 30 for group in groups.values())
 
 

@@ -10,7 +10,7 @@ from fedcli.compare.resampling import bounds_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.scores import intervals
 from fedcli.scores.bootstrap import draw
-from fedcli.scores.parts import Interval
+from fedcli.scores.table import Score
 
 SCORE = Quantity("clean", "accuracy")
 SIZES = 60, 48
@@ -29,7 +29,7 @@ def a_fold(folder, k, size, seed):
 
 
 def known(answers, method):
-    return Interval(float(answers.mean()), 0.0, 1.0, 0.95, 1000, "image", len(answers), method)
+    return Score([float(answers.mean())], [6], low=0.0, high=1.0, interval=f"{method} by image", units=len(answers))
 
 
 def without_each(answers):

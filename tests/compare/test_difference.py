@@ -5,12 +5,12 @@ from dataclasses import fields
 import numpy as np
 import pytest
 import scipy.stats
+from nested_scores import body_of
 from scored_runs import PATIENTS_OF, SEX, N, Y, drawn, heal, model, ordered, row, scored
 
 from fedcli.compare.systems import read
 from fedcli.compare.tested import compare
 from fedcli.compare.verdict import INCONCLUSIVE, Difference
-from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.metrics import score
 from fedcli.reporting.comparison import notes, sentences
@@ -78,8 +78,7 @@ def test_means_spreads_and_tests_over_seeds(tmp_path):
     comparison = compare(a, b[::-1], resamples=200)
     difference = row(comparison, "clean", "balanced_accuracy")
     means = [
-        [manifest.read(path).body["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for path in side]
-        for side in (a, b)
+        [body_of(path)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for path in side] for side in (a, b)
     ]
     assert difference.difference == pytest.approx(np.mean(means[1]) - np.mean(means[0]))
     assert difference.over_seeds["paired_t"]["p"] == pytest.approx(scipy.stats.ttest_rel(*means).pvalue)
@@ -110,7 +109,7 @@ def test_gaps_between_groups_and_a_small_group(tmp_path):
     comparison = compare([paths[0]], [paths[1]], resamples=300)
     gaps = {g.metric: g for g in comparison.groups["sex"].gaps}
     for metric in ("balanced_accuracy", "auc_ovo_macro"):
-        of = [run.scores.groups["sex"]["clean"].over_rounds.metrics[metric].gap.mean_last5 for run in read(paths)]
+        of = [run.scores.part().lies("sex", "clean", metric, "gap").mean for run in read(paths)]
         assert gaps[metric].difference == pytest.approx(of[1] - of[0])
         assert gaps[metric].low > 0
     assert (
@@ -132,7 +131,7 @@ def test_two_classes_have_delongs_test_and_auc_binary(tmp_path):
     b = heal(tmp_path / "b", model(1.5, 0, 2, y), y=y)
     comparison = compare([a], [b], metrics=["auc_binary"], resamples=100)
     last = comparison.images[0]["versions"]["clean"]["delong"]
-    assert last["auc_b"] == manifest.read(b).body["versions"]["clean"]["auc_binary"]["last"]
+    assert last["auc_b"] == body_of(b)["versions"]["clean"]["auc_binary"]["last"]
     assert 0 < last["p"] < 1
     with pytest.raises(UsageError, match="no interval can be made of 'auc_binary'"):
         compare([scored(tmp_path / "c", model(1, 0))], [heal(tmp_path / "d", model(1, 1))], metrics=["auc_binary"])

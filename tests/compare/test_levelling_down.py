@@ -6,7 +6,7 @@ from scored_runs import heal, model, scored
 
 from fedcli.compare.cautions import levelling_down
 from fedcli.reporting.rows import rows
-from fedcli.scores.parts import OverRounds
+from fedcli.scores.table import Score, Where
 
 
 def said_of(rows):
@@ -15,10 +15,10 @@ def said_of(rows):
 
 def with_groups(row, **means):
     """The row with these means of its groups by sex."""
-    each = {"auc_ovo_macro": {group: OverRounds(mean, mean, 0.0, [mean]) for group, mean in means.items()}}
     run = row.scored[0]
-    groups = {"sex": {"clean": replace(run.scores.groups["sex"]["clean"], each=each)}}
-    return replace(row, scored=[replace(run, scores=replace(run.scores, groups=groups))])
+    where = Where("clean", attribute="sex", metric="auc_ovo_macro")
+    lines = {where._replace(group=group): Score([mean], [6]) for group, mean in means.items()}
+    return replace(row, scored=[replace(run, scores=replace(run.scores, table=run.scores.table | lines))])
 
 
 def test_a_gap_that_shrinks_because_the_best_group_lost_is_levelling_down(tmp_path):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import scipy.stats
+from nested_scores import body_of
 from score_json import summary_of_groups
 from scored_runs import SEX, N, Y, fold, heal, model, ordered, row, scored, stage, systems_of
 
 from fedcli.compare.systems import read, settings
 from fedcli.compare.tested import compare
-from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.reporting.comparison import legend, names, notes, table
 from fedcli.reporting.rows import rows
@@ -66,7 +66,7 @@ def test_folds_have_test_sets_of_their_own_and_a_corrected_t_test(tmp_path):
     )
     assert (comparison.sample.units, comparison.sample.overlap) == (3 * N // 2, 0.5)
     difference = row(comparison, "clean", "balanced_accuracy")
-    means = [[manifest.read(p).body["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x] for x in (a, b)]
+    means = [[body_of(p)["versions"]["clean"]["balanced_accuracy"]["mean_last5"] for p in x] for x in (a, b)]
     d = np.subtract(means[1], means[0])
     t = d.mean() / np.sqrt((1 / 3 + 1 / 2) * d.var(ddof=1))
     assert (
@@ -103,7 +103,7 @@ def test_folds_of_unlike_numbers_of_runs_weigh_every_run_alike(tmp_path, interva
     difference = row(comparison, "clean", "accuracy")
     assert difference.difference == pytest.approx(difference.b.mean - difference.a.mean)
     assert difference.low < difference.difference < difference.high
-    each = [np.subtract(*(read([path])[0].scores.versions["clean"].metrics["accuracy"].mean_last5 for path in pair))
+    each = [np.subtract(*(read([path])[0].scores.versions["clean"]["accuracy"].mean for path in pair))
             for pair in zip(b, a, strict=True)]  # fmt: skip
     assert difference.difference == pytest.approx(np.mean(each))
     assert difference.over_seeds["corrected_t"]["difference"] == pytest.approx((np.mean(each[:3]) + each[3]) / 2)

@@ -12,7 +12,9 @@ from fedcli.compare.resampling import bounds_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.io.files import sha256
 from fedcli.metrics import probabilities
-from fedcli.scores.parts import Interval
+from fedcli.scores.table import Score
+
+DRAWN = Score([0.5], [6], low=0.4, high=0.6, interval="percentile by image", units=60)
 
 
 @pytest.fixture
@@ -44,9 +46,7 @@ def test_scores_that_replace_others_at_the_same_path_are_read_anew(tmp_path):
     def seen(logits):
         shutil.rmtree(tmp_path / "one", ignore_errors=True)
         pairs = [tuple(read([other, scored(tmp_path / "one", logits)]))]
-        bounds = bounds_of_mean(
-            pairs[0], Quantity("clean", "accuracy"), [Interval(0.5, 0.4, 0.6, 0.95, 2000, "image", 60)] * 2
-        )
+        bounds = bounds_of_mean(pairs[0], Quantity("clean", "accuracy"), [DRAWN] * 2)
         return (
             predicted(pairs[0][1].path).last["clean"][-1].tolist(),
             differing(pairs, Quantity("clean", "accuracy")),

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from nested_scores import over, scores_of
 from run_folders import a_line, a_run
 from whole_bodies import CLIENT, whole
 
@@ -12,9 +13,7 @@ from fedcli.figures import drawing
 from fedcli.figures.kinds import FIGURES, sweep
 from fedcli.figures.series import read
 from fedcli.reporting import collect
-from fedcli.scores.parts import Summary
-from fedcli.scores.rounds import over_rounds
-from fedcli.scores.scores import Scores
+from fedcli.scores.table import FILE, write
 
 POINTS = [
     ("FedISM+", 2, 71.0, 0.7), ("FedISM+", 0.5, 69.0, 0.5), ("FedISM+", 1, None, None), ("q-FedAvg", 1, 66.0, 0.5),
@@ -26,9 +25,15 @@ def a_system(folder, *, label="FedISM+", seed=0, rounds=(0.5, 0.7), lr=0.1, **se
     """A run and its scores."""
     options = {"seed": seed, "lr": lr, "settings": settings}
     record = read(a_run(folder, [a_line(1)], label=label, options=options))
-    versions = {"clean": Summary(9, [], {"balanced_accuracy": over_rounds(list(rounds))})}
-    about = {"rule": "paper", "dataset": "made", "data": {}, "rounds": len(rounds), "roster_size": 2}
-    return record, Scores(method="m", label=label, settings=settings, options=options, versions=versions, **about)
+    versions = {"clean": {"balanced_accuracy": over(*rounds)}}
+    about = {"label": label, "settings": settings, "options": options}
+    return record, scores_of({"versions": versions, **about})
+
+
+def seal(record, scores):
+    """The scores beside their run."""
+    write(record.folder / FILE, scores.table)
+    manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.facts()))
 
 
 def gathered(*pairs, key="q", metric="balanced_accuracy", version="clean"):
@@ -97,7 +102,7 @@ def test_runs_that_trained_otherwise_than_the_sweep_are_left_out_unless_they_are
     alike, others = sweep.split(list(records), "q")
     assert len(alike) == 5 and others == ["FedISM+ (lr 0.3, rho=0.1)", "FedAvg (lr 0.3)"]
     for record, scores in items:
-        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
+        seal(record, scores)
     monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
     asked = {"over": "q", "metric": "", "version": ""}
     module.draw(FIGURES["sweep"], [], asked, work=tmp_path, json=True)
@@ -153,7 +158,7 @@ def test_what_cannot_be_swept_is_told(tmp_path):
 def test_the_command_scores_runs_and_prints_points(tmp_path, monkeypatch, capsys):
     by_name = {q: a_system(tmp_path / f"run{q}", q=q) for q in (1, 2)}
     for record, scores in by_name.values():
-        manifest.seal(record.folder, manifest.Manifest("scores", [], {}, {}, {}, scores.body()))
+        seal(record, scores)
     monkeypatch.setattr(collect, "scores_of_all", lambda runs, *_: [run.parent / "scores.json" for run in runs])
     runs = [str(record.folder / "run.json") for record, _ in by_name.values()]
     module.draw(FIGURES["sweep"], runs, {"over": "q", "metric": "", "version": ""}, work=tmp_path, json=True)

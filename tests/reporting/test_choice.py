@@ -12,6 +12,7 @@ from fedcli.reporting.choice import _taken
 from fedcli.reporting.rows import rows
 from fedcli.scores.choice import Candidate, chosen, distances, values
 from fedcli.scores.scores import Scores
+from fedcli.scores.table import BEST
 
 
 def candidate(round, score, **groups):
@@ -55,17 +56,15 @@ def runs(clients, work):
 def test_the_round_taken_is_the_best_of_the_kept_models_by_its_rule(runs):
     made = {rule: Scores.read(fedcli.evaluate(runs[0], choose=rule).path) for rule in ("overall", "worst-group", "dto")}
     for rule, scores in made.items():
-        best, known = scores.best_on_validation, values(scores.candidates, rule)
+        best, known = scores.best, values(scores.candidates, rule)
         assert best.validation == (min(known) if rule == "dto" else max(known))
         place = scores.kept_rounds.index(best.round)
-        kept = scores.versions["clean"].metrics["balanced_accuracy"].per_round[place]
-        assert best.versions["clean"].metrics["balanced_accuracy"] == pytest.approx(kept)
-    assert made["worst-group"].best_on_validation.metric == "worst-group balanced_accuracy"
+        kept = scores.versions["clean"]["balanced_accuracy"].values[place]
+        assert scores.part(model=BEST).overall["clean"]["balanced_accuracy"].last == pytest.approx(kept)
+    assert made["worst-group"].best.metric == "worst-group balanced_accuracy"
     assert {*made["dto"].candidates[0].groups} == {*made["dto"].groups}
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
-    assert usual.candidates == [] and usual.best_on_validation.validation == max(
-        values(made["dto"].candidates, "overall")
-    )
+    assert usual.candidates == [] and usual.best.validation == max(values(made["dto"].candidates, "overall"))
 
 
 def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
@@ -84,7 +83,7 @@ def test_a_report_says_by_which_rule_rounds_and_runs_were_taken(runs):
 def test_seeds_whose_validation_images_have_other_groups_share_those_that_all_have():
     """A rare group is drawn into the validation images of one partition and not into those of another."""
     both, one = candidate(1, 0.8, f=0.9, m=0.5), candidate(2, 0.6, f=0.7)
-    runs = [SimpleNamespace(scores=SimpleNamespace(candidates=[each], best_on_validation=each)) for each in (both, one)]
+    runs = [SimpleNamespace(scores=SimpleNamespace(candidates=[each], best=each)) for each in (both, one)]
     taken = _taken(SimpleNamespace(scored=runs))
     assert taken.score == pytest.approx(0.7) and taken.groups == {"sex": {"f": pytest.approx(0.8)}}
     assert taken.images == {"sex": {"f": 9}} and taken.smallest == 9

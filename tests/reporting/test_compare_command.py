@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from nested_scores import body_of
 from scored_runs import (
     heal,
     model,
@@ -14,7 +15,6 @@ from scored_runs import (
 )
 
 from fedcli.commands.app import app
-from fedcli.data import manifest
 from fedcli.reporting import collect
 from fedcli.reporting.rows import notes, rows
 
@@ -84,7 +84,7 @@ def test_report_compare_and_page_find_the_same_systems_where_each_seed_has_a_par
         ("FedHEAL (3 seeds)", b),
         ("FedAvg (3 seeds)", a),
     ]
-    means = [manifest.read(path).body["versions"]["clean"]["auc_ovo_macro"]["mean_last5"] for path in a]
+    means = [body_of(path)["versions"]["clean"]["auc_ovo_macro"]["mean_last5"] for path in a]
     assert lines[1].cells["clean auc_ovo_macro"].mean == pytest.approx(np.mean(means))
     assert notes(lines) == []
     assert [row.name for row in rows([*a, *b], spread=None)][0] == "FedAvg (partition seed=0, seed=0)"

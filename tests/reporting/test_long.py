@@ -7,11 +7,11 @@ from made_plans import planned
 from fedcli.errors import UsageError
 from fedcli.federation.client import Training
 from fedcli.reporting.long import FIELDS, tidy
-from fedcli.reporting.numbers import entries
 from fedcli.reporting.rows import rows
 from fedcli.reporting.tables import render
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.numbers import name, numbers
 from fedcli.scores.scores import Scores
 
 
@@ -31,20 +31,20 @@ def test_every_number_of_a_run_is_a_line_that_says_what_it_is_of(scored):
         (line,) = [line for line in lines if own.items() <= line.items()]
         return line["value"]
 
-    parity = known.groups["sex"]["corrupted"].over_rounds.differences["demographic_parity_difference_ovr_macro"]
+    parity = known.part().differences["sex"]["corrupted"]["demographic_parity_difference_ovr_macro"]
     about = {"version": "corrupted", "attribute": "sex", "metric": "demographic_parity_difference_ovr_macro"}
-    assert value(**about) == parity.mean_last5 and value("last", **about) == parity.last
-    gap = known.groups["sex"]["clean"].over_rounds.metrics["accuracy"].gap.last
+    assert value(**about) == parity.mean and value("last", **about) == parity.last
+    gap = known.part().lies("sex", "clean", "accuracy", "gap").last
     assert value("last", "gap", version="clean", attribute="sex", metric="accuracy") == gap
-    each = known.groups["sex"]["clean"].each["accuracy"]["f"].std_last5
+    each = known.groups["sex"]["clean"]["accuracy"]["f"].std
     assert value("std_last5", version="clean", attribute="sex", group="f", metric="accuracy") == each
-    own = known.clients["west"].metrics["f1_macro"].last
+    own = known.part(client="west").overall["corrupted"]["f1_macro"].last
     assert value("last", version="corrupted", attribute="", client="west", metric="f1_macro") == own
     assert {(line["method"], line["seed"], line["run"]) for line in lines} == {("fedavg", 3, scored.parts[-4])}
 
 
 def test_every_number_has_a_column_name_of_its_own(scored):
-    names = [entry.name for entry in entries(Scores.read(scored))]
+    names = [name(where) for where, _ in numbers(Scores.read(scored))]
     assert len(set(names)) == len(names) > 100
     assert "clean demographic_parity_difference_ovr_macro by sex" in names and "clean gap accuracy by sex" in names
 
@@ -82,4 +82,4 @@ def test_a_report_exports_a_long_csv(scored, tmp_path):
         "version == 'clean' and metric == 'accuracy' and measure == 'score' and statistic == 'mean_last5'"
     )
     mean = mean[mean[["attribute", "group", "client", "model"]].isna().all(axis=1)]
-    assert mean["value"].item() == Scores.read(scored).versions["clean"].metrics["accuracy"].mean_last5
+    assert mean["value"].item() == Scores.read(scored).versions["clean"]["accuracy"].mean

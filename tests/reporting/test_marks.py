@@ -2,9 +2,11 @@
 
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from nested_scores import scores_of
 from score_json import summary_of_groups
 from scored_runs import heal, model, scored
 
@@ -15,9 +17,6 @@ from fedcli.reporting import page, writers
 from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, Table, mark, number, of_text
 from fedcli.reporting.tables import render, report
-from fedcli.scores.parts import Groups
-from fedcli.scores.schema import decode
-from fedcli.scores.scores import Quality
 
 AUC = "clean auc_ovo_macro"
 FEW = np.where(np.arange(60) < 26, 0, 1)  # 26 images of the first group, which is too small to tell
@@ -88,7 +87,7 @@ def test_without_predictions_the_best_number_is_marked_and_the_legend_says_so(tm
     (paths[0].parent / "predictions.h5").unlink()
     items = [manifest.read(path) for path in paths]
     for path, old in zip(paths, items, strict=True):
-        manifest.write_text(path, manifest.Manifest("scores", old.made_by, old.options, {}, {}, old.body).text)
+        manifest.write_text(path, replace(old, parents={}, files={"scores.csv": old.files["scores.csv"]}).text)
     assert len(marked(paths)[AUC]) == 1
     assert "* marks the best of a column; no test stands behind it." in report(rows(paths)).legend()
 
@@ -170,8 +169,8 @@ def test_differences_in_decisions_that_a_small_group_may_decide_are_no_best_eith
 def test_which_numbers_a_small_group_decides(small, decided):
     groups = np.array([0] * 20 + [1] * 40) if small else np.arange(60) % 2
     scores = summary_of_groups(model(1, 0), np.arange(60) % 3, groups, ["f", "m"])
-    quality = Quality(versions={}, groups={"sex": {"clean": decode(Groups, scores)}})
-    assert small_decides([quality], "sex", "clean", "accuracy", "last5") == decided
+    whole = scores_of({"versions": {}, "groups": {"sex": {"clean": scores}}})
+    assert small_decides([whole], "sex", "clean", "accuracy", "last5") == decided
 
 
 def test_numbers_are_told_from_text_by_how_they_begin():

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from conftest import make_chain
 from made_plans import planned
+from nested_scores import over, scores_of
 from pandas import DataFrame
 from PIL import Image
 
@@ -30,9 +31,6 @@ from fedcli.reporting.rows import rows
 from fedcli.reporting.table import Cell, Column, Table, number
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
-from fedcli.scores.parts import Group, Groups, GroupScores, GroupsOverRounds
-from fedcli.scores.rounds import over_rounds
-from fedcli.scores.scores import Quality
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 EMPTY = ("meta", "img", "path", "use", "rect", "br", "wbr", "link", "hr")
@@ -175,8 +173,8 @@ def test_scores_alone_make_a_page(scores, tmp_path):
     """Without the run and the data that they were made from, and without what later versions added."""
     (tmp_path / "old").mkdir()
     old = manifest.read(scores[0])
-    new = ("intervals", "best_on_validation", "among_clients_groups")
-    body = {key: value for key, value in old.body.items() if key not in new}
+    body = {key: value for key, value in old.body.items() if key != "best"}
+    (tmp_path / "old" / "scores.csv").write_bytes((scores[0].parent / "scores.csv").read_bytes())
     alone = manifest.seal(tmp_path / "old", manifest.Manifest("scores", [], old.options, {}, {}, body))
     written = page.write(tmp_path / "p.html", [alone]).read_text("utf-8")
     Reader(written)
@@ -257,11 +255,11 @@ def test_what_training_took_is_shown_where_clocks_lie_beside_the_runs(text, scor
 
 def test_a_group_without_a_score_has_no_dot(scores):
     compared = systems(rows(scores[:1]))
-    sex = compared[0].scores.groups["sex"]["clean"].last_round.groups
-    sex["f"].metrics["auc_ovo_macro"] = None
+    sex = compared[0].scores.groups["sex"]["clean"]["auc_ovo_macro"]
+    sex["f"].values[-1] = None
     lines = forest.of_groups(compared, "sex", "clean", "auc_ovo_macro", groups._bounds, panel="")
     assert [line[forest.COLUMNS.index("group")] for line in lines] == ["m"]
-    sex["m"].metrics["auc_ovo_macro"] = None
+    sex["m"].values[-1] = None
     lines = [
         figure.caption for figure in groups._panels(compared, "sex", ["balanced_accuracy", "auc_ovo_macro"])[0].figures
     ]
@@ -272,23 +270,25 @@ def test_a_group_without_a_score_has_no_dot(scores):
 def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     """Both groups of the fixture have 20 images."""
     assert re.search(r"\d† <span class=\"pm\">±", text)
-    each = {"accuracy": {"f": over_rounds([0.5, 0.9]), "m": over_rounds([0.6, 0.7])}}
+    each = {"accuracy": {"f": over(0.5, 0.9), "m": over(0.6, 0.7)}}
 
     def decided(**small):
-        last = GroupScores({value: Group(small.get(value, False), "") for value in "fm"})
-        quality = Quality(versions={}, groups={"sex": {"clean": Groups(last, GroupsOverRounds(), each)}})
-        return [small_groups.small_decides([quality], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
+        groups = {group: {"accuracy": 0.0, "reason": small.get(group, "")} for group in "fm"}
+        body = {"versions": {}, "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": each}}}}
+        return [
+            small_groups.small_decides([scores_of(body)], "sex", "clean", "accuracy", at) for at in ("last5", "last")
+        ]
 
     assert decided() == [set(), set()]
     lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}
-    assert decided(f=True) == [lowest_of_the_first_round, highest_of_the_last]
+    assert decided(f="few") == [lowest_of_the_first_round, highest_of_the_last]
 
 
 def test_a_score_stands_beside_its_own_interval(scores):
     """Of the last round, where the table of scores has the mean over rounds; of two seeds the mean."""
     compared = systems(rows(scores[:2], spread="pooled"))
     (table,) = statistics.tables(compared, ["accuracy"])
-    values = [100 * run.versions["clean"].metrics["accuracy"].last for run in compared[0].each]
+    values = [100 * run.versions["clean"]["accuracy"].last for run in compared[0].each]
     assert (
         table.rows[0][1].text.startswith(f"{np.mean(values):.1f} (")
         and "mean over seeds in each resample" in table.legend

@@ -11,6 +11,7 @@ import session
 from conftest import make_chain
 from made_plans import planned
 from made_scores import scores
+from nested_scores import body_of, staged
 from report_tables import table_cells
 
 from fedcli.data import manifest
@@ -30,14 +31,7 @@ def test_changed_scores_and_other_manifests_are_refused(tmp_path):
     partition = make_chain(tmp_path)
     with pytest.raises(FedcliError, match="is a partition manifest"):
         rows([partition])
-    child = manifest.stage(
-        "scores",
-        folder=tmp_path / "b",
-        made_by=[],
-        options={},
-        parents=[partition],
-        build=lambda _: manifest.read(path).body,
-    )
+    child = staged(tmp_path / "b", body_of(path), parents=[partition])
     (partition.parent / "rows.h5").write_bytes(b"")
     with pytest.raises(HashError, match="rows.h5"):
         rows([path, child])
@@ -64,7 +58,7 @@ def test_two_trained_runs_are_compared(tmp_path):
     table = rows(paths)
     assert [row.name for row in table] == ["FedAvg (seed=0)", "FedAvg (seed=1)"]
     for version in ("clean", "corrupted"):
-        stored = manifest.read(paths[1]).body["versions"][version]["auc_ovo_macro"]
+        stored = body_of(paths[1])["versions"][version]["auc_ovo_macro"]
         assert table[1].cells[f"{version} auc_ovo_macro"].mean == stored["mean_last5"]
     columns, lines = table_cells(table)
     assert columns[2:] == [

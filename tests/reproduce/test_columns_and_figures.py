@@ -2,15 +2,14 @@
 
 import numpy as np
 import pytest
-from score_json import among, group_intervals, group_scores, intervals, shot_scores, summary, summary_of_groups
+from evaluated_runs import a_run, scorer
+from nested_scores import body_of
 from tiny_recipe import TINY, write
 
 from fedcli.errors import UsageError
 from fedcli.metrics.task import ONE
 from fedcli.reproduce import places, recipe
 from fedcli.runs.scoring import curve
-from fedcli.scores.schema import decode
-from fedcli.scores.scores import Client
 
 GROUPED = 'dataset = "digits"\nevaluate = { by = ["domain"] }'
 
@@ -44,27 +43,14 @@ def test_a_column_is_a_number_of_scores_json(tmp_path, place, hint):
     assert "column 'accuracy': no number stands at" in error.value.sentence or place.startswith("best")
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-def test_every_number_that_is_written_has_its_place(classes):
-    y, of = np.arange(24) % classes, np.arange(24) // 6 % 2
-    logits = np.random.default_rng(0).normal(size=(2, 24, classes))
-    per_client = {name: {"version": "clean", "part": "own", **summary(logits, y)} for name in "ab"}
-    grouped = y, of, ["f", "m"]
-    sure = group_intervals([logits[1]], y, None, of, ["f", "m"])
-    versions = {"clean": [[table] for table in logits], "corrupted": [[table] for table in logits]}
-    body = {
-        "versions": {"average": per_client["a"]}, "clients": per_client,
-        "among_clients": among({name: decode(Client, body) for name, body in per_client.items()}, personal=False),
-        "groups": {"sex": {"clean": {**summary_of_groups(logits, *grouped), "intervals": sure}}},
-        "best_on_validation": {"validation": 1.0, "groups": {"sex": {"clean": group_scores(logits[0], *grouped)}}},
-        "intervals": intervals({version: answers[-1] for version, answers in versions.items()}, y, None),
-        "shots": {
-            "versions": shot_scores(
-                versions, y, list("abc")[:classes], np.array([9, 80, 800][:classes]), (700, 70)
-            )["versions"]
-        },
-    }  # fmt: skip
-    for place in numbers(body):
+def test_every_number_that_is_written_has_its_place(tmp_path, monkeypatch):
+    run = a_run(tmp_path, own={"south": range(30), "west": range(30, 60)})
+    body = body_of(scorer(monkeypatch)(run, by=["sex"]))
+    parts = "versions", "clients", "among_clients", "groups", "shots", "bytes"
+    body["shots"] = {"versions": body["shots"]["versions"]}
+    found = list(numbers({part: body[part] for part in parts}))
+    assert len(found) > 1000
+    for place in found:
         places.check("/".join(place), "phantom", ["sex"], corrupted=True, best=False, where="")
 
 

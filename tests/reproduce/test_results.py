@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from nested_scores import over, scores_of
 from scored_runs import N, model, scored
 
 from fedcli.compare.systems import Quantity, Scored, read
@@ -18,9 +19,7 @@ from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.marks import Marks, score_tested
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.record import Published
-from fedcli.scores.parts import BetweenRounds, Groups, GroupScores, GroupsOverRounds, Interval, Score, Summary
-from fedcli.scores.rounds import over_rounds
-from fedcli.scores.scores import Among, Best, Client, Scores, Traffic
+from fedcli.scores.nested import nested
 
 
 def a_cell(mean, std=None, **about):
@@ -49,20 +48,20 @@ def test_a_difference_is_judged_by_both_spreads(difference, ours, published, ver
 
 
 def a_client(count, *auc):
-    return Client(version="clean", part="own", count=count, metrics={"auc": over_rounds(list(auc))})
+    return {"version": "clean", "part": "own", "count": count, "auc": over(*auc)}
 
 
-BEST = Best(1, "accuracy", 0.5, {"clean": Score(9, [], {"accuracy": 0.45})}, {})
-AGES = GroupsOverRounds(metrics={"65/70": BetweenRounds(over_rounds([0.25]), over_rounds([0.1]))})
-SCORES = Scores(
-    method="m", label="M", rule="paper", settings={}, options={}, dataset="d", data={}, rounds=2, roster_size=3,
-    versions={"clean": Summary(9, [], {"accuracy": over_rounds([0.3, 0.5]), "auc": over_rounds([None])})},
-    among_clients={"accuracy": Among(std=0.02)},
-    groups={"age": {"clean": Groups(GroupScores({}), AGES)}},
-    bytes=Traffic(up=2_000_000.0),
-    clients={"a/b": a_client(3, 0.2, 0.4), "c": a_client(5, 0.4, 0.8), "one class": a_client(1, None, None)},
-    best_on_validation=BEST,
-)  # fmt: skip
+SCORES = scores_of({
+    "versions": {"clean": {"count": 9, "accuracy": over(0.3, 0.5), "auc": over(None, None)}},
+    "groups": {"age": {"clean": {
+        "last_round": {"groups": {"old": {}}}, "over_rounds": {"65/70": {"worst": over(0.25), "gap": over(0.1)}},
+    }}},
+    "bytes": {"up": 2_000_000.0},
+    "clients": {"a/b": a_client(3, 0.2, 0.4), "c": a_client(5, 0.4, 0.8), "one class": a_client(1, None, None)},
+    "best_on_validation": {
+        "round": 1, "metric": "accuracy", "validation": 0.5, "versions": {"clean": {"accuracy": 0.45}}, "groups": {},
+    },
+})  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -72,7 +71,6 @@ SCORES = Scores(
         ("versions/clean/accuracy", "none", "last", [0.5]),
         ("versions/clean/accuracy", "percent", "best", [45.0]),
         ("versions/clean/auc", "percent", "last5", []),
-        ("among_clients/accuracy/std", "points", "last5", [2.0]),
         ("groups/age/clean/over_rounds/65/70/worst", "percent", "last5", [25.0]),
         ("bytes/up", "MB", "last5", [2.0]),
         ("clients/*/auc", "percent", "last5", [30.0, 60.0]),
@@ -82,7 +80,9 @@ SCORES = Scores(
     ],
 )
 def test_a_column_is_a_place_in_the_scores(score, unit, at, rounds):
-    assert results._rounds(SCORES, Column(name="c", data="d", score=score, unit=unit), at) == pytest.approx(rounds)
+    assert results._rounds(nested(SCORES), Column(name="c", data="d", score=score, unit=unit), at) == pytest.approx(
+        rounds
+    )
 
 
 def as_text(table):
@@ -202,9 +202,12 @@ def recipe(*rows, reference):
 
 def test_a_place_that_no_row_has_is_refused_unless_a_row_is_left_out():
     both = recipe(("FedAvg", "fedavg"), ("Ditto", "ditto"), reference="FedAvg")
-    column, done = Column(name="own", data="d", score="personal/accuracy"), [outcome("FedAvg"), outcome("Ditto")]
-    own = [{}, {"accuracy": None}]
-    bodies = {each.scores: Scored(each.scores, {}, replace(SCORES, personal=of)) for each, of in zip(done, own)}
+    column, done = (
+        Column(name="own", data="d", score="personal/personal/clean/auc"),
+        [outcome("FedAvg"), outcome("Ditto")],
+    )
+    own = scores_of({"versions": {}, "personal": {"personal": {"clean": {"auc": over(None)}, "groups": {}}}})
+    bodies = {each.scores: Scored(each.scores, {}, of) for each, of in zip(done, (SCORES, own))}
     assert results._has_place(column, done, bodies, both)
     assert not results._has_place(column, done[:1], bodies, both)
     with pytest.raises(UsageError, match="column 'own': scores.json has no 'clients/\\*/acc'"):
@@ -251,7 +254,7 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
 
 
 def test_a_row_whose_models_may_be_at_chance_says_so_and_on_which_data(tmp_path):
-    weak, skilled = ({"clean": {"balanced_accuracy": vars(Interval(v, low, 0.9, 0.95, 1000, "image", N))}}
+    weak, skilled = ({"clean": {"balanced_accuracy": {"value": v, "low": low, "high": 0.9, "unit": "image", "units": 60}}}
                      for v, low in ((0.38, 0.3), (0.8, 0.7)))  # fmt: skip
     paths = [scored(tmp_path / name, model(1.0, 1), intervals=of) for name, of in (("ISIC", weak), ("RSNA", skilled))]
     runs = {run.path: run for run in read(paths)}

@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import ROSTER, interrupt_in_round, make_chain, play, toy_net, toy_shard, toy_shards
 from made_plans import planned
+from nested_scores import body_of
 
 from fedcli.commands.app import app
 from fedcli.data import manifest
@@ -81,7 +82,7 @@ def results(folder):
 
 def scored(run):
     path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
-    return path, manifest.read(path).body
+    return path, body_of(path)
 
 
 def test_a_client_goes_on_from_its_own_model_round_by_round():

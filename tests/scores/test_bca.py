@@ -62,9 +62,9 @@ def runs(tmp_path_factory):
 def test_the_kind_of_interval_is_said(runs):
     usual = Scores.read(fedcli.evaluate(runs[0]).path)
     made = Scores.read(fedcli.evaluate(runs[0], interval="bca").path)
-    before, after = (scores.intervals["clean"]["balanced_accuracy"] for scores in (usual, made))
-    assert (before.method, after.method) == ("", "bca") and before.value == after.value
-    assert made.groups["sex"]["clean"].intervals["accuracy"]["female"].method == "bca"
+    before, after = (scores.versions["clean"]["balanced_accuracy"] for scores in (usual, made))
+    assert (before.is_bca, after.is_bca) == (False, True) and before.last == after.last
+    assert made.groups["sex"]["clean"]["accuracy"]["female"].is_bca
     assert "95 % BCa bootstrap intervals" in " ".join(session.run(f"fedcli evaluate {runs[0]} --interval bca").split())
     assert "95 % BCa interval" in fedcli.report(runs[:1], interval="bca").to("html")
     assert "BCa interval from" not in fedcli.report(runs[:1]).to("html")
@@ -73,7 +73,7 @@ def test_the_kind_of_interval_is_said(runs):
 @pytest.mark.parametrize("method", ["percentile", "bca"])
 def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs, method):
     scored = read([fedcli.evaluate(run, interval=method).path for run in runs])
-    each = [run.scores.intervals["clean"]["auc_ovo_macro"] for run in scored]
+    each = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL, each)
     averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
     assert averaged[0] <= low + 0.05 and high <= averaged[1] + 0.05 and low <= np.mean([k.value for k in each]) <= high

@@ -1,11 +1,10 @@
-import json
-
 import numpy as np
 import published_schema
 import pytest
 from conftest import make_chain
-from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, body_of, logits_of, scorer
+from evaluated_runs import ABOUT, ATTRIBUTES, GAUSSIAN, ROSTER, a_run, a_shard, logits_of, scorer
 from made_plans import planned
+from nested_scores import body_of
 from score_json import group_scores
 
 from fedcli.data import manifest
@@ -193,8 +192,8 @@ def test_scores_made_before_are_not_made_again(tmp_path, scores_of, monkeypatch)
 def test_scores_of_another_shape_are_refused_with_what_to_do(tmp_path, scores_of):
     path = scores_of(a_run(tmp_path))
     body = manifest.read(path).body
-    assert Scores.of(body, path).body() == body
-    for other in (body | {"best": {}}, {key: body[key] for key in body if key != "versions"}, body | {"clients": [1]}):
+    assert Scores.of(body, path).facts() == body
+    for other in (body | {"best": {}}, {key: body[key] for key in body if key != "label"}, body | {"clients": [1]}):
         with pytest.raises(FedcliError, match="does not have the shape") as error:
             Scores.of(other, path)
         assert f"remove {path.parent}" in error.value.hint
@@ -249,7 +248,7 @@ def test_global_personal_and_mean_personal_models_are_scored_apart(tmp_path):
     for method in ("ditto", "fedbn", "fedavg"):
         run = train(data, planned(method, {}, training, 3), work=tmp_path, out=None)
         path = evaluate(run, by=[], out=None, device="cpu", made_by=[])
-        by_name[method] = json.loads(path.read_text())["body"]
+        by_name[method] = body_of(path)
         assert not published_schema.errors(path)
     assert {name: set(body["personal"]) for name, body in by_name.items()} == {
         "ditto": {"personal", "mean_personal"}, "fedbn": {"personal"}, "fedavg": set(),

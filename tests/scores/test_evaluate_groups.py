@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from evaluated_runs import ATTRIBUTES, ROSTER, a_run, body_of, logits_of, scorer
+from evaluated_runs import ATTRIBUTES, ROSTER, a_run, logits_of, scorer
+from nested_scores import body_of
 from score_json import group_scores
 
 from fedcli.errors import UsageError

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from conftest import make_chain
 from made_plans import planned
+from nested_scores import staged
 from score_json import group_scores
 from typer.testing import CliRunner
 
 from fedcli.commands.app import app
-from fedcli.data import manifest
 from fedcli.errors import FedcliError
 from fedcli.federation.client import Training
 from fedcli.metrics import probabilities, score
@@ -24,7 +24,7 @@ ATTRIBUTES = {"sex": ["female", "male"], "site": ["north", "south", "west"]}
 def scored(folder, logits, y, groups, *, units=None, place="logits/clean"):
     """A scores.json with predictions of two rounds beside it, the last one's these."""
 
-    def build(at):
+    def write(at):
         with h5py.File(at / "predictions.h5", "w") as file:
             file[f"{place}/9"], file[f"{place}/10"] = np.zeros_like(logits), logits
             file["y"] = y
@@ -33,9 +33,8 @@ def scored(folder, logits, y, groups, *, units=None, place="logits/clean"):
                 file["unit"] = np.char.encode(units, "utf-8")
             for name, column in groups.items():
                 file[f"group/{name}"] = np.array(column)
-        return {"kept_rounds": [9, 10], "attributes": ATTRIBUTES}
 
-    return manifest.stage("scores", folder=folder, made_by=[], options={}, parents=[], build=build)
+    return staged(folder, {"kept_rounds": [9, 10], "attributes": ATTRIBUTES, "versions": {}}, write=write)
 
 
 def random_answers(n=300, classes=2):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from conftest import ROSTER, make_chain
 from made_plans import planned
+from nested_scores import body_of
 
 from fedcli.data import manifest
 from fedcli.federation.client import Training
@@ -37,7 +38,7 @@ def cells(path):
 
 def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
     path, scores = noisy["fedbn"]
-    body, run = manifest.read(scores).body, open_run(path)
+    body, run = body_of(scores), open_run(path)
     for client in ROSTER:
         shard = run.data.test["corrupted" if client == "west" else "clean"]
         own, general = (score(predict(run, 2, shard, who), shard.y.numpy()) for who in (client, None))
@@ -65,7 +66,7 @@ def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
 
 def test_a_run_without_models_of_clients_own_says_nothing_of_them(noisy):
     _, scores = noisy["fedavg"]
-    body = manifest.read(scores).body
+    body = body_of(scores)
     assert body["among_clients_global"] == {}
     assert not any("global_model" in client for client in body["clients"].values())
     assert not set(COLUMNS) & set(cells(scores))
@@ -94,7 +95,7 @@ def test_a_client_with_test_images_of_its_own_is_scored_on_them_by_both(tmp_path
     data.unlink()
     manifest.seal(data.parent, old)
     path, scores = trained(tmp_path, data, "ditto")
-    entry, run = manifest.read(scores).body["clients"]["east"], open_run(path)
+    entry, run = body_of(scores)["clients"]["east"], open_run(path)
     shard, at = run.data.test["clean"], slice(20, 30)
     for who, result in (("east", entry), (None, entry["global_model"])):
         assert result["accuracy"]["last"] == score(predict(run, 2, shard, who)[at], shard.y.numpy()[at])["accuracy"]

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from evaluated_runs import ROSTER, a_run, body_of, scorer
+from evaluated_runs import ROSTER, a_run, scorer
 from own_files import written
 
 import fedcli
@@ -13,6 +13,7 @@ from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import better_low
 from fedcli.scores import intervals, own_metrics
 from fedcli.scores.scores import Scores
+from fedcli.scores.views import AMONG
 
 FILE = '''
 def share_right(probabilities, labels, groups):
@@ -51,7 +52,7 @@ def scores_of(monkeypatch):
 
 def scored(make, run, *names, by=("sex",)):
     with own_metrics.asked_for([str(name) for name in names]):
-        return Scores.of(body_of(make(run, by=by)), run.path)
+        return Scores.read(make(run, by=by))
 
 
 @pytest.mark.parametrize("units", [None, np.array([f"p{k // 2}" for k in range(90)])], ids=["images", "patients"])
@@ -59,30 +60,29 @@ def test_accuracy_as_a_function_has_the_numbers_of_accuracy_everywhere(units, pa
     run = a_run(tmp_path, units=units)
     scores = scored(scores_of, run, f"{path}:share_right")
     for version in ("clean", "corrupted", "average"):
-        metrics = scores.versions[version].metrics
-        assert metrics["share_right"].per_round == pytest.approx(metrics["accuracy"].per_round)
-        mine, theirs = (scores.intervals[version][name] for name in ("share_right", "accuracy"))
+        mine, theirs = (scores.versions[version][name] for name in ("share_right", "accuracy"))
+        assert mine.values == pytest.approx(theirs.values)
         assert (mine.low, mine.high, mine.units) == pytest.approx((theirs.low, theirs.high, theirs.units))
     for version in ("clean", "corrupted"):
         groups = scores.groups["sex"][version]
         for value in ("female", "male"):
-            mine, theirs = (groups.intervals[name][value] for name in ("share_right", "accuracy"))
-            assert (mine.value, mine.low, mine.high) == pytest.approx((theirs.value, theirs.low, theirs.high))
-            mine, theirs = (groups.each[name][value].per_round for name in ("share_right", "accuracy"))
-            assert mine == pytest.approx(theirs)
-        mine, theirs = (groups.over_rounds.metrics[name] for name in ("share_right", "accuracy"))
-        assert (mine.gap.last, mine.worst.mean_last5) == pytest.approx((theirs.gap.last, theirs.worst.mean_last5))
-        assert groups.last_round.between["share_right"].worst == groups.last_round.between["accuracy"].worst
-        assert groups.across["share_right"].average == pytest.approx(groups.across["accuracy"].average)
+            mine, theirs = (groups[name][value] for name in ("share_right", "accuracy"))
+            assert (mine.low, mine.high) == pytest.approx((theirs.low, theirs.high))
+            assert mine.values == pytest.approx(theirs.values)
+        for measure in ("gap", "worst group", "mean over groups"):
+            mine, theirs = (scores.part().lies("sex", version, name, measure) for name in ("share_right", "accuracy"))
+            assert mine.values == pytest.approx(theirs.values)
+        mine, theirs = (scores.part().edges("sex", version, name) for name in ("share_right", "accuracy"))
+        assert mine == theirs
 
 
 def test_a_function_sees_the_groups_and_is_none_where_there_is_one(path, tmp_path, scores_of, monkeypatch):
     monkeypatch.setattr(intervals, "RESAMPLES", 50)
     text = FILE.replace('("f", "m")', '("female", "male")')
     scores = scored(scores_of, a_run(tmp_path), f"{written(tmp_path, text, 'own.py')}:gap_cost")
-    gap = scores.groups["sex"]["clean"].over_rounds.metrics["accuracy"].gap.last
-    assert scores.versions["clean"].metrics["gap_cost"].last == pytest.approx(gap)
-    assert scores.groups["sex"]["clean"].each["gap_cost"]["male"].last is None
+    gap = scores.part().lies("sex", "clean", "accuracy", "gap").last
+    assert scores.versions["clean"]["gap_cost"].last == pytest.approx(gap)
+    assert scores.groups["sex"]["clean"]["gap_cost"]["male"].last is None
     assert better_low("gap_cost") and not better_low("share_right")
 
 
@@ -91,16 +91,17 @@ def test_clients_have_the_numbers_of_accuracy_too(bn, path, tmp_path, scores_of,
     monkeypatch.setattr(intervals, "RESAMPLES", 20)
     run = a_run(tmp_path, bn=bn, rounds=(4, 5), own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
     scores = scored(scores_of, run, f"{path}:share_right")
-    for client in scores.clients.values():
-        models = [client.metrics, client.global_model.metrics] if bn == "local" else [client.metrics]
-        assert all(each["share_right"].per_round == pytest.approx(each["accuracy"].per_round) for each in models)
-        mine, theirs = (client.groups["sex"].each[name]["male"].per_round for name in ("share_right", "accuracy"))
-        assert mine == pytest.approx(theirs)
+    for name, client in scores.clients.items():
+        for model in ("", "global") if bn == "local" else ("",):
+            metrics = scores.part(model=model, client=name).overall[client.version]
+            assert metrics["share_right"].values == pytest.approx(metrics["accuracy"].values)
+        groups = scores.part(client=name).groups["sex"][client.version]
+        assert groups["share_right"]["male"].values == pytest.approx(groups["accuracy"]["male"].values)
     mine, theirs = (scores.among_clients[name] for name in ("share_right", "accuracy"))
-    assert (mine.mean, mine.std, mine.worst) == pytest.approx((theirs.mean, theirs.std, theirs.worst))
-    for models in scores.personal.values():
-        mine, theirs = (models.versions["corrupted"].metrics[name].last for name in ("share_right", "accuracy"))
-        assert mine == pytest.approx(theirs)
+    assert all(mine[measure].values == pytest.approx(theirs[measure].values) for measure in AMONG)
+    for model in scores.personal:
+        metrics = scores.part(model=model).overall["corrupted"]
+        assert metrics["share_right"].last == pytest.approx(metrics["accuracy"].last)
 
 
 def test_the_worst_client_is_the_one_with_the_highest_cost(tmp_path, scores_of, monkeypatch):
@@ -109,7 +110,8 @@ def test_the_worst_client_is_the_one_with_the_highest_cost(tmp_path, scores_of, 
     run = a_run(tmp_path, own={client: range(k, 90, 5) for k, client in enumerate(ROSTER)})
     scores = scored(scores_of, run, written(tmp_path, text, "own.py"))
     mine, theirs = (scores.among_clients[name] for name in ("wrong_cost", "accuracy"))
-    assert mine.worst == pytest.approx(1 - theirs.worst)
+    worst = "worst among clients"
+    assert mine[worst].mean == pytest.approx(1 - theirs[worst].mean)
 
 
 @pytest.mark.parametrize(

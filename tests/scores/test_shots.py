@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import make_chain
 from made_plans import planned
+from nested_scores import body_of
 from report_tables import table_cells
 from score_json import shot_scores
 
@@ -142,20 +143,20 @@ def test_a_run_is_always_scored_by_shots_and_shows_them_when_asked(run):
     assert not any("recall" in column for column in table_cells(rows([plain]))[0])
 
     asked = Path(fedcli.evaluate(run, shots="26,26"))
-    record = manifest.verify(asked)
+    record, body = manifest.verify(asked), body_of(asked)
     assert record.options["shots"] == [26, 26] and record.made_by == ["evaluate", "--shots", "26,26"]
     with h5py.File(asked.parent / "predictions.h5") as file:
         y, last = file["y"][()], file["logits/corrupted/2"][()]
     recall = [(last[y == c].argmax(1) == c).mean() for c in range(3)]
-    corrupted = record.body["shots"]["versions"]["corrupted"]
+    corrupted = body["shots"]["versions"]["corrupted"]
     assert corrupted["head"]["last"] == pytest.approx((recall[0] + recall[1]) / 2)
     assert corrupted["medium"]["last"] == pytest.approx(recall[2])
-    for version, scores in record.body["shots"]["versions"].items():
-        assert scores["balanced_accuracy"] == record.body["versions"][version]["balanced_accuracy"]
+    for version, scores in body["shots"]["versions"].items():
+        assert scores["balanced_accuracy"] == body["versions"][version]["balanced_accuracy"]
     columns, lines = table_cells(rows([asked]))
     shown = dict(zip(columns, lines[0], strict=True))
     assert [column for column in columns if "recall" in column] == ["clean head recall (%)", "clean medium recall (%)"]
-    mean = record.body["shots"]["versions"]["clean"]["head"]["mean_last5"]
+    mean = body["shots"]["versions"]["clean"]["head"]["mean_last5"]
     assert shown["clean head recall (%)"].startswith(f"{100 * mean:.2f} ± ")
 
 

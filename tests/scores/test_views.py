@@ -11,6 +11,7 @@ import pytest
 import torch
 from conftest import make_chain
 from made_plans import planned
+from nested_scores import body_of
 from report_tables import table_cells
 from score_json import group_scores
 from torch import nn
@@ -85,7 +86,7 @@ def run(scored):
 
 
 def test_every_view_is_scored_on_every_version_and_attribute(scored, run):
-    body = manifest.verify(scored["by-group"][1], "scores").body
+    body = body_of(scored["by-group"][1])
     assert body["view"] == "true-group" and list(body["views"]) == sorted(BLIND)
     for view, result in {"true-group": body, **body["views"]}.items():
         assert set(result["versions"]) == {"clean", "corrupted", "average"}
@@ -136,7 +137,7 @@ def test_images_of_an_unknown_group_are_scored_and_are_no_group(run, monkeypatch
     partly = replace(run, data=replace(run.data, test=test))
     monkeypatch.setattr("fedcli.scores.evaluate.open_run", lambda *_: partly)
     path = evaluate(run.path, by=[], out=tmp_path / "scores", device="cpu", made_by=[])
-    body = manifest.read(path).body
+    body = body_of(path)
     for result in (body, *body["views"].values()):
         assert result["versions"]["clean"]["count"] == 40
         last = result["groups"]["sex"]["clean"]["last_round"]
@@ -155,7 +156,7 @@ def test_the_report_has_a_row_per_view_below_the_method(scored):
         "By group (true group at test)", "By group (group-blind: mostly f)", "By group (group-blind: uniform)",
         "FedAvg",
     ]  # fmt: skip
-    body = manifest.read(path).body
+    body = body_of(path)
     for row, view in zip(table[1:3], ("mostly-f", "uniform"), strict=True):
         quality = body["views"][view]
         corrupted = quality["versions"]["corrupted"]["auc_ovo_macro"]["mean_last5"]
@@ -174,6 +175,7 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
     def another(name, **options):
         (tmp_path / name).mkdir()
         body = old.body | {"options": old.body["options"] | options}
+        (tmp_path / name / "scores.csv").write_bytes((scored["by-group"][1].parent / "scores.csv").read_bytes())
         return manifest.seal(tmp_path / name, replace(old, body=body, parents={}))
 
     table = rows([another("a", seed=1), another("b", seed=2)])
@@ -184,5 +186,5 @@ def test_what_tells_runs_apart_stands_behind_the_view_once_in_the_notes(scored, 
 
 
 def test_a_method_with_one_view_has_no_others(scored):
-    body = manifest.read(scored["fedavg"][1]).body
+    body = body_of(scored["fedavg"][1])
     assert body["views"] == {} and body["view"] == ""

@@ -63,7 +63,7 @@ def test_one_site_scores_its_own_images_as_others_that_the_run_has_not_seen(data
     assert scores.versions == known.versions and scores.groups == known.groups
     ill, as_known = (each.clinical.classes["ill"]["clean"] for each in (scores, known))
     assert ill.overall == as_known.overall and ill.groups == as_known.groups and scores.roster_size == 3
-    assert scores.external.images == known.versions["clean"].count and scores.shots is None
+    assert scores.external.images == known.images and scores.shots is None
     system = System(0, "", [made.path], [scores])
     assert scores.data["partition"].options["sites"].keys() == set(HOSPITALS) and flow.steps(system).empty
     for more in ({"shots": "9,3"}, {"corrupt": ["gaussian"]}):

@@ -17,6 +17,7 @@ from fedcli.reporting.collect import Asked, scores_of_all
 from fedcli.reporting.rows import rows
 from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.nested import nested
 from fedcli.scores.scores import Scores
 from fedcli.sites.description import SiteError, describe
 from fedcli.sites.policy import Policy, Privacy
@@ -74,7 +75,7 @@ def test_scores_over_sites_are_those_of_all_images_to_a_bin(data, tmp_path, monk
     trained = replace(TRAINING, lr=0.2)
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan("scaffold", 3, trained))
     for part in ("versions", "groups", "clients"):
-        assert_as_pooled(scores.body()[part], pooled.body()[part])
+        assert_as_pooled(nested(scores)[part], nested(pooled)[part])
     assert scores.kept_rounds == [1, 2, 3] and scores.label == "SCAFFOLD"
 
 
@@ -87,7 +88,7 @@ def test_corrupted_images_are_scored_at_their_sites(data, tmp_path, monkeypatch)
     }
     assert len({client.version for client in scores.clients.values()}) == 2
     for part in ("versions", "groups", "clients"):
-        assert_as_pooled(scores.body()[part], pooled.body()[part])
+        assert_as_pooled(nested(scores)[part], nested(pooled)[part])
     assert scores.data["corruption"] == pooled.data["corruption"] and scores.corruption == pooled.corruption
 
 
@@ -104,17 +105,18 @@ def test_corrupted_images_that_some_sites_lack_are_left_out(data, tmp_path, monk
 
 def test_intervals_and_curves_follow_from_counts(data, tmp_path, monkeypatch):
     pooled, scores = pooled_and_federated(data, tmp_path, monkeypatch, plan(rounds=1))
-    assert set(scores.intervals["clean"]) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
-    for metric, interval in scores.intervals["clean"].items():
-        assert interval.value == scores.versions["clean"].metrics[metric].last and interval.unit == "image"
-        assert interval.low <= interval.value <= interval.high
-        width = pooled.intervals["clean"][metric].high - pooled.intervals["clean"][metric].low
+    drawn = {metric: score for metric, score in scores.versions["clean"].items() if score.interval}
+    assert set(drawn) == {"accuracy", "balanced_accuracy", "f1_macro"}  # of three classes
+    for metric, interval in drawn.items():
+        assert interval.unit == "image"
+        assert interval.low <= interval.last <= interval.high
+        width = pooled.versions["clean"][metric].high - pooled.versions["clean"][metric].low
         assert interval.high - interval.low == pytest.approx(width, rel=0.5)  # by patients of two images, there
-    assert scores.groups["sex"]["clean"].intervals["accuracy"].keys() == {"f", "m"}
+    assert {g for g, score in scores.groups["sex"]["clean"]["accuracy"].items() if score.interval} == {"f", "m"}
     curve = scores.curves["clean"].overall
     assert not curve.at_false_positives and sum(each.images for each in curve.reliability) == 40
     error = sum(each.images * abs(each.mean_chance - each.share_right) for each in curve.reliability) / 40
-    assert error == pytest.approx(scores.versions["clean"].metrics["calibration_error_top_label"].last, abs=1e-9)
+    assert error == pytest.approx(scores.versions["clean"]["calibration_error_top_label"].last, abs=1e-9)
     assert set(scores.curves["clean"].clients) == set(scores.clients)
     assert set(scores.curves["clean"].groups["sex"]) == {"f", "m"}
 
@@ -171,7 +173,7 @@ def test_a_report_takes_the_scores_of_a_coordinator_without_images(data, tmp_pat
     with pytest.raises(FedcliError, match="are at its sites") as error:
         scores_of_all([run], Asked([], None, ["evaluate"]))
     assert "--engine socket:DIR" in error.value.hint
-    assert row.scores.versions["clean"].count == 40 and list(row.scores.groups) == ["sex"]
+    assert row.scores.images == 40 and list(row.scores.groups) == ["sex"]
     assert row.scores.data["partition"].options["sites"].keys() == sites.keys()
     assert set(row.scores.clients) == set(sites)
     with pytest.raises(UsageError, match="no attribute 'age'"):
@@ -190,9 +192,9 @@ def test_a_clients_own_model_is_scored_at_its_site(data, tmp_path, monkeypatch):
     reached(monkeypatch, sites)
     scores, pooled = federated(run, tmp_path), Scores.read(path)
     assert scores.kept_rounds == [2] and "every client's own model answers" in scores.warning
-    for client, own in pooled.clients.items():
-        for metric in ("accuracy", "balanced_accuracy"):
-            assert scores.clients[client].metrics[metric].last == own.metrics[metric].last
+    for client, about in pooled.clients.items():
+        mine, own = (found.part(client=client).overall[about.version] for found in (scores, pooled))
+        assert all(mine[metric].last == own[metric].last for metric in ("accuracy", "balanced_accuracy"))
 
 
 def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
@@ -202,7 +204,7 @@ def test_small_cells_leave_with_nobody(data, tmp_path, monkeypatch):
     sent = []
     transport.change = lambda client, question, answer: sent.append(answer) or answer
     scores = federated(run, tmp_path)
-    assert "are left out by their sites" in scores.warning and scores.versions["clean"].count < 40
+    assert "are left out by their sites" in scores.warning and scores.images < 40
     tables = [array for _, arrays in sent for name, array in arrays.items() if name.endswith("table")]
     counts = np.concatenate([table.sum(1) for table in tables])
     assert tables and not ((counts > 0) & (counts < 4)).any()

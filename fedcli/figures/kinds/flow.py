@@ -69,7 +69,7 @@ def _steps(run: Path, scores: Scores) -> Iterator[Step]:
     corruption = manifest.parent(run, "corruption", "partition")
     if corruption and manifest.read(corruption).kind == "corruption":
         yield from _corrupted(corruption)
-    tested = scores.versions["clean"].count
+    tested = scores.images
     if scores.external:
         yield _step("tested on", tested, scores.external.sentence)
         return

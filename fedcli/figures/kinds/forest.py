@@ -8,7 +8,6 @@ import numpy as np
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from ...scores.bca import BCA
 from ...scores.parts import MODELS
 from ...scores.scores import Scores
 from .. import drawing
@@ -51,12 +50,11 @@ def frame(
         hint = "evaluate it with --by ATTRIBUTE, or ask for another --metric or --version"
         raise FedcliError(f"no group of {system.one} has a {version} {metric}", hint)
     table = DataFrame(lines, columns=COLUMNS)
-    bca = any(known.method == BCA for versions in scores.groups.values() for groups in versions.values()
-              for values in groups.intervals.values() for known in values.values())  # fmt: skip
+    bca = any(score.is_bca for where, score in scores.table.items() if where.group)
     table.attrs |= {
         "title": f"{metric} of each group, {version} test images: {system.one}", "score": metric,
         "caption": f"{ABOUT} {BOOTSTRAP.format('BCa' if bca else 'percentile')} "
-        f"n = {scores.versions[version].count:,} images.",
+        f"n = {scores.images:,} images.",
     }  # fmt: skip
     return table
 
@@ -66,26 +64,25 @@ def of_groups(
 ) -> Iterator[tuple]:
     """Lines of COLUMNS, in percent, of each group and system with a score: the mean over its runs, and its bounds."""
     for system in systems:
-        runs = [scores.groups[attribute].get(version) for scores in system.each]
+        runs = [scores.groups[attribute].get(version, {}).get(metric, {}) for scores in system.each]
         overall = _last(system.scores, version, metric)
-        for name, group in runs[0].last_round.groups.items() if runs[0] else ():
-            parts = [run.last_round.groups.get(name) if run else None for run in runs]
-            scores = [part.metrics.get(metric) if part else None for part in parts]
+        for name, group in runs[0].items():
+            scores = [run[name].last if name in run else None for run in runs]
             values = [score for score in scores if score is not None]
             if len(values) < len(scores):
                 continue
             low, high = bounds(system, attribute, name, version, metric) or (np.nan, np.nan)
             numbers = 100 * float(np.mean(values)), 100 * low, 100 * high, overall
-            yield panel, about, system.name, system.place, name, group.count, group.small, *numbers
+            yield panel, about, system.name, system.place, name, group.count, bool(group.small), *numbers
 
 
 def _interval(system: System, attribute: str, group: str, version: str, metric: str) -> tuple[float, float] | None:
-    known = system.scores.groups[attribute][version].intervals.get(metric, {}).get(group)
+    known = system.scores.groups[attribute][version].get(metric, {}).get(group)
     return (known.low, known.high) if known and known.low is not None and known.high is not None else None
 
 
 def _last(scores: Scores, version: str, metric: str) -> float:
-    known = scores.versions[version].metrics.get(metric) if version in scores.versions else None
+    known = scores.versions.get(version, {}).get(metric)
     return np.nan if known is None or known.last is None else 100 * known.last
 
 
@@ -131,8 +128,8 @@ def _variants(system: System) -> Iterator[Options]:
     scores = system.scores
     for version in (version for version in MODELS if version in scores.versions):
         for metric in usual(scores):
-            if any(group.metrics.get(metric) is not None for versions in scores.groups.values() if version in versions
-                   for group in versions[version].last_round.groups.values()):  # fmt: skip
+            columns = [versions.get(version, {}).get(metric, {}) for versions in scores.groups.values()]
+            if any(score.last is not None for column in columns for score in column.values()):
                 yield {"metric": metric, "version": version}
 
 

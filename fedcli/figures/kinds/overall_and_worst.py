@@ -9,6 +9,7 @@ from pandas import DataFrame
 
 from ...errors import FedcliError
 from ...scores.scores import Scores
+from ...scores.views import WORST
 from ..drawing import INK, Look, Panel, Picture, point
 from ..figure import Figure, Options, register
 from ..system import System, usual
@@ -41,7 +42,7 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: balanced_ac
     ]
     if len(systems) < 2 or not lines:
         raise FedcliError(f"no two systems have {metric} of groups to compare", "give runs evaluated with --by")
-    return of_pairs(lines, metric, len(systems), systems[0].scores.versions["clean"].count)
+    return of_pairs(lines, metric, len(systems), systems[0].scores.images)
 
 
 def of_pairs(
@@ -62,11 +63,11 @@ def _pair(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, f
     """Overall and worst group, in percent."""
     pairs = []
     for scores in runs:
-        overall = scores.versions["clean"].metrics.get(metric)
-        between = scores.groups[attribute]["clean"].over_rounds.metrics.get(metric)
-        if overall is None or between is None or overall.mean_last5 is None or between.worst.mean_last5 is None:
+        both = scores.versions["clean"].get(metric), scores.part().lies(attribute, "clean", metric, WORST)
+        means = [score.mean for score in both if score]
+        if len(means) < 2 or None in means:
             return None
-        pairs.append((100 * overall.mean_last5, 100 * between.worst.mean_last5))
+        pairs.append([100 * mean for mean in means])
     first, second = np.mean(pairs, axis=0)
     return float(first), float(second)
 

@@ -30,21 +30,20 @@ def frame(systems: list[System], *, by: Annotated[str, "an attribute, whose grou
     if not scores.severities or (by and by not in scores.groups):
         hint = f"fedcli evaluate RUN --corrupt KIND{f' --by {by}' if by else ''}"
         raise FedcliError(f"{system.one} has no scores by severity{f' and {by}' if by else ''}", hint)
-    groups = list(scores.groups[by]["clean"].last_round.groups)[:MOST_LINES] if by else []
+    groups = list(scores.members(by))[:MOST_LINES] if by else []
     lines = []
     for kind, levels in scores.severities.items():
-        parts = {0: (scores.versions["clean"], scores.groups[by]["clean"] if by else None)}
-        parts |= {int(severity): (level.scores, level.groups[by] if by else None) for severity, level in levels.items()}
-        for severity, (everyone, by_group) in sorted(parts.items()):
-            known = everyone.metrics.get(metric)
+        shown = {0: "clean"} | {int(severity): f"{kind} {severity}" for severity in levels}
+        for severity, version in sorted(shown.items()):
+            known = scores.part().overall[version].get(metric)
             lines.append((kind, ALL, OF_ALL, severity, known.last if known else None))
-            lines += [(kind, name, place, severity, by_group.last_round.groups[name].metrics.get(metric))
-                      for place, name in enumerate(groups) if by_group]  # fmt: skip
+            column = scores.part().groups[by][version][metric] if by else {}
+            lines += [(kind, name, place, severity, column[name].last) for place, name in enumerate(groups)]
     table = DataFrame(lines, columns=["kind", "group", "place", "severity", "value"]).astype({"value": float})
     table["value"] *= 100
     table.attrs |= {
         "title": f"{metric} by severity{f' and {by}' if by else ''}: {system.one}", "score": metric,
-        "caption": f"{ABOUT} n = {scores.versions['clean'].count:,} images.",
+        "caption": f"{ABOUT} n = {scores.images:,} images.",
     }  # fmt: skip
     return table
 

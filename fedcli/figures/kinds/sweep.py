@@ -117,11 +117,11 @@ def _rounds(run: Scores, metric: str, version: str) -> list[float] | None:
     """A score of the kept rounds, None where it has no meaning."""
     if version not in run.versions:
         raise UsageError(f"a run has no {version} test images", f"give one of {', '.join(run.versions)}")
-    known = run.versions[version].metrics
+    known = run.versions[version]
     if metric not in known:
         raise UsageError(f"there is no score {metric!r}", nearest(metric, known))
-    rounds = [score for score in known[metric].per_round if score is not None]
-    return rounds if len(rounds) == len(known[metric].per_round) else None
+    rounds = [score for score in known[metric].values if score is not None]
+    return rounds if len(rounds) == len(known[metric].values) else None
 
 
 def draw(table: DataFrame) -> Picture:

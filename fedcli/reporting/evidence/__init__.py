@@ -17,6 +17,7 @@ from ...data import manifest
 from ...data.sources import card
 from ...errors import UsageError
 from ...scores.existing import with_operating_points
+from ...scores.nested import nested
 from ...scores.scores import Scores
 
 ITEMS = Path(__file__).parent / "items.toml"
@@ -108,6 +109,7 @@ def _sources(path: Path, scores: Scores) -> dict[str, _Source]:
         for kind, place in above.items()
         if place
     }
+    made["scores"].content["body"] = nested(scores)
     try:
         known = card(scores.dataset)
     except UsageError:  # images of one's own, whose card is a person's

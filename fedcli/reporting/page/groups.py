@@ -14,6 +14,7 @@ from ...figures import system as figures
 from ...figures.kinds import forest
 from ...scores.groups import unknown_note
 from ...scores.scores import Scores
+from ...scores.views import compared
 from ..columns import POOLED, Value, group_values, parity_values, shown
 from ..table import DAGGER, Table
 from .marked import by_system
@@ -52,15 +53,16 @@ def parts(
     for attribute in dict.fromkeys(name for system in compared for name in system.scores.groups):
         by = [system for system in compared if all(attribute in run.groups for run in system.each)]
         tables, folded, usual = [], [], shown(by[0].scores)
-        each = list(dict.fromkeys([*usual, *(name for name in metrics if _compared(by, attribute, name))]))
+        each = list(dict.fromkeys([*usual, *(name for name in metrics if _is_compared(by, attribute, name))]))
         for version in _versions(by, attribute):
             target = tables if version == "clean" else folded
             target += _tables(by, attribute, version, at, spread or POOLED, each)
         yield attribute, {"tables": tables, "folded": folded, "panels": _panels(by, attribute, each)}
 
 
-def _compared(by: list[System], attribute: str, metric: str) -> bool:
-    return any(metric in groups.each for system in by for groups in system.scores.groups[attribute].values())
+def _is_compared(by: list[System], attribute: str, metric: str) -> bool:
+    every = (metrics for system in by for metrics in system.scores.groups[attribute].values())
+    return compared(metric) and any(metric in metrics for metrics in every)
 
 
 def _versions(by: list[System], attribute: str) -> list[str]:
@@ -112,20 +114,20 @@ def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
     if len(by) > 1:
         legend += " Bold marks the best, without a test."
     scores = by[0].scores
-    unknown, images = scores.groups[attribute]["clean"].last_round.unknown, scores.versions["clean"].count
+    unknown, images = scores.grouped[attribute].unknown, scores.images
     missing = unknown_note(attribute, unknown, images)
     return f"{legend} {missing[0].upper()}{missing[1:]}." if missing else legend
 
 
 def _sizes(scores: Scores, attribute: str) -> dict[str, str]:
     """A column's head for each group: its name and how many test images it has."""
-    groups = scores.groups[attribute]["clean"].last_round.groups
-    return {value: f"{value} [{group.count}]{f' {DAGGER}' * group.small}" for value, group in groups.items()}
+    members = scores.members(attribute).items()
+    return {group: f"{group} [{score.count}]{f' {DAGGER}' * bool(score.small)}" for group, score in members}
 
 
 def _undefined(by: list[System], attribute: str, version: str) -> str:
-    groups = next(scores for system in by if (scores := system.scores.groups[attribute].get(version)))
-    missing = groups.last_round.undefined_rates
+    scores = next(system.scores for system in by if version in system.scores.groups[attribute])
+    missing = scores.grouped[attribute].undefined_rates
     left_out = f" Left out, as no image defines them: {', '.join(missing)}." if missing else ""
     return (
         "In percent, better when low: differences between groups in the models' decisions. † marks all where one group "
@@ -152,5 +154,5 @@ def _bounds(
     system: figures.System, attribute: str, group: str, version: str, metric: str
 ) -> tuple[float, float] | None:  # fmt: skip
     assert isinstance(system, System)
-    each = [scores.groups[attribute][version].intervals.get(metric, {}).get(group) for scores in system.each]
+    each = [scores.groups[attribute][version].get(metric, {}).get(group) for scores in system.each]
     return bounds_of_mean(system.row.scored, Quantity(version, metric, attribute, group), each)

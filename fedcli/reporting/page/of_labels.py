@@ -43,11 +43,11 @@ def _table(
     rows = [
         [
             Cell(label),
-            Cell(f"{own.images:,}"),
+            Cell(f"{next(iter(part.overall['clean'].values())).count:,}"),
             *(_cell(system, label, *pair, spread) for system in scored for pair in shown),
         ]
         for label in scored[0].scores.classes
-        if (own := labels.get(label))
+        if (part := labels.get(label))
     ]
     return Table(title, [Column("label"), Column("images"), *heads], rows, legend)
 
@@ -55,7 +55,7 @@ def _table(
 def _cell(system: System, label: str, metric: str, attribute: str, measure: str, spread: str) -> Cell:
     name = f"{metric} of label {label}"
     runs = [
-        {"": value} if (value := find(known, name, "clean", attribute, measure=measure or "score")) else {}
+        {"": value} if (value := find(known, name, "clean", attribute, measure=measure)) else {}
         for known in system.row.known
     ]
     value = joined(runs, spread).get("")

@@ -10,9 +10,10 @@ from ...compare.systems import Quantity
 from ...compare.tested import order
 from ...errors import UsageError, nearest
 from ...metrics import RESAMPLED
-from ...scores.bca import BCA
-from ...scores.parts import VERSIONS, Interval
+from ...scores.intervals import LEVEL, RESAMPLES
+from ...scores.parts import VERSIONS
 from ...scores.scores import Scores
+from ...scores.table import Score
 from ..comparison import tests_against
 from ..table import Cell, Column, Table
 from .systems import System
@@ -60,11 +61,11 @@ def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
     rows = [[Cell(system.name), *(Cell(_text(bounds(system, v, m))) for v, m in names)] for system in compared]
     first = next(estimate for system in compared for v, m in names if (estimate := interval(system.scores, v, m)))
     unit, units = ("patient", "patients or lesions") if first.unit.startswith("patient") else ("image", "images")
-    level = f"{100 * first.level:g} %"
-    kind = "BCa " if first.method == BCA else ""
+    level = f"{100 * LEVEL:g} %"
+    kind = "BCa " if first.is_bca else ""
     legend = (
         f"In percent: the score of the last round's model{_averaged(compared)}, with its {level} {kind}interval from "
-        f"{first.resamples:,} bootstrap resamples of the {first.units:,} {units} of the test set in parentheses. "
+        f"{RESAMPLES:,} bootstrap resamples of the {first.units:,} {units} of the test set in parentheses. "
         "The table of scores shows means over the last rounds, or models that validation images chose, so its numbers "
         "may lie outside. An interval shows how much a score depends on the sample of test patients, not how much it "
         "would vary if training were repeated. "
@@ -74,9 +75,9 @@ def tables(compared: Sequence[System], metrics: Sequence[str]) -> list[Table]:
     return [Table(title, columns, rows, legend)]
 
 
-def interval(scores: Scores, version: str, metric: str) -> Interval | None:
-    """The interval of a score; None where it has no bounds."""
-    estimate = scores.intervals.get(version, {}).get(metric)
+def interval(scores: Scores, version: str, metric: str) -> Score | None:
+    """A score with its interval; None where it has no bounds."""
+    estimate = scores.versions.get(version, {}).get(metric)
     return estimate if estimate and estimate.low is not None else None
 
 
@@ -84,7 +85,7 @@ def bounds(system: System, version: str, metric: str) -> tuple[float, float, flo
     """The last round's score, the mean over the system's runs, and its low and high."""
     each = [interval(scores, version, metric) for scores in system.each]
     ends = bounds_of_mean(system.row.scored, Quantity(version, metric), each)
-    return ends and (float(np.mean([estimate.value for estimate in each])), *ends)
+    return ends and (float(np.mean([estimate.last for estimate in each])), *ends)
 
 
 def _averaged(compared: Sequence[System]) -> str:

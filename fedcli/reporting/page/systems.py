@@ -76,7 +76,7 @@ def facts(compared: Sequence[System]) -> list[tuple[str, str]]:
     """The numbers a reader looks for first; of data and model those that all systems share."""
     shared = {
         "Classes": {len(system.scores.classes) for system in compared},
-        "Test images": {system.scores.versions["clean"].count for system in compared},
+        "Test images": {system.scores.images for system in compared},
         "Clients": {system.scores.roster_size for system in compared},
         "Rounds": {system.scores.rounds for system in compared},
         "Runs": {sum(system.row.runs for system in compared)},

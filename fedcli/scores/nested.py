@@ -1,0 +1,218 @@
+"""All numbers of a run as one nested object, facts and views: for people's scripts, and for the places of recipes.
+
+A place is a path of keys, such as versions/clean/accuracy or groups/sex/clean/over_rounds/accuracy/gap.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from . import views
+from .scores import GLOBAL, Grouped, Part, Scores, groups_of, with_average
+from .table import BEST, Score
+
+Nested = dict[str, Any]
+BETWEEN = {views.WORST: "worst", views.GAP: "gap", views.STD: "std", views.MEAN: "average"}
+ACROSS = dict(zip(views.ACROSS, ("average", "std_sample"), strict=True))
+LEVEL, RESAMPLES = 0.95, 1000  # of intervals
+
+
+RARE = "sample", "severities", "curves", "candidates", "external", "clinical", "train_images"  # left out where empty
+
+
+def nested(scores: Scores) -> Nested:
+    """Facts of scores.json, with the numbers of its table and what follows from them in their places."""
+    facts = scores.facts()
+    whole = {
+        key: value for key, value in facts.items() if key not in ("grouped", "best") and (value or key not in RARE)
+    }
+    whole |= _quality(scores, scores.part())
+    whole["views"] = {view: _quality(scores, scores.part(view)) for view in scores.views}
+    whole["best_on_validation"] = facts["best"] and facts["best"] | _best(scores)
+    whole["personal"] = {model: _own_models(scores, scores.part(model=model)) for model in scores.personal}
+    whole["clients"] = {name: _client(scores, name) for name in scores.clients}
+    whole["among_clients"] = {metric: _among(each) for metric, each in scores.among_clients.items()}
+    whole["among_clients_global"] = {metric: _among(each) for metric, each in scores.among_clients_global.items()}
+    if scores.shots:
+        versions = {v: {name: _over(x) for name, x in of.items()} for v, of in scores.recalls.items()}
+        whole["shots"] = facts["shots"] | {"versions": versions}
+    if scores.severities:
+        whole["severities"] = {
+            kind: {
+                severity: facts["severities"][kind][severity] | _severity(scores, f"{kind} {severity}")
+                for severity in of
+            }
+            for kind, of in scores.severities.items()
+        }
+    if scores.cross_site:
+        whole["cross_site"] = {
+            model: {client: _score(metrics) for client, metrics in tested.items()}
+            for model, tested in scores.cross_site.items()
+        }
+    if scores.labels:
+        whole["labels"] = {v: {name: _label(part, v) for name, part in of.items()} for v, of in scores.labels.items()}
+    return whole
+
+
+def _over(score: Score) -> Nested:
+    """One metric over the kept rounds."""
+    return {"last": score.last, "mean_last5": score.mean, "std_last5": score.std, "per_round": score.values}
+
+
+def _images(metrics: Mapping[str, Score]) -> Nested:
+    some = next(iter(metrics.values()), Score())
+    return {"count": some.count, "classes_missing": list(some.missing)}
+
+
+def _summary(metrics: Mapping[str, Score]) -> Nested:
+    return {name: _over(score) for name, score in metrics.items()} | _images(metrics)
+
+
+def _score(metrics: Mapping[str, Score]) -> Nested:
+    """Of the last round."""
+    return {name: score.last for name, score in metrics.items()} | _images(metrics)
+
+
+def _interval(score: Score) -> Nested:
+    how, _, unit = score.interval.partition(" by ")
+    known = {"value": score.last, "low": score.low, "high": score.high, "level": LEVEL, "resamples": RESAMPLES}
+    return known | {"unit": unit, "units": score.units} | ({"method": how} if score.is_bca else {})
+
+
+def _intervals(metrics: Mapping[str, Score]) -> Nested:
+    return {name: _interval(score) for name, score in metrics.items() if score.interval}
+
+
+def _quality(scores: Scores, part: Part) -> Nested:
+    versions = with_average(part.overall)
+    intervals = {version: drawn for version, metrics in versions.items() if (drawn := _intervals(metrics))}
+    return {
+        "versions": {version: _summary(metrics) for version, metrics in versions.items()},
+        "intervals": intervals,
+        "groups": _all_groups(scores, part),
+    }
+
+
+def _own_models(scores: Scores, part: Part) -> Nested:
+    versions = {version: _summary(metrics) for version, metrics in part.overall.items()}
+    return versions | {"groups": _all_groups(scores, part)}
+
+
+def _all_groups(scores: Scores, part: Part) -> Nested:
+    return {
+        name: {version: _groups(part, name, version, scores.grouped.get(name)) for version in versions}
+        for name, versions in groups_of(part).items()
+    }
+
+
+def _groups(part: Part, attribute: str, version: str, about: Grouped | None) -> Nested:
+    """The groups of an attribute on one version of the test images."""
+    metrics, between = part.groups[attribute][version], part.between(attribute, version)
+    differences = part.differences.get(attribute, {}).get(version, {})
+    over: Nested = {"es_auc_ovo_macro": _over(Score([None]))}
+    over |= {where.metric: _over(score) for where, score in between.items() if not where.measure}
+    over |= {name: _over(score) for name, score in differences.items()}
+    across: Nested = {}
+    for where, score in between.items():
+        if where.measure in BETWEEN:
+            over.setdefault(where.metric, {})[BETWEEN[where.measure]] = _over(score)
+        elif where.measure in ACROSS:
+            across.setdefault(where.metric, {})[ACROSS[where.measure]] = score.last
+    intervals = {metric: drawn for metric, column in metrics.items() if (drawn := _intervals(column))}
+    return {
+        "last_round": _last_round(part, attribute, version, about or Grouped()),
+        "over_rounds": over,
+        "each": {
+            metric: {group: _over(score) for group, score in column.items()}
+            for metric, column in metrics.items()
+            if views.compared(metric)
+        },
+        "across": across,
+    } | ({"intervals": intervals} if intervals else {})
+
+
+def _last_round(part: Part, attribute: str, version: str, about: Grouped) -> Nested:
+    """The groups of an attribute by one model, and what lies between them."""
+    by_group: dict[str, dict[str, Score]] = {}
+    for metric, column in part.groups[attribute][version].items():
+        for group, score in column.items():
+            by_group.setdefault(group, {})[metric] = score
+    last: Nested = {"es_auc_ovo_macro": None}
+    between: Nested = {}
+    for where, score in part.between(attribute, version).items():
+        if where.measure in BETWEEN:
+            between.setdefault(where.metric, {})[BETWEEN[where.measure]] = score.last
+        elif not where.measure:
+            last[where.metric] = score.last
+    for metric, known in between.items():
+        edges = part.edges(attribute, version, metric) or (None, None)
+        for name, edge in zip(("worst", "best"), edges, strict=True):
+            known[name] = edge and {"group": edge[0] or None, "score": edge[1]}
+    last |= {name: score.last for name, score in part.differences.get(attribute, {}).get(version, {}).items()}
+    return last | {
+        "groups": {
+            group: _score(metrics) | {"small": bool(small := next(iter(metrics.values())).small), "reason": small}
+            for group, metrics in by_group.items()
+        },
+        "overall": _score(part.overall.get(version, {})),
+        "between": between,
+        "unknown": about.unknown,
+        "undefined_rates": about.undefined_rates,
+    }
+
+
+def _best(scores: Scores) -> Nested:
+    part = scores.part(model=BEST)
+    versions = {version: _score(metrics) for version, metrics in with_average(part.overall).items()}
+    groups = {
+        name: {version: _last_round(part, name, version, scores.grouped.get(name) or Grouped()) for version in of}
+        for name, of in groups_of(part).items()
+    }
+    return {"versions": versions, "groups": groups}
+
+
+def _client(scores: Scores, name: str) -> Nested:
+    client, part, general = scores.clients[name], scores.part(client=name), scores.part(model=GLOBAL, client=name)
+    groups = {
+        attribute: _groups(part, attribute, client.version, client.groups.get(attribute)) for attribute in part.groups
+    }
+    shown = {"global_model": _summary(general.overall[client.version])} if general.overall else {}
+    about = {"version": client.version, "part": client.part}
+    about |= {"corruption": client.corruption} if client.corruption else {}
+    about |= {"groups": groups} if groups else {}
+    return _summary(part.overall[client.version]) | about | shown
+
+
+def _severity(scores: Scores, version: str) -> Nested:
+    part = scores.part()
+    metrics = part.overall[version]
+    groups = {
+        name: _groups(part, name, version, scores.grouped.get(name))
+        for name, of in part.groups.items()
+        if version in of
+    }
+    return {"scores": _summary(metrics), "intervals": _intervals(metrics), "groups": groups}
+
+
+def _label(part: Part, version: str) -> Nested:
+    """One of several labels per image by itself."""
+    metrics = part.overall[version]
+    groups = {}
+    for name, versions in part.groups.items():
+        auc, edges = versions[version]["auc"], part.edges(name, version, "auc")
+        lies = {where.measure: score.last for where, score in part.between(name, version).items()}
+        numbers = {short: lies.get(measure) for measure, short in BETWEEN.items()}
+        for what, edge in zip(("worst", "best"), edges or (None, None), strict=True):
+            numbers[what] = edge and {"group": edge[0] or None, "score": edge[1]}
+        differences = {what: score.last for what, score in part.differences[name][version].items()}
+        groups[name] = {
+            "auc": {group: score.last for group, score in auc.items()}, "between": numbers, "differences": differences,
+        }  # fmt: skip
+    images = next(iter(metrics.values())).count
+    over = {name: _over(score) for name, score in metrics.items()}
+    return {"images": images} | ({"groups": groups} if groups else {}) | over
+
+
+def _among(each: Mapping[str, Score]) -> Nested:
+    means = {name.partition(" ")[0]: score for name, score in each.items()}
+    per_round = {name: score.values or None for name, score in means.items()}
+    return {name: score.mean for name, score in means.items()} | {"per_round": per_round}

@@ -1,0 +1,202 @@
+"""The scores of a run as one long table, scores.csv: a line for each number that evaluation measured.
+
+    version    of the test images: clean, corrupted, average of both, or a kind and severity of `evaluate --corrupt`
+    view       how the method was shown the images, "" for its first way
+    attribute  and group: whose images; an attribute without a group is a difference between its groups
+    client     whose images, or "" for all
+    label      one of several labels per image; of recalls the group of classes
+    model      "" for the run's; personal, mean_personal, global, best on validation, or whose of a cross-site test
+    metric     as in docs/metrics.md
+    measure    "" for a score. Where several models answer, what lies between groups is measured too: its mean over
+               the models does not follow from their mean scores
+    round      of the model
+    value      from 0 to 1, empty where it has no meaning
+    low, high  95 % interval of the last round's score; `interval` says how it was drawn, such as percentile by image,
+               and `units` from how many
+    count      images; `missing`: places of the classes without one; `small`: why a group is too small to be reliable
+
+Lines of a group of metrics that groups are not compared by are of the last round alone. What follows from these lines
+is no part of the file: see views.py.
+
+The container is CSV, as every tool opens it. A run of 10,000 clients has 750,000 lines of 45 MB: they are read as text,
+split at commas and collected by whose they are in one pass, since importing pandas alone takes longer than to read the
+tables of a hundred common runs. `frame()` is the table in pandas.
+"""
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ..errors import FedcliError
+from ..io.csv_text import FORMULA
+from ..io.files import read_text
+
+if TYPE_CHECKING:
+    import pandas
+
+FILE = "scores.csv"
+AGAIN = "remove its folder and evaluate the run again"
+BEST = "best on validation"  # the model of the round that validation chose
+TRAINED_AT = "trained at "  # before a client's name: whose model was tested at another's
+Number = float | None
+
+
+class Where(NamedTuple):
+    """Whose number it is, and of what: the first columns of the table."""
+
+    version: str = ""
+    view: str = ""
+    attribute: str = ""
+    group: str = ""
+    client: str = ""
+    label: str = ""
+    model: str = ""
+    metric: str = ""
+    measure: str = ""
+
+
+@dataclass(slots=True)
+class Score:
+    """One metric over rounds.
+
+    Attributes:
+        values: of each round, None where it has no meaning.
+        missing: places of the classes without an image. small: why these are too few images to be reliable.
+        low, high: 95 % interval of the last value, of so many units; interval: how it was drawn, "" for none.
+    """
+
+    values: list[Number] = field(default_factory=list)
+    rounds: list[int] = field(default_factory=list)
+    count: int = 0
+    missing: tuple[int, ...] = ()
+    small: str = ""
+    low: Number = None
+    high: Number = None
+    interval: str = ""
+    units: int = 0
+
+    @property
+    def unit(self) -> str:
+        """What its interval draws: image, or patient or lesion."""
+        return self.interval.partition(" by ")[2]
+
+    @property
+    def is_bca(self) -> bool:
+        """Whether its interval is a BCa interval."""
+        return self.interval.startswith("bca")
+
+    @property
+    def last(self) -> Number:
+        return self.values[-1] if self.values else None
+
+    @property
+    def mean(self) -> Number:
+        """Over the rounds. Labels do not change, so that a metric is defined in all rounds or in none."""
+        return None if None in self.values or not self.values else float(np.mean(self.values))
+
+    @property
+    def std(self) -> Number:
+        """Population standard deviation (ddof 0) over the rounds; None of a single one."""
+        return None if None in self.values or len(self.values) < 2 else float(np.std(self.values))
+
+
+Table = dict[Where, Score]
+KEYS = Where._fields
+COLUMNS = *KEYS, "round", "value", "low", "high", "interval", "units", "count", "missing", "small"
+
+
+def write(path: Path, table: Mapping[Where, Score]) -> None:
+    """Sorted by whose the numbers are: the same scores, the same bytes."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(COLUMNS)
+        for where in sorted(table):
+            lines.writerows(_lines(where, table[where]))
+
+
+def _lines(where: Where, score: Score) -> Iterator[Iterable[object]]:
+    whose = [_shielded(text) for text in where]
+    images = score.count, " ".join(map(str, score.missing)), _shielded(score.small)
+    for number, value in zip(score.rounds[:-1], score.values, strict=False):
+        yield *whose, number, _text(value), "", "", "", "", *images
+    drawn = (_text(score.low), _text(score.high), score.interval, score.units) if score.interval else ("",) * 4
+    yield *whose, score.rounds[-1], _text(score.values[-1]), *drawn, *images
+
+
+def _text(value: Number) -> str:
+    return "" if value is None else repr(float(value))
+
+
+def _shielded(text: str) -> str:
+    """A text that a spreadsheet would compute, or that begins so already, with a ' before it."""
+    return f"'{text}" if text.startswith((*FORMULA, "'")) else text
+
+
+def read(path: Path) -> Table:
+    """The table of a file. Raises FedcliError where it is none."""
+    try:
+        return _collected(_records(read_text(path, AGAIN)))
+    except (ValueError, csv.Error) as error:
+        raise FedcliError(f"{path} is no table of scores: {error}", AGAIN) from None
+
+
+def _records(text: str) -> Iterator[list[str]]:
+    """The cells of each line below the head; a text without quotes is split at its commas, which is faster."""
+    quoted = '"' in text
+    records = csv.reader(io.StringIO(text, newline="")) if quoted else (x.split(",") for x in text.split("\n") if x)
+    if tuple(next(records, [])) != COLUMNS:
+        raise ValueError(f"its columns are not {', '.join(COLUMNS)}")
+    return records
+
+
+def _collected(records: Iterable[list[str]]) -> Table:
+    """The lines of each metric together, in the order of its rounds."""
+    table: dict[tuple[str, ...], Score] = {}
+    rounds: dict[str, int] = {}
+    for line, cells in enumerate(records, 2):
+        if len(cells) != len(COLUMNS):
+            raise ValueError(f"line {line} has {len(cells)} cells, not {len(COLUMNS)}")
+        *_, number, value, low, high, interval, units, count, missing, small = cells
+        whose = tuple(cells[: len(KEYS)])
+        try:
+            if (score := table.get(whose)) is None:
+                places = tuple(map(int, missing.split()))
+                score = table[whose] = Score(count=int(count), missing=places, small=small.removeprefix("'"))
+            if number not in rounds:
+                rounds[number] = int(number)
+            score.rounds.append(rounds[number])
+            score.values.append(_number(value))
+            if interval:
+                score.interval, score.units = interval, int(units)
+                score.low, score.high = _number(low), _number(high)
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from None
+    return {Where(*(text.removeprefix("'") for text in whose)): score for whose, score in table.items()}
+
+
+def _number(text: str) -> Number:
+    if not text:
+        return None
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is no score")
+    return number
+
+
+def frame(table: Mapping[Where, Score]) -> "pandas.DataFrame":
+    """The table in pandas: a row for each round of each score."""
+    import pandas
+
+    rows = [
+        (*where, number, value, *((score.low, score.high) if number == score.rounds[-1] else (None, None)), score.count,
+         score.small)
+        for where, score in table.items()
+        for number, value in zip(score.rounds, score.values, strict=True)
+    ]  # fmt: skip
+    return pandas.DataFrame(rows, columns=[*KEYS, "round", "value", "low", "high", "count", "small"])

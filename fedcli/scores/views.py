@@ -1,0 +1,147 @@
+"""What follows from the lines of a table of scores: each view is an expression of NumPy over a block of scores.
+
+A block is [members, rounds], members being groups, clients or versions of the test images; NaN where a score has no
+meaning. A view of groups needs two groups with a number. Where several models answer, their views were measured as the
+mean over the models, and are taken as they are.
+
+    mean_last5, std_last5   mean and population standard deviation over the kept rounds: the last five, or all
+    average                 mean of clean and corrupted images
+    worst group, gap, std in each round, mean in each round
+    mean over groups, std over groups   of each group's mean over the rounds; the std is a sample's (ddof 1)
+    es_auc_ovo_macro, es_auc_macro      equity-scaled AUC: AUC / (1 + sum over groups of |AUC - AUC of the group|)
+    mean, std, worst among clients
+
+Sources: groups.py names that of the equity-scaled AUC. Mean and std over groups: FedHEAL, CVPR 2024, Tables 2 to 5: AVG
+and STD over domains, each domain's mean over the last rounds taken first.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from ..metrics import METRICS, better_low, names
+from ..metrics.arithmetic import CLOSE
+from .table import Number, Score, Table, Where
+
+Column = Mapping[str, Score]  # group or client -> score
+AREAS = "auc_ovo_macro", "auc_macro"  # of which there is an equity-scaled one
+WORST, BEST, GAP, STD, MEAN = "worst group", "best group", "gap", "std in each round", "mean in each round"
+BETWEEN = WORST, GAP, STD, MEAN
+ACROSS = "mean over groups", "std over groups"
+AMONG = "mean among clients", "std among clients", "worst among clients"
+
+
+def block(column: Iterable[Score]) -> np.ndarray:
+    """The scores of members [members, rounds]."""
+    return np.array([score.values for score in column], float)
+
+
+def average(clean: Score, corrupted: Score, drawn: Score | None = None) -> Score:
+    """Of both versions of the test images, in each round; drawn: of the last round, measured for its interval."""
+    both = _rounds(block([clean, corrupted]).mean(0), clean)
+    if drawn:
+        both.low, both.high, both.interval, both.units = drawn.low, drawn.high, drawn.interval, drawn.units
+    return both
+
+
+def between(column: Column, *, low: bool) -> dict[str, Score]:
+    """Worst group, gap, std and mean over the groups in each round. low: the metric is better when low."""
+    scores, some = block(column.values()), next(iter(column.values()))
+    enough = np.isfinite(scores).sum(0) > 1  # [rounds]
+    known = scores[:, enough]
+    worst, best = (_at(known, edge) for edge in _edges(known, low))
+    measures = {WORST: worst, GAP: np.abs(best - worst), STD: np.nanstd(known, axis=0), MEAN: np.nanmean(known, axis=0)}
+    return {name: _rounds(_spread(numbers, enough), some) for name, numbers in measures.items()}
+
+
+def edges(column: Column, *, low: bool) -> tuple[tuple[str, float], tuple[str, float]] | None:
+    """Name and score of the worst and of the best group of the last round; None of fewer than two with a score.
+
+    Scores that rounding alone sets apart are the same: the first group of them is named.
+    """
+    known = {name: score.last for name, score in column.items() if score.last is not None}
+    if len(known) < 2:
+        return None
+    worst, best = _edges(np.array(list(known.values()))[:, None], low)
+    names = [list(known)[at[0]] for at in (worst, best)]
+    return (names[0], known[names[0]]), (names[1], known[names[1]])
+
+
+def across(column: Column) -> dict[str, Score]:
+    """Mean and sample std over groups of each group's mean over the rounds."""
+    means = [mean for score in column.values() if (mean := score.mean) is not None]
+    numbers = (float(np.mean(means)), float(np.std(means, ddof=1))) if len(means) > 1 else (None, None)
+    return {name: Score([number]) for name, number in zip(ACROSS, numbers, strict=True)}
+
+
+def equity_scaled(overall: Score, column: Column) -> Score:
+    """The ES-AUC in each round."""
+    scores, whole = block(column.values()), block([overall])[0]
+    scaled = whole / (1 + np.nansum(np.abs(whole - scores), axis=0))
+    return _rounds(np.where(np.isfinite(scores).sum(0) > 1, scaled, np.nan), overall)
+
+
+def among(column: Column, names: Iterable[str], *, low: bool) -> dict[str, Score]:
+    """Mean, population std and worst over the clients that have a score, in each round; no rounds where nothing varies.
+
+    names: of the three, those that can vary.
+    """
+    scored = [score for score in column.values() if score.last is not None]
+    scores = block(scored)
+    if len(scored) < 2 or not np.isfinite(scores).all():
+        return {name: Score() for name in AMONG}
+    worst = scores.max if low else scores.min
+    numbers = dict(zip(AMONG, (scores.mean(0), scores.std(0), worst(0)), strict=True))
+    return {name: _rounds(numbers[name], scored[0]) if name in names else Score() for name in AMONG}
+
+
+def of_groups(where: Where, overall: Mapping[str, Score], metrics: Mapping[str, Column], measured: Table) -> Table:
+    """All that lies between the groups of an attribute.
+
+    where: whose. overall: metric -> score of all images. metrics: metric -> group -> score. measured: what was measured
+    of several models.
+    """
+    table: Table = {}
+    for metric, column in metrics.items():
+        if not compared(metric):
+            continue
+        for name, score in (between(column, low=better_low(metric)) | across(column)).items():
+            table[where._replace(metric=metric, measure=name)] = score
+        if metric in AREAS and metric in overall:
+            table[where._replace(metric=f"es_{metric}")] = equity_scaled(overall[metric], column)
+    return table | {key._replace(group=""): score for key, score in measured.items()}
+
+
+def compared(metric: str) -> bool:
+    """Whether groups are compared by a metric; they are by every metric of one's own."""
+    return metric not in METRICS or metric in names(compared=True)
+
+
+def headlines(metrics: Iterable[str]) -> Iterator[str]:
+    """Of these the metrics that clients are compared by."""
+    having = list(metrics)
+    yield from (name for name in names(headline=True) if name in having)
+    yield from (name for name in having if name not in METRICS)
+
+
+def _edges(scores: np.ndarray, low: bool) -> list[np.ndarray]:
+    """Places of the worst and the best member in each round: of those that are as good but for rounding the first."""
+    limits = [np.nanmin(scores, axis=0), np.nanmax(scores, axis=0)] if scores.size else [np.zeros(0)] * 2
+    places = [(np.abs(scores - limit) <= CLOSE).argmax(0) for limit in limits]
+    return places[::-1] if low else places
+
+
+def _at(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
+    return np.take_along_axis(scores, places[None], axis=0)[0]
+
+
+def _spread(numbers: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Numbers of the rounds in which there is one; NaN in the others."""
+    spread = np.full(len(there), np.nan)
+    spread[there] = numbers
+    return spread
+
+
+def _rounds(numbers: np.ndarray, like: Score) -> Score:
+    values: list[Number] = [None if np.isnan(x) else x for x in numbers.tolist()]
+    return Score(values, like.rounds, like.count, like.missing)
