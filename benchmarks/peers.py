@@ -178,7 +178,7 @@ def check_same_model(name: str, start: Tensor, ours: Tensor, theirs: Tensor, all
 def fedcli_clients(problem: Problem, remake: Callable[[str, int, int], InProcess] | None = None) -> InProcess:
     """What trains the problem's clients; remake: the same in another process."""
     net = problem.net()
-    training = Training("sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH)
+    training = Training(optimizer="sgd", lr=LEARNING_RATE, momentum=0.0, weight_decay=0.0, batch_size=BATCH)
     return InProcess(resolve("fedavg"), net, Layout(net), problem.shards(), training, remake=remake)
 
 
