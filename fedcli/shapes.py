@@ -59,7 +59,7 @@ def _object(value: dict, shape: dict, at: str, whole: bool) -> str:
 def _sentence(value: Any, shape: Any, at: str) -> str:
     shapes = shape if isinstance(shape, tuple) else (shape,)
     names = [
-        NAMED.get(allowed, "nothing") if isinstance(allowed, type) or allowed is None else _kind(allowed)
+        "nothing" if allowed is None else NAMED.get(allowed, "nothing") if isinstance(allowed, type) else _kind(allowed)
         for allowed in shapes
     ]
     return f"{at or 'it'} is {str(value)[:40]!r}, not {' or '.join(dict.fromkeys(names))}"

@@ -67,7 +67,8 @@ def speeds(
             except Exception as error:  # a compiler that is missing, or memory that is short, ends no other row
                 yield Speed(model, size, way, None, why=in_words(error))
                 continue
-            share = pace * flops / peaks[precision] if peaks[precision] else None
+            peak = peaks[precision]
+            share = pace * flops / peak if peak else None
             yield Speed(model, size, way, pace, share, resources.peak(device))
     be_deterministic(device, 0)
 

@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from ..seeds import derive
 from . import limits
 from .formulas import formula
 
+Optimizer = Literal["adam", "sgd", "adamw"]
 CLASSES = 7
 LEARNING_RATE = 1e-3
 COLUMNS = ["what", "fedcli", "bare", "time ratio", "lowest to highest", "of matrix speed"]
@@ -75,7 +76,15 @@ class Timing:
 
 
 def engine(
-    method: str, *, model: str, size: int, clients: int, images: int, optimizer: str, repeats: int, device: str = "cpu"
+    method: str,
+    *,
+    model: str,
+    size: int,
+    clients: int,
+    images: int,
+    optimizer: Optimizer,
+    repeats: int,
+    device: str = "cpu",
 ) -> Timing:
     """Time the second round of a method against bare loops over the same clients: in the first, some do less.
 
@@ -110,7 +119,7 @@ def engine(
 
 def plain_federation(
     model: str, size: int, clients: int, images: int, device: str, *, precision: str = "fp32",
-    method: Method | None = None, optimizer: str = "sgd",
+    method: Method | None = None, optimizer: Optimizer = "sgd",
 ) -> Federation:  # fmt: skip
     """Clients of so many random images each, under FedAvg by default."""
     method, shards = method or resolve("fedavg"), random_shards(clients, images, size, device)

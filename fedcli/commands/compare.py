@@ -64,8 +64,8 @@ def compare(
     if interval not in INTERVALS:
         raise UsageError(f"--interval {interval!r} is unknown", nearest(interval, INTERVALS))
     check_names(metric or [])
-    paths = [path for run in runs or [work] for path in runs_in(Path(run))]
-    made_by = EvaluateOptions(by=by or (), interval=interval).made_by()
+    paths = [path for run in runs or [str(work)] for path in runs_in(Path(run))]
+    made_by = EvaluateOptions.from_flags({"by": by or [], "interval": interval}).made_by()
     asked = Asked(by or [], None, made_by, interval=interval)
     a, b = _two(scores_of_all(paths, asked))
     compared = stage(a, b, metrics=metric, resamples=resamples, seed=seed, interval=interval)

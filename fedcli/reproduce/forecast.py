@@ -93,7 +93,7 @@ def forecast(cells: list[Cell], sources: dict[tuple, Path | Outcome], place: Pla
 
 def _cost(plan: TrainOptions) -> str:
     """Plans that take equally long: those that differ in the seed, the learning rate or a number of the method."""
-    words = {key: value for key, value in plan.set.items() if not value.replace(".", "").isdigit()}
+    words = {key: value for key, value in plan.set.items() if not str(value).replace(".", "").isdigit()}
     return repr(replace(plan, seed=0, set=words, lr=1.0).decided())
 
 

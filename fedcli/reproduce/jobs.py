@@ -109,7 +109,8 @@ def make_data(cells: list[Cell], place: Place) -> dict[tuple, Path | Outcome]:
             if isinstance(above, Outcome):
                 made[upto] = above
                 continue
-            options = replace(upto[-1].reading(above) if above else upto[-1], work=place.work)
+            folder: dict[str, Any] = {"work": place.work}
+            options = replace(upto[-1].reading(above) if above else upto[-1], **folder)
             outcome = _tried(cell, partial(_made, options), place.debug)
             made[upto] = outcome.scores or outcome
     faults = {outcome.sentence: outcome for outcome in made.values() if isinstance(outcome, Outcome)}

@@ -112,8 +112,8 @@ def _on_dataset(plan: Plan, outcome: Outcome, work: Path, device: str) -> Path:
 def _held_out(scores: Scores, metric: str) -> list[Cell]:
     """Score on all images of the held-out site, its interval, and their number."""
     score = scores.versions["clean"][metric]
-    known = score.low is not None and score.high is not None
-    bounds = f"{100 * score.low:.2f} to {100 * score.high:.2f}" if known else "-"
+    low, high = score.low, score.high
+    bounds = "-" if low is None or high is None else f"{100 * low:.2f} to {100 * high:.2f}"
     return [percent(score.last), Cell(bounds), Cell(str(score.count))]
 
 

@@ -67,7 +67,15 @@ def check(place: str, dataset: str, by: Iterable[str], *, corrupted: bool, best:
 def _whole(attributes: tuple[str, ...], versions: tuple[str, ...]) -> dict[str, Any]:
     """The nested form of a run that has every number."""
     named = {ANY: scores.Client(versions[0], "own"), OTHER: scores.Client(versions[0], "own")}
-    about = {"method": "", "label": "", "rule": "", "dataset": "", "settings": {}, "options": {}, "data": {}}
+    about: dict[str, Any] = {
+        "method": "",
+        "label": "",
+        "rule": "",
+        "dataset": "",
+        "settings": {},
+        "options": {},
+        "data": {},
+    }
     sure = table.Score([0.5, 0.5], [1, 2], 1, (), "", 0.4, 0.6, "bca by image", 1)
     made = scores.Scores(
         **about, rounds=1, roster_size=1, kept_rounds=[1], bytes=scores.Traffic(1.0, 1.0), personal_models=True,
@@ -114,14 +122,16 @@ def _fault(tree: Any, parts: list[str], depth: int = 0) -> tuple[int, list[str]]
         branches = [
             (n, below.get(head, below.get(ANY))) for n, head in heads if head and (head in below or ANY in below)
         ]
-    faults = [_fault(known, parts[count:], depth + count) for count, known in branches]
-    if None in faults:
-        return None
+    faults = []
+    for count, known in branches:
+        if (fault := _fault(known, parts[count:], depth + count)) is None:
+            return None
+        faults.append(fault)
     return max(faults, key=lambda fault: fault[0], default=(depth, _names(below)))
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a column can be of it: a number, one of each round, or one over the kept rounds."""
+    """Tell whether a column can be of it: a number, one of each round, or one over the kept rounds."""
     if isinstance(value, dict):
         return "last" in value
     if isinstance(value, list):

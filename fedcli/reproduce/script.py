@@ -4,6 +4,7 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from .. import console
 from ..options import Options
@@ -59,7 +60,8 @@ def _wanted(recipe: Recipe, cells: list[Cell]) -> list[str]:
 
 def _command(options: Options, source: str, work: Path) -> str:
     """A stage's command line on what it reads."""
-    options = replace(options.reading(source) if source else options, work=work)
+    place: dict[str, Any] = {"work": work}
+    options = replace(options.reading(source) if source else options, **place)
     return " ".join(["fedcli", *map(_quoted, options.argv())])
 
 

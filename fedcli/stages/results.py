@@ -92,7 +92,7 @@ class Scores(Result):
 
     @property
     def body(self) -> dict[str, Any]:
-        """What evaluation recorded of the run, and all of its numbers as one nested object. Raises FedcliError."""
+        """The record of the run by evaluation, and all of its numbers as one nested object. Raises FedcliError."""
         return nested(shape.Scores.of(self.manifest.body, self.path))
 
     def to_frame(self) -> "pandas.DataFrame":

@@ -250,12 +250,12 @@ def _write(path: Path, partition: Path, each: mixture.Each, *, seed: int, jobs: 
     console.say(f"corrupting {', '.join(rows_of)} ({len(train)} images) and the test set ({len(test)})")
     change = partial(_changed, seed=seed)
     with create_hdf5(path, (len(train) + len(test)) * math.prod(pool.shape[1:])) as file:
-        for name, rows, how in (("train", train, hows), ("test", test, mixture.test_hows(pool.id[test], each, seed))):
-            file[f"{name}/rows"] = rows
-            x = file.create_dataset(f"{name}/x", (len(rows), *pool.shape[1:]), np.uint8)
-            starts = range(0, len(rows), PIECE)
+        for name, chosen, how in (("train", train, hows), ("test", test, mixture.test_hows(pool.id[test], each, seed))):
+            file[f"{name}/rows"] = chosen
+            x = file.create_dataset(f"{name}/x", (len(chosen), *pool.shape[1:]), np.uint8)
+            starts = range(0, len(chosen), PIECE)
             pieces = [
-                (pool.path, rows[i : i + PIECE], pool.id[rows[i : i + PIECE]], how[i : i + PIECE]) for i in starts
+                (pool.path, chosen[i : i + PIECE], pool.id[chosen[i : i + PIECE]], how[i : i + PIECE]) for i in starts
             ]
             label = f"{name} images, {PIECE} at a time"
             changed: Iterator[np.ndarray] = in_order(change, pieces, label=label, jobs=jobs)

@@ -64,8 +64,8 @@ def _pair(runs: Sequence[Scores], attribute: str, metric: str) -> tuple[float, f
     pairs = []
     for scores in runs:
         both = scores.versions["clean"].get(metric), scores.part().lies(attribute, "clean", metric, WORST)
-        means = [score.mean for score in both if score]
-        if len(means) < 2 or None in means:
+        means = [score.mean for score in both if score and score.mean is not None]
+        if len(means) < 2:
             return None
         pairs.append([100 * mean for mean in means])
     first, second = np.mean(pairs, axis=0)
