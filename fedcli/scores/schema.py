@@ -5,15 +5,13 @@ A field is a key of the object. `Names(...)` in a field's annotation says which 
 A text in an annotation says what the number is.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-Tree = dict[str, Any]  # name -> tree; "" says that a number stands here
-NUMBER: Tree = {"": {}}
 
 
 @dataclass(frozen=True)
@@ -98,43 +96,6 @@ def _object(kind: Any) -> Callable[[Any], Any]:
         return kind(**values)
 
     return made
-
-
-def meanings(kind: Any) -> dict[str, str]:
-    """What each key is, of all that are explained, in the order in which they stand."""
-    return dict(_meanings(kind))
-
-
-def _meanings(kind: Any) -> Iterator[tuple[str, str]]:
-    for name, hint in types(kind).items():
-        yield from ((name, text) for text in getattr(hint, "__metadata__", ()) if isinstance(text, str))
-        for inner in dataclasses_in(hint):
-            yield from _meanings(inner)
-
-
-def places(kind: Any, known: Mapping[str, Iterable[str]]) -> Tree:
-    """Where numbers stand below a dataclass. known: word of Names -> the keys that it stands for."""
-    tree: Tree = {}
-    for part in sorted(fields(kind), key=lambda part: "flat" not in part.metadata):  # metrics before counts
-        below = _below(types(kind)[part.name], known)
-        tree |= below if "flat" in part.metadata else {part.name: below} if below else {}
-    return tree | (NUMBER if "last" in tree else {})  # of several rounds, the last or their mean
-
-
-def _below(hint: Any, known: Mapping[str, Iterable[str]]) -> Tree:
-    levels = next((extra.levels for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Names)), ())
-    kind = bare(hint)
-    for _ in levels:
-        kind = get_args(kind)[1]
-    kind = bare(get_args(kind)[0] if _optional(bare(kind)) and not _is_number(kind) else kind)
-    tree = places(kind, known) if is_dataclass(kind) else NUMBER if _is_number(kind) else {}
-    for level in reversed(levels):
-        tree = dict.fromkeys(known[level], tree) if tree else {}
-    return tree
-
-
-def _is_number(kind: Any) -> bool:
-    return kind in (int, float, float | None, list[float | None], list[float] | None)
 
 
 @cache

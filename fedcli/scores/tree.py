@@ -6,21 +6,11 @@ A scores.json is a manifest; its body is a `Scores`, and the body's `legend` say
 """
 
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Annotated, Any
 
-from .. import metrics
-from ..data import manifest
-from ..errors import FedcliError
-from ..metrics.several_labels import OF_LABEL
 from .choice import Candidate
 from .clinical_parts import Clinical
 from .parts import (
-    AMONG,
-    ANY,
-    MODELS,
-    SHOT_GROUPS,
     VERSIONS,
     ByGroup,
     Curves,
@@ -34,18 +24,7 @@ from .parts import (
     Score,
     Summary,
 )
-from .schema import Names, Tree, decode, encode, flat, meanings, omitted, places
-
-WORDS = {  # keys of scores.json that are no fields
-    "scale": "scores run from 0 to 1; null where a score has no meaning",
-    "average": "mean of clean and corrupted in each round",
-    **{name: metrics.get(name).meaning for name in metrics.PARITY},
-    "ovr_macro": "mean over classes, each against all others; with two classes the positive one is the second. A rate "
-    "that is not defined is left out and named in undefined_rates; where that leaves nothing to compare, null",
-    "calibration_error": "mean distance between predicted probability and observed share in 15 bins of equal width, "
-    "weighted by images: of the most likely class (top_label) or of the second of two classes (positive_class); a "
-    "group's worst is the highest",
-}
+from .schema import Names, encode, flat, omitted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,46 +261,6 @@ class Scores(Quality):
         "chosen",
     ] = field(default_factory=dict)
 
-    @property
-    def several_labels(self) -> bool:
-        """Whether an image may have several labels."""
-        return bool(self.labels)
-
-    @classmethod
-    def read(cls, path: Path) -> "Scores":
-        """Of a scores.json, every hash above it checked. Raises FedcliError, HashError."""
-        return cls.of(manifest.verify(path, "scores").body, path)
-
-    @classmethod
-    def of(cls, body: dict[str, Any], path: Path) -> "Scores":
-        """From the body of a scores.json at this path. Raises FedcliError where it has another shape."""
-        try:
-            return decode(cls, {key: value for key, value in body.items() if key != "legend"})
-        except (KeyError, TypeError, AttributeError) as error:
-            what = f"{path} does not have the shape of scores that this version writes ({error})"
-            raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
-
     def body(self) -> dict[str, Any]:
-        """As scores.json holds it."""
-        return encode(self) | {"legend": WORDS | meanings(Scores)}
-
-
-@cache
-def score_places(attributes: tuple[str, ...], *, corrupted: bool, best: bool) -> Tree:
-    """Where numbers stand in the scores.json of data with these attributes, or in its best_on_validation."""
-    known = {
-        "metric": metrics.METRICS,
-        "of_label": OF_LABEL,
-        "compared": metrics.names(compared=True),
-        "headline": metrics.names(headline=True),
-        "difference": [f"{name}{of}" for name in metrics.PARITY for of in ("", "_ovr_macro")],
-        "resampled": metrics.RESAMPLED,
-        "shot": [*SHOT_GROUPS, "all", "balanced_accuracy"],
-        "own": ["personal", "mean_personal"],
-        "among": AMONG,
-        "attribute": attributes,
-        "model": MODELS if corrupted else MODELS[:1],
-        "version": VERSIONS if corrupted else MODELS[:1],
-        "any": [ANY],
-    }
-    return places(Best if best else Scores, known)
+        """As JSON holds it."""
+        return encode(self)

@@ -76,9 +76,9 @@ def test_the_interval_of_a_mean_over_seeds_is_of_the_mean_in_each_resample(runs,
     each = [run.scores.versions["clean"]["auc_ovo_macro"] for run in scored]
     low, high = bounds_of_mean(scored, OVERALL, each)
     averaged = np.mean([known.low for known in each]), np.mean([known.high for known in each])
-    assert averaged[0] <= low + 0.05 and high <= averaged[1] + 0.05 and low <= np.mean([k.value for k in each]) <= high
+    assert averaged[0] <= low + 0.05 and high <= averaged[1] + 0.05 and low <= np.mean([k.last for k in each]) <= high
     assert bounds_of_mean([scored[0]] * 3, OVERALL, each[:1] * 3) == pytest.approx((each[0].low, each[0].high))
-    groups = [run.scores.groups["sex"]["clean"].intervals["auc_ovo_macro"]["female"] for run in scored]
+    groups = [run.scores.groups["sex"]["clean"]["auc_ovo_macro"]["female"] for run in scored]
     low, high = bounds_of_mean(scored, replace(OVERALL, attribute="sex", group="female"), groups)
-    assert low <= np.mean([known.value for known in groups]) <= high
+    assert low <= np.mean([known.last for known in groups]) <= high
     assert bounds_of_mean(scored[:1], OVERALL, each[:1]) == (each[0].low, each[0].high)

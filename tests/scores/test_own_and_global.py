@@ -50,7 +50,7 @@ def test_each_client_holds_both_models_scores_on_its_own_images(noisy):
 
 def test_both_means_are_over_the_same_clients_and_stand_in_the_report(noisy):
     _, scores = noisy["fedbn"]
-    body = manifest.read(scores).body
+    body = body_of(scores)
     assert body["among_clients_global"].keys() == body["among_clients"].keys() == set(names(CLASSES, headline=True))
     for metric in names(CLASSES, headline=True):
         table = np.array([body["clients"][c]["global_model"][metric]["per_round"] for c in ROSTER])  # [K, rounds]
@@ -75,7 +75,7 @@ def test_a_run_without_models_of_clients_own_says_nothing_of_them(noisy):
 
 def test_on_images_that_all_share_the_global_model_has_a_mean_and_no_spread(tmp_path):
     _, scores = trained(tmp_path, make_chain(tmp_path), "fedbn")
-    body = manifest.read(scores).body
+    body = body_of(scores)
     for metric in names(CLASSES, headline=True):
         mean = body["versions"]["clean"][metric]["mean_last5"]
         result = body["among_clients_global"][metric]
