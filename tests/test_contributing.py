@@ -32,7 +32,7 @@ def copy(tmp_path_factory):
     root = tmp_path_factory.mktemp("copy")
     for folder in ("fedcli", "data_manifests", "recipes"):
         shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("methods", "data", "metrics"):
+    for folder in ("methods", "data", "metrics", "figures"):
         (root / "tests" / folder).mkdir(parents=True)
     for helper in ("conftest.py", "raw_folders.py", "session.py"):
         shutil.copy(ROOT / "tests" / helper, root / "tests")
@@ -81,7 +81,8 @@ def test_every_command_of_the_page_runs(copy, tmp_path):
 def test_the_tests_of_the_page_pass(copy):
     line = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--import-mode=importlib", "--rootdir", str(copy)]
     line += ["tests/methods/test_median.py", "tests/data/test_by_class.py", "tests/metrics/test_geometric.py"]
-    assert "5 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
+    line += ["tests/figures/test_progress.py"]
+    assert "6 passed" in run(lambda: sys.exit(pytest.main(line)), copy, copy)
 
 
 def test_every_file_that_is_new_or_changed_is_as_ruff_wants_it(copy):

@@ -99,11 +99,13 @@ def _key(name: str, look: Look) -> Key:
 
 
 def _mark(marker: str) -> str:
-    """The outline of one of matplotlib's markers in the middle of a legend's line, of 26 by 10."""
+    """The outline of one of matplotlib's markers in the middle of a legend's line, of 26 by 10; "" of a mere stroke."""
     from matplotlib.markers import MarkerStyle
 
     shape = MarkerStyle(marker)
     outlines = [np.asarray(outline) for outline in shape.get_path().transformed(shape.get_transform()).to_polygons()]
+    if not outlines:
+        return ""
     size = 4.5 / max(np.abs(outline).max() for outline in outlines)
     drawn = [outline * (size, -size) + (13, 5) for outline in outlines]
     return " ".join("M" + " ".join(f"{x:.1f},{y:.1f}" for x, y in outline) + "Z" for outline in drawn)

@@ -1,0 +1,82 @@
+"""Every registered figure: its frame is tidy, and it draws from a small run, for files and for the page."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import session
+from conftest import make_chain
+
+from fedcli.federation.training import Training
+from fedcli.figures import inline
+from fedcli.figures.drawing import drawn
+from fedcli.figures.figure import Figure, numbers, register
+from fedcli.figures.kinds import FIGURES
+from fedcli.figures.series import read
+from fedcli.reporting.page.systems import systems
+from fedcli.reporting.rows import rows
+from fedcli.runs.train import Plan, train
+from fedcli.scores.evaluate import evaluate
+from fedcli.scores.scores import AtSeverity
+
+TRAINED = {  # run -> what it trains
+    "mas": Plan("fed-mas", {"by_class": True}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2),
+    "lora": Plan("fairlora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, model="clip-tiny"),
+    "heal": Plan("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2, eval_every=1),
+    "avg": Plan("fedavg", {}, Training(optimizer="sgd", lr=1e-6, batch_size=8), 2, eval_every=1),
+}
+OF = {"divergence": "mas", "features": "mas", "adapters": "lora", "errors": "avg"}  # figure -> the run that has it
+OPTIONS = {"landscape": {"points": 3}, "sweep": {"over": "lr"}}
+TWO = ("convergence", "sweep", "overall-and-worst")  # of two runs
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    work = tmp_path_factory.mktemp("work")
+    chain = make_chain(work, corrupted=True)
+    return {name: train(chain, plan, work=work, out=work / "runs" / name) for name, plan in TRAINED.items()}
+
+
+@pytest.fixture(scope="module")
+def scores(runs):
+    how = {"by": [], "out": None, "device": "cpu", "made_by": ["evaluate"]}
+    return {runs[name]: evaluate(runs[name], **how) for name in ("heal", "avg")}
+
+
+def under_contrast(system):
+    """The system as if its test images were scored under another corruption, too."""
+    clean, by_sex = system.scores.versions["clean"], system.scores.groups["sex"]["clean"]
+    levels = {"1": AtSeverity(scores=clean, groups={"sex": by_sex}, kind_in_training=False, severity_in_training=False)}
+    return replace(system, each=[replace(system.scores, severities={"contrast": levels})])
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_draws_its_numbers(name, request):
+    figure, runs = FIGURES[name], request.getfixturevalue("runs")
+    paths = [runs["heal"], runs["avg"]] if name in TWO else [runs[OF.get(name, "heal")]]
+    scores, extra = request.getfixturevalue("scores"), {}
+    if figure.of == "path":
+        subject = paths[0].parent
+    elif figure.of == "records":
+        subject = [read(path) for path in paths]
+    else:
+        subject = [under_contrast(system) for system in systems(rows([scores[path] for path in paths]))]
+    if name == "sweep":
+        scored = [system.scores for system in systems(rows([scores[path] for path in paths]))]
+        extra = {"scores": lambda records: scored, "given": True}
+    frame = figure.frame(subject, **OPTIONS.get(name, {}), **extra)
+    assert len(frame) and json.dumps(numbers(frame), allow_nan=False)
+    picture = figure.draw(frame)
+    assert len([axes for axes in drawn(picture).axes if axes.has_data()]) >= len(picture.panels)
+    assert all("<svg " in one.svg for one in inline.of_picture(picture).figures)
+
+
+def test_a_name_stands_for_one_figure():
+    with pytest.raises(ValueError, match="'curves' already"):
+        register(Figure("curves", "?", "records", FIGURES["curves"].frame, FIGURES["curves"].draw))
+
+
+def test_every_figure_answers_a_question_and_is_a_command():
+    printed = session.run("fedcli plot --help")
+    for name, figure in FIGURES.items():
+        assert figure.question.endswith("?") and name in printed
