@@ -55,7 +55,7 @@ class Figures(TyperGroup):
 
 def plot() -> None:
     """Draw a figure of runs: what they recorded over their rounds, who holds which images, what their models learned,
-    how well they answer. `fedcli plot NAME --help` says what one shows and which options it has.
+    how well they answer. Each has a help of its own.
 
     Examples: fedcli plot curves; fedcli plot curves fedcli-work/runs/* --series loss --out losses.svg; fedcli plot
     sweep --over q --version corrupted; fedcli plot landscape fedcli-work/runs/qffl-*
