@@ -90,6 +90,7 @@ BEFORE = {  # heading, or module of a command -> what its reader has typed alrea
         *TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", "fedcli train fedavg", "fedcli train fedheal",
         *SWEPT,
     ],
+    "Figures": [*TWO_CLIENTS, "fedcli corrupt gaussian --ratio 0.5", *SWEPT],
     "Choose a method": [*SKIN, f"{TWO_CLIENTS[1]} --val 0.2", "fedcli train fedmrl", "fedcli evaluate"],
 }  # fmt: skip
 

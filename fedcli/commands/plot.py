@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 SUFFIXES = ".png", ".svg", ".pdf", ".csv"
 RUNS = {  # what a figure is of -> help of its argument
-    "records": "runs, finished or not; default: {}; - reads stdin",
+    "runs": "runs, finished or not; default: {}; - reads stdin",
+    "methods": "runs, finished or not; default: {}; - reads stdin",
     "path": "a run, or a partition; default: the run under --work that played last; - reads stdin",
     "systems": "runs, or their scores; default: {}; - reads stdin",
 }
@@ -34,10 +35,10 @@ class Figures(TyperGroup):
 
     common = ("work",)
 
-    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]  # its own click's
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> Any:  # type: ignore[override]
         """The figure, to which defaults of the whole group apply."""
         name, command, rest = super().resolve_command(ctx, args)
-        if name and command and ctx.default_map:
+        if command and name and ctx.default_map:
             own = {parameter.name for parameter in command.params}
             ctx.default_map = {name: {key: value for key, value in ctx.default_map.items() if key in own}}
         return name, command, rest
@@ -47,7 +48,7 @@ class Figures(TyperGroup):
 
         return list(FIGURES)
 
-    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]  # its own click's
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:  # type: ignore[override]
         from ..figures.kinds import FIGURES
 
         return _command(FIGURES[cmd_name]) if cmd_name in FIGURES else None
@@ -135,12 +136,12 @@ def draw(
 
 def _subject(figure: "Figure", paths: list[Path]) -> Any:
     """The subject of a figure."""
-    from ..figures import series
+    from ..figures import names, series
 
     if figure.of == "path":
         return paths[0]
-    if figure.of == "records":
-        return [series.read(path) for path in paths]
+    if figure.of != "systems":
+        return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
     from ..reporting.collect import runs_in
     from ..reporting.columns import POOLED
     from ..reporting.page.systems import systems

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
+else:
+    Axes = Any  # matplotlib is loaded where something is drawn
 
 COLOURS = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255"
 MANY = (*COLOURS, "#8C6D46", "#4B4AA0", "#7F8C1F")  # of clients, whose dashes say that they are corrupted
@@ -47,7 +49,7 @@ IN_FILES = STYLE | {
 }  # fmt: skip
 
 
-Look = Mapping[str, Any]  # how a line is drawn, in words of matplotlib
+Look = dict[str, Any]  # how a line is drawn, in words of matplotlib
 BAND: Look = {"color": QUIET, "alpha": 0.3, "linewidth": 8, "linestyle": "-"}  # in a legend
 
 
@@ -56,7 +58,7 @@ class Panel:
     """One pair of axes, and what `draw` puts onto it. about: smaller words behind the title, on a page."""
 
     title: str
-    draw: "Callable[[Axes], object]"
+    draw: Callable[[Axes], object]
     about: str = ""
 
 
@@ -100,10 +102,10 @@ def drawn(picture: Picture) -> "Figure":
     figure, axes = _canvas(picture)
     for panel, one in zip(picture.panels, axes, strict=True):
         panel.draw(one)
-        one.set_title(panel.title, {"fontsize": 9} if picture.size[0] < SMALL else None, loc="left")
+        small: Look = {"fontsize": 9} if picture.size[0] < SMALL else {}
+        one.set_title(panel.title, loc="left", **small)
     if picture.below:
-        grid = axes[0].get_gridspec()
-        for one in axes[-grid.ncols :] if grid else ():
+        for one in axes[-_columns(picture) :]:
             one.set_xlabel(picture.below)
     handles = [Line2D([], [], **look) for look in picture.legend.values()]
     if handles:
@@ -111,20 +113,26 @@ def drawn(picture: Picture) -> "Figure":
     return figure
 
 
-def _canvas(picture: Picture) -> tuple["Figure", list["Axes"]]:
+def _canvas(picture: Picture) -> tuple["Figure", list[Axes]]:
     """A figure of empty panels under its title."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     count, (wide, high) = len(picture.panels), picture.size
-    columns = min(count, picture.columns) or min(3, int(np.ceil(np.sqrt(count))))
+    columns = _columns(picture)
     rows = -(-count // columns)
-    figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1)
+    figure = Figure((columns * wide + 2.2, rows * high + 0.6), layout=layout)
     letters = int((columns * wide - 0.7) / 0.105)  # that fit beside the legend, each so many inches wide
     figure.suptitle("\n".join(textwrap.fill(line, letters) for line in picture.title.splitlines()), x=0.015, ha="left")
     for place in range(count):
         figure.add_subplot(rows, columns, place + 1, sharex=figure.axes[0] if place and picture.below else None)
     return figure, figure.axes
+
+
+def _columns(picture: Picture) -> int:
+    count = len(picture.panels)
+    return min(count, picture.columns) or min(3, int(np.ceil(np.sqrt(count))))
 
 
 def _save(figure: "Figure", out: Path, picture: Picture) -> None:
@@ -138,7 +146,7 @@ def _save(figure: "Figure", out: Path, picture: Picture) -> None:
         figure.savefig(file, format=kind, metadata=clocks[kind] | about)
 
 
-def stretch(axes: "Axes", values: np.ndarray) -> None:
+def stretch(axes: Axes, values: np.ndarray) -> None:
     """A logarithmic axis where values spread far; 0 has no place on it but beside it."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
@@ -159,7 +167,7 @@ def spread_far(values: np.ndarray) -> str:
     return "symlog" if zeros else "log"
 
 
-def rounds_axis(axes: "Axes") -> None:
+def rounds_axis(axes: Axes) -> None:
     """Whole numbers below curves over rounds."""
     from matplotlib.ticker import MaxNLocator
 
@@ -167,7 +175,7 @@ def rounds_axis(axes: "Axes") -> None:
     axes.margins(x=0.03)
 
 
-def table_map(axes: "Axes", table: "DataFrame", label: str) -> None:
+def table_map(axes: Axes, table: "DataFrame", label: str) -> None:
     """A cell for each row and column of a table; those of 0 or without a number stay white."""
     from matplotlib.colors import LogNorm, Normalize
 
@@ -188,7 +196,7 @@ def name_ticks(axis: Any, names: Sequence[str]) -> None:
     axis.set_ticks(np.arange(0, len(names), step), [short(str(name)) for name in names[::step]])
 
 
-def line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
+def line(axes: Axes, curve: np.ndarray, **look: Any) -> Any:
     """A curve [T, 2]; a value between two gaps would be invisible without a dot."""
     finite = np.isfinite(curve[:, 1])
     beside = np.pad(finite, 1)
@@ -197,7 +205,7 @@ def line(axes: "Axes", curve: np.ndarray, **look: Any) -> Any:
     return axes.plot(*curve.T, **{"marker": "o", "markevery": np.flatnonzero(dots).tolist()} | look)[0]
 
 
-def band(axes: "Axes", x: Any, low: Any, high: Any, look: Look) -> None:
+def band(axes: Axes, x: Any, low: Any, high: Any, look: Look) -> None:
     """Draw what surrounds a line of this look."""
     axes.fill_between(x, low, high, color=look["color"], alpha=0.15, linewidth=0)
 

@@ -15,7 +15,7 @@ from .drawing import Picture
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Subject = Literal["records", "path", "systems"]
+Subject = Literal["runs", "methods", "path", "systems"]
 Options = Mapping[str, str]
 
 
@@ -25,8 +25,8 @@ class Figure:
 
     Attributes:
         question: what it answers, for the list of figures.
-        of: what its frame is made of: records of runs (series.Record), the path of one run or of its data, or systems
-            with their scores (system.System).
+        of: what its frame is made of: runs, name -> series.Record; methods, name -> the records of all runs that differ
+            in nothing but the seed; the path of one run or of its data; systems with their scores (system.System).
         every: whether without a name it is of all runs, and not of the newest.
         alone: of systems, whether it shows one of them.
         variants: system -> options of each picture that a report draws of it; None where a report has none.

@@ -94,8 +94,9 @@ def _figure(panel: Panel, picture: Picture) -> Figure:
 
 def _key(name: str, look: Look) -> Key:
     mark = _mark(look["marker"]) if look.get("marker") else ""
-    colour = look["color"]
-    return Key(name, NAMED.get(colour.lower()) or colour, PATTERN.get(look.get("linestyle", "-"), ""), mark)
+    return Key(
+        name, NAMED.get(look["color"].lower()) or look["color"], PATTERN.get(look.get("linestyle", "-"), ""), mark
+    )
 
 
 def _mark(marker: str) -> str:
@@ -103,7 +104,8 @@ def _mark(marker: str) -> str:
     from matplotlib.markers import MarkerStyle
 
     shape = MarkerStyle(marker)
-    outlines = [np.asarray(outline) for outline in shape.get_path().transformed(shape.get_transform()).to_polygons()]
+    path = shape.get_path().transformed(shape.get_transform())
+    outlines = [np.asarray(outline) for outline in path.to_polygons()]
     if not outlines:
         return ""
     size = 4.5 / max(np.abs(outline).max() for outline in outlines)
@@ -115,7 +117,7 @@ def _inline(svg: str, alternative: str) -> Markup:
     """The svg element alone, in the page's colours and font, sized by the page; its ids are like no other figure's."""
     mark = hashlib.sha256((alternative + svg).encode()).hexdigest()[:6]
     svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg[svg.index("<svg") :], flags=re.S)
-    (head,) = re.findall(r'viewBox="[\d. ]+"', svg)[:1]
+    head = re.findall(r'viewBox="[\d. ]+"', svg)[0]
     svg = f'<svg role="img" {head} xmlns="http://www.w3.org/2000/svg">' + svg[svg.index(">") + 1 :]
     svg = svg.replace("xlink:href", "href")
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', svg))

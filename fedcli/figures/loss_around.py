@@ -5,7 +5,7 @@ first dimension. Entries of batch norm and biases are 0, as in the authors' code
 statistics of batch norm and what is frozen stay put.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -83,7 +83,7 @@ def direction(weights: dict[str, Tensor], seed: int, axis: int) -> dict[str, Ten
 
 @torch.no_grad()
 def _move(
-    moved: dict[str, Tensor], start: dict[str, Tensor], ways: list[dict[str, Tensor]], place: tuple[float, ...]
+    moved: Mapping[str, Tensor], start: Mapping[str, Tensor], ways: list[dict[str, Tensor]], place: tuple[float, ...]
 ) -> None:
     for name, tensor in moved.items():
         tensor.copy_(start[name])

@@ -241,7 +241,7 @@ def _points(lines: list[dict[str, Any]], roster: list[str] | None) -> Iterator[t
     for line in lines:
         t = int(line["round"])
         who = line.get("clients") or roster or [f"client {k}" for k in range(len(line["loss"]))]
-        columns: dict[Key, Any] = {("loss",): line["loss"], ("weights",): line["weights"]}
+        columns: dict[Key, list[float | None]] = {("loss",): line["loss"], ("weights",): line["weights"]}
         columns |= {("reports", name): column for name, column in line.get("reports", {}).items()}
         for key, column in columns.items():
             for client, value in zip(who, column, strict=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics.task import ONE, SEVERAL
 from ..scores.scores import Scores
+from .figure import Options
 from .seen import Seen, seen
 
 
@@ -43,7 +44,7 @@ class System:
         return {images.version: images for images in seen(self.paths[0], self.scores)}
 
     @property
-    def variants(self) -> list[dict[str, str]]:
+    def variants(self) -> list[Options]:
         """Version of the test images and attribute of each picture that is drawn of single images."""
         return [
             {"by": by, "version": version}

@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Literal
 
 from ..data import manifest
 from ..errors import FedcliError
@@ -90,11 +91,11 @@ def _of_runs(figure: Figure, runs: dict[str, list[Path]], folder: Path) -> tuple
     firsts = {name: per_seed[0] for name, per_seed in records.items()}
     if figure.kind == "convergence":
         metric = f"average {figure.metric} by {figure.by}" if figure.by else figure.metric
-        picture = convergence.draw(convergence.of_systems(records, metric, figure.version))
+        picture = convergence.draw(convergence.frame(records, metric=metric, version=figure.version))
     elif figure.kind == "histograms":
-        picture = histograms.draw(histograms.frame(list(firsts.values())))
+        picture = histograms.draw(histograms.frame(firsts))
     else:
-        picture = curves.draw(curves.frame(list(firsts.values()), series=[figure.series]))
+        picture = curves.draw(curves.frame(firsts, series=[figure.series]))
     drawing.write(picture, folder / _file(figure.title))
     return figure.title, folder / _file(figure.title)
 
@@ -103,13 +104,16 @@ def _landscape(
     figure: Figure, runs: dict[str, list[Path]], folder: Path, older: Path, device: str
 ) -> tuple[str, Path]:  # fmt: skip
     """The loss around the first seed's models."""
-    firsts, dims = [paths[0] for paths in runs.values()], int(figure.kind[-2])
+    firsts = [paths[0] for paths in runs.values()]
+    dims: Literal["1d", "2d"] = "2d" if figure.kind.endswith("2d") else "1d"
     records = {name: series.read(paths[0]) for name, paths in runs.items()}
     version = figure.version or landscape.usual(records.values())
-    name = _file(figure.title, f"-{manifest.identity({'dims': dims, 'version': version, 'names': list(runs)}, firsts)}")
+    name = _file(
+        figure.title, f"-{manifest.identity({'dims': int(dims[0]), 'version': version, 'names': list(runs)}, firsts)}"
+    )
     if (older / name).is_file():
         shutil.copy(older / name, folder / name)
     else:
-        frame = landscape.of_runs(records, dims, version=version, device=device)
+        frame = landscape.frame(records, dims=dims, version=version, device=device)
         drawing.write(landscape.draw(frame), folder / name)
     return figure.title, folder / name

@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 def drawn(*records, names=None):
     """The panels of a picture by title, and the names in its legend."""
-    figure = drawing.drawn(FIGURES["curves"].picture(list(records), series=names or []))
+    figure = drawing.drawn(FIGURES["curves"].picture(labels.labels(list(records)), series=names or []))
     panels = {axes.get_title(loc="left"): axes for axes in figure.axes}
     return panels, [text.get_text() for legend in figure.legends for text in legend.get_texts()], figure
 
@@ -308,11 +308,11 @@ def test_the_command_draws_test_curves_and_says_where_there_are_none(tmp_path, c
     command(FIGURES["convergence"], [str(first.folder)], asked, work=tmp_path)
     assert Path(capsys.readouterr().out.strip()) == tmp_path / "plots" / "one-convergence.png"
     with pytest.raises(FedcliError, match="no run recorded auc_ovo_macro over") as caught:
-        convergence.frame([first], metric="auc_ovo_macro")
+        convergence.frame({"one": [first]}, metric="auc_ovo_macro")
     assert caught.value.hint == "known: clean balanced_accuracy"
     bare = read(a_run(tmp_path / "bare", [a_line(1)]))
     with pytest.raises(FedcliError, match="no run recorded corrupted balanced_accuracy over") as caught:
-        convergence.frame([bare], version="corrupted")
+        convergence.frame({"bare": [bare]}, version="corrupted")
     assert "--eval-every 1" in caught.value.hint
 
 

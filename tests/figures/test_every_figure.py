@@ -8,7 +8,7 @@ import session
 from conftest import make_chain
 
 from fedcli.federation.training import Training
-from fedcli.figures import inline
+from fedcli.figures import inline, names
 from fedcli.figures.drawing import drawn
 from fedcli.figures.figure import Figure, numbers, register
 from fedcli.figures.kinds import FIGURES
@@ -57,8 +57,8 @@ def test_a_figure_draws_its_numbers(name, request):
     scores, extra = request.getfixturevalue("scores"), {}
     if figure.of == "path":
         subject = paths[0].parent
-    elif figure.of == "records":
-        subject = [read(path) for path in paths]
+    elif figure.of != "systems":
+        subject = (names.labels if figure.of == "runs" else names.systems)([read(path) for path in paths])
     else:
         subject = [under_contrast(system) for system in systems(rows([scores[path] for path in paths]))]
     if name == "sweep":
@@ -73,7 +73,7 @@ def test_a_figure_draws_its_numbers(name, request):
 
 def test_a_name_stands_for_one_figure():
     with pytest.raises(ValueError, match="'curves' already"):
-        register(Figure("curves", "?", "records", FIGURES["curves"].frame, FIGURES["curves"].draw))
+        register(Figure("curves", "?", "runs", FIGURES["curves"].frame, FIGURES["curves"].draw))
 
 
 def test_every_figure_answers_a_question_and_is_a_command():

@@ -52,7 +52,7 @@ def test_rounds_ten_hundred_and_the_last_are_recorded(tmp_path):
     lines = [json.loads(line) for line in (path.parent / "rounds.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines if "histograms" in line] == [10, 11]
     assert list(read(path).histograms["consistency"]) == [10, 11]
-    assert sorted(histograms.frame([read(path)])["round"].unique()) == [10, 11]
+    assert sorted(histograms.frame({"run": read(path)})["round"].unique()) == [10, 11]
 
 
 def test_a_coins_shares_are_those_of_the_binomial():
@@ -63,7 +63,7 @@ def test_a_coins_shares_are_those_of_the_binomial():
 
 def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
     record = binned(tmp_path / "run")
-    figure = drawing.drawn(histograms.draw(histograms.frame([record])))
+    figure = drawing.drawn(histograms.draw(histograms.frame({"FedHEAL": record})))
     (axes,) = figure.axes
     heights = [patch.get_height() for patch in axes.patches]
     assert heights[4:] == pytest.approx([100 / 12, 25, 0, 0, 0, 200 / 3])
@@ -73,7 +73,9 @@ def test_bars_are_the_mean_over_clients_that_took_part(tmp_path):
 
 def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_rounds(tmp_path):
     some = binned(tmp_path / "b", label="FedProx + FedHEAL", participation=0.5)
-    figure = drawing.drawn(histograms.draw(histograms.frame([binned(tmp_path / "a"), some])))
+    figure = drawing.drawn(
+        histograms.draw(histograms.frame({"FedHEAL": binned(tmp_path / "a"), "FedProx + FedHEAL": some}))
+    )
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [
         "FedHEAL",
         "FedProx + FedHEAL",
@@ -86,5 +88,5 @@ def test_runs_stand_side_by_side_and_chance_only_where_all_took_part_in_all_roun
 def test_without_a_histogram_it_says_who_has_one(tmp_path):
     record = read(a_run(tmp_path / "run", [a_line(1)]))
     with pytest.raises(FedcliError, match="no run recorded a histogram") as caught:
-        histograms.frame([record])
+        histograms.frame({"FedHEAL": record})
     assert "FedHEAL" in caught.value.hint

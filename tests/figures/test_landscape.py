@@ -94,7 +94,7 @@ def test_a_loss_that_fails_leaves_the_net_as_it_was():
 
 @pytest.mark.parametrize("version", ["clean", "corrupted"])
 def test_in_the_middle_stands_the_cross_entropy_of_the_runs_last_model(trained, tmp_path, version):
-    losses = landscape.frame([series.read(trained)], version=version, points=3)["loss"].tolist()
+    losses = landscape.frame({"run": series.read(trained)}, version=version, points=3)["loss"].tolist()
     run = runs.open_run(trained)
     shard = run.data.test[version]
     logits = torch.from_numpy(runs.predict(run, 2, shard))
@@ -114,7 +114,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(trained, tmp_pa
 
 def test_several_runs_are_moved_along_the_same_numbers(trained, tmp_path):
     record = series.read(trained)
-    losses = landscape.of_runs({"one": record, "two": record}, 2, points=3)
+    losses = landscape.frame({"one": record, "two": record}, dims="2d", points=3)
     one, two = (part["loss"].tolist() for _, part in losses.groupby("run"))
     assert list(losses["run"].unique()) == ["one", "two"] and one == two
     assert losses["first"].tolist()[:4] == [-1, -1, -1, 0] and losses["second"].tolist()[:4] == [-1, 0, 1, -1]
@@ -136,9 +136,9 @@ def test_the_levels_of_a_map_are_round_numbers_around_all_losses():
 def test_what_cannot_be_drawn_is_told(trained, tmp_path):
     record = series.read(trained)
     with pytest.raises(UsageError, match="4 points have no middle"):
-        landscape.frame([record], points=4)
+        landscape.frame({"run": record}, points=4)
     with pytest.raises(UsageError, match="no average test images"):
-        landscape.frame([record], version="average")
+        landscape.frame({"run": record}, version="average")
     assert "--points" not in session.run("fedcli plot curves --help")
     assert "'3d' is not one of" in session.run(f"fedcli plot landscape {trained} --dims 3d")
     with pytest.raises(FedcliError, match="the same everywhere"):

@@ -7,17 +7,13 @@ products are near I; U begins at 0, so their cosines are drawn, which no length 
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pandas import DataFrame
 
 from .. import drawing
-from ..drawing import Panel, Picture
+from ..drawing import Axes, Panel, Picture
 from ..figure import Figure, register
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SQUARE = 4.1, 3.6  # inches
 
@@ -46,7 +42,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], panels, size=SQUARE)
 
 
-def _matrix(part: DataFrame, axes: "Axes") -> None:
+def _matrix(part: DataFrame, axes: Axes) -> None:
     rows, of_groups = part["row"].unique(), part["matrix"].iloc[0] == "S"
     matrix = part["value"].to_numpy().reshape(len(rows), -1)
     largest = float(np.abs(matrix).max()) or 1.0 if of_groups else 1.0

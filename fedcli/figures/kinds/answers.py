@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pandas
@@ -12,13 +12,10 @@ from pandas import DataFrame
 from ...errors import FedcliError
 from ...scores.binary import BENEFITS
 from ..bands import Curve, band, benefit, precision, reliability, roc
-from ..drawing import INK, MOST_CLASSES, MOST_LINES, OF_ALL, Panel, Picture, look
+from ..drawing import INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Panel, Picture, look
 from ..figure import Figure, Options, register
 from ..seen import BY, RESAMPLES, VERSION, heading, shown_classes
 from ..system import System
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
@@ -36,28 +33,28 @@ class Kind:
     question: str
     about: str
     of: Curve
-    around: "Callable[[Axes, float], None]"
+    around: Callable[[Axes, float], None]
 
 
-def _diagonal(axes: "Axes", x: str, y: str) -> None:
+def _diagonal(axes: Axes, x: str, y: str) -> None:
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.6, alpha=0.5, linestyle=(0, (1, 3)))
     axes.set(xlabel=x, ylabel=y, xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
 
 
-def _roc_frame(axes: "Axes", share: float) -> None:
+def _roc_frame(axes: Axes, share: float) -> None:
     _diagonal(axes, "false positive rate", "sensitivity")
 
 
-def _precision_frame(axes: "Axes", share: float) -> None:
+def _precision_frame(axes: Axes, share: float) -> None:
     axes.axhline(share, color=INK, linewidth=0.6, alpha=0.5, linestyle=(0, (1, 3)))
     axes.set(xlabel="sensitivity (recall)", ylabel="precision (PPV)", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
 
 
-def _reliability_frame(axes: "Axes", share: float) -> None:
+def _reliability_frame(axes: Axes, share: float) -> None:
     _diagonal(axes, "mean predicted probability", "share of the class")
 
 
-def _benefit_frame(axes: "Axes", share: float) -> None:
+def _benefit_frame(axes: Axes, share: float) -> None:
     treated = share - (1 - share) * BENEFITS / (1 - BENEFITS)
     axes.plot(BENEFITS, np.where(treated >= LOWEST, treated, np.nan), color=INK, linewidth=0.8, linestyle=(0, (1, 2)))
     axes.axhline(0, color=INK, linewidth=0.8)
@@ -129,7 +126,7 @@ def draw(kind: Kind, table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], panels, legend, table.attrs["caption"], size=CURVE)
 
 
-def _panel(kind: Kind, part: DataFrame, axes: "Axes") -> None:
+def _panel(kind: Kind, part: DataFrame, axes: Axes) -> None:
     for place, curve in part.groupby("place", sort=False):
         known = curve[np.isfinite(curve["x"]) & np.isfinite(curve["y"])]
         if place != OF_ALL:

@@ -1,19 +1,16 @@
 """Confusion matrices of all images and of each group."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from ..drawing import Panel, Picture, short
+from ..drawing import Axes, Panel, Picture, short
 from ..figure import Figure, Options, register
 from ..seen import BY, VERSION, heading
 from ..system import System
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DARK = 0.6  # share from which the text on a cell is white
 PRINTED = 10  # classes up to which the cells of a matrix hold numbers
@@ -54,7 +51,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], panels, caption=table.attrs["caption"], size=size)
 
 
-def _matrix(part: DataFrame, axes: "Axes") -> None:
+def _matrix(part: DataFrame, axes: Axes) -> None:
     classes = part["true"].unique()
     cells = part["images"].to_numpy().reshape(len(classes), -1)
     share = cells / np.maximum(cells.sum(1, keepdims=True), 1)

@@ -5,7 +5,7 @@ A panel per score. Runs that differ in nothing but the seed are one system; seve
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 import pandas
@@ -13,30 +13,21 @@ from pandas import DataFrame
 
 from ...errors import FedcliError
 from .. import drawing
-from ..drawing import Panel, Picture
+from ..drawing import Axes, Panel, Picture
 from ..figure import Figure, register
-from ..names import systems
 from ..series import Record, over_runs
 from .curves import heading
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 USUAL = "balanced_accuracy", "balanced_accuracy_macro", "auc_macro"  # the first that some run recorded
 SPREAD = "mean ± std over runs"
 
 
 def frame(
-    records: list[Record], *,
+    runs: Mapping[str, list[Record]], *,
     metric: Annotated[str, "of the test set; default: balanced_accuracy"] = "",
     version: Annotated[str, "of the test images: clean or corrupted; default: all"] = "",
 ) -> DataFrame:  # fmt: skip
     """A line per series, system and round, as of_series() makes them. Raises FedcliError where no run recorded it."""
-    return of_systems(systems(records), metric, version)
-
-
-def of_systems(runs: Mapping[str, list[Record]], metric: str, version: str) -> DataFrame:
-    """Of these systems, name -> their runs."""
     tested = [name for record in _every(runs) for name, series in record.series.items() if series.tested]
     metric = metric or next((one for one in USUAL if any(name.endswith(f" {one}") for name in tested)), USUAL[0])
     wanted = f"{version} {metric}".lstrip()
@@ -80,7 +71,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], panels, legend | banded, below="round")
 
 
-def _panel(part: DataFrame, axes: "Axes") -> None:
+def _panel(part: DataFrame, axes: Axes) -> None:
     axes.set_ylabel(part["unit"].iloc[0])
     drawing.rounds_axis(axes)
     for place, curve in part.groupby("place", sort=False):
@@ -90,4 +81,4 @@ def _panel(part: DataFrame, axes: "Axes") -> None:
         drawing.line(axes, curve[["round", "value"]].to_numpy(float), **look)
 
 
-register(Figure("convergence", "How fast did methods learn?", "records", frame, draw, every=True))
+register(Figure("convergence", "How fast did methods learn?", "methods", frame, draw, every=True))

@@ -6,18 +6,14 @@ Values up to SEVERAL stand as bars, more of them as a map whose empty cells are 
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pandas import DataFrame
 
 from ...data import image_counts, manifest
 from .. import drawing
-from ..drawing import Panel, Picture
+from ..drawing import Axes, Panel, Picture
 from ..figure import Figure, register
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 SEVERAL = len(drawing.COLOURS)  # values with a colour each
 SIZE = 4.6, 3.2  # inches of a panel
@@ -59,7 +55,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], panels, size=SIZE)
 
 
-def _bars(part: DataFrame, axes: "Axes") -> None:
+def _bars(part: DataFrame, axes: Axes) -> None:
     """A bar for each client, cut by value."""
     counts = wide(part, "images")
     left = np.zeros(len(counts))
@@ -74,7 +70,7 @@ def _bars(part: DataFrame, axes: "Axes") -> None:
     axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=8)
 
 
-def _map(part: DataFrame, axes: "Axes") -> None:
+def _map(part: DataFrame, axes: Axes) -> None:
     drawing.table_map(axes, wide(part, "images"), IMAGES)
 
 

@@ -6,10 +6,10 @@ the same whatever they are, the smallest and the largest. Numbers that spread fa
 that never change are left out.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pandas
@@ -18,13 +18,9 @@ from pandas import DataFrame
 from ... import console
 from ...errors import UsageError
 from .. import drawing
-from ..drawing import COLOURS, INK, Look, Panel, Picture, band, line, look
+from ..drawing import COLOURS, INK, Axes, Look, Panel, Picture, band, line, look
 from ..figure import Figure, register
-from ..names import labels
 from ..series import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 NAMED = 12  # clients; more than that are drawn alike, without names
 ALIKE = 0.75  # of difflib; qmix_loss and mean_loss are 0.67
@@ -34,14 +30,15 @@ MEAN: Look = {"color": COLOURS[0], "linewidth": 2.4}
 SERIES = "draw only this, such as loss or 'clean auc_ovo_macro'; may be repeated"
 
 
-def frame(records: list[Record], *, series: Annotated[Sequence[str], SERIES] = ()) -> DataFrame:
+def frame(runs: Mapping[str, Record], *, series: Annotated[Sequence[str], SERIES] = ()) -> DataFrame:
     """A line per run, series, client and round: its value, NaN for null; the client of a single curve is ""."""
+    records = list(runs.values())
     names = chosen(records, series)
     if still := [f"{name} ({value:g})" for name, value in constants(records).items() if name not in names]:
         console.say(
             f"left out, as {'it never changes' if len(still) == 1 else 'they never change'}: {', '.join(still)}"
         )
-    parts = {(run, name): record.series[name].frame() for name in names for run, record in labels(records).items()
+    parts = {(run, name): record.series[name].frame() for name in names for run, record in runs.items()
              if name in record.series}  # fmt: skip
     table = pandas.concat(parts, names=["run", "series"]).reset_index(["run", "series"]).reset_index(drop=True)
     series_of = {name: next(r.series[name] for r in records if name in r.series) for name in names}
@@ -93,10 +90,9 @@ def draw(table: DataFrame) -> Picture:
     runs: dict[str, Look] = {run: look(place) for place, run in enumerate(table["run"].unique())}
     panels: list[Panel] = []
     legend: dict[str, Look] = {}
-    how: Callable[[Axes], None]
-    named: dict[str, Look]
     for name, part in table.groupby("series", sort=False):
-        clients: dict[str, Look] = {client: look(place) for place, client in enumerate(part["client"].unique())}
+        named: dict[str, Look]
+        clients = {client: look(place) for place, client in enumerate(part["client"].unique())}
         if part["value"].isna().all():
             how, named = _nothing, {}
         elif len(runs) == 1 and "" in clients:
@@ -122,7 +118,7 @@ def _there(part: DataFrame, runs: dict[str, Look]) -> dict[str, Look]:
     return {run: runs[run] for run in part["run"].unique()}
 
 
-def _panel(how: "Callable[[Axes], None]", unit: str, part: DataFrame, axes: "Axes") -> None:
+def _panel(how: Callable[[Axes], None], unit: str, part: DataFrame, axes: Axes) -> None:
     axes.set_ylabel(unit)
     drawing.rounds_axis(axes)
     if how is not _nothing:
@@ -130,21 +126,21 @@ def _panel(how: "Callable[[Axes], None]", unit: str, part: DataFrame, axes: "Axe
     how(axes)
 
 
-def _nothing(axes: "Axes") -> None:
+def _nothing(axes: Axes) -> None:
     axes.text(0.5, 0.5, "no finite value", ha="center", va="center", transform=axes.transAxes, color="#666666")
 
 
-def _each(part: DataFrame, looks: dict[str, Look], axes: "Axes") -> None:
+def _each(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     for client, curve in part.groupby("client", sort=False):
         line(axes, curve[["round", "value"]].to_numpy(float), **looks[client])
 
 
-def _crowd(part: DataFrame, axes: "Axes") -> None:
+def _crowd(part: DataFrame, axes: Axes) -> None:
     _each(part, dict.fromkeys(part["client"].unique(), ONE_OF_MANY), axes)
     line(axes, part.groupby("round")["value"].mean().reset_index().to_numpy(float), **MEAN)
 
 
-def _several(part: DataFrame, runs: dict[str, Look], axes: "Axes") -> None:
+def _several(part: DataFrame, runs: dict[str, Look], axes: Axes) -> None:
     for run, curves in part.groupby("run", sort=False):
         by_round = curves.groupby("round")["value"].agg(["mean", "min", "max"]).reset_index()
         if set(curves["client"]) != {""}:
@@ -152,14 +148,14 @@ def _several(part: DataFrame, runs: dict[str, Look], axes: "Axes") -> None:
         line(axes, by_round[["round", "mean"]].to_numpy(float), **runs[run])
 
 
-def _extremes(part: DataFrame, runs: dict[str, Look], axes: "Axes") -> None:
+def _extremes(part: DataFrame, runs: dict[str, Look], axes: Axes) -> None:
     """The largest and the smallest client of each run, distinguished by their markers; long curves have few of them."""
     for run, curves in part.groupby("run", sort=False):
         by_round = curves.groupby("round")["value"].agg(["max", "min"])
         every = max(1, len(by_round) // 10)
         for edge, marker in zip(("max", "min"), EXTREMES.values(), strict=True):
-            way: dict[str, Any] = {"marker": marker, "markevery": every, "linewidth": 1.2, "markersize": 5}
-            axes.plot(by_round.index, by_round[edge], **way, **runs[run])
+            how = {**runs[run], "marker": marker, "markevery": every, "linewidth": 1.2, "markersize": 5}
+            axes.plot(by_round.index, by_round[edge], **how)
 
 
-register(Figure("curves", "What did runs record over their rounds?", "records", frame, draw))
+register(Figure("curves", "What did runs record over their rounds?", "runs", frame, draw))

@@ -6,7 +6,6 @@ client, here of each.
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pandas import DataFrame
@@ -14,13 +13,10 @@ from pandas import DataFrame
 from ...data import image_counts
 from ...errors import FedcliError
 from .. import drawing, series
-from ..drawing import Panel, Picture
+from ..drawing import Axes, Panel, Picture
 from ..figure import Figure, register
 from .counts import IMAGES, SIZE, wide
 from .counts import frame as counted
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def frame(path: Path) -> DataFrame:
@@ -57,11 +53,11 @@ def draw(table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], [Panel("all clients", partial(_bars, table)), *panels], size=SIZE)
 
 
-def _map(table: DataFrame, label: str, axes: "Axes") -> None:
+def _map(table: DataFrame, label: str, axes: Axes) -> None:
     drawing.table_map(axes, table, label)
 
 
-def _bars(table: DataFrame, axes: "Axes") -> None:
+def _bars(table: DataFrame, axes: Axes) -> None:
     images = table.groupby("value", sort=False)["images"].sum()
     axes.bar(np.arange(len(images)), images, color=drawing.COLOURS[0])
     axes.set_ylabel(IMAGES)

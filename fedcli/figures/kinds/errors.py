@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
@@ -12,13 +12,10 @@ from ...data import manifest
 from ...data.pool import pool_of
 from ...errors import FedcliError
 from ...scores.scores import Scores
-from ..drawing import ALL, Panel, Picture
+from ..drawing import ALL, Axes, Panel, Picture
 from ..figure import Figure, Options, register
 from ..seen import BY, Seen
 from ..system import System
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 CASES = 4  # of each group
 ABOUT = (
@@ -83,15 +80,15 @@ def draw(table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], panels, caption=table.attrs["caption"], size=(2.3, 2.3), columns=CASES)
 
 
-def _image(pixels: np.ndarray, axes: "Axes") -> None:
+def _image(pixels: np.ndarray, axes: Axes) -> None:
     shown = pixels if pixels.shape[2] == 3 else pixels[..., pixels.shape[2] // 2]  # of a volume the middle slice
     axes.imshow(shown, cmap="gray", vmin=0, vmax=255, interpolation="nearest")
     axes.set_axis_off()
 
 
 def _variants(system: System) -> Iterator[Options]:
-    images = None if system.scores.several_labels else system.versions.get("clean")
-    if images:
+    images = system.versions.get("clean")
+    if images and not system.scores.several_labels:
         yield from ({"by": by} for by in images.groupings or ("",) if any(_cases(images, by)))
 
 

@@ -7,18 +7,15 @@ scikit-learn.
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pandas import DataFrame
 
 from ...seeds import derive
 from .. import drawing
-from ..drawing import Look, Panel, Picture
+from ..drawing import Axes, Look, Panel, Picture
 from ..figure import Figure, register
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MARKERS = "os^Dv<>pPX*h8dH"
 SQUARE = 4.1, 3.6  # inches
@@ -80,7 +77,7 @@ def _looks(names: Any, look: Any) -> dict[str, Look]:
     return {name: look(place, len(shown)) for place, name in enumerate(shown)}
 
 
-def _points(part: DataFrame, classes: dict[str, Look], clients: dict[str, Look], axes: "Axes") -> None:
+def _points(part: DataFrame, classes: dict[str, Look], clients: dict[str, Look], axes: Axes) -> None:
     for (name, client), points in part.groupby(["class", "client"], sort=False):
         axes.plot(points["x"], points["y"], **classes[name], **clients[client])
 

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pandas import DataFrame
 
@@ -16,12 +15,9 @@ from ...data.pool import CHANGED
 from ...errors import FedcliError
 from ...io.hdf5 import open_hdf5
 from ...scores.scores import Scores
-from ..drawing import INK, Panel, Picture
+from ..drawing import INK, Axes, Panel, Picture
 from ..figure import Figure, Options, register
 from ..system import System
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 REASONS = 3  # for which images were left out that are named
 HIGH, GAP = 1.0, 0.45  # of a box and of what lies between two, in units of the axes
@@ -105,7 +101,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture(table.attrs["title"], [Panel("", partial(_boxes, table))], caption=table.attrs["caption"], size=size)
 
 
-def _boxes(table: DataFrame, axes: "Axes") -> None:
+def _boxes(table: DataFrame, axes: Axes) -> None:
     axes.set_axis_off()
     axes.set(xlim=(0, 10), ylim=(-len(table) * (HIGH + GAP) + GAP / 2, 0.2))
     for place, (step, images, about, part) in enumerate(table.itertuples(index=False)):

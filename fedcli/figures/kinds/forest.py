@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
@@ -11,13 +11,10 @@ from ...errors import FedcliError
 from ...scores.parts import MODELS
 from ...scores.scores import Scores
 from .. import drawing
-from ..drawing import INK, Panel, Picture
+from ..drawing import INK, Axes, Panel, Picture
 from ..figure import Figure, Options, register
 from ..seen import VERSION
 from ..system import System, usual
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 WIDTH, LINE, DOT = 4.4, 0.32, 0.13  # inches: of a panel, of a group in it, of a system's mark in a group
 BOOTSTRAP = (
@@ -103,7 +100,7 @@ def mark(place: int) -> drawing.Look:
             "linestyle": "", "markersize": 5.5}  # fmt: skip
 
 
-def _panel(part: DataFrame, score: str, axes: "Axes") -> None:
+def _panel(part: DataFrame, score: str, axes: Axes) -> None:
     groups = part.drop_duplicates("group")
     rows = {name: row for row, name in enumerate(groups["group"])}
     systems = part.groupby("place", sort=False)

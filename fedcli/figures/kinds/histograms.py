@@ -10,19 +10,15 @@ shares where the rounds are no multiple of the number of bins; the marks follow.
 from collections.abc import Mapping
 from functools import partial
 from math import comb
-from typing import TYPE_CHECKING
 
 import numpy as np
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from .. import drawing, names
-from ..drawing import Look, Panel, Picture
+from .. import drawing
+from ..drawing import Axes, Look, Panel, Picture
 from ..figure import Figure, register
 from ..series import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 TITLES = {"consistency": "share of rounds in one direction"}
 COIN = "expected of coin tosses"
@@ -33,19 +29,14 @@ WIDTH = 0.85  # of a bin, for the bars of all runs
 WHISKER: Look = {"ecolor": INKED, "elinewidth": 0.8, "capsize": 2}
 
 
-def frame(records: list[Record]) -> DataFrame:
-    """A line per kind, round, run and bin, see of_runs()."""
-    return of_runs(names.labels(records))
-
-
-def of_runs(records: Mapping[str, Record]) -> DataFrame:
+def frame(runs: Mapping[str, Record]) -> DataFrame:
     """histogram, round, run, bin (its upper edge), share (percent of the parameters, mean over clients that trained),
     low and high among them, and the share expected of coin tosses, NaN where not all clients took part in all rounds.
 
     Raises FedcliError where no run recorded any.
     """
     lines = []
-    for run, record in records.items():
+    for run, record in runs.items():
         always = record.options.get("participation") == 1
         for name, rounds in record.histograms.items():
             for t, counts in rounds.items():
@@ -82,7 +73,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture("How steadily parameters moved", panels, legend, below=TITLES.get(name, name))
 
 
-def _panel(part: DataFrame, runs: list[str], axes: "Axes") -> None:
+def _panel(part: DataFrame, runs: list[str], axes: Axes) -> None:
     """Each run's bars, beside those of the others."""
     width = 1 / part["bin"].nunique()
     for run, bars in part.groupby("run", sort=False):
@@ -104,4 +95,4 @@ def _by_chance(part: DataFrame) -> bool:
     return bool(part["chance"].notna().all())
 
 
-register(Figure("histograms", "How steadily did parameters move, as FedHEAL remembers?", "records", frame, draw))
+register(Figure("histograms", "How steadily did parameters move, as FedHEAL remembers?", "runs", frame, draw))

@@ -10,7 +10,7 @@ The loss is the mean cross-entropy of test images in eval mode; it is for lookin
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas
@@ -18,13 +18,9 @@ from pandas import DataFrame
 
 from ...errors import FedcliError, UsageError
 from .. import drawing
-from ..drawing import Panel, Picture
+from ..drawing import Axes, Panel, Picture
 from ..figure import Figure, register
-from ..names import labels
 from ..series import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 POINTS = {1: 41, 2: 21}  # along each direction
 LEVELS = 12  # of the lines of equal loss
@@ -37,41 +33,35 @@ VERSION = "of the test images; default: corrupted where every run has such image
 
 
 def frame(
-    records: list[Record], *,
+    runs: Mapping[str, Record], *,
     dims: Annotated[Literal["1d", "2d"], "curves along one direction, or maps along two"] = "1d",
     version: Annotated[str, VERSION] = "",
     points: Annotated[int, "along each direction, odd; default: 41, or 21 of 2d"] = 0,
     seed: Annotated[int, "of the directions"] = 0,
     device: Annotated[str, "cpu, cuda or cuda:N"] = "cpu",
 ) -> DataFrame:  # fmt: skip
-    """A line per run and point, see of_runs()."""
-    return of_runs(labels(records), int(dims[0]), version=version, points=points, seed=seed, device=device)
-
-
-def of_runs(
-    records: Mapping[str, Record], dims: int, *, version: str = "", points: int = 0, seed: int = 0, device: str = "cpu"
-) -> DataFrame:
     """run, first, second (a step along each direction; 0 in one dimension), loss: around the last global models.
 
-    points: odd so that the model itself is one; 0 for the usual number. Raises FedcliError, UsageError, HashError.
+    Raises FedcliError, UsageError, HashError.
     """
     from ..loss_around import around  # torch
 
-    points = points or POINTS[dims]
+    ways = int(dims[0])
+    points = points or POINTS[ways]
     if points < 3 or points % 2 == 0:
         raise UsageError(f"{points} points have no middle, where the model itself is", "give an odd number, 3 or more")
-    version = version or usual(records.values())
+    version = version or usual(runs.values())
     steps = np.linspace(-1, 1, points)
     parts = []
-    for name, record in records.items():
-        how: dict[str, Any] = {"dims": dims, "version": version, "seed": seed, "points": points, "device": device}
+    for name, record in runs.items():
+        how: dict[str, Any] = {"dims": ways, "version": version, "seed": seed, "points": points, "device": device}
         losses = around(Path(record.folder), name, **how).reshape(points, -1)
-        first, second = np.meshgrid(steps, steps if dims == 2 else [0.0], indexing="ij")
+        first, second = np.meshgrid(steps, steps if ways == 2 else [0.0], indexing="ij")
         columns = {"first": first.ravel(), "second": second.ravel(), "loss": losses.ravel()}
         parts.append(DataFrame(columns).assign(run=name))
     table = pandas.concat(parts, ignore_index=True)
-    datasets = sorted({record.dataset for record in records.values()})
-    table.attrs |= {"images": f"{version} test images of {', '.join(datasets)}", "dims": dims}
+    datasets = sorted({record.dataset for record in runs.values()})
+    table.attrs |= {"images": f"{version} test images of {', '.join(datasets)}", "dims": ways}
     return table
 
 
@@ -88,7 +78,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture(TITLE, [panel], looks, size=CURVE)
 
 
-def _curves(table: DataFrame, looks: Mapping[str, Any], axes: "Axes") -> None:
+def _curves(table: DataFrame, looks: Mapping[str, Any], axes: Axes) -> None:
     axes.set(xlabel="step along a random direction", ylabel="cross-entropy")
     drawing.stretch(axes, table["loss"].to_numpy())
     for run, curve in table.groupby("run", sort=False):
@@ -109,7 +99,7 @@ def _maps(table: DataFrame) -> Picture:
     return Picture(f"{TITLE}\n{table.attrs['images']}", panels, size=MAP, below=AXES[0])
 
 
-def _map(grid: DataFrame, levels: np.ndarray, far: bool, last: bool, axes: "Axes") -> None:
+def _map(grid: DataFrame, levels: np.ndarray, far: bool, last: bool, axes: Axes) -> None:
     """Rows are drawn upwards: the second direction. last: of all maps, beside which the scale stands."""
     from matplotlib.colors import LogNorm, Normalize
     from matplotlib.patheffects import withStroke
@@ -147,4 +137,4 @@ def _levels(low: float, high: float, far: bool) -> np.ndarray:
     return levels
 
 
-register(Figure("landscape", "How flat is the loss around the models?", "records", frame, draw))
+register(Figure("landscape", "How flat is the loss around the models?", "runs", frame, draw))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
@@ -10,12 +10,9 @@ from pandas import DataFrame
 from ...errors import FedcliError
 from ...scores.scores import Scores
 from ...scores.views import WORST
-from ..drawing import INK, Look, Panel, Picture, point
+from ..drawing import INK, Axes, Look, Panel, Picture, point
 from ..figure import Figure, Options, register
 from ..system import System, usual
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 GREY: Look = {"color": "#9a9a9a", "marker": "o", "markersize": 3.5, "linestyle": "", "zorder": 0}
 MOST_NAMED = 12  # systems; of more, the first and those on the front are named
@@ -96,7 +93,7 @@ def draw(table: DataFrame) -> Picture:
     )
 
 
-def _panel(part: DataFrame, looks: Mapping[int, int], score: str, axes: "Axes") -> None:
+def _panel(part: DataFrame, looks: Mapping[int, int], score: str, axes: Axes) -> None:
     """looks: of the systems that the legend names and numbers; others are grey."""
     best = part[part["front"]].sort_values("overall")
     axes.plot(best["overall"], best["worst"], color=INK, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)

@@ -1,18 +1,15 @@
 """Scores of all images and of each group against the severity of a corruption, a panel for each kind."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from pandas import DataFrame
 
 from ...errors import FedcliError
-from ..drawing import ALL, MOST_LINES, OF_ALL, Panel, Picture, marked
+from ..drawing import ALL, MOST_LINES, OF_ALL, Axes, Panel, Picture, marked
 from ..figure import Figure, Options, register
 from ..system import System, area
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 ABOUT = (
     "Score of the last round's model under test images corrupted at each severity; 0 is the clean test set. Nothing "
@@ -58,7 +55,7 @@ def draw(table: DataFrame) -> Picture:
     return Picture(about["title"], panels, legend, about["caption"], size=(3.6, 2.7))
 
 
-def _panel(part: DataFrame, score: str, axes: "Axes") -> None:
+def _panel(part: DataFrame, score: str, axes: Axes) -> None:
     for place, points in part.groupby("place", sort=False):
         known = points[np.isfinite(points["value"])]
         axes.plot(known["severity"], known["value"], **marked(place))

@@ -4,9 +4,9 @@ setting.
 Values that spread far stand on a logarithmic axis, words side by side in the order given; every value tried has a tick.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas
@@ -17,13 +17,10 @@ from ...errors import UsageError, nearest
 from ...scores.scores import Scores
 from ...scores.statistics import over_seeds
 from .. import drawing, names
-from ..drawing import Look, Panel, Picture
+from ..drawing import Axes, Look, Panel, Picture
 from ..figure import Figure, register
 from ..series import METRICS, Record, option
 from ..system import usual
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 CROWDED = 9  # ticks; more of them are turned on their side
 SIZE = 5.0, 3.6  # inches
@@ -31,7 +28,7 @@ OVER = "an option of runs or data, such as q, lr, ratio or severity"
 
 
 def frame(
-    records: list[Record], *, scores: Callable[[list[Record]], list[Scores]], given: bool,
+    runs: Mapping[str, Record], *, scores: Callable[[list[Record]], list[Scores]], given: bool,
     over: Annotated[str, OVER],
     metric: Annotated[str, "default: balanced_accuracy"] = "",
     version: Annotated[str, "of the test images: clean or corrupted; default: their average"] = "",
@@ -41,6 +38,7 @@ def frame(
     scores: finds those of some runs. given: whether these runs were named; if not, those are left out that
     trained otherwise than those in which the option varies.
     """
+    records = list(runs.values())
     check(records, over)
     kept, others = split(records, over)
     if others:
@@ -95,11 +93,11 @@ def points(
         level, values = set(by_value) == {None}, list(by_value)
         for value in sorted(values) if _numeric(values) else values:
             runs = by_value[value]
-            known = [run for run in runs if run]
-            over = over_seeds(known) if len(known) == len(runs) else None
-            spread = [None if part is None else 100 * part for part in (over.mean, over.std_pooled)] if over else []
-            mean, std = spread or (None, None)
-            lines.append((label, None if level else "none" if value is None else value, mean, std))
+            whole = [per_round for per_round in runs if per_round is not None]
+            over = over_seeds(whole) if len(whole) == len(runs) else None
+            mean, std = (over.mean, over.std_pooled) if over else (None, None)
+            shown = None if level else "none" if value is None else value
+            lines.append((label, shown, mean and 100 * mean, std and 100 * std))
     return of_points(lines, key, score)
 
 
@@ -142,7 +140,7 @@ def _looks(table: DataFrame) -> dict[str, Look]:
     }
 
 
-def _panel(table: DataFrame, systems: dict[str, Look], axes: "Axes") -> None:
+def _panel(table: DataFrame, systems: dict[str, Look], axes: Axes) -> None:
     axes.set(xlabel=table.attrs["setting"], ylabel=table.attrs["score"])
     axes.margins(x=0.04)
     tried = list(dict.fromkeys(table["value"].dropna()))
@@ -165,7 +163,7 @@ def _numeric(values: list[Any]) -> bool:
     return all(isinstance(x, int | float) and not isinstance(x, bool) for x in values)
 
 
-def _line(axes: "Axes", own: DataFrame, look: Look) -> None:
+def _line(axes: Axes, own: DataFrame, look: Look) -> None:
     x, mean, std = own[["x", "mean", "std"]].to_numpy(float).T
     drawing.band(axes, x, mean - std, mean + std, look)
     known = np.pad(np.isfinite(mean) & np.isfinite(std), 1)
@@ -175,7 +173,7 @@ def _line(axes: "Axes", own: DataFrame, look: Look) -> None:
     axes.plot(x, mean, **look)
 
 
-def _ticks(axes: "Axes", tried: list[Any], places: list[float]) -> None:
+def _ticks(axes: Axes, tried: list[Any], places: list[float]) -> None:
     from matplotlib.ticker import NullLocator
 
     values = np.array(places, float)
@@ -187,4 +185,4 @@ def _ticks(axes: "Axes", tried: list[Any], places: list[float]) -> None:
         axes.tick_params(axis="x", labelrotation=90)
 
 
-register(Figure("sweep", "How does a score depend on a setting?", "records", frame, draw, every=True))
+register(Figure("sweep", "How does a score depend on a setting?", "runs", frame, draw, every=True))

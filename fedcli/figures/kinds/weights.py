@@ -5,20 +5,15 @@ Each client has its colour, or, of many, clean and corrupted ones have one; a da
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pandas
 from pandas import DataFrame
 
 from ...errors import FedcliError
 from .. import drawing
-from ..drawing import MANY, Look, Panel, Picture
+from ..drawing import MANY, Axes, Look, Panel, Picture
 from ..figure import Figure, register
-from ..names import systems
 from ..series import Record
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 CORRUPTED = "--"  # of a corrupted client's line
 CROWD = 60  # clients whose lines cannot be followed any more
@@ -27,19 +22,19 @@ ABOUT = "The share that the server gives each client's model, round by round; of
 CROWDED = " The line is the median client; half dark, clients from the 10th to the 90th percentile; light, all."
 
 
-def frame(records: list[Record]) -> DataFrame:
-    """A line per system, client and round. Raises FedcliError where clients train alone."""
-    table = of_systems(systems(records))
+def frame(runs: Mapping[str, list[Record]]) -> DataFrame:
+    """system, client, corrupted, round, weight: the mean over runs, NaN in rounds without the client.
+
+    Clients that never took part are left out. Raises FedcliError where all are.
+    """
+    table = of_systems(runs)
     if table.empty:
         raise FedcliError("no run recorded weights of clients", "clients that train alone have none")
     return table
 
 
 def of_systems(runs: Mapping[str, list[Record]]) -> DataFrame:
-    """system, client, corrupted, round, weight: the mean over runs, NaN in rounds without the client.
-
-    Clients that never took part are left out.
-    """
+    """The frame, without lines where no run recorded weights."""
     parts = []
     for name, records in runs.items():
         known = [record.series["weights"].frame() for record in records if "weights" in record.series]
@@ -89,7 +84,7 @@ def _legend(table: DataFrame, looks: dict[str, Look]) -> dict[str, Look]:
     return dict(sorted(kinds.items())) if corrupted else {"one client": next(iter(looks.values()))}
 
 
-def _panel(part: DataFrame, looks: dict[str, Look], top: float, axes: "Axes") -> None:
+def _panel(part: DataFrame, looks: dict[str, Look], top: float, axes: Axes) -> None:
     if part["client"].nunique() > CROWD:
         _spread(part, looks, axes)
     else:
@@ -100,7 +95,7 @@ def _panel(part: DataFrame, looks: dict[str, Look], top: float, axes: "Axes") ->
     drawing.rounds_axis(axes)
 
 
-def _spread(part: DataFrame, looks: dict[str, Look], axes: "Axes") -> None:
+def _spread(part: DataFrame, looks: dict[str, Look], axes: Axes) -> None:
     """Of each kind of client how the weights are spread, however many clients there are."""
     for _, curves in part.groupby("corrupted"):
         look = looks[curves["client"].iloc[0]]
@@ -112,4 +107,4 @@ def _spread(part: DataFrame, looks: dict[str, Look], axes: "Axes") -> None:
         drawing.line(axes, by_round.median().reset_index().to_numpy(float), linewidth=1.4, markersize=3, **look)
 
 
-register(Figure("weights", "How much did each client count in the aggregation?", "records", frame, draw, every=True))
+register(Figure("weights", "How much did each client count in the aggregation?", "methods", frame, draw, every=True))
