@@ -5,7 +5,7 @@ Datasets, CACM 64(12), 2021. What no manifest knows is marked as a person's to w
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..compare.cautions import at_chance
@@ -15,10 +15,10 @@ from ..errors import UsageError
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, severities, table_one, writers
 from .columns import area
-from .page import Section, document
-from .page.lineage import chain, what_ran
+from .page import document, lineage
 from .page.systems import System, facts, sentence, systems
 from .rows import Row
+from .section import Section
 from .table import Cell, Column, Table, of_text
 from .tables import report
 
@@ -77,7 +77,7 @@ def _model(system: System) -> Document:
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
         Section("data", "Training and test data", tables=[*_data(system), *table_one.flow_of(system)]),
-        Section("training", "Training", **what_ran([system], False)),
+        replace(lineage.settings([system], False), name="training", title="Training"),
         Section("performance", "Performance", tables=made.tables, text=[made.legend()]),
         Section("groups", "Performance by group", tables=list(_by_group(scores))),
         Section("points", "Operating points and calibration", tables=points, text=[] if points else [NO_POINTS]),
@@ -85,7 +85,7 @@ def _model(system: System) -> Document:
         Section("failures", "Known failures", notes=list(_failures(system)),
                 text=[WRITE.format("in which cases it fails, as seen in its errors")]),
         Section("ethics", "Risks and limits", text=[WRITE.format("risks, limits, human oversight and monitoring")]),
-        Section("provenance", "Provenance", tables=[chain([system])]),
+        replace(lineage.section([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
     ]  # fmt: skip
     return Document("model-card", f"Model card: {system.name}", sentence([system]), facts([system]), sections)
@@ -109,7 +109,7 @@ def _dataset(system: System) -> Document:
         Section("uses", "Uses", text=[WRITE.format("what the data may and may not be used for")]),
         Section("maintenance", "Distribution and maintenance",
                 text=[WRITE.format("who keeps the data, and how errors are corrected")]),
-        Section("provenance", "Provenance", tables=[chain([system])]),
+        replace(lineage.section([system]), name="provenance", title="Provenance"),
         Section("licences", "Licences", pairs=_licences(scores)),
     ]  # fmt: skip
     title = body.get("title", scores.dataset)

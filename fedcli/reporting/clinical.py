@@ -1,11 +1,12 @@
 """Operating points, threshold transfer, calibration, decision curves and conformal sets as tables."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..compare.verdict import p_text
 from ..metrics import PARITY
 from ..scores.clinical_parts import CLIENT, POOLED, Clinical, Described, GapTest, OfClass, Operating, Point, Rate
 from ..scores.scores import Scores
+from .section import Section
 from .table import DAGGER, Cell, Column, Table, heads, number, percent
 
 RATES = "sensitivity", "specificity", "ppv", "npv"
@@ -50,6 +51,12 @@ SEARCHED = (
     "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested."
 )
 SUBGROUPS = 10
+
+
+def section(named: Sequence[tuple[str, Scores]]) -> Section:
+    """All tables, and how to get those that are not there."""
+    text = [how] if (how := missing(named)) else []
+    return Section("clinical", "Operating points and calibration", tables=list(tables(named)), text=text)
 
 
 def tables(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:

@@ -6,6 +6,7 @@ from ..scores import views
 from ..scores.scores import Scores, Severity
 from ..scores.table import Score
 from .columns import SHOWN, area
+from .section import Section
 from .table import Cell, Column, Table, percent
 
 LEGEND = (
@@ -15,6 +16,10 @@ LEGEND = (
 )
 
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
+
+
+def section(named: Sequence[tuple[str, Scores]], metrics: Sequence[str]) -> Section:
+    return Section("severities", "Other corruptions", tables=list(tables(named, metrics)), folded=list(by_group(named)))
 
 
 def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:

@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from fedcli.reporting.page import Section, document
+from fedcli.reporting.page import document
+from fedcli.reporting.section import Section
 from fedcli.reporting.table import of_text
 
 PROBE = """<script>

@@ -18,10 +18,10 @@ from ...errors import FedcliError
 from ...figures import inline
 from ...figures import report as figures
 from ...figures.kinds import convergence, weights
-from ...scores.scores import Scores
 from .. import choice, clinical, cross_site, severities, table_one
 from ..columns import POOLED, SHOWN, shown
 from ..rows import rows
+from ..section import Section
 from ..table import Table
 from ..tables import Report, report
 from . import clients, groups, images, lineage, of_labels, statistics, terms
@@ -62,27 +62,6 @@ class PageOptions:
     figures: bool = False
     draw: Sequence[str] = ()
     warned: bool = False
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the page. name: of its anchor."""
-
-    name: str
-    title: str
-    tables: Sequence[Table] = ()
-    panels: Sequence[inline.Panels] = ()
-    text: Sequence[str] = ()
-    folded: Sequence[Table] = ()
-    notes: Sequence[str] = ()
-    pairs: Sequence[tuple[str, str]] = ()
-    pairs_title: str = ""
-    findings: Sequence[str] = ()
-    folded_panels: Sequence[inline.Panels] = ()
-
-    @property
-    def there(self) -> bool:
-        return bool(self.tables or self.panels or self.text or self.folded or self.notes or self.folded_panels)
 
 
 def write(path: Path, scores: list[Path], options: PageOptions = PageOptions()) -> Path:
@@ -132,41 +111,26 @@ def document(
 def _sections(made: Report, compared: list[System], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
     intervals = statistics.tables(compared, asked.metrics)
+    named = [(system.name, system.scores) for system in compared]
+    about = compared, asked.at, asked.spread, asked.metrics
     return [
         _scores(made, asked),
         Section("certainty", "How certain are these numbers?", tables=intervals, notes=notes),
-        Section("choice", "Model choice", tables=list(choice.tables([system.row for system in compared]))),
+        choice.section([system.row for system in compared]),
         Section("figures", "Figures", panels=[*_convergence(compared), *_pictures(asked.pictures)]),
-        *(
-            Section(f"group-{name}", f"Groups: {name}", **part)
-            for name, part in groups.parts(compared, asked.at, asked.spread, asked.metrics)
-        ),
-        Section("labels", "Each label", tables=list(of_labels.tables(compared, asked.spread))),
+        *groups.sections(*about),
+        of_labels.section(compared, asked.spread),
         Section("curves", "Curves and errors", folded_panels=_graphics(compared, asked.draw) if asked.figures else ()),
         Section("data", "Data", folded=_data(compared)),
-        Section("corruption", "Effect of the corruption", panels=images.panels(compared)),
-        Section(
-            "severities",
-            "Other corruptions",
-            tables=list(severities.tables(_named(compared), asked.metrics)),
-            folded=list(severities.by_group(_named(compared))),
-        ),
-        Section(
-            "clinical",
-            "Operating points and calibration",
-            tables=list(clinical.tables(_named(compared))),
-            text=[text] if (text := clinical.missing(_named(compared))) else [],
-        ),
-        Section("cross-site", "Trained at and tested on", tables=list(cross_site.tables(_named(compared)))),
-        Section("clients", "Clients", **clients.part(compared, asked.at, asked.spread, asked.metrics)),
+        images.section(compared),
+        severities.section(named, asked.metrics),
+        clinical.section(named),
+        cross_site.section(named),
+        clients.section(*about),
         Section("tests", "Tests", tables=asked.tests),
-        Section("settings", "Methods and settings", **lineage.what_ran(compared, asked.clocks)),
-        Section("lineage", "From data to scores", tables=[lineage.chain(compared)]),
+        lineage.settings(compared, asked.clocks),
+        lineage.section(compared),
     ]
-
-
-def _named(compared: list[System]) -> list[tuple[str, Scores]]:
-    return [(system.name, system.scores) for system in compared]
 
 
 def _scores(made: Report, asked: PageOptions) -> Section:

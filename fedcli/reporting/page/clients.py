@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Any
 
 from ...compare.systems import BEST
 from ...data import image_counts, manifest
 from ...scores.scores import Scores
 from ..columns import POOLED, area, better_low, find, joined
+from ..section import Section
 from ..table import Cell, Column, Table, of_text, percent
 from .marked import best_of
 from .systems import System
@@ -33,8 +33,8 @@ LONG = 20  # rows from which on a table is folded
 Tables = tuple[list[Table], list[Table]]  # open and folded ones
 
 
-def part(compared: list[System], at: str, spread: str | None, metrics: Sequence[str]) -> dict[str, Any]:
-    """Tables and words for a section; of many clients those that fare worst, and the whole table folded."""
+def section(compared: list[System], at: str, spread: str | None, metrics: Sequence[str]) -> Section:
+    """Tables and words; of many clients those that fare worst, and the whole table folded."""
     pairs, text = list(_rosters(compared)), []
     scored = [system for system in compared if system.scores.clients]
     if scored and at != BEST:
@@ -43,7 +43,8 @@ def part(compared: list[System], at: str, spread: str | None, metrics: Sequence[
         else:
             text = [SHARED]
     shown = [table for tables, _ in pairs for table in tables]
-    return {"tables": shown, "folded": [table for _, tables in pairs for table in tables], "text": text}
+    folded = [table for _, tables in pairs for table in tables]
+    return Section("clients", "Clients", tables=shown, folded=folded, text=text)
 
 
 def _rosters(compared: list[System]) -> Iterator[Tables]:

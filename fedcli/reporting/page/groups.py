@@ -1,7 +1,6 @@
 """One part of the page per attribute: how good the models are for each group, and how much the groups differ."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from pandas import DataFrame
@@ -16,6 +15,7 @@ from ...scores.groups import unknown_note
 from ...scores.scores import Scores
 from ...scores.views import compared
 from ..columns import POOLED, Value, group_values, parity_values, shown
+from ..section import Section
 from ..table import DAGGER, Table
 from .marked import by_system
 from .systems import System
@@ -43,21 +43,24 @@ LAST_ROUND = (
 )
 
 
-def parts(
+def sections(
     compared: list[System], at: str, spread: str | None, metrics: Sequence[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(attribute, tables and figures) of all that some system was scored by.
+) -> Iterator[Section]:  # fmt: skip
+    """A section for each attribute that some system was scored by.
 
     metrics: shown beside the usual ones, where groups are compared by them.
     """
     for attribute in dict.fromkeys(name for system in compared for name in system.scores.groups):
         by = [system for system in compared if all(attribute in run.groups for run in system.each)]
-        tables, folded, usual = [], [], shown(by[0].scores)
+        tables: list[Table] = []
+        folded: list[Table] = []
+        usual = shown(by[0].scores)
         each = list(dict.fromkeys([*usual, *(name for name in metrics if _is_compared(by, attribute, name))]))
         for version in _versions(by, attribute):
             target = tables if version == "clean" else folded
             target += _tables(by, attribute, version, at, spread or POOLED, each)
-        yield attribute, {"tables": tables, "folded": folded, "panels": _panels(by, attribute, each)}
+        panels = _panels(by, attribute, each)
+        yield Section(f"group-{attribute}", f"Groups: {attribute}", tables=tables, folded=folded, panels=panels)
 
 
 def _is_compared(by: list[System], attribute: str, metric: str) -> bool:

@@ -13,6 +13,7 @@ from ...data.pool import CHANGED, read_pool
 from ...figures.inline import Figure, Panels
 from ...io.hdf5 import open_hdf5
 from ...labels import YES
+from ..section import Section
 from .systems import System
 
 SHOWN = 6  # images
@@ -20,10 +21,10 @@ LEGEND = "Test images, above as they are, below the same ones corrupted; the cla
 SIDE = 96  # pixels on the page at least; smaller images are enlarged by whole steps
 
 
-def panels(compared: list[System]) -> list[Panels]:
+def section(compared: list[System]) -> Section:
     """One strip of images per corruption that some system was trained with."""
     paths = dict.fromkeys(path for system in compared if (path := system.stage("corruption")))
-    return [strip for path in paths for strip in _strip(path)]
+    return Section("corruption", "Effect of the corruption", panels=[strip for path in paths for strip in _strip(path)])
 
 
 def _strip(path: Path) -> Iterator[Panels]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...data import manifest
 from .. import timing
+from ..section import Section
 from ..table import Table, of_text
 from ..tables import DOWN, UP, megabytes
 from .systems import System
@@ -23,15 +24,16 @@ ENERGIES = {
 }  # field of Clocks -> head of the column, what it is of
 
 
-def what_ran(compared: list[System], clocked: bool) -> dict[str, Any]:
-    """Tables, and under a title of their own the options that all systems share, for a section.
+def settings(compared: list[System], clocked: bool) -> Section:
+    """What ran, and under a title of their own the options that all systems share.
 
     clocked: whether a table says how long training took.
     """
     differ, alike = _options(compared)
     title = "Options of training" + (" that all share" if differ else "")
     times = _times(compared) if clocked else []
-    return {"tables": [_methods(compared), *differ, *times], "pairs": alike, "pairs_title": title}
+    tables = [_methods(compared), *differ, *times]
+    return Section("settings", "Methods and settings", tables=tables, pairs=alike, pairs_title=title)
 
 
 def _methods(compared: list[System]) -> Table:
@@ -133,7 +135,7 @@ def _value(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def chain(compared: list[System]) -> Table:
+def section(compared: list[System]) -> Section:
     """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
     stages = dict.fromkeys(stage for system in compared for path in system.row.paths for stage in _above(path))
     lines = sorted(map(_line, stages), key=lambda line: manifest.KINDS.index(line[0]))
@@ -141,7 +143,8 @@ def chain(compared: list[System]) -> Table:
         "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "
         f"{DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, without paths."
     )
-    return of_text("", ["stage", "folder", "command", "sha256"], lines, legend)
+    table = of_text("", ["stage", "folder", "command", "sha256"], lines, legend)
+    return Section("lineage", "From data to scores", tables=[table])
 
 
 def _above(path: Path) -> list[Path]:

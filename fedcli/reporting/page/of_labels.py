@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from ...metrics import PARITY
 from ..columns import POOLED, find, joined
+from ..section import Section
 from ..table import Cell, Column, Table, percent
 from .systems import System
 
@@ -18,7 +19,11 @@ GROUPS = (
 )
 
 
-def tables(compared: Sequence[System], spread: str | None) -> Iterator[Table]:
+def section(compared: Sequence[System], spread: str | None) -> Section:
+    return Section("labels", "Each label", tables=list(_tables(compared, spread)))
+
+
+def _tables(compared: Sequence[System], spread: str | None) -> Iterator[Table]:
     """Scores of each label, then how much it differs between the groups of each attribute."""
     scored = [system for system in compared if system.scores.several_labels]
     if not scored:
