@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import session
 from conftest import make_chain
+from made_plans import planned
 
 from fedcli.federation.training import Training
 from fedcli.figures import inline, names
@@ -15,15 +16,15 @@ from fedcli.figures.kinds import FIGURES
 from fedcli.figures.series import read
 from fedcli.reporting.page.systems import systems
 from fedcli.reporting.rows import rows
-from fedcli.runs.train import Plan, train
+from fedcli.runs.train import train
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import AtSeverity
 
 TRAINED = {  # run -> what it trains
-    "mas": Plan("fed-mas", {"by_class": True}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2),
-    "lora": Plan("fairlora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, model="clip-tiny"),
-    "heal": Plan("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2, eval_every=1),
-    "avg": Plan("fedavg", {}, Training(optimizer="sgd", lr=1e-6, batch_size=8), 2, eval_every=1),
+    "mas": planned("fed-mas", {"by_class": True}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2),
+    "lora": planned("fairlora", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 1, model="clip-tiny"),
+    "heal": planned("fedheal", {}, Training(optimizer="sgd", lr=0.1, batch_size=8), 2, eval_every=1),
+    "avg": planned("fedavg", {}, Training(optimizer="sgd", lr=1e-6, batch_size=8), 2, eval_every=1),
 }
 OF = {"divergence": "mas", "features": "mas", "adapters": "lora", "errors": "avg"}  # figure -> the run that has it
 OPTIONS = {"landscape": {"points": 3}, "sweep": {"over": "lr"}}
