@@ -36,7 +36,7 @@ KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 
 @dataclass(frozen=True)
 class PageOptions:
-    """What a page shows beside the tables of all scores.
+    """Options of a page: what it shows beside the tables of all scores.
 
     title: default: the methods and the dataset. tables: stand before the tables of all scores, which are then folded.
     findings: what the runs show, above all tables; tests: tables of tests, below the figures; both are the page's own
@@ -170,7 +170,7 @@ def _graphics(compared: list[System], draw: Sequence[str]) -> list[inline.Panels
 
 
 def _convergence(compared: list[System]) -> Iterator[inline.Panels]:
-    """How training went: loss and test curves of all systems, and the weight that the server gave each client."""
+    """Loss and test curves of all systems, and the weight that the server gave each client."""
     runs = {system.name: system.records if system.runs else [] for system in compared}
     records = [record for one in runs.values() for record in one]
     scored = dict.fromkeys(

@@ -109,7 +109,7 @@ def _each_run(system: System, attribute: str, version: str, metric: str) -> list
 
 
 def _legend(by: list[System], attribute: str, at: str, spread: str) -> str:
-    """What the numbers are, and how many images belong to no group."""
+    """Say of the numbers what they are, and how many images belong to no group."""
     averaged = at == LAST5
     legend = LEGEND.format(rounds=ROUNDS if averaged else "", some=" in some round" if averaged else "")
     if averaged and spread == POOLED and any(system.row.runs > 1 for system in by):

@@ -1,4 +1,4 @@
-"""What each corruption did: some test images as they are, and below them the same ones changed."""
+"""Effect of each corruption: some test images as they are, and below them the same ones changed."""
 
 import base64
 import io

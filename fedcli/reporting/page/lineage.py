@@ -1,4 +1,4 @@
-"""What ran on which data: each method's rule, settings and traffic, and the chain of stages with their hashes."""
+"""Runs and their data: each method's rule, settings and traffic, and the chain of stages with their hashes."""
 
 import shlex
 from pathlib import Path
@@ -25,7 +25,7 @@ ENERGIES = {
 
 
 def settings(compared: list[System], clocked: bool) -> Section:
-    """What ran, and under a title of their own the options that all systems share.
+    """The methods that ran, and under a title of their own the options that all systems share.
 
     clocked: whether a table says how long training took.
     """
@@ -55,7 +55,7 @@ def _sent(traffic: dict[str, float] | None) -> list[str]:
 
 
 def _times(compared: list[System]) -> list[Table]:
-    """What training took; none where no run has its clocks."""
+    """Time and memory of training; none where no run has its clocks."""
     clocks = {system.name: timing.of_runs(system.row.paths) for system in compared}
     lines = [[name, *_taken(measured)] for name, measured in clocks.items()]
     heads = [

@@ -1,4 +1,4 @@
-"""How sure the numbers are: intervals by patient, and every system against one of them."""
+"""Certainty of the numbers: intervals by patient, and every system against one of them."""
 
 from collections.abc import Sequence
 

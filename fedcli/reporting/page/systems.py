@@ -57,7 +57,7 @@ def without_counts(rows: Sequence[Row]) -> list[Row]:
 
 
 def sentence(compared: Sequence[System]) -> str:
-    """What was compared, in one sentence."""
+    """The comparison in one sentence."""
     several = len(compared) > 1
     what = f"{len(compared)} systems" if several else compared[0].scores.label
     datasets = list(dict.fromkeys(system.scores.dataset for system in compared))
