@@ -106,6 +106,7 @@ class Part:
     groups: dict[str, dict[str, Columns]] = field(default_factory=dict)
     differences: dict[str, dict[str, dict[str, Score]]] = field(default_factory=dict)
     measured: dict[str, dict[str, Table]] = field(default_factory=dict)
+    _between: dict[tuple[str, str], Table] = field(default_factory=dict, repr=False, compare=False)
 
     def add(self, where: Where, score: Score) -> None:
         if not where.attribute:
@@ -123,7 +124,12 @@ class Part:
             by.setdefault(where.metric, {})[where.group] = score
 
     def between(self, attribute: str, version: str) -> Table:
-        """All that lies between the groups of an attribute."""
+        """All that lies between the groups of an attribute; worked out once."""
+        if (attribute, version) not in self._between:
+            self._between[attribute, version] = self._of_groups(attribute, version)
+        return self._between[attribute, version]
+
+    def _of_groups(self, attribute: str, version: str) -> Table:
         where = self.where._replace(version=version, attribute=attribute)
         measured = self.measured.get(attribute, {}).get(version, {})
         overall = self.overall.get(version, {})

@@ -50,7 +50,8 @@ def between(column: Column, *, low: bool) -> dict[str, Score]:
     enough = np.isfinite(scores).sum(0) > 1  # [rounds]
     known = scores[:, enough]
     worst, best = (_at(known, edge) for edge in _edges(known, low))
-    measures = {WORST: worst, GAP: np.abs(best - worst), STD: np.nanstd(known, axis=0), MEAN: np.nanmean(known, axis=0)}
+    std, mean = (np.std, np.mean) if np.isfinite(known).all() else (np.nanstd, np.nanmean)
+    measures = {WORST: worst, GAP: np.abs(best - worst), STD: std(known, axis=0), MEAN: mean(known, axis=0)}
     return {name: _rounds(_spread(numbers, enough), some) for name, numbers in measures.items()}
 
 
@@ -132,7 +133,7 @@ def _edges(scores: np.ndarray, low: bool) -> list[np.ndarray]:
 
 
 def _at(scores: np.ndarray, places: np.ndarray) -> np.ndarray:
-    return np.take_along_axis(scores, places[None], axis=0)[0]
+    return scores[places, np.arange(len(places))]
 
 
 def _spread(numbers: np.ndarray, there: np.ndarray) -> np.ndarray:
