@@ -126,14 +126,11 @@ class Part:
     def between(self, attribute: str, version: str) -> Table:
         """All that lies between the groups of an attribute; worked out once."""
         if (attribute, version) not in self._between:
-            self._between[attribute, version] = self._of_groups(attribute, version)
+            where = self.where._replace(version=version, attribute=attribute)
+            measured = self.measured.get(attribute, {}).get(version, {})
+            metrics = self.groups.get(attribute, {}).get(version, {})
+            self._between[attribute, version] = views.of_groups(where, self.overall.get(version, {}), metrics, measured)
         return self._between[attribute, version]
-
-    def _of_groups(self, attribute: str, version: str) -> Table:
-        where = self.where._replace(version=version, attribute=attribute)
-        measured = self.measured.get(attribute, {}).get(version, {})
-        overall = self.overall.get(version, {})
-        return views.of_groups(where, overall, self.groups.get(attribute, {}).get(version, {}), measured)
 
     def lies(self, attribute: str, version: str, metric: str, measure: str) -> Score | None:
         """One of the numbers between the groups; None where fewer than two groups are scored by the metric."""
@@ -212,7 +209,7 @@ class Scores:
             known = decode(cls, {key: value for key, value in facts.items() if key != "legend"})
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
-            raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
+            raise FedcliError(what, table.AGAIN) from None
         known.table.update(table.read(path.parent / table.FILE))
         return known
 
@@ -223,8 +220,8 @@ class Scores:
 
     def facts(self) -> dict[str, Any]:
         """As the body of scores.json holds them."""
-        facts = {key: value for key, value in encode(replace(self, table={})).items() if key != "table"}
-        return facts | {"legend": LEGEND}
+        facts = encode(replace(self, table={})) | {"legend": LEGEND}
+        return {key: value for key, value in facts.items() if key != "table"}
 
     @property
     def several_labels(self) -> bool:
