@@ -10,6 +10,7 @@ which changed.
 
 import contextlib
 import csv
+import gzip
 import hashlib
 import io
 import json
@@ -21,6 +22,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -193,17 +195,17 @@ def without_digests(value: Any) -> Any:
 
 def play(name: str) -> dict[str, Any]:
     """Play a session in this folder: the predictions of its runs, and what each line found."""
-    os.environ["FEDCLI_WORK"] = "."
-    Path("own.py").write_text(OWN, encoding="utf-8")
-    write_images(Path("images"))
-    answers: dict[str, Any] = {}
-    for line in SESSIONS[name]:
-        if found := answer(here(line)):
-            answers[line] = found
-    folders = sorted({path.parent for path in Path().glob("**/scores/*/predictions.h5")})
-    if name == "demo":
-        answers |= {folder.parts[-3].rsplit("-", 1)[0]: numbers_of(folder) for folder in folders}
-    return {"digests": sorted(set().union(*map(digests_of, folders))), "answers": answers}
+    with mock.patch.dict(os.environ, {"FEDCLI_WORK": "."}):
+        Path("own.py").write_text(OWN, encoding="utf-8")
+        write_images(Path("images"))
+        answers: dict[str, Any] = {}
+        for line in SESSIONS[name]:
+            if found := answer(here(line)):
+                answers[line] = found
+        folders = sorted({path.parent for path in Path().glob("**/scores/*/predictions.h5")})
+        if name == "demo":
+            answers |= {folder.parts[-3].rsplit("-", 1)[0]: numbers_of(folder) for folder in folders}
+        return {"digests": sorted(set().union(*map(digests_of, folders))), "answers": answers}
 
 
 def here(line: str) -> str:
@@ -254,7 +256,7 @@ def same(before: Any, after: Any) -> bool:
 @pytest.mark.parametrize("name", SESSIONS)
 def test_the_commands_give_the_recorded_numbers(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    recorded = json.loads((ANSWERS / f"{name}.json").read_text(encoding="utf-8"))
+    recorded = json.loads(gzip.decompress((ANSWERS / f"{name}.json.gz").read_bytes()))
     played = play(name)
     assert list(played["answers"]) == list(recorded["answers"])
     before = {line: dict(leaves_of_record(tree)) for line, tree in recorded["answers"].items()}
@@ -285,11 +287,11 @@ def record(name: str) -> None:
         played = play(name)
     lines = [f"  {json.dumps(line)}: {compact(nested(flat))}" for line, flat in played["answers"].items()]
     text = ",\n".join(lines)
-    (ANSWERS / f"{name}.json").write_text(
+    whole = (
         f'{{\n "processor": {json.dumps(processor())},\n "digests": {compact(played["digests"])},\n "answers": {{\n'
-        f"{text}\n }}\n}}\n",
-        encoding="utf-8",
+        f"{text}\n }}\n}}\n"
     )
+    (ANSWERS / f"{name}.json.gz").write_bytes(gzip.compress(whole.encode(), mtime=0))
 
 
 def compact(value: Any) -> str:

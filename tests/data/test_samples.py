@@ -22,6 +22,7 @@ from fedcli.federation.client import Training
 from fedcli.runs.train import train
 from fedcli.scores import intervals
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.scores import Scores
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
 
@@ -71,9 +72,9 @@ def test_a_sample_goes_the_whole_way_to_scores(made, trained, monkeypatch):
         return
     trained.add(kind)
     run = train(data, planned("fedavg", {}, Training(lr=1e-3, batch_size=16), rounds=1), work=work, out=None)
-    scores = manifest.verify(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"])).body
-    assert set(scores["versions"]) == {"clean", "corrupted", "average"}
-    assert set(scores["groups"]) == set(body["attributes"])
+    scores = Scores.read(evaluate(run, by=[], out=None, device="cpu", made_by=["evaluate"]))
+    assert set(scores.versions) == {"clean", "corrupted", "average"}
+    assert set(scores.groups) == set(body["attributes"])
 
 
 @pytest.mark.parametrize("made", SAMPLES, indirect=True)

@@ -102,8 +102,8 @@ def test_a_process_that_waited_while_another_finished_the_run_leaves_it_whole(tm
     data, out = make_chain(tmp_path), tmp_path / "runs" / "one"
     real, first = training.assemble, threading.Event()
 
-    def slow(*words):
-        made = real(*words)
+    def slow(*words, **options):
+        made = real(*words, **options)
         if not first.is_set():
             first.set()
             train(data, plan(rounds=2), work=tmp_path, out=out)  # the other process

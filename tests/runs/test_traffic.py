@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -98,6 +99,7 @@ def test_the_report_shows_megabytes_when_asked(runs, scores):
 def test_bytes_and_minutes_stand_side_by_side_and_old_scores_have_a_dash(scores, tmp_path):
     old = manifest.read(scores[0])
     (tmp_path / "old").mkdir()
+    shutil.copy(scores[0].parent / "scores.csv", tmp_path / "old")
     without = {key: value for key, value in old.body.items() if key not in ("bytes", "views")}
     path = manifest.seal(tmp_path / "old", replace(old, body=without, parents={}))
     columns, lines = table_cells(rows([scores[1], path], minutes=True, traffic=True))

@@ -25,7 +25,7 @@ from fedcli.commands.app import app
 from fedcli.errors import FedcliError, UsageError
 from fedcli.metrics import probabilities
 from fedcli.runs.finished import open_run
-from fedcli.scores import model_file, predict
+from fedcli.scores import model_file
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_test_images_as_files_get_the_probabilities_that_evaluation_gave_them(ru
 def test_a_run_on_a_made_up_sample_says_so_on_stderr(run, work, monkeypatch):
     image = next((work / "raw").glob("*.png"))
     assert "SYNTHETIC" not in typed("predict", run, image).stderr
-    monkeypatch.setattr(predict, "of_sample", lambda paths: paths == [run.path])
+    monkeypatch.setattr(predict.manifest, "of_sample", lambda paths: paths == [run.path])
     assert "SYNTHETIC data: its probabilities say nothing about patients" in typed("predict", run, image).stderr
 
 
