@@ -48,7 +48,7 @@ def tables(scores: Scores, metric: str = "") -> Iterator[GroupTable]:
 
 
 def legend(tables: list[GroupTable]) -> str:
-    """What the numbers are."""
+    """A legend of the numbers."""
     small = f" {DAGGER} marks a group that is too small or lacks a class."
     kind = "BCa " if any(table.bca for table in tables) else ""
     over = (

@@ -127,7 +127,7 @@ def _by_group(scores: Scores) -> Iterator[Table]:
 
 
 def _failures(system: System) -> Iterator[str]:
-    """What the numbers show: chance level, one class for all, the worst group, groups too small to judge."""
+    """Failures that the numbers show: chance level, one class for all, the worst group, groups too small to judge."""
     if stuck := at_chance(system.row.scored):
         yield stuck
     yield from filter(None, [system.row.warning])

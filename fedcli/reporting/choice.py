@@ -1,4 +1,4 @@
-"""Which model each rule takes, by the clients' validation images: a round of a run, and a run among several."""
+"""The model that each rule takes by the clients' validation images: a round of a run, and a run among several."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -79,7 +79,7 @@ def headline(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
 
 
 def missing(named: Iterable[tuple[str, Scores]]) -> str:
-    """How to get operating points, where runs have none; "" where all have them or none can."""
+    """Advice to get operating points, where runs have none; "" where all have them or none can."""
     without = {name: scores for name, scores in named if not scores.clinical and not scores.curves}
     if not without:
         return ""

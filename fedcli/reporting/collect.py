@@ -44,7 +44,7 @@ def _readable(runs: list[Path]) -> list[Path]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What runs without scores are evaluated for. choose: the rule for best_on_validation; made_by: the command."""
+    """Requests on runs without scores. choose: the rule for best_on_validation; made_by: the command."""
 
     by: list[str]
     shots: str | None
@@ -93,7 +93,7 @@ def scores_of(path: Path, asked: Asked) -> Evaluated:
 
 
 def _is_run(folder: Path) -> bool:
-    """Whether it holds a run.json, be it a link that leads nowhere, which is complained of when it is read."""
+    """Tell whether it holds a run.json, be it a link that leads nowhere, which is complained of when it is read."""
     return folder.is_dir() and os.path.lexists(folder / "run.json")
 
 

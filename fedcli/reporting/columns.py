@@ -1,4 +1,4 @@
-"""Which numbers of a run stand in the cells of a report, by the name of their column."""
+"""Numbers of a run in the cells of a report, by the name of their column."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,7 +162,7 @@ def _overall(known: Values, metrics: Sequence[str], model: str = "") -> Iterator
 def _between(
     known: Values, scores: Scores, metrics: Sequence[str], model: str = ""
 ) -> Iterator[tuple[str, Value]]:  # fmt: skip
-    """What lies between the groups of the clean test images: of the AUC, or of the metrics asked for."""
+    """Differences between the groups of the clean test images: of the AUC, or of the metrics asked for."""
     for attribute in scores.groups:
         where = {"version": "clean", "attribute": attribute, "model": model}
         named = {f"{attribute} ES-AUC ({auc})": find(known, f"es_{auc}", **where) for auc in (ONE.area, SEVERAL.area)}
@@ -186,7 +186,7 @@ def _named(known: Values, scores: Scores, names: Sequence[str]) -> dict[str, Val
 
 
 def _short_names(column: str) -> list[str]:
-    """How a column may be asked for: in full, without the version of the images, of differences also without the
+    """Names of a column: in full, without the version of the images, of differences also without the
     attribute."""
     version, _, rest = column.partition(" ")
     short = rest if version in VERSIONS else column

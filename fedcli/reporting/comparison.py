@@ -122,7 +122,7 @@ def _gaps(comparison: Comparison) -> list[tuple[str, Compared]]:
 
 
 def sentences(comparison: Comparison) -> list[str]:
-    """What the scores say, what the gaps say, and what neither can."""
+    """Sentences on the scores, on the gaps, and on what neither can say."""
     kinds = [(_scores(comparison), SCORES_SAY, "scores"), (_gaps(comparison), GAPS_SAY, "gaps")]
     lines = [_sentence(rows, names(comparison), texts, noun) for rows, texts, noun in kinds if rows]
     inconclusive = any(row.verdict == INCONCLUSIVE for rows, *_ in kinds for _, row in rows)
@@ -171,7 +171,7 @@ def image_tests(comparison: Comparison) -> list[str]:
 
 
 def legend(comparison: Comparison) -> str:
-    """What the numbers of the table are."""
+    """The numbers of the table in words."""
     sample = comparison.sample
     scores = SCORES.format(over=sample.over, drawn=console.counted(sample.units, sample.unit, UNITS[sample.unit]))
     more = [OF_BCA] * (comparison.interval == BCA) + [OF_GAPS] * bool(_gaps(comparison))
@@ -179,7 +179,7 @@ def legend(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader must know: models of another kind or that learned nothing, few seeds, patients or images of a
+    """Notes for a reader: models of another kind or that learned nothing, few seeds, patients or images of a
     group."""
     sample = comparison.sample
     sides = [(name, comparison.systems[side]) for side, name in names(comparison).items()]
@@ -199,7 +199,7 @@ def notes(comparison: Comparison) -> list[str]:
 
 
 def _of_samples(comparison: Comparison) -> list[str]:
-    """What the tests over seeds, folds or splits cannot give."""
+    """Notes on what tests over seeds, folds or splits cannot give."""
     count, over, notes = comparison.sample.count, comparison.sample.over, []
     if (floor := sign_floor(count)) >= SIGNIFICANT:
         notes.append(
@@ -232,7 +232,7 @@ def _line_against(row: Against, reference: float | None) -> list[str]:
 
 
 def sentence_against(rows: Iterable[Against], reference: str) -> str:
-    """What the rows come to, those alike together, without a full stop; "" where none could be tested."""
+    """A sentence on the rows, those alike together, without a full stop; "" where none could be tested."""
     return "; ".join(
         f"{AGAINST_SAYS[kind].format(a=reference)}{f' ({why})' if why else ''}: {', '.join(alike)}"
         for kind, why, alike in _alike((row.name, row) for row in rows)
@@ -240,7 +240,7 @@ def sentence_against(rows: Iterable[Against], reference: str) -> str:
 
 
 def tests_against(tests: Sequence[tuple[str, str, Sequence[Against]]]) -> tuple[list[str], list[Table]]:
-    """What tests of several scores say in sentences, and a table for each; what the numbers are stands below the last.
+    """Sentences on the tests of several scores, and a table for each; a legend stands below the last.
 
     tests: the score in words, the name of the reference, and the systems against it.
     """

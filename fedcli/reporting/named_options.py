@@ -1,4 +1,4 @@
-"""Which settings and options stand behind a row's label: those that tell it from the other rows of a table."""
+"""Settings and options behind a row's label: those that tell it from the other rows of a table."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,12 +30,12 @@ def unlike(
 
 
 def _in_label(label: str, name: str, value: Any) -> bool:
-    """Whether a label has an option already: prior bsm, or balanced class weights."""
+    """Tell whether a label has an option already: prior bsm, or balanced class weights."""
     return f", {name} {value}" in label or f", {value} {name}" in label
 
 
 def is_named(value: Any, alike: list[Any], every: list[Any]) -> bool:
-    """Whether a value is named: runs of the same method have others, or it is not what most of all rows have."""
+    """Tell whether a value is named: runs of the same method have others, or it is not what most of all rows have."""
     return differ(alike) or differ(every) and 2 * sum(value == other for other in every) <= len(every)
 
 

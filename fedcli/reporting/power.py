@@ -1,4 +1,4 @@
-"""How wide the intervals of a dataset's or partition's test images will be, and how small a gap they can show."""
+"""Widths of intervals that a dataset's or partition's test images will have, and gaps that they can show."""
 
 from collections.abc import Iterator
 from dataclasses import asdict

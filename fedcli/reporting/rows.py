@@ -93,12 +93,12 @@ class Row:
 
     @property
     def drawn(self) -> str:
-        """What its runs are: "folds" where each has one of its own, else "seeds"."""
+        """The kind of its runs: "folds" where each has one of its own, else "seeds"."""
         return "folds" if self.runs > 1 and len({run.fold for run in self.scored}) == self.runs else "seeds"
 
     @cached_property
     def options(self) -> dict[str, Any]:
-        """What the run and its data were asked for, but for the method's settings."""
+        """Options of the run and its data, but for the method's settings."""
         scores = self.scores
         asked = {"dataset": scores.dataset} | ({"model": scores.model["name"]} if scores.model else {})
         asked |= {"tested on": scores.external.dataset} if scores.external else {}
@@ -156,7 +156,7 @@ class Row:
 
     @cached_property
     def comparable(self) -> str:
-        """What rows must share for one of them to be the best: data, test images and rounds."""
+        """The facts that rows must share for one of them to be the best: data, test images and rounds."""
         own = self.scores.external and self.scores.external.sha256
         return json.dumps([self.scores.rounds, self.data, own], sort_keys=True)
 
@@ -211,7 +211,7 @@ def _system(runs: list[Scored], at: str, spread: str | None, minutes: bool, traf
 
 
 def notes(lines: Sequence[Row]) -> list[str]:
-    """What a reader must know before comparing: runs that differ in more than the method, small groups."""
+    """Notes for a reader before comparing: runs that differ in more than the method, small groups."""
     unshared = [stage for stage in STAGES if differ([row.data.get(stage) for row in lines])]
     unshared += ["rounds"] if differ([row.scores.rounds for row in lines]) else []
     unshared += ["shot groups"] if differ([row.shot_groups for row in lines if row.shot_groups]) else []
@@ -274,7 +274,7 @@ def _by_shots(run: Scored) -> bool:
 
 
 def _warnings(row: Row) -> list[str]:
-    """What is to be known of one row."""
+    """Warnings of one row."""
     missing = row.at == BEST and not row.is_view and all(value.mean is None for value in row.cells.values())
     chosen = "it kept no model that was best on validation" if missing else _chosen_rounds(row.chosen)
     texts = [row.warning, "" if row.is_view else at_chance(row.scored), chosen]
@@ -292,7 +292,7 @@ def _chosen_rounds(chosen: Sequence[Chosen]) -> str:
 
 
 def _unlike_seeds(lines: Sequence[Row]) -> str:
-    """Which seeds the rows are means over, where they are not the same."""
+    """A note on the seeds that rows are means over, where they are not the same."""
     means = [row for row in lines if not row.is_view]
     if not any(row.runs > 1 for row in means) or not differ([sorted(map(str, row.seeds)) for row in means]):
         return ""

@@ -1,4 +1,4 @@
-"""How the scores of a run fall with the severity of corruptions, as `fedcli evaluate --corrupt` made them."""
+"""The fall of a run's scores with the severity of corruptions, as `fedcli evaluate --corrupt` made them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 

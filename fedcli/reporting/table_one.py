@@ -1,4 +1,4 @@
-"""What a run was trained and tested on: the flow of images, and Table 1, classes and attributes of the images of each
+"""Images that a run was trained and tested on: their flow, and Table 1, classes and attributes of the images of each
 site and part, with those of which a value is not known."""
 
 from collections.abc import Iterator

@@ -89,7 +89,7 @@ class Report:
     _legend: str
 
     def legend(self, marked: str = "*") -> str:
-        """What the numbers are. marked: how the best of a column is marked."""
+        """A legend of the numbers. marked: how the best of a column is marked."""
         return self._legend.replace("{mark}", marked)
 
 
@@ -148,7 +148,7 @@ def _marked(rows: list[Row], column: Column, leads: Leads) -> list[Cell]:
 
 
 def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: int, second: int) -> bool:
-    """Whether a row is significantly better than another; where nothing in the table has a test, always.
+    """Tell whether a row is significantly better than another; where nothing in the table has a test, always.
 
     Predictions are of one view alone.
     """
@@ -158,7 +158,7 @@ def _leads(rows: list[Row], leads: Leads, column: Column, others: int, first: in
 
 
 def _has_test(column: Column) -> bool:
-    """Whether the paired tests are of this quantity: a score on a version of the test images."""
+    """Tell whether the paired tests are of this quantity: a score on a version of the test images."""
     return bool(column.over) and column.name in RESAMPLED
 
 
@@ -168,7 +168,7 @@ def _cell(row: Row, name: str) -> Cell:
 
 
 def _costs(rows: list[Row]) -> tuple[list[Column], list[list[Cell]]]:
-    """What training took and sent, where it was asked for: no score, so no best is marked."""
+    """Costs of training in time and bytes, where it was asked for: no score, so no best is marked."""
     columns, cells = [], []
     if any(row.bytes for row in rows):
         columns += [Column(DOWN), Column(UP)]
@@ -205,7 +205,7 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
 
 
 def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
-    """What the numbers are and what the marks mean, and the columns that not every table has."""
+    """A legend of the numbers and the marks, and the columns that not every table has."""
     at, spread = _moment(rows)
     titles = " ".join(column.title for column in whole.columns)
     there: dict[str, Any] = {
@@ -224,7 +224,7 @@ def _legend(rows: list[Row], whole: Table, leads: Leads) -> str:
 
 
 def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
-    """How the best is found; "" of a single row."""
+    """A sentence on how the best is found; "" of a single row."""
     keys = [row.comparable for row in rows if not row.is_view]
     if len(rows) < 2:
         return ""

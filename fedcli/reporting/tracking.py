@@ -30,7 +30,7 @@ class Tracker(Protocol):
     def number(self, name: str, value: float, step: int) -> None: ...
 
     def about(self, known: Mapping[str, Any]) -> None:
-        """What the run was asked for."""
+        """Take what the run was asked for."""
 
     def page(self, text: str) -> None:
         """The report."""

@@ -1,4 +1,4 @@
-"""Which model answers for which image, and its logits.
+"""The model that answers for each image, and its logits.
 
 One model answers, the global one. Where clients trained alone there is none: each image is shown to the client whose
 own test part it is in, or, where images are not divided so, all of them to every client.
@@ -39,7 +39,7 @@ def of_client(run: Run, answers: list[list[np.ndarray]], client: str) -> list[np
 
 
 def who_answers(run: Run) -> str:
-    """What a reader must know where there is no global model; "" where there is one."""
+    """A note for a reader where there is no global model; "" where there is one."""
     if not runs.trains_alone(run):
         return ""
     if runs.has_own_tests(run.data):

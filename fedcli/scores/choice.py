@@ -1,4 +1,4 @@
-"""Which round's model is taken, by a rule on the clients' validation images; test images choose nothing.
+"""The round whose model is taken, by a rule on the clients' validation images; test images choose nothing.
 
 Candidates are the models that a run keeps: those of the last rounds, and the one that was best while it trained. With
 m(r) the score of round r on all validation images and m_g(r) on those of group g, of every attribute asked for:
@@ -61,13 +61,13 @@ def check_rule(rule: str | None) -> None:
 
 
 def distances(candidates: Sequence[Candidate]) -> list[float]:
-    """How far each is from the best score of every group that some candidate reaches."""
+    """The distance of each from the best score of every group that some candidate reaches."""
     table = np.array([candidate.known for candidate in candidates])  # [R, G]: labels are the same for all
     return np.sqrt(((table.max(0) - table) ** 2).sum(1)).tolist()
 
 
 def values(candidates: Sequence[Candidate], rule: str) -> list[float | None]:
-    """What the rule looks at in each candidate; None where it has no meaning."""
+    """The value that the rule looks at in each candidate; None where it has no meaning."""
     if rule == OVERALL:
         return [candidate.score for candidate in candidates]
     if rule == WORST:

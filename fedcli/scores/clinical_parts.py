@@ -1,4 +1,4 @@
-"""What scores.json says of operating points and calibration: its dataclasses, and of which classes."""
+"""Operating points and calibration in scores.json: its dataclasses, and of which classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Operating:
 
 @dataclass(frozen=True)
 class Described:
-    """How good and how honest the probabilities of one class are on some images.
+    """Quality and honesty of the probabilities of one class on some images.
 
     Attributes:
         sensitivity_at_specificity_95: a point of these images' own ROC curve, so no threshold is carried to them.

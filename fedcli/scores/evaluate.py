@@ -47,7 +47,7 @@ OneRound = tuple[Score, dict[str, GroupScores]]  # of one round; attribute -> it
 
 @dataclass(frozen=True)
 class Extra:
-    """What evaluate may be asked beside the scores that every run has.
+    """Requests beside the scores that every run has.
 
     Attributes:
         corrupt, severity: kinds and severities under which the test images are scored too.
@@ -119,7 +119,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class Question:
-    """What evaluate is asked, checked: attributes, thresholds of head and tail, corruptions, test images."""
+    """The checked question to evaluate: attributes, thresholds of head and tail, corruptions, test images."""
 
     by: list[str]
     limits: tuple[int, int]
@@ -233,7 +233,7 @@ def _groups(
 
 
 def _about(run: Run, tested_on: str) -> dict[str, Any]:
-    """What a report needs to know about the run, so that it reads scores.json alone. tested_on: a sentence for it."""
+    """Facts that a report needs about the run, so that it reads scores.json alone. tested_on: a sentence for it."""
     body, data = run.manifest.body, run.data
     return {
         **{key: body[key] for key in COPIED},

@@ -1,4 +1,4 @@
-"""Which scores a run has already, by what evaluate is asked for; all that is possible without its models."""
+"""Scores that a run has already, by what evaluate is asked for; all that is possible without its models."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -32,7 +32,7 @@ HINT = "give a CSV with the columns theirs and ours"
 
 @dataclass(frozen=True)
 class Asked:
-    """What `--on`, `--map-classes` and `--all-images` mean.
+    """The meaning of `--on`, `--map-classes` and `--all-images`.
 
     Attributes:
         path: of the manifest; None for the run's own test images.
@@ -59,7 +59,7 @@ OWN = Asked()
 
 
 def asked(run: Path, on: Path | None, classes: Path | None, *, everything: bool) -> Asked:
-    """What the flags mean for a run's manifest. Raises FedcliError, HashError, UsageError."""
+    """The meaning of the flags for a run's manifest. Raises FedcliError, HashError, UsageError."""
     if on is None:
         if given := [flag for flag, value in (("map-classes", classes), ("all-images", everything)) if value]:
             raise UsageError(f"--{given[0]} is about other test images than the run's", "add --on MANIFEST")
@@ -131,7 +131,7 @@ def with_tests(run: Run, wanted: Asked) -> tuple[Run, External | None]:
 
 
 def _described(run: Run, wanted: Asked, scored: manifest.Manifest, images: int) -> External:
-    """What scores.json says of the test images. images: before those of other classes were left out."""
+    """Facts of the test images in scores.json. images: before those of other classes were left out."""
     assert wanted.path is not None
     name = scored.body["name" if scored.kind == "dataset" else "dataset"]
     shown, part = len(run.data.test["clean"]), "all" if wanted.everything else "test"

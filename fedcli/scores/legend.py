@@ -1,4 +1,4 @@
-"""What the numbers of a run are, in the words that stand beside them in scores.json."""
+"""The numbers of a run explained, in the words that stand beside them in scores.json."""
 
 LEGEND = {
     "scale": "scores run from 0 to 1; null, or an empty cell of scores.csv, where a score has no meaning",

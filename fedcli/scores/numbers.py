@@ -24,7 +24,7 @@ def model(where: Where) -> str:
 
 
 def is_lower(where: Where) -> bool:
-    """Whether the number is better when low."""
+    """Tell whether the number is better when low."""
     return where.measure.startswith(LOW) or better_low(where.metric)
 
 
@@ -73,7 +73,7 @@ def _of_part(part: Part, *, average: bool = True) -> Iterator[Number]:
 
 
 def _of_groups(part: Part, attribute: str, version: str) -> Iterator[Number]:
-    """What lies between the groups of an attribute, then each group."""
+    """Numbers between the groups of an attribute, then each group."""
     where = part.where._replace(version=version, attribute=attribute)
     for name, score in part.differences.get(attribute, {}).get(version, {}).items():
         yield where._replace(metric=name), score

@@ -47,7 +47,7 @@ class OperatingPoint:
 
 @dataclass(frozen=True)
 class Asked:
-    """What predict is asked: classes, rules, and the cost of a missed image in false alarms."""
+    """Requests to predict: classes, rules, and the cost of a missed image in false alarms."""
 
     positive: Sequence[str] = ()
     rule: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""What scores.json is made of: one model's scores, those of several rounds, of groups, and intervals."""
+"""Parts of scores.json: one model's scores, those of several rounds, of groups, and intervals."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -124,7 +124,7 @@ class BetweenRounds:
 
 @dataclass(frozen=True)
 class GroupsOverRounds:
-    """What lies between groups, over rounds."""
+    """Differences between groups, over rounds."""
 
     es_auc_ovo_macro: OverRounds | None = None
     es_auc_macro: OverRounds | None = omitted()

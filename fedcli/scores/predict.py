@@ -34,7 +34,7 @@ OWN = {"channels": "auto", "white": "auto"}  # options of one's own images, for 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What prepare did to every image of a dataset.
+    """The steps of prepare on every image of a dataset.
 
     Attributes:
         channels: of the prepared images; the network may repeat one to three.

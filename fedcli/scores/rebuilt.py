@@ -21,7 +21,7 @@ Images = tuple[np.ndarray, np.ndarray]  # logits float32 [N, C], y int64 [N]
 
 
 def by_image(metric: str) -> bool:
-    """Whether the images of more than two classes have intervals of a metric: of decisions alone."""
+    """Tell whether images of more than two classes have intervals of a metric: of decisions alone."""
     return metrics.get(metric).sees != PROBABILITIES
 
 

@@ -99,7 +99,7 @@ def with_average(versions: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def among(clients: dict[str, Client], *, personal: bool) -> dict[str, Among]:
-    """How each headline metric and each of one's own varies among clients that have it; None where nothing can vary."""
+    """Spread of each headline metric and each of one's own over clients that have it; None where nothing can vary."""
     scores = {name: client.metrics for name, client in clients.items()}
     return _among(scores, () if _share_images(clients) and not personal else AMONG)
 

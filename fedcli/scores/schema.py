@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Names:
-    """Which keys a dict has, by a word for each of its levels, such as "attribute", "version"."""
+    """Keys of a dict, by a word for each of its levels, such as "attribute", "version"."""
 
     levels: tuple[str, ...]
 
@@ -42,7 +42,7 @@ def encode(value: Any) -> Any:
 
 
 def children(value: Any) -> Mapping[str, Any]:
-    """What stands directly below a dataclass or dict, by its key in the JSON object; {} below anything else."""
+    """Parts directly below a dataclass or dict, by its key in the JSON object; {} below anything else."""
     if isinstance(value, dict):
         return value
     below: dict[str, Any] = {}
@@ -100,7 +100,7 @@ def _object(kind: Any) -> Callable[[Any], Any]:
 
 @cache
 def _is_plain(kind: Any) -> bool:
-    """Whether nothing below holds a dataclass."""
+    """Tell whether nothing below holds a dataclass."""
     return not any(True for _ in dataclasses_in(kind))
 
 

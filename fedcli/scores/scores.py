@@ -225,7 +225,7 @@ class Scores:
 
     @property
     def several_labels(self) -> bool:
-        """Whether an image may have several labels."""
+        """Tell whether an image may have several labels."""
         return bool(self.labels)
 
     @cached_property

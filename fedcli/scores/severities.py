@@ -71,7 +71,7 @@ def _data(run: Run) -> manifest.Manifest:
 
 
 def differing(run: Run) -> mixture.Each:
-    """How each corrupted client is corrupted, where they do not all have the same kind and severity; else {}."""
+    """The corruption of each corrupted client, where they do not all have the same kind and severity; else {}."""
     each = {client: how for client, how in mixture.of_body(_data(run).body).items() if client in run.data.corrupted}
     return each if len(set(each.values())) > 1 else {}
 

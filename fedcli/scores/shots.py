@@ -63,7 +63,7 @@ def group_means(recall: Sequence[float | None], groups: Sequence[str]) -> dict[s
 def shot_scores(
     logits: Logits, y: np.ndarray, classes: list[str], counts: np.ndarray, limits: tuple[int, int]
 ) -> Shots:
-    """What scores.json says under "shots": groups, thresholds, and each version's scores over the kept rounds.
+    """The part "shots" of scores.json: groups, thresholds, and each version's scores over the kept rounds.
 
     logits: where several models answer, their scores are averaged. counts: training images of each class [C].
     """
@@ -100,7 +100,7 @@ def described(shots: Shots) -> str:
 
 
 def _filled(counts: dict[str, int], empty: list[str], upper: int, lower: int) -> str:
-    """Which thresholds would fill the empty groups, and with what; "" where none do."""
+    """Thresholds that would fill the empty groups, and with what; "" where none do."""
     better = suggestion(list(counts.values()), upper, lower)
     if better is None:
         return ""

@@ -81,12 +81,12 @@ class Score:
 
     @property
     def unit(self) -> str:
-        """What its interval draws: image, or patient or lesion."""
+        """The unit that its interval draws: image, or patient or lesion."""
         return self.interval.partition(" by ")[2]
 
     @property
     def is_bca(self) -> bool:
-        """Whether its interval is a BCa interval."""
+        """Tell whether its interval is a BCa interval."""
         return self.interval.startswith("bca")
 
     @property

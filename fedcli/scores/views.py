@@ -1,4 +1,4 @@
-"""What follows from the lines of a table of scores: each view is an expression of NumPy over a block of scores.
+"""Views of the lines of a table of scores: each view is an expression of NumPy over a block of scores.
 
 A block is [members, rounds], members being groups, clients or versions of the test images; NaN where a score has no
 meaning. A view of groups needs two groups with a number. Where several models answer, their views were measured as the
@@ -114,7 +114,7 @@ def of_groups(where: Where, overall: Mapping[str, Score], metrics: Mapping[str, 
 
 
 def compared(metric: str) -> bool:
-    """Whether groups are compared by a metric; they are by every metric of one's own."""
+    """Tell whether groups are compared by a metric; they are by every metric of one's own."""
     return metric not in METRICS or metric in names(compared=True)
 
 

@@ -65,7 +65,7 @@ class Guideline:
 
 @dataclass(frozen=True)
 class _Source:
-    """What is read for answers: a manifest, or the card of the dataset."""
+    """A source of answers: a manifest, or the card of the dataset."""
 
     name: str
     sha256: str
@@ -132,7 +132,7 @@ def _answers(fields: list[str], sources: Mapping[str, _Source]) -> Iterator[Answ
 
 
 def _value(content: Any, path: str) -> Any:
-    """What stands at a dotted path; the name of a file may hold dots itself."""
+    """The content at a dotted path; the name of a file may hold dots itself."""
     if not isinstance(content, Mapping):
         return None
     if path in content:
