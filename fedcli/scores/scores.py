@@ -209,7 +209,7 @@ class Scores:
             known = decode(cls, {key: value for key, value in facts.items() if key != "legend"})
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
-            raise FedcliError(what, table.AGAIN) from None
+            raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
         known.table.update(table.read(path.parent / table.FILE))
         return known
 
