@@ -107,10 +107,9 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """
     path = Path(path)
     _remove_abandoned(path)
-    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
+    temporary, file = _new(path)
     try:
-        with temporary.open("x+b") as file:
-            _lock(file, fcntl.LOCK_EX)
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -123,24 +122,34 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     sync_folder(path.parent)
 
 
+def _new(path: Path) -> tuple[Path, BinaryIO]:
+    """A file of its own, locked until it is closed, under a name that nobody could have prepared."""
+    while True:
+        temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
+        file = temporary.open("x+b")
+        if _lock(file) is not False and temporary.exists():  # another may have taken it for abandoned before the lock
+            return temporary, file
+        file.close()
+
+
 def _remove_abandoned(path: Path) -> None:
     """Remove what killed processes left beside path; what a living one writes is locked."""
     name = re.compile(rf"\.{re.escape(path.name[:200])}\.[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):  # a folder that cannot be listed
         for old in [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name) and entry.is_file()]:
             with suppress(OSError), old.open("rb") as file:
-                if _lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB) and os.fstat(file.fileno()).st_size:  # 0: just begun
+                if _lock(file):
                     old.unlink()
 
 
-def _lock(file: BinaryIO, how: int) -> bool:
-    """Lock an open file; False where it is held and `how` waits for nobody."""
+def _lock(file: BinaryIO) -> bool | None:
+    """Lock an open file without waiting; False where it is held, None on a file system without locks."""
     try:
-        fcntl.flock(file, how)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks
-        return True
+    except OSError:  # nothing on it is taken for abandoned
+        return None
     return True
 
 

@@ -318,7 +318,7 @@ class Scores:
     def _among(
         self, clients: dict[str, dict[str, dict[str, Score]]], names: tuple[str, ...]
     ) -> dict[str, dict[str, Score]]:
-        shown = {name: overall[self.clients[name].version] for name, overall in clients.items() if overall}
+        shown = {name: overall[v] for name, overall in clients.items() if (v := self.clients[name].version) in overall}
         having = next(iter(shown.values()), {})
         return {
             metric: views.among({name: scores[metric] for name, scores in shown.items()}, names, low=better_low(metric))
@@ -327,8 +327,8 @@ class Scores:
 
     @property
     def _share_images(self) -> bool:
-        tests = {(client.version, client.part, client.corruption) for client in self.clients.values()}
-        return len(tests) == 1 and "whole" in next(iter(tests))
+        tests = [(client.version, client.part, client.corruption) for client in self.clients.values()]
+        return len({*tests}) == 1 and "whole" in tests[0]
 
     @property
     def _own_models(self) -> bool:

@@ -33,7 +33,7 @@ LONG = {"--rounds", "--epochs", "--clients", "--resamples", "--points", "--image
 COMMANDS = {  # command, or a use of it -> the stage before it, and the end of a line of it that does little
     "prepare": ("prepare", []), "partition": ("partition", []), "corrupt": ("corrupt", []),
     "train": ("train", ["--rounds", "1"]), "evaluate": ("evaluate", []), "report": ("ls", ["--format", "csv"]),
-    "compare": ("compare", []), "plot": ("plot", []), "ls": ("ls", []), "inspect": ("inspect", []),
+    "compare": ("compare", []), "plot curves": ("plot", ["curves"]), "ls": ("ls", []), "inspect": ("inspect", []),
     "reproduce": ("ls", ["--dry-run"]), "run": ("run", ["--dry-run"]), "sweep": ("ls", ["fedavg", "--dry-run"]),
     "methods": ("ls", []), "datasets": ("ls", []), "models": ("ls", []), "metrics": ("ls", []),
     "corruptions": ("ls", []), "check": ("ls", ["nothing"]), "new": ("ls", ["method", "my-rule"]),
@@ -55,12 +55,16 @@ COMMANDS = {  # command, or a use of it -> the stage before it, and the end of a
 
 @functools.cache
 def parameters(use: str) -> list[Any]:
+    import click
     import typer
 
     from fedcli.commands.app import app
 
-    command = use.partition(" ")[0]
-    return [p for p in typer.main.get_command(app).commands[command].params if p.name not in ("help", "debug")]
+    name, _, below = use.partition(" ")
+    command: Any = typer.main.get_command(app).commands[name]
+    if hasattr(command, "get_command"):  # a group, such as plot
+        command = command.get_command(click.Context(command), below)
+    return [p for p in command.params if p.name not in ("help", "debug")]
 
 
 def typed(use: str, draw: np.random.Generator) -> tuple[str, list[str]]:
@@ -76,7 +80,7 @@ def typed(use: str, draw: np.random.Generator) -> tuple[str, list[str]]:
         option = options[int(draw.integers(len(options)))]
         if option.is_flag:
             words.append(option.opts[0])
-        elif option.opts[0] in LONG and value.isdecimal() and len(value) > 4:
+        elif option.opts[0] in LONG and value.replace("_", "").isdecimal() and len(value) > 4:
             words.append(f"{option.opts[0]}=-1")  # a huge number is a wish
         else:
             words += [f"{option.opts[0]}={value}"] if draw.random() < 0.7 else [option.opts[0], value]
