@@ -19,8 +19,8 @@ Lines of a group of metrics that groups are not compared by are of the last roun
 is no part of the file: see views.py.
 
 The container is CSV, as every tool opens it. A run of 10,000 clients has 750,000 lines of 45 MB: they are read as text,
-split at commas and collected by whose they are in one pass, since importing pandas alone takes longer than to read the
-tables of a hundred common runs. `frame()` is the table in pandas.
+split at commas and collected by whose they are in one pass. `frame()` is the table in pandas, which is imported only
+there.
 """
 
 import csv
