@@ -2,11 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
 
 from ..errors import UsageError, nearest
 from .parts import Number
-from .schema import Names
 
 POOLED, CLIENT = "pooled", "client"  # choices of thresholds; others are an attribute
 
@@ -51,9 +49,9 @@ class Operating:
     choice: str
     thresholds: dict[str, Number]
     overall: Point
-    groups: Annotated[dict[str, dict[str, Point]], Names("any", "any")] = field(default_factory=dict)
-    clients: Annotated[dict[str, Point], Names("any")] = field(default_factory=dict)
-    differences: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
+    groups: dict[str, dict[str, Point]] = field(default_factory=dict)
+    clients: dict[str, Point] = field(default_factory=dict)
+    differences: dict[str, dict[str, Number]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,8 @@ class OfClass:
     """One class against all others on one version of the test images."""
 
     overall: Described
-    groups: Annotated[dict[str, dict[str, Described]], Names("any", "any")] = field(default_factory=dict)
-    clients: Annotated[dict[str, Described], Names("any")] = field(default_factory=dict)
+    groups: dict[str, dict[str, Described]] = field(default_factory=dict)
+    clients: dict[str, Described] = field(default_factory=dict)
     operating: list[Operating] = field(default_factory=list)
 
 
@@ -121,8 +119,8 @@ class Covered:
     quantiles: dict[str, Number]
     coverage: Rate
     set_size: Number
-    groups: Annotated[dict[str, dict[str, Rate]], Names("any", "any")] = field(default_factory=dict)
-    set_sizes: Annotated[dict[str, dict[str, Number]], Names("any", "any")] = field(default_factory=dict)
+    groups: dict[str, dict[str, Rate]] = field(default_factory=dict)
+    set_sizes: dict[str, dict[str, Number]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,14 +170,12 @@ class Clinical:
     """
 
     validation: int
-    classes: Annotated[dict[str, dict[str, OfClass]], Names("any", "model")]
-    agreement: Annotated[dict[str, Agreement], Names("model")] = field(default_factory=dict)
-    temperature: Annotated[dict[str, Scaled], Names("model")] = field(default_factory=dict)
-    conformal: Annotated[dict[str, list[Covered]], Names("model")] = field(default_factory=dict)
-    gaps: Annotated[dict[str, dict[str, dict[str, GapTest]]], Names("attribute", "model", "any")] = field(
-        default_factory=dict
-    )
-    subgroups: Annotated[dict[str, list[Subgroup]], Names("model")] = field(default_factory=dict)
+    classes: dict[str, dict[str, OfClass]]
+    agreement: dict[str, Agreement] = field(default_factory=dict)
+    temperature: dict[str, Scaled] = field(default_factory=dict)
+    conformal: dict[str, list[Covered]] = field(default_factory=dict)
+    gaps: dict[str, dict[str, dict[str, GapTest]]] = field(default_factory=dict)
+    subgroups: dict[str, list[Subgroup]] = field(default_factory=dict)
 
 
 def positives(classes: list[str], asked: Sequence[str], *, several: bool = False) -> list[str]:

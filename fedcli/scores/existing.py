@@ -140,7 +140,7 @@ def asked(
         raise FedcliError(f"{run} names no data that it was trained on", "train the run again")
     if shots and is_multi_label(manifest.read(data).body):
         raise UsageError("--shots is about the recall of classes, and images have several labels", "leave it out")
-    options = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
+    options: dict[str, Any] = {"by": _attributes(by, data)} | ({"shots": list(thresholds(shots))} if shots else {})
     options |= {"severities": [list(pair) for pair in severities]} if severities else {}
     options |= own_metrics.recorded() | (tests.options if tests else {}) | (more or {})
     return options, run.parent / "scores" / manifest.identity(options, [run, *others])

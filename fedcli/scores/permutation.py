@@ -43,7 +43,7 @@ def gaps(
 
 def _gaps(plan: Plan, dealt: np.ndarray, count: int, asked: Sequence[str]) -> dict[str, np.ndarray]:
     """dealt: groups [N, B] -> metric -> gap [B], NaN where fewer than two groups have the score."""
-    each = [metrics.weighted(plan, dealt == g, asked) for g in range(count)]
+    each = [metrics.resampled(plan, dealt == g, asked) for g in range(count)]
     return {name: gap(np.stack([scores[name] for scores in each], 1)) for name in each[0]}
 
 
