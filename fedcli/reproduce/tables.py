@@ -6,7 +6,7 @@ from functools import partial
 
 from .. import console
 from ..reporting.comparison import tests_against
-from ..reporting.table import NONE, Table, mark, number, of_text
+from ..reporting.table import NONE, Table, mark, number
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from .marks import DIGITS
@@ -166,7 +166,7 @@ def _score(results: Results, test: Tests) -> str:
 def ran(results: Results) -> Table:
     """A table of what ran under which rule."""
     lines = [[row.name, row.label or NONE, row.rule or NONE, row.command] for row in results.rows]
-    return of_text("What ran", ["row", "what ran", "rule", "command"], lines)
+    return Table.of("What ran", ["row", "what ran", "rule", "command"], lines)
 
 
 def _legend(results: Results, star: str) -> str:
