@@ -28,7 +28,7 @@ from ..runs.initial import is_at_sites
 from . import by_validation, clinical, cross_site, external, resampled, severities
 from .answering import of_client, predictions, who_answers
 from .bca import PERCENTILE
-from .clinical_parts import Clinical, positives
+from .clinical_parts import positives
 from .existing import asked
 from .from_nested import from_nested
 from .groups import CROSS, cross, group_scores
@@ -170,7 +170,7 @@ def _build(path: Path, device: str, asked_for: Question, folder: Path) -> dict[s
     return from_nested(scores.body()).write(folder)
 
 
-def _clinical(run: Run, logits: Logits, groupings: Groupings, extra: Extra) -> Clinical | None:
+def _clinical(run: Run, logits: Logits, groupings: Groupings, extra: Extra) -> dict[str, Any] | None:
     """Operating points and calibration, where they were asked for and one model answers."""
     if not extra.clinical:
         return None

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from .choice import Candidate
-from .clinical_parts import Clinical
 from .parts import (
     VERSIONS,
     ByGroup,
@@ -215,7 +214,7 @@ class Scores(Quality):
         "as `evaluate --cross-site` asked: whose model -> whose own clean test images -> scores of the last round",
     ] = omitted(dict)
     clinical: Annotated[
-        Clinical | None,
+        dict[str, Any] | None,
         "as `evaluate --clinical` asked: thresholds from validation images carried to test images, calibration, "
         "decision curves and conformal sets of the last round's model",
     ] = omitted()
