@@ -107,7 +107,7 @@ def shown_classes(scores: Scores, images: Seen) -> list[str]:
     """The classes that curves are drawn of: those that were described, else the second of two, else those of which
     there are most images."""
     if scores.clinical:
-        return list(scores.clinical.classes)[:MOST_CLASSES]
+        return list(scores.clinical["classes"])[:MOST_CLASSES]
     names = positives(images.classes, (), several=Task.of(images.y).several)
     of_class = dict(zip(images.classes, counts(images.y, len(images.classes)).tolist(), strict=True))
     chosen = sorted(names, key=lambda name: -of_class[name])[:MOST_CLASSES]

@@ -30,7 +30,7 @@ from ..runs.initial import is_at_sites
 from . import by_validation, clinical, cross_site, external, resampled, severities
 from .answering import Panel, panel, predictions, who_answers
 from .bootstrap import PERCENTILE
-from .clinical_parts import Clinical, positives
+from .clinical_parts import positives
 from .existing import asked
 from .facts import Images, facts, label_facts, of_round, over_rounds
 from .groups import CROSS, cross
@@ -250,7 +250,7 @@ def _personal(run: Run, images: Images) -> Table:
     return {where: score for tables in rounds.values() for where, score in over_rounds(tables).items()}
 
 
-def _clinical(run: Run, logits: Logits, images: Images, extra: Extra) -> Clinical | None:
+def _clinical(run: Run, logits: Logits, images: Images, extra: Extra) -> dict[str, Any] | None:
     """Operating points and calibration, where they were asked for and one model answers."""
     if not extra.clinical:
         return None

@@ -13,9 +13,8 @@ from typing import Any
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import PARITY, better_low
-from . import table, views
+from . import clinical_parts, table, views
 from .choice import Candidate
-from .clinical_parts import Clinical
 from .legend import LEGEND
 from .parts import AVERAGE, MODELS, Chosen, Client, Curves, External, Grouped, Severity, Shots, Stage, Traffic
 from .schema import decode
@@ -138,7 +137,7 @@ class Scores:
     best: Chosen | None = None
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
-    clinical: Clinical | None = None
+    clinical: dict[str, Any] | None = None  # of the shape in clinical_parts.py
     shots: Shots | None = None
     train_images: int = 0
     clients: dict[str, Client] = field(default_factory=dict)
@@ -157,6 +156,7 @@ class Scores:
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
             raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
+        known.clinical and clinical_parts.check(known.clinical, path)
         known.table.update(table.read(path.parent / table.FILE))
         return known
 

@@ -102,20 +102,11 @@ class Connections:
             elif self._why.get(client) != why:
                 console.say(f"site {client}: {why}")
             self._why[client] = why
-            busy[:] = [] if alive else [why]
 
-        busy: list[str] = []
         try:
-            sockets.send(self._connected(client), message, timeout)
-            return sockets.receive(self.open[client], timeout, noticed)
-        except TimeoutError as error:
-            self._lost(client, error)
-            return sockets.silent(timeout or 0, *busy)
-        except (OSError, sockets.Closed) as error:
+            return sockets.ask(self._connected(client), message, timeout, noticed)
+        except (OSError, sockets.Closed, FedcliError) as error:
             return self._lost(client, error)
-        except FedcliError as error:
-            self._lost(client, error)
-            return error.sentence
         except Exception as error:
             return error
 
@@ -148,7 +139,9 @@ class Connections:
             return f"no site listens at {path}"
         if isinstance(error, PermissionError):
             return f"this account may not open {path}"
-        return "its process ended or closed the connection"
+        if isinstance(error, sockets.Silent):
+            return str(error)
+        return error.sentence if isinstance(error, FedcliError) else "its process ended or closed the connection"
 
     def __enter__(self) -> "Connections":
         return self
@@ -169,23 +162,20 @@ def open_sockets(federation: PlannedFederation, where: str, execution: Execution
 
 
 @contextmanager
-def open_job(federation: PlannedFederation, where: str, execution: Execution) -> Iterator[Sites]:
-    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site."""
-    with job_connections(federation, where) as connections:
-        yield Sites(federation, connections, execution.timeout or None)
+def open_job(
+    federation: PlannedFederation, where: str, execution: Execution, kind: type[Sites] = Sites
+) -> Iterator[Sites]:
+    """The engine of --engine nvflare:DIR and flower:DIR, whose job listens in place of every site.
 
-
-@contextmanager
-def job_connections(federation: PlannedFederation, where: str) -> Iterator[Connections]:
-    """Connections to a job, one for each site. Raises SiteError where none listens."""
+    Raises SiteError where none listens.
+    """
+    roster = federation.data.roster
     with Connections(Path(where)) as connections:
-        connections.wait_for(federation.data.roster, JOB_WAIT)
-        if absent := [client for client in federation.data.roster if client not in connections.open]:
-            raise SiteError(
-                f"no job listens at {connections.folder / absent[0]}.sock",
-                "start the job that `fedcli export` wrote, on this machine and with the same --sockets",
-            )
-        yield connections
+        connections.wait_for(roster, JOB_WAIT)
+        if absent := [client for client in roster if client not in connections.open]:
+            hint = "start the job that `fedcli export` wrote, on this machine and with the same --sockets"
+            raise SiteError(f"no job listens at {connections.folder / absent[0]}.sock", hint)
+        yield kind(federation, connections, execution.timeout or None)
 
 
 def serve(site: Site, path: Path, over: Callable[[], bool] = lambda: False) -> None:
