@@ -144,8 +144,7 @@ def _subject(figure: "Figure", paths: list[Path]) -> Any:
         return (names.labels if figure.of == "runs" else names.systems)([series.read(path) for path in paths])
     from ..reporting.collect import runs_in
     from ..reporting.columns import POOLED
-    from ..reporting.page.systems import systems
-    from ..reporting.rows import rows
+    from ..reporting.rows import rows, systems
 
     return systems(rows(_scored([run for path in paths for run in runs_in(path)]), spread=POOLED))
 

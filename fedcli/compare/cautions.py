@@ -9,6 +9,7 @@ import numpy as np
 from ..errors import FedcliError
 from ..metrics import apart
 from ..scores.parts import MODELS
+from ..scores.table import Score
 from .predicted import one_class
 from .systems import Scored
 
@@ -86,9 +87,5 @@ def _group_means(runs: Sequence[Scored], attribute: str) -> dict[str, float]:
     """Each group's mean over rounds and runs on clean images, of groups that have a score in every run."""
     area = runs[0].usual[1]
     each = [run.scores.groups[attribute]["clean"].get(area, {}) for run in runs if attribute in run.scores.groups]
-    means = {group: [found[group].mean for found in each if found.get(group)] for group in each[0]}
-    return {
-        group: float(np.mean(values))
-        for group, values in means.items()
-        if len(values) == len(each) and None not in values
-    }
+    known = {group: [m for scores in each if (m := scores.get(group, Score()).mean) is not None] for group in each[0]}
+    return {group: float(np.mean(means)) for group, means in known.items() if len(means) == len(each)}

@@ -9,11 +9,11 @@ from ..data import manifest
 from ..errors import FedcliError
 from ..figures import drawing, series
 from ..figures.kinds import convergence, curves, histograms, landscape, sweep
+from .compared import heading
 from .jobs import Outcome
-from .model import Column, Recipe, Row
+from .recipe import Column, Recipe, Row
 from .record import Results
 from .shape import Figure
-from .tables import heading
 
 
 def draw(

@@ -3,18 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from .. import console
 from ..reporting.comparison import tests_against
-from ..reporting.table import NONE, Table, mark, number, of_text
+from ..reporting.table import NONE, Table, mark, number
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
-from .marks import DIGITS
-from .model import Column
-from .record import Cell, Published, Results, Row, Tests
+from .compared import heading, shown
+from .recipe import Column
+from .record import Results, Row
 from .results import OUTSIDE, OVERLAP, WITHIN
+from .shape import UNITS
 
-UNITS = {"percent": "%", "points": "points", "MB": "MB", "none": ""}
 SPREADS = {
     "pooled": "population standard deviation over these rounds of all runs",
     "runs": "sample standard deviation of the runs' means",
@@ -54,8 +55,9 @@ def ours(results: Results, star: str = "*") -> Table:
 
 def _ours(results: Results, row: Row, column: Column) -> Shown:
     marks = results.marks[column.name]
-    shown = _shown(row.cells[column.name], column)
-    return replace(shown, best=row.name in marks.best, doubtful=row.name in marks.doubtful)
+    return replace(
+        shown(row.cells[column.name], column), best=row.name in marks.best, doubtful=row.name in marks.doubtful
+    )
 
 
 def _is_clear(clear: Sequence[bool], first: int, _: int) -> bool:
@@ -67,7 +69,7 @@ def on_validation(results: Results, star: str = "*") -> Table:
     columns, stems = results.shown_columns(validation=True), [row.stem for row in results.rows]
     rows, parts = [[Shown(row.name)] for row in results.rows], []
     for column in columns:
-        cells = [_shown(row.cells[column.name], column) for row in results.rows]
+        cells = [shown(row.cells[column.name], column) for row in results.rows]
         leads = {stem: _lead([c for c, its in zip(cells, stems, strict=True) if its == stem]) for stem in stems}
         covered = {stem: spread is not None and lead <= spread for stem, (lead, spread) in leads.items()}
         clear = [not covered[stem] for stem in stems]
@@ -105,68 +107,49 @@ def _lead(cells: Sequence[Shown]) -> tuple[float, float | None]:
     return (known[0].number or 0.0) - (known[1].number or 0.0), max(spreads, default=None)
 
 
-def heading(column: Column) -> Heading:
-    return Heading(column.name, UNITS[column.unit], lower=column.lower)
-
-
-def _shown(cell: Cell | Published, column: Column) -> Shown:
-    return number(cell.mean, cell.std, digits=_digits(column), sign="+" * bool(column.minus))
-
-
-def _digits(column: Column) -> int:
-    return DIGITS.get(column.unit, 2)
-
-
 def beside(results: Results) -> Table:
     """Our numbers with the published ones: a row per row and column that has one."""
     judged = results.scale == "paper"
     heads = ["row", "column", "ours", "published", "difference", *(["spreads"] if judged else [])]
-    rows = [
-        [
-            Shown(row.name),
-            Shown(column.name),
-            _shown(cell, column),
-            _shown(cell.published, column),
-            number(_minus(cell.mean, cell.published.mean, _digits(column)), digits=_digits(column), sign="+"),
-            *([Shown(cell.verdict)] if judged else []),
-        ]
-        for row in results.rows
-        for column in results.columns
-        if (cell := row.cells[column.name]).published
-    ]
-    return Table("Beside the published numbers", [Heading(name) for name in heads], rows, _beside_legend(results.scale))
+    rows = []
+    for row, column in product(results.rows, results.columns):
+        cell = row.cells[column.name]
+        if cell.published:
+            both = shown(cell, column), shown(cell.published, column)
+            verdict = [Shown(cell.verdict)] if judged else []
+            rows.append([Shown(row.name), Shown(column.name), *both, _difference(*both, column), *verdict])
+    legend = "Difference: ours minus published."
+    if judged:
+        legend += (
+            f" {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. An "
+            "unknown spread counts as none."
+        )
+    else:
+        legend += f" At --scale {results.scale} it says nothing about the paper."
+    return Table("Beside the published numbers", [Heading(name) for name in heads], rows, legend)
 
 
-def _beside_legend(scale: str) -> str:
-    what = "Difference: ours minus published."
-    if scale != "paper":
-        return f"{what} At --scale {scale} it says nothing about the paper."
-    return (
-        f"{what} {WITHIN}: it is within each of the two spreads; {OVERLAP}: within their sum; {OUTSIDE}: beyond it. An "
-        "unknown spread counts as none."
-    )
-
-
-def _minus(minuend: float | None, subtrahend: float | None, digits: int) -> float | None:
+def _difference(ours: Shown, published: Shown, column: Column) -> Shown:
     """The difference of two numbers as they are shown."""
-    return None if minuend is None or subtrahend is None else round(minuend, digits) - round(subtrahend, digits)
+    if ours.number is None or published.number is None:
+        return Shown()
+    digits = UNITS[column.unit][2]
+    return number(round(ours.number, digits) - round(published.number, digits), digits=digits, sign="+")
 
 
 def tests(results: Results) -> tuple[list[str], list[Table]]:
     """Differences of rows from the reference, as far as these runs can show: sentences, and a table for each score."""
-    return tests_against([(_score(results, test), test.reference, test.rows) for test in results.statistics])
-
-
-def _score(results: Results, test: Tests) -> str:
-    """The score that a test is of."""
-    data = f"{test.data}: " if len({other.data for other in results.statistics}) > 1 else ""
-    return f"{data}{test.version} {test.metric}"
+    several = len({test.data for test in results.statistics}) > 1
+    return tests_against([
+        (f"{test.data}: " * several + f"{test.version} {test.metric}", test.reference, test.rows)
+        for test in results.statistics
+    ])  # fmt: skip
 
 
 def ran(results: Results) -> Table:
     """A table of what ran under which rule."""
     lines = [[row.name, row.label or NONE, row.rule or NONE, row.command] for row in results.rows]
-    return of_text("What ran", ["row", "what ran", "rule", "command"], lines)
+    return Table.of("What ran", ["row", "what ran", "rule", "command"], lines)
 
 
 def _legend(results: Results, star: str) -> str:
