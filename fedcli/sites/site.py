@@ -99,12 +99,10 @@ class Site:
         except FedcliError as error:
             return self._failed(asked, error.sentence, error.hint)
         except Exception as error:
-            here = of_system(error) if isinstance(error, OSError) and error.strerror else None
-            if here is None:  # its text may hold what must not leave
-                _log.exception("%s failed", asked["ask"])
+            if not isinstance(error, OSError) or not error.strerror or not (here := of_system(error)):
+                _log.exception("%s failed", asked["ask"])  # its text may hold what must not leave
                 return self._failed(asked, f"an unexpected {type(error).__name__}, which its own log explains", "")
-            full = isinstance(error, OSError) and error.errno in NO_ROOM
-            what = "its disk is full" if full else f"its system refused a file: {error.strerror}"
+            what = "its disk is full" if error.errno in NO_ROOM else f"its system refused a file: {error.strerror}"
             return self._failed(asked, what, "mend that there; training goes on with --resume", here.sentence)
 
     def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
