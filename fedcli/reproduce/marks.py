@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ..compare.small_groups import doubtful_decisions, small_decides
+from ..compare.cautions import doubtful_decisions, small_decides
 from ..compare.systems import Quantity, Scored
 from ..compare.tested import Leads
 from ..metrics import PARITY, RESAMPLED
