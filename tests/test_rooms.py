@@ -24,7 +24,7 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1410,
     "commands": 3050,
-    "compare": 1470,
+    "compare": 1460,
     "data": 10760,
     "federation": 2710,
     "figures": 3270,

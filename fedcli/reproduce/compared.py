@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from ..compare.small_groups import doubtful_decisions, small_decides
+from ..compare.cautions import doubtful_decisions, small_decides
 from ..compare.systems import Quantity
 from ..compare.tested import Leads, order
 from ..data import manifest
