@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import UsageError
 from ..labels import NO, YES
-from .contract import ClientRound
+from .contract import Aggregator, ClientRound
 from .losses import each_loss, plain_loss
 
 if TYPE_CHECKING:
@@ -28,6 +28,16 @@ def mean_loss(net: "Network", client: ClientRound, shard: "Shard | None" = None)
     shard = client.shard if shard is None else shard
     losses = (plain_loss(net(b.x), b.y) for b in shard.in_order())
     return sum(losses, start=torch.zeros((), device=client.theta.device)) / len(shard)
+
+
+class LossBefore(Aggregator):
+    """A rule that reads each client's mean loss under the model that it received, the column loss_before [K]."""
+
+    cost = {"forward": 1}
+    needs = "scalars"
+
+    def measure_global(self, net: "Network", client: ClientRound) -> None:
+        client.report["loss_before"] = mean_loss(net, client)
 
 
 @torch.no_grad()
