@@ -17,24 +17,23 @@ What a client's hooks put into `client.report` arrives at the server as a column
 run come Local.extend and Local.personal_tensors, when the network is built, and the warnings of both halves.
 
 registry.py puts a method under its name, helpers.py, losses.py and probes.py hold what several methods compute,
-mixins.py what few methods ask of the engine.
+mixins.py what few methods ask of the engine. The types of what hooks receive, such as Batch and Network, are imported
+from here.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
+from ..data.shard import Batch, Shard
 from ..errors import FedcliError
+from ..models.layout import Layout
+from ..models.network import Network
 from .losses import binary_cross_entropy, weighted_cross_entropy
-
-if TYPE_CHECKING:  # for annotations only: a method file needs nothing of these rooms when it runs
-    from ..data.shard import Batch, Shard
-    from ..models.layout import Layout
-    from ..models.network import Network
 
 Tensors = dict[str, Tensor]
 Cost = Mapping[str, int] | str  # passes of the network by kind, see Local.cost, or why no formula gives them
@@ -59,8 +58,8 @@ class ClientRound:
     lr: float
     theta: Tensor  # [P] global model at the start of the round
     shared: Tensors  # broadcast beside theta; read only
-    layout: "Layout"
-    shard: "Shard"
+    layout: Layout
+    shard: Shard
     offset: Tensor | None  # [C] added to the logits of the training loss (logit adjustment)
     memory: Tensors  # this client's own state, kept between rounds
     report: Tensors = field(default_factory=dict)  # what the server will see
@@ -69,7 +68,7 @@ class ClientRound:
     steps: int = 0
     momentum: float = 0.0  # of the local optimizer; 0 unless it is SGD
     nesterov: bool = False  # whether that looks ahead
-    val: "Shard | None" = None  # the client's validation part, where the partition gives it one
+    val: Shard | None = None  # the client's validation part, where the partition gives it one
     seed: int = 0  # of the run; derive("word", seed, round, client) makes a method's own random numbers
     class_weights: Tensor | None = None  # [C] in the training loss
     label_smoothing: float = 0.0
@@ -96,7 +95,7 @@ class ClientUpdates:
     steps: Tensor  # [K] local optimizer steps
     theta: Tensor  # [K, P] local models
     columns: Tensors  # name -> [K, ...]
-    layout: "Layout"  # the first layout.trainable of the P numbers are trained, the others are buffers
+    layout: Layout  # the first layout.trainable of the P numbers are trained, the others are buffers
 
     def __getitem__(self, name: str) -> Tensor:
         return self.columns[name]
@@ -135,26 +134,26 @@ class Local:
     reads_round: bool = False  # a step reads client.round as a number, so that it is recorded anew in each round
     cost: Cost = "its class does not say what it costs"
 
-    def extend(self, net: "Network") -> None:
+    def extend(self, net: Network) -> None:
         """Once, when the network is built, after its starting weights: add what trains beside the model, replace
         its head, or freeze a part. What is frozen whole stays in eval mode and out of theta."""
 
-    def warning(self, net: "Network", rounds: int) -> str:
+    def warning(self, net: Network, rounds: int) -> str:
         """A sentence that a reader of this run's numbers must know; shown when it starts, and under every table."""
         return ""
 
-    def personal_tensors(self, net: "Network") -> tuple[str, ...]:
+    def personal_tensors(self, net: Network) -> tuple[str, ...]:
         """Names of tensors that never leave the client and are trained there."""
         return ()
 
-    def on_round_start(self, net: "Network", client: ClientRound) -> None:
+    def on_round_start(self, net: Network, client: ClientRound) -> None:
         """Before the first step; net is the global model."""
 
-    def loss(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def loss(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         """Training loss of one batch, a scalar."""
         return cross_entropy(net(batch.x), batch.y, client)
 
-    def gradient(self, net: "Network", batch: "Batch", client: ClientRound) -> Tensor:
+    def gradient(self, net: Network, batch: Batch, client: ClientRound) -> Tensor:
         """Leave the gradient of this step in net, which is zero on entry; return the loss for the record."""
         if client.private:
             return client.private(net, self.loss, batch, client)
@@ -166,7 +165,7 @@ class Local:
         loss.backward()
         return loss.detach()
 
-    def on_round_end(self, net: "Network", client: ClientRound) -> None:
+    def on_round_end(self, net: Network, client: ClientRound) -> None:
         """After the last step; net is the local model."""
 
     def post_aggregate(self, theta: Tensor, updates: ClientUpdates, weights: Tensor, shared: Tensors) -> Tensor:
@@ -194,10 +193,10 @@ class Aggregator:
         """As Local.warning; validation: every client has a validation part."""
         return ""
 
-    def measure_global(self, net: "Network", client: ClientRound) -> None:
+    def measure_global(self, net: Network, client: ClientRound) -> None:
         """On the client, net is the global model: measure what this rule needs."""
 
-    def measure_local(self, net: "Network", client: ClientRound) -> None:
+    def measure_local(self, net: Network, client: ClientRound) -> None:
         """On the client, net is the trained local model."""
 
     def broadcast(self, memory: Tensors) -> Tensors:
