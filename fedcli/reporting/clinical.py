@@ -1,8 +1,7 @@
 """Operating points, threshold transfer, calibration, decision curves and conformal sets as tables."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from ..compare.verdict import p_text
@@ -10,7 +9,7 @@ from ..metrics import PARITY
 from ..scores.clinical_parts import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
 from .section import Section
-from .table import DAGGER, NONE, Cell, Column, Table, heads, number, percent
+from .table import DAGGER, NONE, Cell, Column, Table, percent
 
 SHOWN_AT = (0.05, 0.1, 0.2, 0.3, 0.5)  # threshold probabilities of the table; scores.json has more
 SUBGROUPS = 10  # of lowest accuracy
@@ -18,82 +17,68 @@ WILSON = "[95 % Wilson interval, with a patient's images taken as independent]"
 UNSURE = f" {DAGGER} marks a gap that a group which is too small or lacks a class decides, whatever its p."
 Facts = dict[str, Any]  # numbers of a line by name
 Line = tuple[Any, ...]  # names of what it is of, then its numbers
-Measure = tuple[str, Column, Callable[[Any], Cell]]  # a number's name, its column, and how it is printed
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A table: its title, the columns of what a line is of, those of its numbers, and what they are."""
+    """A table: its title, the columns of what a line is of, those of its numbers by their names, and what they are."""
 
     title: str
     of: Sequence[str]
-    measures: Sequence[Measure]
+    numbers: Mapping[str, Column]
     legend: str
 
     def table(self, name: str, lines: Iterable[Line]) -> Iterator[Table]:
         """One table, or none where there is no line."""
-        rows = []
-        for *names, facts in lines:
-            numbers = [
-                printed(value) if (value := facts.get(key)) is not None else Cell() for key, _, printed in self.measures
-            ]
-            rows.append([*map(Cell, names), *numbers])
+        rows = [[*names, *(_shown(facts.get(key)) for key in self.numbers)] for *names, facts in lines]
         if rows:
-            doubts = UNSURE * any(cell.doubtful for row in rows for cell in row)
-            columns = [*heads(*self.of), *(column for _, column, _ in self.measures)]
-            yield Table(f"{self.title}: {name}", columns, rows, self.legend + doubts)
+            table = Table.of(f"{self.title}: {name}", [*self.of, *self.numbers.values()], rows, self.legend)
+            doubtful = any(cell.doubtful for row in table.rows for cell in row)
+            yield replace(table, legend=table.legend + UNSURE * doubtful)
 
 
-def _interval(rate: Facts) -> Cell:
-    value, low, high = (rate[key] for key in ("value", "low", "high"))
-    if value is None or low is None or high is None:
-        return Cell()
-    return Cell(f"{100 * value:.1f} [{100 * low:.1f}, {100 * high:.1f}]", number=100 * value)
+def _shown(value: Any) -> Any:
+    """A share with its interval as a cell; whatever else as its column shows it."""
+    if not isinstance(value, dict):
+        return value
+    share, low, high = (value[key] for key in ("value", "low", "high"))
+    if share is None or low is None or high is None:
+        return None
+    return Cell(f"{100 * share:.1f} [{100 * low:.1f}, {100 * high:.1f}]", number=100 * share)
 
 
-def _counted(count: int) -> Cell:
-    return Cell(str(count))
+def _columns(unit: str = "", *, lower: bool = False, digits: int = 2, over: str = "", **titles: str):
+    """Columns that are alike, by the names of their numbers."""
+    return {name: Column(title, unit, over, lower, digits) for name, title in titles.items()}
 
 
-def _p(p: float) -> Cell:
-    return Cell(p_text(p))
-
-
-def _of(printed: Callable[[Any], Cell], unit: str = "", lower: bool = False, over: str = "", **titles: str):
-    """Numbers that are printed alike: the title of each by its name."""
-    return [(name, Column(title, unit, over, lower), printed) for name, title in titles.items()]
-
-
-FINE = partial(number, digits=4)
 GROUP = "attribute", "group"
 CHOSEN = "threshold chosen for"
-SHARE = _of(percent, "%", prevalence="share")
-FOUND = _of(_interval, "%", sensitivity="sensitivity", specificity="specificity", ppv="PPV", npv="NPV")
-GAP = dict(zip(("tpr", "fpr", *PARITY), ("TPR gap", "FPR gap", "DPD", "EOD", "AOD"), strict=True))
+COUNT = _columns(count="images")
+SHARE = _columns("%", prevalence="share")
+FOUND = _columns("%", sensitivity="sensitivity", specificity="specificity", ppv="PPV", npv="NPV")
 POINTS = Topic(
-    "Operating points", [CHOSEN], [*_of(FINE, threshold="threshold"), *FOUND, *SHARE],
+    "Operating points", [CHOSEN], _columns(digits=4, threshold="threshold") | FOUND | SHARE,
     f"In percent, {WILSON}, of the last round's model. A threshold is chosen on the clients' validation images alone "
     "and carried to the test images; PPV and NPV depend on the share of the class, which stands beside them.",
 )  # fmt: skip
 BY_GROUP = Topic(
-    "Operating points by group", [CHOSEN, *GROUP], [*_of(_counted, count="images"), *FOUND],
-    f"In percent, {WILSON}, at the pooled threshold.",
-)  # fmt: skip
+    "Operating points by group", [CHOSEN, *GROUP], COUNT | FOUND, f"In percent, {WILSON}, at the pooled threshold."
+)
 TRANSFER = Topic(
-    "Threshold transfer", [CHOSEN, "thresholds", "attribute"], _of(percent, "points", lower=True, **GAP),
+    "Threshold transfer", [CHOSEN, "thresholds", "attribute"],
+    _columns("points", lower=True, tpr="TPR gap", fpr="FPR gap")
+    | {name: Column(title, "points", lower=True) for name, title in zip(PARITY, ("DPD", "EOD", "AOD"), strict=True)},
     "Differences between groups at the carried thresholds, in percentage points, better when low: of sensitivity (TPR) "
     "and of false positive rate (FPR), largest minus smallest; demographic parity (DPD), equalized odds (EOD) and "
     "average odds (AOD). Thresholds: one for all (pooled), one for each client, or one for each group of an attribute.",
 )  # fmt: skip
 CALIBRATION = Topic(
     "Calibration", GROUP,
-    [
-        *_of(_counted, count="images"), *SHARE,
-        *_of(percent, "%", average_precision="AP", sensitivity_at_specificity_95="TPR at 95 %"),
-        *_of(FINE, lower=True, brier="Brier"),
-        *_of(number, calibration_slope="slope", calibration_intercept="intercept"),
-        *_of(FINE, lower=True, integrated_calibration_index="ICI"),
-    ],
+    COUNT | SHARE | _columns("%", average_precision="AP", sensitivity_at_specificity_95="TPR at 95 %")
+    | _columns(lower=True, digits=4, brier="Brier")
+    | _columns(calibration_slope="slope", calibration_intercept="intercept")
+    | _columns(lower=True, digits=4, integrated_calibration_index="ICI"),
     "AP: average precision, to be read beside the share of the class; TPR at 95 %: sensitivity at 95 % specificity on "
     "these images' own ROC curve; Brier score, better when low; slope and intercept of calibration: 1 and 0 are ideal, "
     "a slope below 1 says that probabilities are too extreme; ICI: integrated calibration index, how far probabilities "
@@ -101,34 +86,32 @@ CALIBRATION = Topic(
 )  # fmt: skip
 BENEFIT = Topic(
     "Net benefit", GROUP,
-    [(f"{who} at {p:g}", Column(who, over=f"p = {p:g}"), number) for p in SHOWN_AT for who in ("model", "treat all")],
+    {f"{who} at {p:g}": Column(who, over=f"p = {p:g}") for p in SHOWN_AT for who in ("model", "treat all")},
     "Net benefit in true positives per 100 images at a threshold probability p: TP/n - FP/n * p/(1-p). A model is of "
     "use where it is above both treating all and treating none (0).",
 )  # fmt: skip
 AGREEMENT = Topic(
     "Agreement and temperature", ["test images"],
-    [
-        *_of(FINE, matthews_correlation="Matthews correlation", quadratic_kappa="quadratic kappa"),
-        *_of(number, temperature="temperature"),
-        *(
-            (f"{name} {when}", Column(when, over=title), FINE)
-            for name, title in zip(BEFORE_AFTER, ("NLL", "ECE", "Brier of all classes"), strict=True)
-            for when in ("before", "after")
-        ),
-    ],
+    _columns(digits=4, matthews_correlation="Matthews correlation", quadratic_kappa="quadratic kappa")
+    | _columns(temperature="temperature")
+    | {
+        f"{name} {when}": Column(when, over=title, digits=4)
+        for name, title in zip(BEFORE_AFTER, ("NLL", "ECE", "Brier of all classes"), strict=True)
+        for when in ("before", "after")
+    },
     "Decisions are the most likely class. The temperature divides the logits; it is fitted on validation images, "
     "and no other score here uses it. Quadratic kappa is for classes in an order.",
 )  # fmt: skip
 SETS = Topic(
     "Conformal sets at {:g} %", ["test images", "quantiles", *GROUP],
-    [*_of(_interval, "%", coverage="coverage"), *_of(number, set_size="set size")],
+    _columns("%", coverage="coverage") | _columns(set_size="set size"),
     "Sets of classes that hold the true one with a chance of at least the level if test and validation images come "
     f"from the same distribution, quantiles from validation images: coverage in percent, {WILSON}, and mean number of "
     "classes in a set.",
 )  # fmt: skip
 GAPS = Topic(
     "Gaps between groups", ["attribute", "test images", "score"],
-    [*_of(lambda gap: percent(gap[0], doubtful=gap[1]), "points", lower=True, gap="gap"), *_of(_p, p="p")],
+    _columns("points", lower=True, gap="gap") | _columns(p="p"),
     "Between best and worst group, of the last round's model. p: permutation test over 1,000 assignments of the "
     "groups to the patients, the observed one among them: the share whose gap is at least as large; not adjusted for "
     "the number of lines. Where patients have images of several groups, the groups of a patient's images are assigned "
@@ -136,10 +119,8 @@ GAPS = Topic(
 )  # fmt: skip
 LOWEST = Topic(
     "Subgroups of lowest accuracy", ["test images", "attributes", "subgroup"],
-    [
-        *_of(_counted, images="images"), *_of(percent, "%", accuracy="accuracy"),
-        *_of(percent, "points", difference="difference"), *_of(_p, p="p", p_holm="p (Holm)"),
-    ],
+    _columns(images="images") | _columns("%", accuracy="accuracy") | _columns("points", difference="difference")
+    | _columns(p="p", p_holm="p (Holm)"),
     "Of all subgroups of at least 30 images by one attribute or two crossed, the ten of lowest accuracy; difference: "
     "from all other images. p: permutation test as for gaps; Holm: adjusted for all subgroups that were tested.",
 )  # fmt: skip
@@ -243,10 +224,12 @@ def _of_all(name: str, clinical: Facts, scores: Scores) -> Iterator[Table]:
         lines = [(version, of["choice"], *part) for version, of in sets for part in _covered(of)]
         yield from replace(SETS, title=SETS.title.format(100 * level)).table(name, lines)
     tests = select(clinical, "gaps/*/*/*")
-    gaps = [(*names, test | {"gap": (test["gap"], _doubtful(scores, *names))}) for names, test in tests]
-    yield from GAPS.table(name, gaps)
+    yield from GAPS.table(name, [(*names, _gap(test, scores, *names)) for names, test in tests])
     found = [(v, subgroup) for v, subgroups in clinical["subgroups"].items() for subgroup in subgroups[:SUBGROUPS]]
-    yield from LOWEST.table(name, [(v, of["attribute"], of["group"], of) for v, of in found])
+    lowest = [
+        (v, of["attribute"], of["group"], of | {key: p_text(of[key]) for key in ("p", "p_holm")}) for v, of in found
+    ]
+    yield from LOWEST.table(name, lowest)
 
 
 def _covered(of: Facts) -> Iterator[Line]:
@@ -256,7 +239,8 @@ def _covered(of: Facts) -> Iterator[Line]:
         yield attribute, group, {"coverage": coverage, "set_size": of["set_sizes"].get(attribute, {}).get(group)}
 
 
-def _doubtful(scores: Scores, attribute: str, version: str, metric: str) -> bool:
-    """Tell whether the best or the worst group is too small or lacks a class."""
+def _gap(test: Facts, scores: Scores, attribute: str, version: str, metric: str) -> Facts:
+    """The gap, in doubt where its best or its worst group is too small or lacks a class, and its p."""
     ends = scores.part().edges(attribute, version, metric) or ()
-    return any(scores.members(attribute)[name].small for name, _ in ends if name)
+    doubtful = any(scores.members(attribute)[name].small for name, _ in ends if name)
+    return {"gap": percent(test["gap"], doubtful=doubtful), "p": p_text(test["p"])}

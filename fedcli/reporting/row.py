@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ..compare.small_groups import small_groups_note
+from ..compare.cautions import small_groups_note
 from ..compare.systems import BEST, Scored
 from ..data import manifest
 from ..figures.system import System

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import console
-from ..compare.cautions import at_chance
-from ..compare.small_groups import doubtful, small_groups
+from ..compare.cautions import at_chance, doubtful, small_groups
 from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief, grouped, last, read, refuse_mixed
 from ..errors import UsageError
 from ..figures.system import System

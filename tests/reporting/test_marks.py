@@ -10,7 +10,7 @@ from nested_scores import scores_of
 from score_json import summary_of_groups
 from scored_runs import heal, model, scored
 
-from fedcli.compare.small_groups import small_decides
+from fedcli.compare.cautions import small_decides
 from fedcli.compare.tested import compare
 from fedcli.data import manifest
 from fedcli.reporting import page, writers

@@ -18,7 +18,7 @@ from nested_scores import over, scores_of
 from pandas import DataFrame
 from PIL import Image
 
-from fedcli.compare import small_groups, verdict
+from fedcli.compare import cautions, verdict
 from fedcli.data import manifest
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
@@ -283,9 +283,7 @@ def test_what_a_small_group_decides_is_marked_and_is_no_winner(scores, text):
     def decided(**small):
         groups = {group: {"accuracy": 0.0, "reason": small.get(group, "")} for group in "fm"}
         body = {"versions": {}, "groups": {"sex": {"clean": {"last_round": {"groups": groups}, "each": each}}}}
-        return [
-            small_groups.small_decides([scores_of(body)], "sex", "clean", "accuracy", at) for at in ("last5", "last")
-        ]
+        return [cautions.small_decides([scores_of(body)], "sex", "clean", "accuracy", at) for at in ("last5", "last")]
 
     assert decided() == [set(), set()]
     lowest_of_the_first_round, highest_of_the_last = {"worst group", "gap"}, {"gap"}

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from pandas import DataFrame
 
+from ...compare.cautions import doubtful_decisions, small_decides, small_groups
 from ...compare.resampling import bounds_of_mean
-from ...compare.small_groups import doubtful_decisions, small_decides, small_groups
 from ...compare.systems import LAST5, Quantity
 from ...figures import inline
 from ...figures.kinds import forest

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -59,7 +59,7 @@ class _Turn:
         self._lock = threading.Lock()
         self._since = ""
         self._heard = 0.0  # when it last asked or said something, or was answered
-        self._busy = False
+        self.busy = False
 
     def take(self, connection: socket.socket, over: threading.Event) -> None:
         """Wait until no other has it. Raises Closed where the relay is over, OSError where nobody waits any more."""
@@ -75,19 +75,11 @@ class _Turn:
 
     def _take_from_silent(self) -> None:
         """End the connection that has the site where nothing was heard of it for too long."""
-        if (silent := self.connection) and not self._busy and time.monotonic() - self._heard > PATIENCE:
+        if (silent := self.connection) and not self.busy and time.monotonic() - self._heard > PATIENCE:
             what = f"the coordinator that was served since {self._since} is silent; another one is waiting"
             console.warn(f"{self.client}: {what}")
             with suppress(OSError):
                 silent.shutdown(socket.SHUT_RDWR)
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._heard, self._busy = time.monotonic(), False
 
     def heard(self, connection: socket.socket) -> None:
         if self.connection is connection:
@@ -190,8 +182,12 @@ class Relay:
         def answer(scalars: Scalars, arrays: Arrays) -> Message:
             if turn.connection is not connection:
                 turn.take(connection, self._stop)
-            with turn.at_work():
+            turn.busy = True
+            try:
                 return self._answer(Question(client, (scalars, arrays)), connection)
+            finally:
+                turn.heard(connection)
+                turn.busy = False
 
         try:
             with connection:
