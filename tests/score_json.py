@@ -1,11 +1,11 @@
 """Scores of logits as scores.json has them in its nested form."""
 
 import numpy as np
+from fedcli.scores.statistics.significance.intervals import Answered, add_group_intervals, add_intervals
 from nested_scores import ABOUT
 
 from fedcli.scores import shots, views
 from fedcli.scores.facts import Images, facts, label_facts
-from fedcli.scores.intervals import Answered, add_group_intervals, add_intervals
 from fedcli.scores.nested import nested
 from fedcli.scores.parts import MODELS
 from fedcli.scores.scores import Scores

@@ -15,10 +15,10 @@ import numpy as np
 from .. import metrics
 from ..io.files import sha256
 from ..metrics import gap
-from ..scores import intervals, resampled
-from ..scores.bootstrap import bootstrap_all, without_each
 from ..scores.parts import VERSIONS
-from ..scores.resampled import Columns, mean
+from ..scores.statistics import intervals, resampled
+from ..scores.statistics.bootstrap import bootstrap_all, without_each
+from ..scores.statistics.resampled import Columns, mean
 from ..scores.table import Score
 from .pairing import numbered
 from .predicted import Predicted, predicted

@@ -14,10 +14,10 @@ from typing import Any
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
-from ..scores.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
-from ..scores.statistics import OverSeeds, holm, over_seeds
+from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
+from ..scores.statistics.significance import OverSeeds, holm, over_seeds
 from .difference import GroupTests, difference, group_tests, headline, image_tests, judged
 from .pairing import Paired, Sample, paired
 from .predicted import one_class, predicted

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from pandas import DataFrame
 
-from ..scores.binary import BENEFITS, BINS
-from ..scores.bootstrap import LEVEL
+from ..scores.clinical.binary import BENEFITS, BINS
+from ..scores.statistics.bootstrap import LEVEL
 
 GRID = np.linspace(0, 1, 101)
 CLOSE = 1e-9  # of a share times a count, which is to equal a whole number

@@ -14,11 +14,11 @@ from ..labels import counts
 from ..metrics import Task, chances
 from ..metrics.task import ONE, SEVERAL
 from ..scores import predictions
-from ..scores.bootstrap import draw
-from ..scores.clinical_parts import CLIENT, positives
+from ..scores.clinical.shape import CLIENT, positives
 from ..scores.groups import CROSS, cross
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
+from ..scores.statistics.bootstrap import draw
 from ..seeds import derive
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw

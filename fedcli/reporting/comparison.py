@@ -18,9 +18,9 @@ from ..compare.verdict import (
     Compared,
     Difference,
 )
-from ..scores.bootstrap import BCA
 from ..scores.groups import SMALL, unknown_note
-from ..scores.statistics import OverSeeds, sign_floor
+from ..scores.statistics.bootstrap import BCA
+from ..scores.statistics.significance import OverSeeds, sign_floor
 from .table import Table, percent
 
 TESTS = {"mcnemar": "McNemar's exact test of the decisions", "delong": "DeLong's test of auc_binary"}

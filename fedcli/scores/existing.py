@@ -10,8 +10,8 @@ from ..errors import FedcliError, HashError, UsageError, nearest
 from ..io.locks import remove_abandoned
 from ..labels import is_multi_label
 from . import own_metrics
-from .clinical_parts import check as check_clinical
-from .clinical_parts import select
+from .clinical.shape import check as check_clinical
+from .clinical.shape import select
 from .groups import CROSS
 from .shots import thresholds
 

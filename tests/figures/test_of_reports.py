@@ -19,7 +19,7 @@ from fedcli.reporting import page
 from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
-from fedcli.scores.binary import BENEFITS
+from fedcli.scores.clinical.binary import BENEFITS
 from fedcli.scores.evaluate import evaluate
 
 N = 80

@@ -9,7 +9,7 @@ from fedcli import metrics
 from fedcli.compare.resampling import Resamples, _drawn, _last, _of_last
 from fedcli.compare.systems import Quantity, read
 from fedcli.errors import FedcliError
-from fedcli.scores import resampled
+from fedcli.scores.statistics import resampled
 
 ASKED = ("balanced_accuracy", "auc_ovo_macro")
 

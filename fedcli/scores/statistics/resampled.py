@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import metrics
-from ..errors import FedcliError
-from ..io.files import Stamp, settled
-from ..io.hdf5 import Column, create_hdf5, open_hdf5
-from ..metrics import CLASSES, LABELS, Groupings
-from ..seeds import derive
+from ... import metrics
+from ...errors import FedcliError
+from ...io.files import Stamp, settled
+from ...io.hdf5 import Column, create_hdf5, open_hdf5
+from ...metrics import CLASSES, LABELS, Groupings
+from ...seeds import derive
+from ..predictions import Logits
 from . import intervals
 from .bootstrap import Columns, bootstrap_all, mean
-from .predictions import Logits
 
 FILE = "resamples.h5"
 RESAMPLES, SEED = 2000, 0  # of those that are kept

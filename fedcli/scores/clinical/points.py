@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UsageError
-from ..metrics import Grouping, Groupings, Task, calibration_error, chances, groupings_at, probabilities
-from ..metrics.parity import decided, parity
-from ..runs import finished as runs
-from ..runs.finished import Run
-from . import binary, permutation
-from .clinical_parts import BEFORE_AFTER, CLIENT, POOLED
+from ...errors import UsageError
+from ...metrics import Grouping, Groupings, Task, calibration_error, chances, groupings_at, probabilities
+from ...metrics.parity import decided, parity
+from ...runs import finished as runs
+from ...runs.finished import Run
+from ..statistics import permutation
+from . import binary
+from .shape import BEFORE_AFTER, CLIENT, POOLED
 
 RULES = (
     ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),
@@ -33,7 +34,7 @@ RULES = (
 TESTED = "balanced_accuracy", "auc_ovo_macro", "balanced_accuracy_macro", "auc_macro"  # gaps in them
 LEVEL = 0.9  # of conformal sets
 Rule = tuple[str, float | None]
-Facts = dict[str, Any]  # numbers by name, of one of the shapes in clinical_parts.py
+Facts = dict[str, Any]  # numbers by name, of one of the shapes in shape.py
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _rule(text: str) -> Rule:
 def scores(
     run: Run, tables: Mapping[str, np.ndarray], groupings: Groupings, names: Sequence[str], wanted: Sequence[Rule]
 ) -> Facts:
-    """Everything about the last round's logits [N, C] of each version of the test images, as clinical_parts.SHAPE."""
+    """Everything about the last round's logits [N, C] of each version of the test images, as shape.SHAPE."""
     classes, roster, patients = run.data.classes, run.data.roster, run.data.test_patients
     y = run.data.test["clean"].y.cpu().numpy()
     owner = np.full(len(y), -1)

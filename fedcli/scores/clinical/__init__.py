@@ -1,0 +1,1 @@
+"""What a clinic asks of a model beside how well it ranks."""
