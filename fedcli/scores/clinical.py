@@ -25,6 +25,7 @@ from ..runs import finished as runs
 from ..runs.finished import Run
 from . import binary, permutation
 from .clinical_parts import BEFORE_AFTER, CLIENT, POOLED
+from .facts import Images as TestImages
 
 RULES = (
     ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),
@@ -96,11 +97,10 @@ def _rule(text: str) -> Rule:
 
 
 def scores(
-    run: Run, tables: Mapping[str, np.ndarray], groupings: Groupings, names: Sequence[str], wanted: Sequence[Rule]
+    run: Run, tables: Mapping[str, np.ndarray], images: TestImages, names: Sequence[str], wanted: Sequence[Rule]
 ) -> Facts:
     """Everything about the last round's logits [N, C] of each version of the test images, as clinical_parts.SHAPE."""
-    classes, roster, patients = run.data.classes, run.data.roster, run.data.test_patients
-    y = run.data.test["clean"].y.cpu().numpy()
+    y, groupings, classes, roster = images.y, images.groupings, images.classes, run.data.roster
     owner = np.full(len(y), -1)
     for place, client in enumerate(roster):
         owner[run.data.client_test[client]] = place
@@ -108,22 +108,22 @@ def scores(
     chosen = validation(run, {name: values for name, (_, values) in groupings.items()})
     single = tests if y.ndim == 1 else {}  # of several labels per image there is no one decision
     both = single if len(chosen.y) and len(y) else {}
-    units = np.arange(len(y)) if patients is None else patients
+    units = np.arange(len(y)) if images.units is None else images.units
     return {
         "validation": len(chosen.y),
         "classes": {
-            name: {v: _class(classes.index(name), images, chosen, roster, wanted) for v, images in tests.items()}
+            name: {v: _class(classes.index(name), seen, chosen, roster, wanted) for v, seen in tests.items()}
             for name in names
         },
-        "agreement": {v: agreement(images.logits.argmax(1), y, len(classes)) for v, images in single.items()},
-        "temperature": {v: scaled(chosen, images) for v, images in both.items()},
-        "conformal": {v: list(conformal(chosen, images)) for v, images in both.items()},
+        "agreement": {v: agreement(seen.logits.argmax(1), y, len(classes)) for v, seen in single.items()},
+        "temperature": {v: scaled(chosen, seen) for v, seen in both.items()},
+        "conformal": {v: list(conformal(chosen, seen)) for v, seen in both.items()},
         "gaps": {
             name: {v: permutation.gaps(table, y, units, grouping, TESTED) for v, table in tables.items()}
             for name, grouping in groupings.items()
         },
         "subgroups": {
-            v: permutation.subgroups(images.logits.argmax(1) == y, units, groupings) for v, images in single.items()
+            v: permutation.subgroups(seen.logits.argmax(1) == y, units, groupings) for v, seen in single.items()
         },
     }
 

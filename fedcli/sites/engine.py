@@ -19,9 +19,8 @@ from ..runs.assembly import PlannedFederation
 from .answers import Known, Lengths, counts, description, odd_ones, of_site
 from .answers import report as checked
 from .description import SAME, SiteError, versions
-from .scoring import keys
 from .site import BEGIN, SCORE, START, TRAIN
-from .tallies import Answer
+from .tallies import Answer, keys
 from .transport.frames import digest, plain
 
 AFTER = "after"  # in what the server keeps for a client: the round whose memory is at its site
