@@ -13,7 +13,7 @@ Gorodkin, Comput. Biol. Chem. 28, 2004.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -69,11 +69,10 @@ class Images:
 
 def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
     """The rules asked for, such as "sensitivity=0.95", else all, and that of a cost. Raises UsageError."""
-    if cost is not None and not 0 < cost < float("inf"):
-        raise UsageError(
-            f"--cost {cost} is not above 0", "give how many false alarms a missed image of the class costs"
-        )
-    chosen = [_rule(text) for text in asked] or list(RULES)
+    if cost is not None and not 0 < cost < inf:
+        hint = "give how many false alarms a missed image of the class costs"
+        raise UsageError(f"--cost {cost} is not above 0", hint)
+    chosen = [rule_of(text) for text in asked] or list(RULES)
     return [*dict.fromkeys(chosen), *([("cost", cost)] if cost else [])]
 
 
@@ -83,7 +82,8 @@ def titled(rule: Rule) -> str:
     return name if value is None else f"{name}={value:g}"
 
 
-def _rule(text: str) -> Rule:
+def rule_of(text: str, *, recorded: bool = False) -> Rule:
+    """The inverse of titled(). recorded: it may be of a cost too, which is not typed as a rule. Raises UsageError."""
     name, _, value = text.partition("=")
     if text == "youden":
         return text, None
@@ -91,7 +91,8 @@ def _rule(text: str) -> Rule:
         number = float(value)
     except ValueError:
         number = 0.0
-    if name not in ("sensitivity", "specificity") or not 0 < number < 1:
+    most = {"sensitivity": 1.0, "specificity": 1.0, "cost": inf if recorded else 0.0}.get(name, 0.0)
+    if not 0 < number < most:
         raise UsageError(f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9")
     return name, number
 
