@@ -12,8 +12,7 @@ from ..compare.systems import Scored, read
 from ..data import manifest
 from ..scores.statistics import over_seeds
 from ..stages.train import resolved
-from .columns import ByColumn, Findings, with_derived
-from .compared import Marks, source_of, tests
+from .findings import ByColumn, Findings, Marks, source_of, tests, with_derived
 from .jobs import Outcome
 from .recipe import Recipe
 from .record import Cell, Failed, Results, Row

@@ -12,10 +12,10 @@ from fedcli.compare.tested import Leads
 from fedcli.data import manifest
 from fedcli.errors import UsageError
 from fedcli.reporting.writers import starred
-from fedcli.reproduce import columns, compared, record, results, tables
-from fedcli.reproduce.columns import Findings
-from fedcli.reproduce.compared import Marks, score_tested
+from fedcli.reproduce import findings as of_rows
+from fedcli.reproduce import output, record, results
 from fedcli.reproduce.expand import Cell
+from fedcli.reproduce.findings import Findings, Marks, score_tested
 from fedcli.reproduce.jobs import Outcome
 from fedcli.reproduce.recipe import Column, Recipe, Row
 from fedcli.reproduce.shape import Printed
@@ -97,9 +97,9 @@ def test_the_spread_is_the_papers():
 
 def test_a_mean_of_columns_is_taken_round_by_round_where_all_have_rounds():
     first, second = {0: [70.0, 72.0], 1: [74.0, 76.0]}, {0: [60.0, 62.0], 1: []}
-    assert columns.mean_runs([first, second]) == {0: [65.0, 67.0]}
-    assert columns.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
-    assert columns.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {0: [40.0, 0.0]}  # 2PR/(P+R)
+    assert of_rows.mean_runs([first, second]) == {0: [65.0, 67.0]}
+    assert of_rows.mean_runs([first, {0: [61.0], 1: [65.0]}]) == {0: [66.0], 1: [70.0]}
+    assert of_rows.mean_runs([{0: [60.0, 0.0]}, {0: [30.0, 50.0]}], harmonic=True) == {0: [40.0, 0.0]}  # 2PR/(P+R)
 
 
 @pytest.mark.parametrize(("lower", "lead"), [(False, [-4.0, -2.0]), (True, [2.0, 2.0])])
@@ -108,9 +108,9 @@ def test_a_difference_to_the_best_other_row_is_to_the_best_by_its_mean(lower, le
     rows = {"a": {0: [70.0, 72.0]}, "b": {0: [74.0, 74.0]}, "c": {0: [68.0, 70.0]}, "none": {0: []}}
     table = with_columns(recipe(*((name, "fedavg") for name in rows), reference="a"), column)
     rounds = {name: {"lead": by_seed} for name, by_seed in rows.items()}
-    assert columns.with_derived(table, rounds, "a") == {"lead": {0: lead}}
+    assert of_rows.with_derived(table, rounds, "a") == {"lead": {0: lead}}
     for name in ("a", "none"):
-        assert columns.with_derived(table, {name: rounds[name]}, name) == {"lead": {}}
+        assert of_rows.with_derived(table, {name: rounds[name]}, name) == {"lead": {}}
 
 
 def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
@@ -119,11 +119,11 @@ def test_a_difference_to_another_row_is_taken_seed_by_seed_and_round_by_round():
     both = with_columns(both, Column(name="acc", data="d", score="versions/clean/accuracy"), less)
     mine, base = {0: [70.0, 74.0], 1: [71.0]}, {0: [69.0, 70.0]}
     rounds = {"FedAvg": {"acc": base, "less": base}, "SALT": {"acc": mine, "less": mine}}
-    assert columns.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
-    assert columns.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
+    assert of_rows.with_derived(both, rounds, "SALT") == {"acc": mine, "less": {0: [1.0, 4.0]}}
+    assert of_rows.with_derived(both, rounds, "FedAvg") == {"acc": base, "less": {}}
     cells = {"FedAvg": a_cell(None), "SALT": a_cell(2.5, 1.5)}
     marks = {"less": record.Marked(best=[], doubtful=[], tested=False)}
-    assert as_text(tables.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
+    assert as_text(output.ours(made(less, cells, marks=marks))) == [["FedAvg", "-"], ["SALT", "+2.50 ± 1.50"]]
 
 
 def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods():
@@ -133,7 +133,7 @@ def test_validation_chooses_among_the_values_of_one_row_and_not_between_methods(
     )
     stems = "q-FedAvg", "q-FedAvg", "FairFed"
     rows = [row.model_copy(update={"stem": stem}) for row, stem in zip(result.rows, stems, strict=True)]
-    table = tables.on_validation(
+    table = output.on_validation(
         result.model_copy(update={"rows": [*rows, rows[2].model_copy(update={"name": "beta=2"})]})
     )
     assert [row[0].text for row in table.rows if row[1].best] == ["q=1"]
@@ -144,7 +144,7 @@ def test_single_bytes_show_in_megabytes():
     column = Column(name="up", data="d", score="bytes/up", unit="MB", lower=True)
     marks = {"up": record.Marked(best=["b"], doubtful=[], tested=False)}
     result = made(column, {"a": a_cell(44.754712), "b": a_cell(44.754708)}, marks=marks)
-    assert as_text(tables.ours(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
+    assert as_text(output.ours(result)) == [["a", "44.754712"], ["b", "44.754708 *"]]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_single_bytes_show_in_megabytes():
 def test_the_best_on_validation_is_marked_where_the_seeds_decide(means, std, marks, said):
     column = Column(name="v", data="d", score="best_on_validation/validation", validation=True)
     cells = {name: a_cell(mean, std) for name, mean in zip("ab", means, strict=True)}
-    table = tables.on_validation(made(column, cells, seeds=(0, 1)))
+    table = output.on_validation(made(column, cells, seeds=(0, 1)))
     assert [row[0].text for row in table.rows if row[1].best] == marks
     assert said in table.legend
 
@@ -175,7 +175,7 @@ def test_a_study_of_ones_own_has_no_table_of_ours():
     )
     titles = {
         published: [
-            table.title for table in tables.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
+            table.title for table in output.main(made(column, {"a": a_cell(60.0, published=published)}, marks=marks))
         ]
         for published in (None, Printed(mean=61.0))
     }
@@ -185,7 +185,7 @@ def test_a_study_of_ones_own_has_no_table_of_ours():
 def test_a_difference_is_of_the_numbers_as_shown():
     cell = a_cell(44.754, published=Printed(mean=46.76))  # -2.006
     result = made(Column(name="up", data="d", score="bytes/up"), {"a": cell}, scale="small")
-    assert as_text(tables.beside(result)) == [["a", "up", "44.75", "46.76", "-2.01"]]
+    assert as_text(output.beside(result)) == [["a", "up", "44.75", "46.76", "-2.01"]]
 
 
 def outcome(row, seed=0):
@@ -246,8 +246,8 @@ def test_a_row_of_clients_own_models_is_in_no_test_and_says_so(monkeypatch):
     found = findings(three, dict.fromkeys((row.name for row in rows), SCORES))
     monkeypatch.setattr(manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path("p"))
     tested = []
-    monkeypatch.setattr(compared, "order", lambda systems, *_: tested.append(list(systems)) or [])
-    assert len(list(compared.tests(found))) == 1 and tested == [["FedAvg", "FedProx"]]
+    monkeypatch.setattr(of_rows, "order", lambda systems, *_: tested.append(list(systems)) or [])
+    assert len(list(of_rows.tests(found))) == 1 and tested == [["FedAvg", "FedProx"]]
     cells = {"FedAvg": a_cell(70.0), "FedProx": a_cell(60.0), "Ditto": a_cell(80.0)}
     result = made(column, cells)
     assert "Ditto shows clients' own models: it is in no test." in results.notes_of(three, result)
@@ -286,13 +286,13 @@ def test_rows_are_tested_against_the_reference_on_their_own_data(monkeypatch):
     monkeypatch.setattr(
         manifest, "parent", lambda path, *kinds: path if "run" in kinds else Path(made[path.parts[0][:-2]])
     )
-    note = compared.same_data(
+    note = of_rows.same_data(
         [outcome(row, seed) for row in made for seed in (0, 1) if (row, seed) != ("FedISM, 0.1", 0)]
     )
     pairs = [list(rows) for rows in note]
     assert pairs == [["FedAvg, 0.1", "FedISM, 0.1"], ["FedAvg, 0.2", "FedISM, 0.2"], ["FedISM, 0.3", "FedGA, 0.3"]]
     table = recipe(*((row, row.partition(",")[0].lower()) for row in made), reference="FedAvg, 0.2")
-    assert [compared._reference(Findings(table, [], {}), rows) for rows in pairs] == [
+    assert [of_rows._reference(Findings(table, [], {}), rows) for rows in pairs] == [
         "FedAvg, 0.1",
         "FedAvg, 0.2",
         "FedISM, 0.3",
