@@ -74,11 +74,12 @@ def reproduce(
     if recipe is None:
         _list(json)  # before anything imports torch
         return
+    from ..data.preparation.raw_folder import sample_in
     from ..io.locks import held
     from ..reproduce import expand
     from ..reproduce import jobs as engine
     from ..reproduce import recipe as recipes
-    from ..reproduce.raw import check_folders, files, folders, listed, make_sample, refuse_mixture
+    from ..reproduce.raw import check_folders, files, folders, listed, possible
     from ..reproduce.script import script
 
     o.refuse_together(dry_run=dry_run, json=json)
@@ -94,13 +95,15 @@ def reproduce(
     if dry_run:
         print(script(table, cells, samples=samples, work=work), end="")
         return
-    check_folders(given, set(samples))
-    cells, left_out = _possible(table, cells, given)
+    cells, left_out = possible(table, cells, given)
     used = {table.chains[cell.data].dataset for cell in cells}
-    refuse_mixture(used, given, set(samples))
+    check_folders(used, given, set(samples))
+    for sentence in left_out:
+        console.warn(sentence)
     made_up = sorted(used & set(samples))
     for name in made_up:
-        make_sample(name, Path(samples[name]))
+        if sample_in(name, Path(samples[name])):
+            console.say(f"no --raw for {name}: using a synthetic sample of its layout, in {samples[name]}")
     place = engine.Place(work, engine.devices(device, jobs), debug)
     sources = engine.make_data(cells, place)
     folder = work / "reproduce" / f"{table.name}-{scale}"
@@ -114,18 +117,6 @@ def reproduce(
         )  # fmt: skip
 
 
-def _possible(table: Any, cells: list, given: dict[str, str]) -> tuple[list, list[str]]:
-    """The cells whose data and files are there, and a sentence for each that is not, which is also a warning."""
-    from ..reproduce.raw import absent, without_files
-
-    missing = absent(table, cells, given)
-    cells = [cell for cell in cells if table.chains[cell.data].dataset not in missing]
-    left_out = [*missing.values(), *without_files(table, cells)]
-    for sentence in left_out:
-        console.warn(sentence)
-    return [cell for cell in cells if not cell.asks], left_out
-
-
 def run_cells(
     recipe: Any, cells: list, sources: dict, place: Any, folder: Path, *, scale: str = "paper",
     left_out: list[str] | None = None, made_up: list[str] | None = None, measured: bool = True, as_json: bool = False,
@@ -136,10 +127,10 @@ def run_cells(
 
     measured: whether time and memory are estimated first.
     """
-    from ..reproduce import forecast, output, reruns, results
+    from ..reproduce import forecast, output, results
     from ..reproduce import jobs as engine
 
-    reruns.announce(cells, sources, place, folder)
+    forecast.announce_again(cells, sources, place, folder)
     if measured:
         forecast.announce(cells, sources, place)
     outcomes = engine.run(cells, sources, place)

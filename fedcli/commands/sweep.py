@@ -58,7 +58,7 @@ def sweep(
     from ..data import manifest
     from ..reporting.writers import markdown
     from ..reproduce import jobs as engine
-    from ..reproduce import leave_one_out, sweep
+    from ..reproduce import sweep
     from ..reproduce.script import script
     from ..stages.partition import for_training
     from ..stages.train import resolved
@@ -70,10 +70,10 @@ def sweep(
         raise UsageError(f"{words[0]!r} is one argument too many", "flags of train stand after --")
     extensions.allow(words)
     common = parsed(TrainOptions, words)
-    sites, grid = leave_one_out.asked(over or [])
+    sites, grid = sweep.asked(over or [])
     if sites:
         source = o.source(data, work, "partition", "dataset")
-        left_out = leave_one_out.plan(sites, source, _partitioned(source))
+        left_out = sweep.plan(sites, source, _partitioned(source))
         source, data_of = left_out.dataset, left_out.make(work)
     else:
         source, left_out = for_training(o.source(data, work, "corruption", "partition", "dataset"), work), None
@@ -95,7 +95,7 @@ def sweep(
     ):  # fmt: skip
         outcomes = run_cells(recipe, cells, data_of, place, folder, as_json=json)
         if left_out:
-            made = list(leave_one_out.tables(left_out, outcomes, work, place.devices[0]))
+            made = list(sweep.tables(left_out, outcomes, work, place.devices[0]))
             show_tables(made, sys.stderr if json else sys.stdout)
             o.write(
                 folder / "held-out.md", "\n\n".join(f"## {t.title}\n\n{markdown(t)}\n\n{t.legend}" for t in made) + "\n"

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..metrics import Task, probabilities
-from ..scores.bca import bca_interval
-from ..scores.bootstrap import bootstrap_p, interval
+from ..scores.bootstrap import bca_interval, bootstrap_p, interval
 from ..scores.parts import VERSIONS
 from ..scores.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from .cautions import small_in_sets

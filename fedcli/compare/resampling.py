@@ -16,8 +16,7 @@ from .. import metrics
 from ..io.files import sha256
 from ..metrics import gap
 from ..scores import intervals, resampled
-from ..scores.bca import without_each
-from ..scores.bootstrap import bootstrap_all
+from ..scores.bootstrap import bootstrap_all, without_each
 from ..scores.parts import VERSIONS
 from ..scores.resampled import Columns, mean
 from ..scores.table import Score
@@ -115,7 +114,7 @@ def _groups_without_each(found: Predicted, table: np.ndarray, places: np.ndarray
     parts = []
     for g in range(count):
         at = places == g
-        whole = metrics.weighted(metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool))
+        whole = metrics.resampled(metrics.plan(table[at], found.y[at]), np.ones((int(at.sum()), 1), bool))
         without = without_each(table[at], found.y[at], found.units[at])
         columns = {metric: np.full(patients, value[0]) for metric, value in whole.items()}
         for metric, left in without.items():

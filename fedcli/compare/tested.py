@@ -14,8 +14,7 @@ from typing import Any
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
-from ..scores.bca import BCA, PERCENTILE
-from ..scores.bootstrap import LEVEL
+from ..scores.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
 from ..scores.statistics import OverSeeds, holm, over_seeds

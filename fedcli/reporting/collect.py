@@ -8,7 +8,7 @@ from pathlib import Path
 from .. import console
 from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
-from ..scores.bca import PERCENTILE
+from ..scores.bootstrap import PERCENTILE
 from ..scores.existing import check, existing
 from ..scores.shots import thresholds
 

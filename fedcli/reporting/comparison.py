@@ -18,7 +18,7 @@ from ..compare.verdict import (
     Compared,
     Difference,
 )
-from ..scores.bca import BCA
+from ..scores.bootstrap import BCA
 from ..scores.groups import SMALL, unknown_note
 from ..scores.statistics import sign_floor
 from .table import Column, Heads, Table, percent

@@ -57,10 +57,11 @@ def test_a_figure_draws_its_numbers(name, request):
     scores, extra = request.getfixturevalue("scores"), {}
     if figure.of == "path":
         subject = paths[0].parent
-    elif figure.of != "systems":
+    elif figure.of in ("runs", "methods"):
         subject = (names.labels if figure.of == "runs" else names.systems)([read(path) for path in paths])
     else:
         subject = systems(rows([scores[path] for path in paths]))
+        subject = subject if figure.of == "systems" else subject[0]
     if name == "sweep":
         scored = [system.scores for system in systems(rows([scores[path] for path in paths]))]
         extra = {"scores": lambda records: scored, "given": True}

@@ -68,10 +68,10 @@ def test_a_band_holds_the_middle_of_its_resamples():
     weights = np.random.default_rng(1).multinomial(N, np.full(N, 1 / N), size=200).T
     made = bands.band(bands.roc, SCORE, LABEL, weights)
     drawn = bands.roc(SCORE, LABEL, weights)[1]
-    assert made.low == pytest.approx(np.quantile(drawn, 0.025, axis=1))
-    assert made.high == pytest.approx(np.quantile(drawn, 0.975, axis=1))
+    assert made["low"].tolist() == pytest.approx(np.quantile(drawn, 0.025, axis=1))
+    assert made["high"].tolist() == pytest.approx(np.quantile(drawn, 0.975, axis=1))
     alone = bands.band(bands.roc, SCORE, np.zeros(N, int), weights)
-    assert np.isnan(alone.y).all() and np.isnan(alone.low).all()  # no image of the class
+    assert alone["y"].isna().all() and alone["low"].isna().all()  # no image of the class
 
 
 def test_the_front_leaves_out_what_another_system_beats():
@@ -90,7 +90,7 @@ def test_the_worst_cases_are_the_surest_errors(run):
         np.delete(guess != images.y, shown)
     ].max(initial=0)
     table = confusion_matrix(images.y, guess, labels=range(3))
-    drawn = confusion.frame([system], by="sex")
+    drawn = confusion.frame(system, by="sex")
     assert drawn["images"].to_list()[: table.size] == table.ravel().tolist()
 
 

@@ -109,7 +109,7 @@ def test_table_1_counts_every_image_of_each_client_once(row, run):
 
 def test_the_flow_adds_up(row, run):
     (system,) = systems([row])
-    images = flow.frame([system]).set_index("step")["images"]
+    images = flow.frame(system).set_index("step")["images"]
     assert images["files listed"] == images["images prepared"] == 120
     assert images["trained on"] == 80 and images["tested on"] == 40
     assert flow._left_out([{"file": "a", "why": "x"}, {"file": "b", "why": "x"}]) == "2 unreadable or excluded (2: x)"

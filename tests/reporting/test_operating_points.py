@@ -38,7 +38,7 @@ def test_operating_points_are_shown_where_an_evaluation_made_them(runs):
     (scored,) = read([plain])
     assert scored.path == plain and with_operating_points(plain) != plain
     assert with_operating_points(made) == made
-    assert scored.scores.clinical.classes["ill"]["clean"].operating
+    assert scored.scores.clinical["classes"]["ill"]["clean"]["operating"]
     report = fedcli.report([with_validation])
     titles = ["Operating points: ill", "Calibration: ill", "Net benefit: ill"]
     assert [table.title.split(",")[0] for table in report.operating] == titles and report.without_operating == ""

@@ -10,7 +10,8 @@ from ...compare.systems import Quantity
 from ...compare.tested import order
 from ...errors import UsageError, nearest
 from ...metrics import RESAMPLED
-from ...scores.intervals import LEVEL, RESAMPLES
+from ...scores.bootstrap import LEVEL
+from ...scores.intervals import RESAMPLES
 from ...scores.parts import VERSIONS
 from ...scores.scores import Scores
 from ...scores.table import Score
