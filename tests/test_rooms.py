@@ -24,7 +24,7 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1410,
     "commands": 3050,
-    "compare": 1460,
+    "compare": 1430,
     "data": 10760,
     "federation": 2710,
     "figures": 3130,
@@ -32,7 +32,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7330,
     "metrics": 1169,
     "models": 2000,
-    "reporting": 3750,
+    "reporting": 3650,
     "reproduce": 2830,
     "runs": 2600,
     "scores": 5072,
