@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +21,7 @@ from ..runs.assembly import PlannedFederation
 from ..runs.finished import part
 
 REPEATS = 3  # of what is quick; the median counts
+QUICK = 2.0  # seconds, after which nothing is measured again
 
 
 class Visits:
@@ -76,7 +77,7 @@ class Visits:
             for client, images in self.federation.counts.items()
         }
         workers = shared_out(self.federation.counts, processes)
-        return self.slowdown * sum(busiest({c: each[c] for c in cohort}, workers) for cohort in cohorts)
+        return self.slowdown * sum(busiest((workers[c], each[c]) for c in cohort) for cohort in cohorts)
 
     def _shares(self) -> dict[str, float]:
         """Parts of a round, and the share of its clients that play each: a rule may select whom to train."""
@@ -117,9 +118,7 @@ class Visits:
                     by_images = self.seconds.setdefault(task.part, {})
                     by_images.setdefault(len(clients.shards[task.client]), []).append(time.perf_counter() - begin)
                 self.steps += report.steps
-                fresh.setdefault(task.part, [])[1:] = [
-                    report
-                ]  # no more models than a real round holds beside its table
+                fresh.setdefault(task.part, [])[1:] = [report]  # no more models than a round holds beside its table
                 yield report
 
         state = next_state(self.federation, state, names, engine)
@@ -171,11 +170,11 @@ class _Together:
 
     def expected(self, visits: Visits) -> float:
         """Seconds of the same round if no process slowed another."""
-        seconds: dict[int, float] = defaultdict(float)
-        for name, client in self.played:
-            fixed, each = visits.line(name)
-            seconds[self.pool.worker_of[client]] += fixed + each * len(self.clients.shards[client])
-        return max(seconds.values())
+        lines, images = {name: visits.line(name) for name, _ in self.played}, self.clients.shards
+        return busiest(
+            (self.pool.worker_of[client], lines[name][0] + lines[name][1] * len(images[client]))
+            for name, client in self.played
+        )
 
 
 @dataclass(frozen=True)
@@ -214,14 +213,11 @@ def next_state(federation: PlannedFederation, state: RunState, roster: list[str]
     return replace(federation, participation=1.0).play(state, roster, engine).state
 
 
-def busiest(seconds: dict[str, float], workers: dict[str, int]) -> float:
-    """Seconds of the process that has most to do.
-
-    seconds: of each client; workers: the process of each client.
-    """
+def busiest(work: Iterable[tuple[int, float]]) -> float:
+    """Seconds of the process that has most to do, of pairs of a process and seconds."""
     spent: dict[int, float] = defaultdict(float)
-    for client, each in seconds.items():
-        spent[workers[client]] += each
+    for worker, seconds in work:
+        spent[worker] += seconds
     return max(spent.values())
 
 
@@ -229,6 +225,23 @@ def wait(device: str) -> None:
     """Until the device is idle."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
+
+
+def seconds_of(work: Callable[[], object], device: str = "cpu") -> float:
+    """Seconds of some work, from an idle device to an idle device."""
+    wait(device)
+    begin = time.perf_counter()
+    work()
+    wait(device)
+    return time.perf_counter() - begin
+
+
+def times(work: Callable[[], object], device: str = "cpu") -> list[float]:
+    """Seconds of some work, the first time and, where it is quick, REPEATS times more."""
+    seconds: list[float] = []
+    while len(seconds) < 1 + REPEATS and sum(seconds) <= QUICK:
+        seconds.append(seconds_of(work, device))
+    return seconds
 
 
 @contextmanager
