@@ -61,7 +61,10 @@ class Visits:
             most = counts[by_size[-1]]
             self._play(self._play(federation.first(), cohort, most, count=False), cohort, most)
         if together:  # processes on one machine slow each other
-            self.slowdown = max(1.0, together.seconds / together.expected(self))
+            seconds, visits = together
+            lines = {name: self.line(name) for _, name, _ in visits}
+            alone = busiest((worker, lines[name][0] + lines[name][1] * images) for worker, name, images in visits)
+            self.slowdown = max(1.0, seconds / alone)
 
     @property
     def trained(self) -> list[Report]:
@@ -127,8 +130,9 @@ class Visits:
         self.evaluates = self.evaluates or any(shard.evaluations for shard in watched)
         return state
 
-    def _side_by_side(self, each: float, limit: float) -> "_Together":
-        """A round on the processes: whole where it is quick, else the largest clients on parts of their images.
+    def _side_by_side(self, each: float, limit: float) -> tuple[float, list[tuple[int, str, int]]]:
+        """Seconds of a round's visits on the processes, and process, part of the round and number of images of each:
+        the whole round where it is quick, else the largest clients on parts of their images.
 
         each: seconds of an image, roughly.
         """
@@ -138,43 +142,21 @@ class Visits:
         smallest = self.federation.plan.batch_size
         images = max(counts.values()) if whole else max(smallest, int(limit / 4 / each))
         clients = some_images(self.federation, names, images)
+        seconds, visits = 0.0, list[tuple[int, str, int]]()
+
+        def clocked(tasks: list[Task]) -> list[Report]:
+            nonlocal seconds
+            reports: list[Report] = []
+            seconds += seconds_of(lambda: reports.extend(pool(tasks)))
+            visits.extend((pool.worker_of[t.client], t.part, len(clients.shards[t.client])) for t in tasks)
+            return reports
+
         with Pool(clients, self.jobs, len(names)) as pool:
-            together = _Together(pool, clients)
-            state = self.federation.first()
-            for _ in range(2):  # the first visits are slow
-                together.seconds, together.played = 0.0, []
-                state = next_state(self.federation, state, names, together)
+            state = next_state(self.federation, self.federation.first(), names, clocked)
+            seconds, visits = 0.0, []  # the first visits are slow
+            next_state(self.federation, state, names, clocked)
             self.own_bytes = sum(pool.ask(resources.own))
-        return together
-
-
-class _Together:
-    """The engine of several processes, with a clock.
-
-    Attributes:
-        seconds: that all visits of the last round took.
-        played: part of the round and client of each of them.
-    """
-
-    def __init__(self, pool: Pool, clients: InProcess):
-        self.pool, self.clients = pool, clients
-        self.seconds = 0.0
-        self.played: list[tuple[str, str]] = []
-
-    def __call__(self, tasks: list[Task]) -> list[Report]:
-        begin = time.perf_counter()
-        reports = list(self.pool(tasks))
-        self.seconds += time.perf_counter() - begin
-        self.played += [(task.part, task.client) for task in tasks]
-        return reports
-
-    def expected(self, visits: Visits) -> float:
-        """Seconds of the same round if no process slowed another."""
-        lines, images = {name: visits.line(name) for name, _ in self.played}, self.clients.shards
-        return busiest(
-            (self.pool.worker_of[client], lines[name][0] + lines[name][1] * len(images[client]))
-            for name, client in self.played
-        )
+        return seconds, visits
 
 
 @dataclass(frozen=True)
