@@ -23,7 +23,7 @@ DOORS = "fedcli", "fedcli.__main__"  # what a notebook and `python -m` open; the
 LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1340,
-    "commands": 3050,
+    "commands": 2860,
     "compare": 1430,
     "data": 10760,
     "federation": 2710,
@@ -45,7 +45,6 @@ MOST_FILES = 20  # on one floor of a room
 ONE_EACH = "fedcli/methods"  # a file for each method
 CROWDED = {
     "fedcli/scores": 35,
-    "fedcli/commands": 32,
 }  # floors that still hold more, which only shrink
 MOST_ROOMS = 2  # that have a file of one name
 SHARED_NAMES = {
