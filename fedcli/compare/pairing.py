@@ -7,6 +7,7 @@ of folds, or of splits that were drawn anew.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -61,8 +62,16 @@ class Sample:
         return [float(np.mean([m for m, at in zip(means, self.sets) if at == k])) for k in range(self.count)]
 
 
-def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
-    """Runs of equal draws, their test sets checked, and what a reader must know of it."""
+class Paired(NamedTuple):
+    """Runs of equal draws, their test sets checked, what they are a sample of, and what a reader must know of it."""
+
+    pairs: Pairs
+    sample: Sample
+    notes: list[str]
+
+
+def paired(a: Sequence[Scored], b: Sequence[Scored]) -> Paired:
+    """The pairs of two systems' runs. Raises FedcliError where there is none, or test sets differ."""
     if not a or not b:
         raise FedcliError("there is no run to compare", "give the scores of at least one run of each system")
     first, second = _by_draw(a), _by_draw(b)
@@ -82,10 +91,11 @@ def paired(a: list[Scored], b: list[Scored]) -> tuple[Pairs, list[str]]:
     differ = [kind for kind in ("partition", "corruption") if any(x.sha256(kind) != y.sha256(kind) for x, y in pairs)]
     if differ:
         notes.append(f"the systems were not trained on the same {' and '.join(differ)}: {NOT_THE_METHOD}")
-    return pairs, notes
+    sample = _sample(pairs)
+    return Paired(pairs, sample, [*notes, *filter(None, [sample.note])])
 
 
-def _by_draw(runs: list[Scored]) -> dict[str, Scored]:
+def _by_draw(runs: Sequence[Scored]) -> dict[str, Scored]:
     by_draw: dict[str, Scored] = {}
     for run in runs:
         if run.draw in by_draw:
@@ -119,8 +129,8 @@ def _check_same_test(a: Scored, b: Scored) -> None:
         raise FedcliError(what, "evaluate both runs again, on one dataset")
 
 
-def sample_of(pairs: Pairs) -> Sample:
-    """The population that pairs of checked test sets are a sample of, and how many images and patients it stands on."""
+def _sample(pairs: Pairs) -> Sample:
+    """The population, and how many images and patients it stands on."""
     runs = [run for run, _ in pairs]
     sets = numbered([predicted(run.path).id.tobytes() for run in runs])
     firsts = one_of_each(runs)

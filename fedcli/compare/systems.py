@@ -106,7 +106,8 @@ class Scored:
             found = self.scores.groups[of.attribute].get(of.version, {}).get(of.metric, {}).get(of.group)
         else:
             found = self.scores.part().lies(of.attribute, of.version, of.metric, views.GAP)
-        return found.values if found and found.mean is not None else None
+        values = found.values if found and found.mean is not None else []
+        return [value for value in values if value is not None] or None
 
 
 Pairs = list[tuple[Scored, Scored]]

@@ -129,6 +129,18 @@ def over_runs(runs: Iterable[Series]) -> "DataFrame":
     return pandas.DataFrame({"value": mean, "low": mean - std, "high": mean + std}).reset_index()
 
 
+def heading(records: list[Record]) -> str:
+    """A line on what was recorded."""
+    if len(records) > 1:
+        datasets, seeds = {r.dataset for r in records}, {r.options.get("seed") for r in records}
+        on = f" on {records[0].dataset}" if len(datasets) == 1 and "" not in datasets else ""
+        return f"{len(records)} runs{on}" + (f", {len(seeds)} seeds" if len(seeds) > 1 else "")
+    record = records[0]
+    on = f" on {record.dataset}" if record.dataset else ""
+    played = f"{record.played} of " * (record.played != record.rounds) + f"{record.rounds} rounds"
+    return f"{record.label}{on}: {record.clients} clients, {played}"
+
+
 def option(record: Record, key: str) -> Any:
     """The value of an option, of the run or else of the nearest stage above it that has it, a list as text; None where
     none has it."""

@@ -18,10 +18,10 @@ from ..compare.verdict import (
     Compared,
     Difference,
 )
-from ..scores.bca import BCA
+from ..scores.bootstrap import BCA
 from ..scores.groups import SMALL, unknown_note
 from ..scores.statistics import OverSeeds, sign_floor
-from .table import Table, of_text, percent
+from .table import Table, percent
 
 TESTS = {"mcnemar": "McNemar's exact test of the decisions", "delong": "DeLong's test of auc_binary"}
 OF_MODELS = (
@@ -93,7 +93,7 @@ def table(comparison: Comparison) -> Table:
         [name, _score(row.a), _score(row.b), *_tested(row, row.difference, several=several)]
         for name, row in _scores(comparison) + _gaps(comparison)
     ]
-    return of_text("", ["score (%)", a, b, "B-A", "95 % interval", *over, "verdict"], lines)
+    return Table.of("", ["score (%)", a, b, "B-A", "95 % interval", *over, "verdict"], lines)
 
 
 def _score(numbers: OverSeeds) -> str:
@@ -218,7 +218,7 @@ def table_against(rows: Sequence[Against], score: str, reference: str) -> Table:
     heads = ["method", f"{score} (%)", "difference", "95 % interval", "p over patients", f"p over {over}", "verdict"]
     lines = [_line_against(row, rows[0].mean) for row in rows]
     legend = SCORE.format(over=over, reference=reference) + verdict.legend(rows, verdict.enough(len(rows) - 1))
-    return of_text(f"Against {reference}: {score}", heads, lines, legend)
+    return Table.of(f"Against {reference}: {score}", heads, lines, legend)
 
 
 def _line_against(row: Against, reference: float | None) -> list[str]:

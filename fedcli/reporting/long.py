@@ -37,8 +37,8 @@ def _of_run(run: Scored) -> Iterator[Line]:
     for best in (False, True):
         for where, score in numbers.numbers(scores, best=best):
             whose = where.version, numbers.model(where), where.attribute, where.group, where.client
-            whose += numbers.metric(where), where.measure or "score"
-            yield from ((*about, *whose, name, value) for name, value in _statistics(score, best))
+            of = numbers.metric(where), where.measure or "score"
+            yield from ((*about, *whose, *of, name, value) for name, value in _statistics(score, best))
 
 
 def _statistics(score: Score, best: bool) -> Iterator[tuple[str, float | None]]:

@@ -21,7 +21,8 @@ from ..scores.choice import DISTANCE, WORST
 from ..scores.parts import VERSIONS
 from . import writers
 from .columns import POOLED
-from .rows import Row, notes
+from .row import Row
+from .rows import notes
 from .table import Cell, Column, Table, mark, number, percent
 
 FORMATS = "markdown", "latex", "csv", "json"
@@ -103,11 +104,13 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
             _marked(rows, column, leads) if _has_test(column) else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
-    names = [Cell(row.long_name if long_names else row.name) for row in rows]
-    heads, texts = [Column("method"), Column("rule")], [names, [Cell(row.scores.rule) for row in rows]]
-    more, costs = _costs(rows)
-    cells = [list(row) for row in zip(*texts, *marked, *costs, strict=True)]
-    whole = Table("", [*heads, *columns, *more], cells)
+    names = [[row.long_name if long_names else row.name, row.scores.rule] for row in rows]
+    costs = _costs(rows)
+    lines = [
+        [*name, *cells, *(column[place] for column in costs.values())]
+        for place, (name, *cells) in enumerate(zip(names, *marked, strict=True))
+    ]
+    whole = Table.of("", ["method", "rule", *columns, *costs], lines)
     same = [(row.name, row.scored) for row in rows if not row.is_view and row.data == rows[0].data]
     said = [*notes(rows), *levelling_down(same)]
     return Report(rows, whole, _parts(rows, whole), said, _legend(rows, whole, leads))
@@ -167,16 +170,15 @@ def _cell(row: Row, name: str) -> Cell:
     return percent(value.mean, value.std, doubtful=name in row.doubtful) if value else Cell()
 
 
-def _costs(rows: list[Row]) -> tuple[list[Column], list[list[Cell]]]:
+def _costs(rows: list[Row]) -> dict[str, list[Cell]]:
     """Costs of training in time and bytes, where it was asked for: no score, so no best is marked."""
-    columns, cells = [], []
+    costs = {}
     if any(row.bytes for row in rows):
-        columns += [Column(DOWN), Column(UP)]
-        cells += [[megabytes(row.bytes and row.bytes[way]) for row in rows] for way in ("down", "up")]
+        for name, way in ((DOWN, "down"), (UP, "up")):
+            costs[name] = [megabytes(row.bytes[way] if row.bytes else None) for row in rows]
     if any(row.minutes is not None for row in rows):
-        columns.append(Column("minutes"))
-        cells.append([number(row.minutes) for row in rows])
-    return columns, cells
+        costs["minutes"] = [number(row.minutes) for row in rows]
+    return costs
 
 
 def megabytes(count: float | None) -> Cell:
@@ -190,17 +192,17 @@ def megabytes(count: float | None) -> Cell:
 def _parts(rows: list[Row], whole: Table) -> list[Table]:
     """The table without groups, then one for each attribute, its name left out of the headings."""
     names = dict.fromkeys(name for row in rows for name in row.attributes)
-    attribute = [
-        max((name for name in names if column.title.startswith(f"{name} ")), key=len, default="")
-        for column in whole.columns
-    ]
+    by_attribute: dict[str, list[int]] = {"": [], **{name: [0, 1] for name in names}}
+    for place, column in enumerate(whole.columns):
+        of = (name for name in names if column.title.startswith(f"{name} "))
+        by_attribute[max(of, key=len, default="")].append(place)
     tables = []
-    for name in ("", *(name for name in names if name in attribute)):
-        part = whole.only([at for at, named in enumerate(attribute) if named == name or at < 2])
-        columns = [
-            Column(column.title.removeprefix(f"{name} "), column.unit, "", column.lower) for column in part.columns
-        ]
-        tables.append(Table(f"Groups by {name}", columns, part.rows) if name else part)
+    for name, places in by_attribute.items():
+        part = whole.only(places)
+        if name:
+            columns = [replace(c, name=c.title.removeprefix(f"{name} "), over="") for c in part.columns]
+            part = replace(part, title=f"Groups by {name}", columns=columns)
+        tables += [part] if not name or len(places) > 2 else []
     return tables
 
 
@@ -246,7 +248,7 @@ def _marks(rows: list[Row], whole: Table, leads: Leads) -> str:
 def _model_shown(rows: Sequence[Row]) -> str:
     """Of which models the numbers are, in words."""
     at, _ = _moment(rows)
-    metric = next((kept.metric for row in rows for kept in row.chosen), "")
+    metric = next((kept["metric"] for row in rows for kept in row.chosen), "")
     if at != BEST or not metric.startswith((DISTANCE, WORST)):
         return MOMENTS[at]
     how = "smallest" if metric.startswith(DISTANCE) else "highest"
@@ -276,7 +278,7 @@ def _json(made: Report) -> str:
 def _json_row(row: Row, marked: dict[str, Cell]) -> dict[str, Any]:
     run = "method", "label", "rule", "settings", "rounds", "roster_size", "sample"
     about = {key: getattr(row.scores, key) for key in run}
-    of_best = {"chosen": [vars(run) for run in row.chosen], "left_out": row.left_out} if row.at == BEST else {}
+    of_best = {"chosen": row.chosen, "left_out": row.left_out} if row.at == BEST else {}
     cells = {
         name: {"mean": value.mean, "std": value.std, "lower_is_better": value.lower}
         | {"best": cell.best, "small_group_decides": cell.doubtful}

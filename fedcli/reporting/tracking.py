@@ -17,7 +17,8 @@ from ..compare.systems import LAST, read
 from ..data import manifest
 from ..errors import FedcliError, UsageError, nearest
 from ..figures import series
-from .columns import all_values
+from ..scores import numbers
+from .columns import all_numbers
 
 TENSORBOARD, MLFLOW = KINDS = "tensorboard", "mlflow"
 REMOTE = re.compile(r"[a-z+]+:")  # how a place of mlflow begins that is no folder
@@ -146,9 +147,9 @@ def evaluation(asked: str | None, scores: Path, work: Path) -> str:
     (scored,) = read([scores])
     step, text = scored.scores.kept_rounds[-1], render([scores], PageOptions())
     with _opened(asked, run, work) as (tracker, place):
-        for name, value in all_values(scored.scores, LAST).items():
-            if value.mean is not None and np.isfinite(value.mean):
-                tracker.number(f"scores/{name}", value.mean, step)
+        for where, score in all_numbers(scored.scores, LAST).items():
+            if score.last is not None and np.isfinite(score.last):
+                tracker.number(f"scores/{numbers.name(where)}", score.last, step)
         tracker.page(text)
     return place
 

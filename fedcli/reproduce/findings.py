@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean, harmonic_mean
 from typing import Any
 
-from ..compare.small_groups import doubtful_decisions, small_decides
+from ..compare.cautions import doubtful_decisions, small_decides
 from ..compare.systems import Quantity, Scored
 from ..compare.tested import Leads, order
 from ..data import manifest

@@ -17,7 +17,7 @@ from ..errors import FedcliError, of_system
 from ..io.locks import scratch
 from ..reporting import page, writers
 from ..reporting.comparison import tests_against
-from ..reporting.table import NONE, Table, mark, number, of_text
+from ..reporting.table import NONE, Table, mark, number
 from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from . import pictures
@@ -255,7 +255,7 @@ def tests(results: Results) -> tuple[list[str], list[Table]]:
 def ran(results: Results) -> Table:
     """A table of what ran under which rule."""
     lines = [[row.name, row.label or NONE, row.rule or NONE, row.command] for row in results.rows]
-    return of_text("What ran", ["row", "what ran", "rule", "command"], lines)
+    return Table.of("What ran", ["row", "what ran", "rule", "command"], lines)
 
 
 def _legend(results: Results, star: str) -> str:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from ...metrics import PARITY
-from ..columns import POOLED, find, joined
+from ...scores.table import Where
+from ..row import Row
 from ..section import Section
-from ..table import Cell, Column, Table, percent
-from .systems import System
+from ..table import Column, Table
 
 METRICS = "auc", "average_precision", "balanced_accuracy", "f1"
 LEGEND = (
@@ -19,49 +19,35 @@ GROUPS = (
 )
 
 
-def section(compared: Sequence[System], spread: str | None) -> Section:
-    return Section("labels", "Each label", tables=list(_tables(compared, spread)))
+def section(compared: Sequence[Row]) -> Section:
+    return Section("labels", "Each label", tables=list(_tables([row for row in compared if row.scores.several_labels])))
 
 
-def _tables(compared: Sequence[System], spread: str | None) -> Iterator[Table]:
+def _tables(scored: Sequence[Row]) -> Iterator[Table]:
     """Scores of each label, then how much it differs between the groups of each attribute."""
-    scored = [system for system in compared if system.scores.several_labels]
-    if not scored:
-        return
-    for metric in METRICS:
-        yield _table(f"{metric} of each label", scored, [(metric, "", "")], spread or POOLED, LEGEND)
-    for attribute in dict.fromkeys(name for system in scored for name in system.scores.groups):
-        shown = [("auc", attribute, "gap"), *((name, attribute, "") for name in PARITY)]
-        yield _table(f"Each label between groups by {attribute}", scored, shown, spread or POOLED, GROUPS)
+    for metric in METRICS if scored else ():
+        yield _table(f"{metric} of each label", scored, [Where("clean", metric=metric)], LEGEND)
+    for attribute in dict.fromkeys(name for row in scored for name in row.scores.groups):
+        where = Where("clean", attribute=attribute)
+        shown = [where._replace(metric="auc", measure="gap"), *(where._replace(metric=name) for name in PARITY)]
+        yield _table(f"Each label between groups by {attribute}", scored, shown, GROUPS)
 
 
-def _table(
-    title: str, scored: Sequence[System], shown: Sequence[tuple[str, str, str]], spread: str, legend: str
-) -> Table:
-    """A line for each label, and for each system a column for each of these (metric, attribute, measure)."""
+def _table(title: str, scored: Sequence[Row], shown: Sequence[Where], legend: str) -> Table:
+    """A line for each label, and for each system a column for each of these numbers."""
     labels = scored[0].scores.labels["clean"]
     heads = [
-        Column(" ".join(filter(None, [system.name, measure, metric if len(shown) > 1 else ""])))
-        for system in scored
-        for metric, _, measure in shown
+        Column(" ".join(filter(None, [row.name, where.measure, where.metric * (len(shown) > 1)])))
+        for row in scored
+        for where in shown
     ]
-    rows = [
+    lines = [
         [
-            Cell(label),
-            Cell(f"{next(iter(part.overall['clean'].values())).count:,}"),
-            *(_cell(system, label, *pair, spread) for system in scored for pair in shown),
+            label,
+            next(iter(labels[label].overall["clean"].values())).count,
+            *(row.cell(where._replace(label=label)) for row in scored for where in shown),
         ]
         for label in scored[0].scores.classes
-        if (part := labels.get(label))
+        if label in labels
     ]
-    return Table(title, [Column("label"), Column("images"), *heads], rows, legend)
-
-
-def _cell(system: System, label: str, metric: str, attribute: str, measure: str, spread: str) -> Cell:
-    name = f"{metric} of label {label}"
-    runs = [
-        {"": value} if (value := find(known, name, "clean", attribute, measure=measure)) else {}
-        for known in system.row.known
-    ]
-    value = joined(runs, spread).get("")
-    return percent(value.mean, value.std) if value else Cell()
+    return Table.of(title, ["label", "images", *heads], lines, legend)

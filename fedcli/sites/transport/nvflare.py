@@ -14,10 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ... import shapes
 from ...errors import FedcliError
-from ...io.files import read_text
-from .frames import Message
+from .frames import Message, read_json
 from .relay import Question, Relay, answered, paths_in
 
 INSTALLED = find_spec("nvflare") is not None
@@ -123,7 +121,7 @@ class Attached:
     def __init__(self, profile: Path, socket: Path):
         """profile: the JSON file that says where NVFlare's client publishes its jobs. Raises FedcliError."""
         check()
-        shapes.check(_read(profile), PROFILE, profile, "see docs/consortium.md, or `fedcli export nvflare`")
+        read_json(profile, PROFILE, "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md")
         self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
         self.process = self._start()
         self.failed = 0
@@ -161,13 +159,6 @@ class Attached:
             raise FedcliError(
                 f"the process that attaches to NVFlare ended with exit code {self.failed}", "its own words are above"
             )
-
-
-def _read(profile: Path) -> Any:
-    try:
-        return json.loads(read_text(profile, "give the profile.json that `fedcli export nvflare` wrote"))
-    except ValueError as error:
-        raise FedcliError(f"{profile} is no JSON: {error}"[:300]) from None
 
 
 def attach(profile: Path, socket: Path) -> None:
