@@ -1,7 +1,6 @@
 """Scores of logits as scores.json has them in its nested form."""
 
 import numpy as np
-from fedcli.scores.statistics.significance.intervals import Answered, add_group_intervals, add_intervals
 from nested_scores import ABOUT
 
 from fedcli.scores import shots, views
@@ -9,6 +8,7 @@ from fedcli.scores.facts import Images, facts, label_facts
 from fedcli.scores.nested import nested
 from fedcli.scores.parts import MODELS
 from fedcli.scores.scores import Scores
+from fedcli.scores.statistics.intervals import Answered, add_group_intervals, add_intervals
 from fedcli.scores.table import Score, Where
 
 BY = "by"  # the attribute

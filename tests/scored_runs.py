@@ -2,12 +2,12 @@
 
 import h5py
 import numpy as np
-from fedcli.scores.statistics.significance.bootstrap import draw
 from nested_scores import over, staged
 from score_json import summary, summary_of_groups
 
 from fedcli.compare.systems import grouped, read
 from fedcli.compare.tested import order
+from fedcli.scores.statistics.bootstrap import draw
 from fedcli.seeds import derive
 
 N = 60

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from fedcli.scores.statistics.significance.bootstrap import bca_interval
 from scored_runs import PATIENTS_OF, SEX, N, Y, heal, model, scored
 
 from fedcli.compare.resampling import Resamples, left_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.compare.tested import compare
 from fedcli.reporting.comparison import body, legend
+from fedcli.scores.statistics.bootstrap import bca_interval
 
 METRIC = "balanced_accuracy"
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import session
-from fedcli.scores.statistics.significance.bootstrap import bca_interval, bootstrap, interval, without_each
 from hospitals import prepared, write_hospitals
 from scipy import stats
 
@@ -15,6 +14,7 @@ from fedcli.compare.resampling import bounds_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.metrics import score
 from fedcli.scores.scores import Scores
+from fedcli.scores.statistics.bootstrap import bca_interval, bootstrap, interval, without_each
 
 OVERALL = Quantity("clean", "auc_ovo_macro")
 

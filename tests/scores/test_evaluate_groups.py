@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from evaluated_runs import ATTRIBUTES, ROSTER, a_run, logits_of, scorer
-from fedcli.scores.statistics.significance.bootstrap import bootstrap, interval
 from nested_scores import body_of
 from score_json import group_scores
 
 from fedcli.errors import UsageError
+from fedcli.scores.statistics.bootstrap import bootstrap, interval
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fedcli.scores.statistics.significance.bootstrap import bca_interval, bootstrap_p
-from fedcli.scores.statistics.significance.permutation import _p
 from score_json import spread
 
 from fedcli.metrics import apart, score
 from fedcli.runs.scoring import Scoring
 from fedcli.scores.choice import Candidate, chosen
 from fedcli.scores.clinical.binary import threshold_of
+from fedcli.scores.statistics.bootstrap import bca_interval, bootstrap_p
+from fedcli.scores.statistics.permutation import _p
 from fedcli.scores.statistics.significance import paired_t, wilcoxon
 from fedcli.scores.table import Score, Where
 from fedcli.sites.evaluation import _add_interval

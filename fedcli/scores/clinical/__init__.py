@@ -1,1 +1,1 @@
-"""What a clinic asks of a model beside how well it ranks."""
+"""The questions of a clinic beside how well a model ranks: operating points, calibration, sets of classes."""
