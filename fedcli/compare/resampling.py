@@ -180,7 +180,7 @@ def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> 
         kept = resampled.read(path.parent, last=True)
     else:
         group = found.grouping(of.attribute)[1].index(of.group)
-        kept = resampled.read_groups(path.parent).get((place, group), {})
+        kept = resampled.read_group(path.parent, place, group)
     versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)
     answered = {v: intervals.Answered(found.last[v], found.y, found.units).at(at) for v in versions}
     drawn = [kept.get(version) or answered[version].resampled() for version in versions]
