@@ -99,7 +99,7 @@ def _check_size(what: str, values: np.ndarray) -> None:
 
 def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
     _check_size(f"its column {name!r}", values)
-    if name in OF_IMAGES and ((values < 0).any() or values.sum() > n):
+    if name in OF_IMAGES and not _adds_up(values, n):
         raise SiteError(f"its column {name!r} counts more than its {n} training images, or fewer than none")
     if name in OF_CLASSES and not known.get("label_noise"):
         shown = known["counts"]["class"].get("train", {})
@@ -109,8 +109,13 @@ def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
         )
         if not alike:
             raise SiteError(f"its column {name!r} has other numbers of images by class than it described")
-    if name == "validation_images" and not 0 <= values.sum() <= known["images"]["val"]:
+    if name == "validation_images" and not _adds_up(values, known["images"]["val"]):
         raise SiteError(f"its column {name!r} is not within the {known['images']['val']} that it described")
+
+
+def _adds_up(values: np.ndarray, most: int) -> bool:
+    """Tell whether these are numbers of at most so many images; none of them may make the sum run over."""
+    return bool((values >= 0).all() and (values <= most).all() and values.sum() <= most)
 
 
 def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str, SiteError]:
