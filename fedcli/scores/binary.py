@@ -68,13 +68,9 @@ def falling(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[
 
 
 def curve(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Thresholds that occur, falling, and the images at or above each: (thresholds, true positives, false positives)."""
-    thresholds, hits, alarms = falling(score, label, _once(score))
+    """Thresholds that occur, falling, and the true and the false positives at or above each."""
+    thresholds, hits, alarms = falling(score, label, np.ones((len(score), 1), np.int64))
     return thresholds, hits[0, 1:].astype(np.int64), alarms[0, 1:].astype(np.int64)
-
-
-def _once(score: np.ndarray) -> np.ndarray:
-    return np.ones((len(score), 1), np.int64)
 
 
 def threshold_of(rule: str, value: float | None, score: np.ndarray, label: np.ndarray) -> float | None:
@@ -209,6 +205,6 @@ def net_benefit(score: np.ndarray, label: np.ndarray) -> list[tuple[float, float
     """Of each threshold probability p: p, net benefit of the model, and of treating all; treating none has 0."""
     if not len(score):
         return []
-    base, (thresholds, model) = label.mean(), benefit(score, label, _once(score))
+    base, (thresholds, model) = label.mean(), benefit(score, label, np.ones((len(score), 1)))
     everyone = base - (1 - base) * (thresholds / (1 - thresholds))
     return list(zip(thresholds.tolist(), model[:, 0].tolist(), everyone.tolist(), strict=True))

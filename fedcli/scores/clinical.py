@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import UsageError
-from ..metrics import Grouping, Groupings, Task, calibration_error, chances, groupings_at, probabilities
+from ..metrics import Groupings, Task, calibration_error, chances, groupings_at, probabilities
 from ..metrics.parity import decided, parity
 from ..runs import finished as runs
 from ..runs.finished import Run
@@ -62,9 +62,9 @@ class Images:
         at, label = Task.of(self.y).of_class(self.y, c)
         return Images(self.chances[at, c], label, groupings_at(self.groupings, at), self.client[at])
 
-    def members(self, choice: str, roster: Sequence[str]) -> Grouping:
-        """The division that a choice of thresholds makes."""
-        return (self.client, list(roster)) if choice == CLIENT else self.groupings[choice]
+    def members(self, choice: str) -> np.ndarray:
+        """The place of each image in the division that a choice of thresholds makes [N]."""
+        return self.client if choice == CLIENT else self.groupings[choice][0]
 
 
 def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
@@ -184,10 +184,9 @@ def _carried(
     pooled = choose(slice(None))
     limits, limit = {"": pooled}, np.full(len(images.y), pooled)
     if choice != POOLED:
-        (place, names), (where, _) = chosen.members(choice, roster), images.members(choice, roster)
-        for k, name in enumerate(names):
-            limits[name] = own = choose(place == k)
-            limit[where == k] = pooled if own is None else own
+        for k, name in enumerate(roster if choice == CLIENT else chosen.groupings[choice][1]):
+            limits[name] = own = choose(chosen.members(choice) == k)
+            limit[images.members(choice) == k] = pooled if own is None else own
     return limits, limit
 
 
