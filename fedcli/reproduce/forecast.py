@@ -3,6 +3,7 @@
 Time and memory are those of a few measured steps of each row.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Iterator
@@ -147,38 +148,36 @@ def announce_again(cells: list[Cell], sources: Sources, place: Place, folder: Pa
 
     folder: of the reproduction, with the results of the last time.
     """
-    if not (before := _last_scores(folder / "results.json", place.work)):
-        return
-    for cell, plan, source, done in _asked(cells, sources, place):
+    before = _last_scores(folder / "results.json")
+    for cell, plan, source, done in _asked(cells, sources, place) if before else ():
         old = before.get((cell.row, f"{cell.data}, seed {cell.seed}"))
-        if old and not done and (why := _changed(plan, source, old)):
-            console.say(f"{cell.name} is trained again: {why}")
+        if old and not done:
+            with contextlib.suppress(FedcliError):  # the old result was removed in part: nothing to compare with
+                if changes := _changes(plan, source, manifest.inside(place.work, old)):
+                    console.say(f"{cell.name} is trained again: {', '.join(changes)}")
 
 
-def _last_scores(results: Path, work: Path) -> dict[tuple[str, str], Path]:
-    """(row, data and seed) -> scores.json of the last time."""
+def _last_scores(results: Path) -> dict[tuple[str, str], str]:
+    """(row, data and seed) -> scores.json of the last time, below the work folder."""
     if not results.is_file():
         return {}
     try:
         rows = [Row.model_validate(row) for row in json.loads(results.read_text(encoding="utf-8"))["rows"]]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         console.warn(f"{results} cannot be read: it is written again, without saying what has changed since")
         return {}
-    return {(row.name, at): work / path for row in rows for at, path in row.scores.items()}
+    return {(row.name, at): path for row in rows for at, path in row.scores.items()}
 
 
-def _changed(plan: TrainOptions, source: Path, scores: Path) -> str:
-    """Differences, such as "lr is 0.001, was 0.003"; "" where that cannot be seen."""
-    try:
-        run = manifest.above(scores, "run")
-        changes = _unlike(_settled(plan), _settled(manifest.read(run).options))
-        for stage in OF_DATA:
-            now = source if manifest.read(source).kind == stage else manifest.parent(source, stage)
-            if now and (then := manifest.parent(run, stage)):
-                changes += _unlike(manifest.read(now).options, manifest.read(then).options)
-        return ", ".join(changes)
-    except FedcliError:  # the old result was removed in part: nothing to compare with
-        return ""
+def _changes(plan: TrainOptions, source: Path, scores: Path) -> list[str]:
+    """Differences, such as "lr is 0.001, was 0.003". Raises FedcliError where they cannot be seen."""
+    run = manifest.above(scores, "run")
+    changes = _unlike(_settled(plan), _settled(manifest.read(run).options))
+    for stage in OF_DATA:
+        now = source if manifest.read(source).kind == stage else manifest.parent(source, stage)
+        if now and (then := manifest.parent(run, stage)):
+            changes += _unlike(manifest.read(now).options, manifest.read(then).options)
+    return changes
 
 
 def _unlike(now: dict[str, Any], then: dict[str, Any]) -> list[str]:

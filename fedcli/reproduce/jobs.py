@@ -19,7 +19,6 @@ from .. import console, extensions
 from ..bench.estimate import span
 from ..errors import FedcliError, of_system
 from ..io.locks import Busy
-from ..options import Options
 from ..runs.resources import check_device
 from ..stages import corrupt, evaluate, partition, prepare, train
 from ..stages.options import TrainOptions
@@ -28,11 +27,8 @@ from ..system import interrupts
 from ..system.processes import Ended, one_each
 from .expand import Cell, stages_of
 
-RUN: dict[str, Callable[[Any], Result]] = {
-    "prepare": prepare.run,
-    "partition": partition.run,
-    "corrupt": corrupt.run,
-}  # the stages that make data
+RUN: dict[str, Callable[[Any], Result]]  # the stages that make data
+RUN = {"prepare": prepare.run, "partition": partition.run, "corrupt": corrupt.run}
 Report = Callable[[int, int], None]  # (rounds played, rounds of the cell)
 
 
@@ -93,7 +89,7 @@ def make_data(cells: list[Cell], place: Place) -> Sources:
             continue
         folder: dict[str, Any] = {"work": place.work}
         options = replace(chain[-1].reading(above) if above else chain[-1], **folder)
-        outcome = _tried(cell, partial(_made, options), place.debug)
+        outcome = _tried(cell, partial(RUN[options.stage], options), place.debug)
         made[chain] = outcome.scores or outcome
     faults = {outcome.sentence: outcome for outcome in made.values() if isinstance(outcome, Outcome)}
     if faults and all(isinstance(made[cell.chain], Outcome) for cell in cells):
@@ -101,11 +97,6 @@ def make_data(cells: list[Cell], place: Place) -> Sources:
     for fault in faults.values():
         console.fail(f"data of {fault.cell.name}: {fault.sentence}", fault.hint)
     return made
-
-
-def _made(options: Options) -> Path:
-    """The manifest of one stage's data."""
-    return RUN[options.stage](options).path
 
 
 def run(cells: list[Cell], sources: Sources, place: Place) -> list[Outcome]:
@@ -124,29 +115,35 @@ def run(cells: list[Cell], sources: Sources, place: Place) -> list[Outcome]:
     return [replace(outcomes.get(cell.work) or faults[cell.chain], cell=cell) for cell in cells]
 
 
-def _tried(cell: Cell, work: Callable[[], Path], debug: bool = False) -> Outcome:
-    """The path that some work gives, or the sentence in which it ended."""
+def _tried(cell: Cell, work: Callable[[], Result], debug: bool = False) -> Outcome:
+    """The outcome of some work: the path of what it makes, or the sentence in which it ended."""
     try:
-        return Outcome(cell, work())
+        return Outcome(cell, Path(work()))
     except Exception as error:  # one cell's fault is not the next one's: it is reported, and shows in the exit code
         if interrupts.came() or (isinstance(error, FedcliError) and error.code == 130):
             raise KeyboardInterrupt from None
         if debug and not isinstance(error, FedcliError):
             traceback.print_exc()
-        fault = error if isinstance(error, FedcliError) else extensions.fault(error) or of_system(error)
-        if fault:
-            return Outcome(cell, None, fault.sentence, fault.hint)
-        return Outcome(cell, None, f"unexpected {type(error).__name__}: {error}")
+        fault = told(error)
+        return Outcome(cell, None, fault.sentence, fault.hint)
+
+
+def told(error: Exception) -> FedcliError:
+    """An error of any kind as one that a user reads."""
+    if isinstance(error, FedcliError):
+        return error
+    unexpected = FedcliError(f"unexpected {type(error).__name__}: {error}", "--debug shows where")
+    return extensions.fault(error) or of_system(error) or unexpected
 
 
 def _play(cell: Cell, source: Path, place: Place, device: str, report: Report) -> Outcome:
     """Train and score one cell in this process."""
 
-    def stages() -> Path:
+    def stages() -> Result:
         with own_threads(), console.muted(report):
             run = _trained(cell, replace(cell.train, data=source, device=device, work=place.work, resume=True))
         with own_threads(), console.muted():
-            return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work)).path
+            return evaluate.run(replace(cell.evaluate, run=run, device=device, work=place.work))
 
     return _tried(cell, stages, place.debug)
 

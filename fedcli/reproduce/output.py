@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .. import console
 from ..data import manifest
 from ..data.manifest import sync
-from ..errors import FedcliError, of_system
+from ..errors import FedcliError
 from ..io.locks import scratch
 from ..reporting import page, writers
 from ..reporting.comparison import tests_against
@@ -22,7 +22,7 @@ from ..reporting.table import Cell as Shown
 from ..reporting.table import Column as Heading
 from . import pictures
 from .findings import heading, shown
-from .jobs import Outcome
+from .jobs import Outcome, told
 from .recipe import Column, Recipe
 from .record import Results, Row
 from .results import OUTSIDE, OVERLAP, WITHIN
@@ -33,11 +33,9 @@ def record(folder: Path, results: Results) -> None:
     """Write results.json and table.md; an older page and its pictures go, but for what illustrate() takes over."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").unlink(missing_ok=True)
-    _text(
-        folder / "results.json",
-        json.dumps(results.body(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False),
-    )
-    _text(folder / "table.md", markdown(results))
+    body = json.dumps(results.body(), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    manifest.write_text(folder / "results.json", f"{body}\n")
+    manifest.write_text(folder / "table.md", markdown(results).rstrip("\n") + "\n")
 
 
 def illustrate(folder: Path, recipe: Recipe, results: Results, outcomes: list[Outcome], *, device: str) -> Results:
@@ -87,13 +85,8 @@ def _said(missing: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        fault = error if isinstance(error, FedcliError) else of_system(error)
-        why = fault.sentence if fault else f"unexpected {type(error).__name__}: {error}"
-        raise FedcliError(f"{missing}: {why}", (fault and fault.hint) or "--debug shows where") from error
-
-
-def _text(path: Path, text: str) -> None:
-    manifest.write_text(path, text.rstrip("\n") + "\n")
+        fault = told(error)
+        raise FedcliError(f"{missing}: {fault.sentence}", fault.hint or "--debug shows where") from error
 
 
 def markdown(results: Results) -> str:

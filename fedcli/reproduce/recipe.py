@@ -36,7 +36,7 @@ class Row(shape.Row):
         stem: the name of the row that was varied.
     """
 
-    corrupt: shape.Corrupt = {}
+    corrupt: Flags = {}
     at: Flags = {}
     stem: str = ""
 
@@ -236,7 +236,8 @@ def _check_scores(recipe: Recipe) -> None:
     best = recipe.at == "best"
     for scale, (name, data) in product(SCALES, recipe.chains.items()):
         evaluate = data.evaluate | recipe.changes(scale, "evaluate")
-        by = _by(evaluate.get("by") or [], name)
+        given = evaluate.get("by") or []
+        by = [str(each).replace("{data}", name) for each in (given if isinstance(given, list) else [given])]
         with placed(f"data.{name}.evaluate" if scale == "paper" else f"{scale}.evaluate"):
             places.check_by(by, data.dataset)
             thresholds(evaluate.get("shots") or None)
@@ -246,11 +247,6 @@ def _check_scores(recipe: Recipe) -> None:
                     _check_validated(recipe, name)
                 with placed(f"column {column.name!r}"):
                     places.check(column.score, data.dataset, by, corrupted=data.corrupt is not None, best=best)
-
-
-def _by(given: Any, name: str) -> list[str]:
-    """The attributes asked for, where only the name of the data may be left open."""
-    return [str(attribute).replace("{data}", name) for attribute in (given if isinstance(given, list) else [given])]
 
 
 def _check_validated(recipe: Recipe, name: str) -> None:

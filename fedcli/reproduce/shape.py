@@ -13,8 +13,10 @@ from pydantic import (
     StrictInt,
     StrictStr,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
-)
+)  # fmt: skip
 from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError, nearest
@@ -65,51 +67,44 @@ def _once(items: tuple[Any, ...]) -> tuple[Any, ...]:
     return items
 
 
-def _flags(stage: str) -> AfterValidator:
-    """Checks the flags of a stage, or a method's options, by name and kind."""
-
-    def check(given: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return checked(stage, given)
-        except UsageError as error:
-            raise _wrong(error.sentence, error.hint) from None
-
-    return AfterValidator(check)
-
-
 Text = Annotated[StrictStr, AfterValidator(_visible)]
 Word = Annotated[Text, AfterValidator(_dashless)]  # stands on a command line, where a dash begins a flag
 Texts = Annotated[tuple[Text, ...], Field(min_length=1), AfterValidator(_once)]
 Seed = Annotated[StrictInt, Field(ge=0, lt=2**63)]
 FileName = Annotated[StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-Prepare = Annotated[dict[Text, Any], _flags("prepare")]
-Partition = Annotated[dict[Text, Any], _flags("partition")]
-Corrupt = Annotated[dict[Text, Any], _flags("corrupt")]
-Train = Annotated[dict[Text, Any], _flags("train")]
-Evaluate = Annotated[dict[Text, Any], _flags("evaluate")]
-Settings = Annotated[dict[Text, Any], _flags("set")]
+Flags = dict[Text, Any]
 Values = Annotated[list[Any], Field(min_length=1)]
 
 
 class Part(BaseModel):
+    """A part of a recipe; the flags of a stage and the options of a method in it are checked by name and kind."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator(*STAGES, "settings", check_fields=False)
+    @classmethod
+    def _checked(cls, given: Flags | None, field: ValidationInfo) -> Flags | None:
+        try:
+            return given and checked("set" if field.field_name == "settings" else str(field.field_name), given)
+        except UsageError as error:
+            raise _wrong(error.sentence, error.hint) from None
 
 
 class Stages(Part):
-    prepare: Prepare = {}
-    partition: Partition = {}
-    corrupt: Corrupt | None = None
-    train: Train = {}
+    prepare: Flags = {}
+    partition: Flags = {}
+    corrupt: Flags | None = None
+    train: Flags = {}
 
 
 class Scale(Stages):
-    evaluate: Evaluate = {}
-    settings: Settings = Field(default={}, alias="set")
+    evaluate: Flags = {}
+    settings: Flags = Field(default={}, alias="set")
 
 
 class Lists(Part):
-    prepare: Prepare
-    partition: Partition
+    prepare: Flags
+    partition: Flags
 
 
 class Data(Scale):
@@ -132,7 +127,7 @@ class Row(Stages):
     scores_of: Literal["", "personal", "mean_personal"] = ""
     method: Word
     data: Texts = ()
-    settings: Settings = Field(default={}, alias="set")
+    settings: Flags = Field(default={}, alias="set")
     vary: Annotated[dict[Text, Values], Field(min_length=1)] = {}
 
 
@@ -190,7 +185,7 @@ class Recipe(Part):
     reference: Text = ""
     files: dict[FileName, Text] = {}
     chains: Annotated[dict[Word, Data], Field(min_length=1, alias="data")]
-    train: Train = {}
+    train: Flags = {}
     rows: Annotated[tuple[Row, ...], Field(min_length=1, alias="row")]
     columns: Annotated[tuple[Column, ...], Field(min_length=1, alias="column")]
     figures: tuple[Figure, ...] = Field(default=(), alias="figure")
