@@ -154,7 +154,10 @@ class Lengths:
         wrong: dict[str, SiteError] = {}
         model, names = _length(theta), next(({UPDATE, *report.columns} for report in reports.values()), set())
         for name in sorted(names):
-            lengths = {client: _length(_sent(report, theta, name)) for client, report in reports.items()}
+            sent = {
+                c: report.theta - theta if name == UPDATE else report.columns[name] for c, report in reports.items()
+            }
+            lengths = {client: _length(vector) for client, vector in sent.items()}
             for client, length in lengths.items():
                 others = [other for who, other in lengths.items() if who != client]
                 usual = float(np.median(others)) if others else 0.0
@@ -171,10 +174,6 @@ class Lengths:
         """The error on a model that is not finite, with who may have bent the model it began with."""
         before = "".join(f"; before, {sentence}" for sentence in [*self.far.values()][:1])
         return SiteError(error.sentence, error.hint + before)
-
-
-def _sent(report: Report, theta: Tensor, name: str) -> Tensor:
-    return report.theta - theta if name == UPDATE else report.columns[name]
 
 
 def _length(vector: Tensor) -> float:

@@ -85,9 +85,8 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
     name, kind, shape = entry
     odd = len(shape) > MOST_AXES or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST
     if odd or math.prod(shape) * np.dtype(kind).itemsize > left:
-        raise FrameError(
-            f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
-        )
+        what = f"an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
+        raise FrameError(f"a message arrived with {what}")
     try:
         return name, np.empty(shape, kind)
     except MemoryError:
