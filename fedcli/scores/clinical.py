@@ -11,7 +11,7 @@ Gorodkin, Comput. Biol. Chem. 28, 2004.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf
 from typing import Any
@@ -174,13 +174,13 @@ def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Seen) -> Facts:
 
 
 def _carried(
-    choose: Callable[[Any], float | None], choice: str, chosen: Seen, images: Seen
+    choose: Callable[[Any], float | None], pooled: float, choice: str, chosen: Seen, images: Seen
 ) -> tuple[dict[str, float | None], np.ndarray]:
     """The limits of a choice by member, "" of all together, and that of each test image [N].
 
-    choose: the limit for marked validation images; where there is none, that of all stands in.
+    choose: the limit for marked validation images; where there is none, the pooled one, which is of all, stands in.
     """
-    pooled = choose(slice(None))
+    limits: dict[str, float | None]
     limits, limit = {"": pooled}, np.full(len(images.y), pooled)
     if choice != POOLED:
         (place, names), (where, _) = chosen.divided(choice), images.divided(choice)
@@ -195,10 +195,10 @@ def _operating(images: Seen, chosen: Seen, wanted: Sequence[Rule]) -> Iterator[F
     by_client = [CLIENT] if (images.client >= 0).any() else []
     for rule in wanted:
         choose = partial(threshold, rule, chosen)
-        if choose(slice(None)) is None:  # the validation images are all of this class, or none is
+        if (pooled := threshold(rule, chosen)) is None:  # the validation images are all of this class, or none is
             continue
         for choice in (POOLED, *by_client, *chosen.groupings):
-            limits, limit = _carried(choose, choice, chosen, images)
+            limits, limit = _carried(choose, pooled, choice, chosen, images)
             yield {"rule": titled(rule), "choice": choice} | _at(choice, limits, images.logits >= limit, images)
 
 
@@ -264,9 +264,9 @@ def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
 
 def conformal(chosen: Seen, images: Seen) -> Iterator[Facts]:
     """Sets by one quantile, and by one for each group of an attribute."""
-    score = 1 - chosen.chances[np.arange(len(chosen.y)), chosen.y]
+    score, images = 1 - chosen.chances[np.arange(len(chosen.y)), chosen.y], replace(images, roster=())
     for choice in (POOLED, *chosen.groupings):
-        limits, limit = _carried(lambda at: quantile(score[at]), choice, chosen, images)
+        limits, limit = _carried(lambda at: quantile(score[at]), quantile(score), choice, chosen, images)
         covered = _covered(1 - images.chances <= limit[:, None], images)
         yield {"level": LEVEL, "choice": choice, "quantiles": limits} | covered
 
