@@ -36,7 +36,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "reproduce": 2810,
     "runs": 2600,
     "scores": 5071,
-    "sites": 3306,
+    "sites": 3315,
     "stages": 1450,
     "system": 760,
     "the ground floor": 1340,

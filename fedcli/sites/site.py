@@ -108,7 +108,7 @@ class Site:
     def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
         kind = scalars.get("ask")
         if kind not in (DESCRIBE, BEGIN, TRAIN, SCORE):
-            raise SiteError(f"it cannot answer {str(kind)[:40]!r}", "both sides need the same version of fedcli")
+            raise SiteError(f"it cannot answer {str(kind)[:40]!r}", frames.SAME_VERSION)
         if kind == DESCRIBE:
             return {"description": self.description, "client": self.name}, {}
         if scalars.get("client") != self.name:

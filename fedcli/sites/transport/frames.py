@@ -29,6 +29,7 @@ LONGEST_TEXT = 2**24  # bytes
 LARGEST = 2**33  # bytes of all arrays together
 MOST_AXES = 32  # of an array
 TYPES = "float32", "float64", "int64", "int32", "uint8", "bool"
+SAME_VERSION = "both sides need the same version of fedcli"
 TEXT = {"scalars": dict, "arrays": [[(str, [int])]]}
 
 
@@ -60,7 +61,7 @@ def decoded(fill: Callable[[memoryview], None]) -> Message:
     fill(memoryview(head))
     magic, length = HEAD.unpack(head)
     if magic != MAGIC or length > LONGEST_TEXT:
-        raise FrameError("what arrived is no message of fedcli", "both sides need the same version of fedcli")
+        raise FrameError("what arrived is no message of fedcli", SAME_VERSION)
     text = bytearray(length)
     fill(memoryview(text))
     try:
