@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from pandas import DataFrame
 
-from ..scores.clinical.binary import BENEFITS, BINS
+from ..scores.clinical.binary import BINS, falling
 from ..scores.statistics.bootstrap import LEVEL, draw
 from ..seeds import derive
 
@@ -30,7 +30,7 @@ def band(of: Curve, score: np.ndarray, label: np.ndarray, units: np.ndarray) -> 
 def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sensitivity at the largest false positive rate up to each of GRID: [T, b]."""
     curves = np.full((len(GRID), weights.shape[1]), np.nan)
-    for b, (hits, alarms) in enumerate(zip(*_counts(score, label, weights), strict=True)):
+    for b, (hits, alarms) in enumerate(zip(*falling(score, label, weights)[1:], strict=True)):
         if hits[-1] > 0 and alarms[-1] > 0:
             at = np.searchsorted(alarms, GRID * alarms[-1] + CLOSE, "right") - 1
             curves[:, b] = hits[at] / hits[-1]
@@ -40,7 +40,7 @@ def roc(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.n
 def precision(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Precision at the first threshold that reaches each sensitivity of GRID: [T, b]."""
     curves = np.full((len(GRID), weights.shape[1]), np.nan)
-    for b, (hits, alarms) in enumerate(zip(*_counts(score, label, weights), strict=True)):
+    for b, (hits, alarms) in enumerate(zip(*falling(score, label, weights)[1:], strict=True)):
         if hits[-1] > 0:
             at = np.searchsorted(hits[1:], GRID * hits[-1] - CLOSE, "left") + 1
             curves[:, b] = hits[at] / np.maximum(hits[at] + alarms[at], 1)
@@ -54,21 +54,3 @@ def reliability(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tu
     with np.errstate(invalid="ignore", divide="ignore"):  # an empty bin has no share
         images = inside @ weights
         return (inside * score) @ weights / images, (inside * label) @ weights / images
-
-
-def benefit(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Net benefit of the model at each threshold probability: [T, b]."""
-    above = score >= BENEFITS[:, None]  # [T, n]
-    hits, alarms = (above & (label == 1)).astype(float) @ weights, (above & (label == 0)).astype(float) @ weights
-    return BENEFITS, (hits - alarms * (BENEFITS / (1 - BENEFITS))[:, None]) / weights.sum(0)
-
-
-def _counts(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weight of the class's images and of all others at or above each score that occurs, falling from none: [b, T]."""
-    order = np.argsort(-score, kind="stable")
-    last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
-    counts = np.ascontiguousarray(weights[order].T, np.int32)  # [b, n]; sums along rows read memory in order
-    hits, alarms = np.zeros((2, len(counts), len(last) + 1), np.int32)
-    hits[:, 1:] = np.cumsum(counts * label[order].astype(np.int32), 1, np.int32)[:, last]
-    alarms[:, 1:] = np.cumsum(counts, 1, np.int32)[:, last] - hits[:, 1:]
-    return hits, alarms

@@ -10,8 +10,7 @@ from ..runs.finished import BEST, Run
 from ..runs.scoring import curve
 from .answering import answers_of
 from .choice import RULES, WORDS, Candidate, chosen, values
-from .clinical.points import Images as ValidationImages
-from .clinical.points import validation
+from .clinical.points import Seen, validation
 from .facts import Images, facts
 from .parts import Chosen
 from .table import BEST as OF_BEST
@@ -34,7 +33,7 @@ def candidates(run: Run, groupings: Groupings) -> list[Candidate]:
     return [_candidate(r, validation(run, names, round=kept[r]), best["metric"]) for r in sorted(kept)]
 
 
-def _candidate(round: int, images: ValidationImages, metric: str) -> Candidate:
+def _candidate(round: int, images: Seen, metric: str) -> Candidate:
     def score(at: Any) -> float | None:
         return curve(images.logits[at], images.y[at])[metric] if len(images.y[at]) else None
 

@@ -18,7 +18,7 @@ from ..errors import FedcliError
 from ..io.csv_text import csv_text
 from ..labels import UNKNOWN
 from ..metrics import chances
-from .predictions import Predictions, read
+from .predictions import read
 
 
 def to_csv(scores: Path) -> list[Path]:
@@ -50,21 +50,15 @@ def to_csv(scores: Path) -> list[Path]:
                 "y_score": chance[:, 1].tolist(),
             }
             made[target.with_name(target.name.replace("predictions", "predictions-binary"))] = binary
-        for path, columns in made.items():
-            manifest.write_text(path, _table(predicted, columns, body["attributes"]))
+        whose = {"id": predicted.id} | ({} if predicted.unit is None else {"unit": predicted.unit})
+        groups = {
+            name: [[*values, ""][at] for at in predicted.groups[name]] for name, values in body["attributes"].items()
+        }
+        for path, answers in made.items():
+            columns = whose | answers | groups
+            manifest.write_text(path, csv_text([columns, *zip(*columns.values(), strict=True)]))
             written.append(path)
     return written
-
-
-def _table(predicted: Predictions, answers: dict[str, list], attributes: dict[str, list[str]]) -> str:
-    """answers: the columns of what is true and what is predicted."""
-    columns = {
-        "id": predicted.id,
-        **({} if predicted.unit is None else {"unit": predicted.unit}),
-        **answers,
-        **{name: [[*values, ""][at] for at in predicted.groups[name]] for name, values in attributes.items()},
-    }
-    return csv_text([columns, *zip(*columns.values(), strict=True)])
 
 
 def _labels(y: np.ndarray) -> dict[str, list]:

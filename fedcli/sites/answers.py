@@ -99,7 +99,7 @@ def _check_size(what: str, values: np.ndarray) -> None:
 
 def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
     _check_size(f"its column {name!r}", values)
-    if name in OF_IMAGES and ((values < 0).any() or values.sum() > n):
+    if name in OF_IMAGES and not _adds_up(values, n):
         raise SiteError(f"its column {name!r} counts more than its {n} training images, or fewer than none")
     if name in OF_CLASSES and not known.get("label_noise"):
         shown = known["counts"]["class"].get("train", {})
@@ -109,8 +109,13 @@ def _check_column(name: str, values: np.ndarray, n: int, known: Known) -> None:
         )
         if not alike:
             raise SiteError(f"its column {name!r} has other numbers of images by class than it described")
-    if name == "validation_images" and not 0 <= values.sum() <= known["images"]["val"]:
+    if name == "validation_images" and not _adds_up(values, known["images"]["val"]):
         raise SiteError(f"its column {name!r} is not within the {known['images']['val']} that it described")
+
+
+def _adds_up(values: np.ndarray, most: int) -> bool:
+    """Tell whether these are numbers of at most so many images; none of them may make the sum run over."""
+    return bool((values >= 0).all() and (values <= most).all() and values.sum() <= most)
 
 
 def odd_ones(reports: Mapping[str, Report], agreed: dict[str, Any]) -> dict[str, SiteError]:
@@ -149,7 +154,10 @@ class Lengths:
         wrong: dict[str, SiteError] = {}
         model, names = _length(theta), next(({UPDATE, *report.columns} for report in reports.values()), set())
         for name in sorted(names):
-            lengths = {client: _length(_sent(report, theta, name)) for client, report in reports.items()}
+            sent = {
+                c: report.theta - theta if name == UPDATE else report.columns[name] for c, report in reports.items()
+            }
+            lengths = {client: _length(vector) for client, vector in sent.items()}
             for client, length in lengths.items():
                 others = [other for who, other in lengths.items() if who != client]
                 usual = float(np.median(others)) if others else 0.0
@@ -166,10 +174,6 @@ class Lengths:
         """The error on a model that is not finite, with who may have bent the model it began with."""
         before = "".join(f"; before, {sentence}" for sentence in [*self.far.values()][:1])
         return SiteError(error.sentence, error.hint + before)
-
-
-def _sent(report: Report, theta: Tensor, name: str) -> Tensor:
-    return report.theta - theta if name == UPDATE else report.columns[name]
 
 
 def _length(vector: Tensor) -> float:

@@ -180,7 +180,6 @@ def _answered(client: str, answer: Message | str) -> Message:
     if "error" in scalars:
         raise SiteError(f"site {client}: {plain(scalars['error'], 300)}", str(scalars.get("hint", "")))
     if scalars.get("client") != client:
-        raise SiteError(
-            f"site {client} answered as {str(scalars.get('client'))[:80]!r}", "start it with another --name"
-        )
+        other = str(scalars.get("client"))[:80]
+        raise SiteError(f"site {client} answered as {other!r}", "start it with another --name")
     return answer

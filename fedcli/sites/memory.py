@@ -33,10 +33,8 @@ def load(folder: Path, round: int, device: str) -> Tensors:
     path = folder / f"{round:05d}.h5"
     if not path.is_file():
         rounds = ", ".join(str(int(known.stem)) for known in states.saved(folder)) or "none"
-        raise FedcliError(
-            f"the client's memory after round {round} is not at this site, which has it of these rounds: {rounds}",
-            "start the run again without --resume",
-        )
+        what = f"the client's memory after round {round} is not at this site, which has it of these rounds: {rounds}"
+        raise FedcliError(what, "start the run again without --resume")
     return states.read_tensors(path, device)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import secrets
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,16 +25,21 @@ LEDGER = "privacy.json"
 SHAPE = {"answered": [str], "epsilon": NUMBER, "delta": NUMBER}
 
 
-def noised(report: Report, task: Task, privacy: Privacy, folder: Path, asked: str) -> Report:
+def noised(
+    report: Report, task: Task, privacy: Privacy, folder: Path, asked: str, variances: Iterable[slice] = ()
+) -> Report:
     """The report with a cut and noised model and no loss, counted among the site's answers.
 
     asked: sha256 of the question and of the update without noise. The same question about the same update gets the same
-    answer, which reveals nothing more and is not counted again.
+    answer, which reveals nothing more and is not counted again. variances: their places in the model; one that the
+    noise made negative is 0.
     Raises Refusal where the answer would exceed the policy's epsilon.
     """
     secret = hashlib.sha256(f"{_key(folder / KEY)}\x1f{asked}".encode()).digest()
     _count(privacy, folder / LEDGER, asked)
     theta = noised_model(report.theta, task.theta, privacy.clip, privacy.noise, int.from_bytes(secret, "big"))
+    for span in variances:
+        theta[span].clamp_(min=0)
     return replace(report, theta=theta, loss=torch.full_like(report.loss, math.nan))
 
 

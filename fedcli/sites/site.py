@@ -29,7 +29,7 @@ from ..data import manifest
 from ..data.corruption import mixture
 from ..data.shard import Shards
 from ..errors import NO_ROOM, FedcliError, of_system
-from ..federation.client import Report, Task
+from ..federation.client import Task
 from ..federation.engines.in_process import InProcess
 from ..federation.engines.wire import Arrays, Message, Scalars, pack, to_tensors, unpack
 from ..io.files import appending
@@ -108,7 +108,7 @@ class Site:
     def _answered(self, scalars: Scalars, arrays: Arrays) -> Message:
         kind = scalars.get("ask")
         if kind not in (DESCRIBE, BEGIN, TRAIN, SCORE):
-            raise SiteError(f"it cannot answer {str(kind)[:40]!r}", "both sides need the same version of fedcli")
+            raise SiteError(f"it cannot answer {str(kind)[:40]!r}", frames.SAME_VERSION)
         if kind == DESCRIBE:
             return {"description": self.description, "client": self.name}, {}
         if scalars.get("client") != self.name:
@@ -155,7 +155,11 @@ class Site:
         if task.part != "measure" and report.memory:
             memory.save(begun.memory, task.round, report.memory, after)
         if self.policy.privacy and task.part != "measure":
-            report = self._noised(report, task, frames.digest((scalars, arrays)))
+            update = frames.digest(({}, {"theta": report.theta.cpu().numpy()}))
+            asked = f"{frames.digest((scalars, arrays))} {update}"  # no two updates are ever given one noise
+            spans = begun.clients.layout.spans.items()
+            variances = [span for name, span in spans if name.endswith("running_var")]
+            report = privacy.noised(report, task, self.policy.privacy, self.folder, asked, variances)
         answer, content = pack(report)
         return {**answer, "run": begun.run, "round": task.round, "kept": bool(report.memory)}, content
 
@@ -191,19 +195,6 @@ class Site:
         if task.part not in PARTS or not 1 <= task.round <= task.rounds:
             raise SiteError(f"it was sent part {task.part[:20]!r} of round {task.round} of {task.rounds}")
         self.policy.check_round(task.round)
-
-    def _noised(self, report: Report, task: Task, question: str) -> Report:
-        """As privacy.noised(); a variance that the noise made negative is 0.
-
-        The noise is of the question and of what it would cover, so that no two updates are ever given one noise.
-        """
-        assert self.policy.privacy is not None and self.begun is not None
-        asked = f"{question} {frames.digest(({}, {'theta': report.theta.cpu().numpy()}))}"
-        noised = privacy.noised(report, task, self.policy.privacy, self.folder, asked)
-        for name, span in self.begun.clients.layout.spans.items():
-            if name.endswith("running_var"):
-                noised.theta[span].clamp_(min=0)
-        return noised
 
     def _failed(self, asked: Scalars, sentence: str, hint: str, here: str = "") -> Message:
         """An answer that says why there is no other. here: what is said at the site in its place."""

@@ -62,9 +62,8 @@ def check(method: Method, min_clients: int) -> None:
         what = f"{method.name} takes more from its clients than their models"
         raise UsageError(f"{what}, which secure aggregation does not carry", "train without it, or another method")
     if min_clients:
-        raise UsageError(
-            "secure aggregation needs all clients of a round: masks of an absent one stay", "leave --min-clients out"
-        )
+        what = "secure aggregation needs all clients of a round: masks of an absent one stay"
+        raise UsageError(what, "leave --min-clients out")
 
 
 def open_summed(federation: PlannedFederation, where: str, execution: Execution) -> AbstractContextManager[Sites]:

@@ -19,7 +19,7 @@ from fedcli.reporting import page
 from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
-from fedcli.scores.clinical.binary import BENEFITS
+from fedcli.scores.clinical.binary import BENEFITS, benefit
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.statistics import bootstrap
 from fedcli.seeds import derive
@@ -49,7 +49,7 @@ def test_curves_are_those_of_scikit_learn():
 
 
 def test_net_benefit_and_reliability_are_their_formulas():
-    _, y = bands.benefit(SCORE, LABEL, ONCE)
+    _, y = benefit(SCORE, LABEL, ONCE)
     for p, value in zip(BENEFITS, y[:, 0], strict=True):
         hits, alarms = np.sum((SCORE >= p) & (LABEL == 1)), np.sum((SCORE >= p) & (LABEL == 0))
         assert value == pytest.approx(hits / N - alarms / N * p / (1 - p))
@@ -58,7 +58,7 @@ def test_net_benefit_and_reliability_are_their_formulas():
     assert (x[3, 0], y[3, 0]) == pytest.approx((SCORE[inside].mean(), LABEL[inside].mean()))
 
 
-@pytest.mark.parametrize("curve", [bands.roc, bands.precision, bands.reliability, bands.benefit])
+@pytest.mark.parametrize("curve", [bands.roc, bands.precision, bands.reliability, benefit])
 def test_a_weighted_resample_is_the_resample_itself(curve):
     drawn = np.random.default_rng(0).integers(N, size=N)
     weights = np.bincount(drawn, minlength=N)[:, None]

@@ -231,7 +231,7 @@ def fedcli_roster(made):
 
 
 def images(logits, y, sex):
-    return clinical.Images(logits, y, {"sex": (sex, ["f", "m"])}, np.full(len(y), -1))
+    return clinical.Seen(logits, y, {"sex": (sex, ["f", "m"])}, np.full(len(y), -1))
 
 
 def test_a_temperature_makes_validation_images_likelier_and_recovers_the_one_that_was_put_in():
@@ -303,7 +303,7 @@ def test_each_of_several_labels_is_described_by_its_own_probability_without_unkn
     draw = np.random.default_rng(5)
     logits, y = draw.normal(size=(60, 3)), draw.integers(0, 2, (60, 3))
     y[:7, 1] = 2  # not known
-    part = clinical.Images(logits, y, {"sex": (np.arange(60) % 2, ["f", "m"])}, np.full(60, -1)).of(1)
+    part = clinical.Seen(logits, y, {"sex": (np.arange(60) % 2, ["f", "m"])}, np.full(60, -1)).of(1)
     assert part.y.tolist() == y[7:, 1].tolist()
     assert part.logits == pytest.approx(1 / (1 + np.exp(-logits[7:, 1])))
     assert len(part.groupings["sex"][0]) == len(part.client) == 53

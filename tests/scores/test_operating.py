@@ -106,7 +106,7 @@ def test_without_validation_images_a_rule_is_refused(dataset, work):
 
 
 def test_a_client_without_validation_images_is_predicted_for_without_thresholds(run, monkeypatch):
-    opened, nothing = open_run(run.path), clinical.Images(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
+    opened, nothing = open_run(run.path), clinical.Seen(np.zeros((0, 2)), np.zeros(0, np.int64), {}, np.zeros(0))
     monkeypatch.setattr(operating, "_evaluated", lambda _: [OperatingPoint("ill", "youden", 0.5, images=10)])
     monkeypatch.setattr(clinical, "validation", lambda *_: nothing)
     warned: list[str] = []
@@ -120,7 +120,7 @@ def test_a_client_without_validation_images_is_predicted_for_without_thresholds(
 def test_a_class_that_no_validation_image_has_is_said_once(run, monkeypatch):
     opened, none = (
         open_run(run.path),
-        clinical.Images(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64)),
+        clinical.Seen(np.zeros((3, 2)), np.zeros(3, np.int64), {}, np.zeros(3, np.int64)),
     )
     monkeypatch.setattr(clinical, "validation", lambda *_: none)
     warned: list[str] = []

@@ -34,6 +34,9 @@ def first_is(value):
     return changed
 
 
+LONG = np.array([2**63 - 1, 2**63 - 1, 22])  # as int64 their sum is 20
+
+
 LIES = {  # method, what becomes of an answer, what is said of it
     "a million million images": ("fedavg", scalars(n=10**12), "it answered of 1000000000000 training images, and desc"),
     "a number of 400 digits": ("fedavg", scalars(n=10**400), "it answered of 10000.* training images"),
@@ -49,6 +52,7 @@ LIES = {  # method, what becomes of an answer, what is said of it
     "another type": ("qffl", array("columns/loss_before", lambda a: a.astype("float64")), "'loss_before' not as"),
     "a column of NaN": ("qffl", array("columns/loss_before", lambda a: a * np.nan), "'loss_before' is not finite"),
     "more of a class": ("fediic", array("columns/class_images", lambda a: a * 3), "'class_images' counts more than"),
+    "a sum run over": ("fediic", array("columns/class_images", lambda a: LONG), "'class_images' counts more than"),
     "a class below 0": ("fediic", array("columns/class_images", lambda a: a - 9), "'class_images' counts more than"),
     "another class": ("fediic", array("columns/class_images", lambda a: a + [1, -1, 0]), "other numbers of images"),
     "validation": ("fedmrl", array("columns/validation_images", lambda a: a + 1), "'validation_images' is not within"),

@@ -9,8 +9,8 @@ import numpy as np
 import pandas
 from pandas import DataFrame
 
-from ...scores.clinical.binary import BENEFITS
-from ..bands import RESAMPLES, Curve, band, benefit, precision, reliability, roc
+from ...scores.clinical.binary import BENEFITS, benefit
+from ..bands import RESAMPLES, Curve, band, precision, reliability, roc
 from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture

@@ -53,13 +53,24 @@ def point(called: np.ndarray, ill: np.ndarray, threshold: float | None) -> dict[
     }  # fmt: skip
 
 
-def curve(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Thresholds falling from +inf, and the images at or above each: (thresholds, true positives, false positives)."""
+def falling(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores that occur, falling [T], and the images at or above none and each of them: of the class, and all others.
+
+    weights: how often each image counts, [n, b]. The images are int32 [b, T + 1].
+    """
     order = np.argsort(-score, kind="stable")
-    falling, ill = score[order], (label[order] == 1)
-    last = np.append(np.flatnonzero(np.diff(falling)), len(falling) - 1)
-    hits = np.concatenate([[0], np.cumsum(ill)[last]])
-    return np.concatenate([[np.inf], falling[last]]), hits, np.concatenate([[0], last + 1]) - hits
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(score) - 1)
+    counts = np.ascontiguousarray(weights[order].T, np.int32)  # [b, n]; sums along rows read memory in order
+    hits, alarms = np.zeros((2, len(counts), len(last) + 1), np.int32)
+    hits[:, 1:] = np.cumsum(counts * label[order].astype(np.int32), 1, np.int32)[:, last]
+    alarms[:, 1:] = np.cumsum(counts, 1, np.int32)[:, last] - hits[:, 1:]
+    return score[order][last], hits, alarms
+
+
+def curve(score: np.ndarray, label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Thresholds that occur, falling, and the true and the false positives at or above each."""
+    thresholds, hits, alarms = falling(score, label, np.ones((len(score), 1), np.int64))
+    return thresholds, hits[0, 1:].astype(np.int64), alarms[0, 1:].astype(np.int64)
 
 
 def threshold_of(rule: str, value: float | None, score: np.ndarray, label: np.ndarray) -> float | None:
@@ -73,7 +84,7 @@ def threshold_of(rule: str, value: float | None, score: np.ndarray, label: np.nd
     ill = int((label == 1).sum())
     if not 0 < ill < len(label):
         return None
-    thresholds, hits, alarms = (column[1:] for column in curve(score, label))
+    thresholds, hits, alarms = curve(score, label)
     well = len(label) - ill
     if rule == "youden":
         return float(thresholds[np.argmax(hits * well - alarms * ill)])
@@ -93,7 +104,7 @@ def average_precision(score: np.ndarray, label: np.ndarray) -> float | None:
     """Area under precision by recall, as steps; None without a positive image."""
     if not (label == 1).any():
         return None
-    _, hits, alarms = (column[1:] for column in curve(score, label))
+    _, hits, alarms = curve(score, label)
     return float((np.diff(hits, prepend=0) * hits / (hits + alarms)).sum() / hits[-1])
 
 
@@ -183,11 +194,17 @@ def _newton(x: np.ndarray, y: np.ndarray, offset: np.ndarray) -> np.ndarray | No
     return None
 
 
+def benefit(score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Threshold probabilities [T], and the net benefit of the model at each [T, b]. weights: as of falling()."""
+    above = score >= BENEFITS[:, None]  # [T, n]
+    hits, alarms = (above & (label == 1)).astype(float) @ weights, (above & (label == 0)).astype(float) @ weights
+    return BENEFITS, (hits - alarms * (BENEFITS / (1 - BENEFITS))[:, None]) / weights.sum(0)
+
+
 def net_benefit(score: np.ndarray, label: np.ndarray) -> list[tuple[float, float, float]]:
     """Of each threshold probability p: p, net benefit of the model, and of treating all; treating none has 0."""
-    lines = []
-    for p in BENEFITS if len(score) else ():
-        positive, odds, base = score >= p, p / (1 - p), label.mean()
-        hits, alarms = int((positive & (label == 1)).sum()), int((positive & (label != 1)).sum())
-        lines.append((float(p), float((hits - alarms * odds) / len(score)), float(base - (1 - base) * odds)))
-    return lines
+    if not len(score):
+        return []
+    base, (thresholds, model) = label.mean(), benefit(score, label, np.ones((len(score), 1)))
+    everyone = base - (1 - base) * (thresholds / (1 - thresholds))
+    return list(zip(thresholds.tolist(), model[:, 0].tolist(), everyone.tolist(), strict=True))

@@ -11,7 +11,7 @@ Gorodkin, Comput. Biol. Chem. 28, 2004.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, inf
 from typing import Any
@@ -23,7 +23,7 @@ from ...metrics import Grouping, Groupings, Task, calibration_error, chances, gr
 from ...metrics.parity import decided, parity
 from ...runs import finished as runs
 from ...runs.finished import Run
-from ..facts import Images as TestImages
+from ..facts import Images
 from ..statistics import permutation
 from . import binary
 from .shape import BEFORE_AFTER, CLIENT, POOLED
@@ -39,33 +39,34 @@ Facts = dict[str, Any]  # numbers by name, of one of the shapes in shape.py
 
 
 @dataclass(frozen=True)
-class Images:
+class Seen:
     """Some images as the last round's model sees them.
 
     Attributes:
         logits: [N, C]. y: [N], or [N, L] of several labels per image.
         groupings: attribute -> place of each image's group [N], -1 unknown, and the groups' names.
-        client: [N], place in the roster of the client whose image it is, -1 of none.
+        client: [N], place in the roster of the client whose image it is, -1 of none. roster: the clients' names.
     """
 
     logits: np.ndarray
     y: np.ndarray
     groupings: Groupings
     client: np.ndarray
+    roster: Sequence[str] = ()
 
     @property
     def chances(self) -> np.ndarray:
         return chances(self.logits, self.y)
 
-    def of(self, c: int) -> "Images":
+    def of(self, c: int) -> "Seen":
         """The same for one class: y is 1 for it and logits are its probability [n]; without images of which a label
         is not known."""
         at, label = Task.of(self.y).of_class(self.y, c)
-        return Images(self.chances[at, c], label, groupings_at(self.groupings, at), self.client[at])
+        return Seen(self.chances[at, c], label, groupings_at(self.groupings, at), self.client[at], self.roster)
 
-    def members(self, choice: str, roster: Sequence[str]) -> Grouping:
-        """The division that a choice of thresholds makes."""
-        return (self.client, list(roster)) if choice == CLIENT else self.groupings[choice]
+    def divided(self, choice: str) -> Grouping:
+        """The place of each image in the division that a choice of thresholds makes [N], and the parts' names."""
+        return (self.client, list(self.roster)) if choice == CLIENT else self.groupings[choice]
 
 
 def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
@@ -99,23 +100,22 @@ def rule_of(text: str, *, recorded: bool = False) -> Rule:
 
 
 def scores(
-    run: Run, tables: Mapping[str, np.ndarray], images: TestImages, names: Sequence[str], wanted: Sequence[Rule]
+    run: Run, tables: Mapping[str, np.ndarray], tested: Images, names: Sequence[str], wanted: Sequence[Rule]
 ) -> Facts:
     """Everything about the last round's logits [N, C] of each version of the test images, as shape.SHAPE."""
-    y, groupings, classes, roster = images.y, images.groupings, images.classes, run.data.roster
+    y, groupings, classes, roster = tested.y, tested.groupings, tested.classes, run.data.roster
     owner = np.full(len(y), -1)
     for place, client in enumerate(roster):
         owner[run.data.client_test[client]] = place
-    tests = {version: Images(table, y, groupings, owner) for version, table in tables.items()}
+    tests = {version: Seen(table, y, groupings, owner, roster) for version, table in tables.items()}
     chosen = validation(run, {name: values for name, (_, values) in groupings.items()})
     single = tests if y.ndim == 1 else {}  # of several labels per image there is no one decision
     both = single if len(chosen.y) and len(y) else {}
-    units = np.arange(len(y)) if images.units is None else images.units
+    units = np.arange(len(y)) if tested.units is None else tested.units
     return {
         "validation": len(chosen.y),
         "classes": {
-            name: {v: _class(classes.index(name), seen, chosen, roster, wanted) for v, seen in tests.items()}
-            for name in names
+            name: {v: _class(classes.index(name), seen, chosen, wanted) for v, seen in tests.items()} for name in names
         },
         "agreement": {v: agreement(seen.logits.argmax(1), y, len(classes)) for v, seen in single.items()},
         "temperature": {v: scaled(chosen, seen) for v, seen in both.items()},
@@ -132,7 +132,7 @@ def scores(
 
 def validation(
     run: Run, values: dict[str, list[str]], client: str | None = None, round: int | str | None = None
-) -> Images:
+) -> Seen:
     """The clients' validation images, by the global model, or each client's own where all trained alone.
 
     values: attribute -> its groups; of the attributes that these images have. client: its images by its own model.
@@ -142,7 +142,7 @@ def validation(
     parts = {name: run.data.val[name] for name in whose if len(run.data.val.get(name, ()))}
     if not parts:
         y = run.data.test["clean"].y.cpu().numpy()[:0]
-        return Images(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
+        return Seen(np.zeros((0, len(run.data.classes))), y, {}, np.zeros(0, np.int64))
     alone, last = runs.trains_alone(run), run.rounds[-1] if round is None else round
     logits = [runs.predict(run, last, shard, name if alone or client else None) for name, shard in parts.items()]
     known = [name for name in values if all(name in shard.groups for shard in parts.values())]
@@ -150,17 +150,17 @@ def validation(
     owner = [np.full(len(shard), run.data.roster.index(name)) for name, shard in parts.items()]
     y = np.concatenate([shard.y.cpu().numpy() for shard in parts.values()])
     groupings = {name: (columns[name], values[name]) for name in known}
-    return Images(np.concatenate(logits), y, groupings, np.concatenate(owner))
+    return Seen(np.concatenate(logits), y, groupings, np.concatenate(owner), run.data.roster)
 
 
-def _class(c: int, images: Images, chosen: Images, roster: Sequence[str], wanted: Sequence[Rule]) -> Facts:
+def _class(c: int, images: Seen, chosen: Seen, wanted: Sequence[Rule]) -> Facts:
     """One class against all others on one version of the test images."""
     images, chosen = images.of(c), chosen.of(c)
-    described = _by_part(lambda at, *_: describe(images.logits[at], images.y[at]), images, roster)
-    return described | {"operating": list(_operating(images, chosen, roster, wanted)) if len(chosen.y) else []}
+    described = _by_part(lambda at, *_: describe(images.logits[at], images.y[at]), images)
+    return described | {"operating": list(_operating(images, chosen, wanted)) if len(chosen.y) else []}
 
 
-def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Images, roster: Sequence[str] = ()) -> Facts:
+def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Seen) -> Facts:
     """Of all images, of those of each group, and of those of each client that has any.
 
     of: called with the images' marks [N], the attribute or CLIENT and the group's or client's name, "" for all.
@@ -169,53 +169,46 @@ def _by_part(of: Callable[[np.ndarray, str, str], Any], images: Images, roster: 
         attribute: {name: of(place == k, attribute, name) for k, name in enumerate(names)}
         for attribute, (place, names) in images.groupings.items()
     }
-    owners = {name: images.client == k for k, name in enumerate(roster)}
+    owners = {name: images.client == k for k, name in enumerate(images.roster)}
     clients = {name: of(at, CLIENT, name) for name, at in owners.items() if at.any()}
     return {"overall": of(np.ones(len(images.y), bool), "", ""), "groups": groups, "clients": clients}
 
 
 def _carried(
-    choose: Callable[[Any], float | None], choice: str, chosen: Images, images: Images,
-    roster: Sequence[str] = (),
-) -> tuple[dict[str, float | None], np.ndarray]:  # fmt: skip
+    choose: Callable[[Any], float | None], pooled: float, choice: str, chosen: Seen, images: Seen
+) -> tuple[dict[str, float | None], np.ndarray]:
     """The limits of a choice by member, "" of all together, and that of each test image [N].
 
-    choose: the limit for marked validation images; where there is none, that of all stands in.
+    choose: the limit for marked validation images; where there is none, the pooled one, which is of all, stands in.
     """
-    pooled = choose(slice(None))
+    limits: dict[str, float | None]
     limits, limit = {"": pooled}, np.full(len(images.y), pooled)
     if choice != POOLED:
-        (place, names), (where, _) = chosen.members(choice, roster), images.members(choice, roster)
+        (place, names), (where, _) = chosen.divided(choice), images.divided(choice)
         for k, name in enumerate(names):
             limits[name] = own = choose(place == k)
             limit[where == k] = pooled if own is None else own
     return limits, limit
 
 
-def _operating(images: Images, chosen: Images, roster: Sequence[str], wanted: Sequence[Rule]) -> Iterator[Facts]:
-    """images, chosen: Images.of() one class."""
+def _operating(images: Seen, chosen: Seen, wanted: Sequence[Rule]) -> Iterator[Facts]:
+    """images, chosen: Seen.of() one class."""
     by_client = [CLIENT] if (images.client >= 0).any() else []
     for rule in wanted:
         choose = partial(threshold, rule, chosen)
-        if choose(slice(None)) is None:  # the validation images are all of this class, or none is
+        if (pooled := threshold(rule, chosen)) is None:  # the validation images are all of this class, or none is
             continue
         for choice in (POOLED, *by_client, *chosen.groupings):
-            limits, limit = _carried(choose, choice, chosen, images, roster)
-            yield {
-                "rule": titled(rule),
-                "choice": choice,
-                **_at(choice, limits, images.logits >= limit, images, roster),
-            }
+            limits, limit = _carried(choose, pooled, choice, chosen, images)
+            yield {"rule": titled(rule), "choice": choice} | _at(choice, limits, images.logits >= limit, images)
 
 
-def threshold(rule: Rule, images: Images, at: Any = slice(None)) -> float | None:
-    """The threshold that a rule chooses on marked images, which are Images.of() one class."""
+def threshold(rule: Rule, images: Seen, at: Any = slice(None)) -> float | None:
+    """The threshold that a rule chooses on marked images, which are Seen.of() one class."""
     return binary.threshold_of(*rule, images.logits[at], images.y[at])
 
 
-def _at(
-    choice: str, limits: dict[str, float | None], called: np.ndarray, images: Images, roster: Sequence[str]
-) -> Facts:
+def _at(choice: str, limits: dict[str, float | None], called: np.ndarray, images: Seen) -> Facts:
     """Rates of all images and of each part at the limits of a choice, above which images are called positive [N]."""
 
     def point(at: np.ndarray, attribute: str, name: str) -> Facts:
@@ -225,7 +218,7 @@ def _at(
         attribute: parity(decided(called.astype(np.int64), images.y, place, 2, len(names)))
         for attribute, (place, names) in images.groupings.items()
     }
-    return {"thresholds": limits, **_by_part(point, images, roster), "differences": differences}
+    return {"thresholds": limits, **_by_part(point, images), "differences": differences}
 
 
 def describe(score: np.ndarray, label: np.ndarray) -> Facts:
@@ -244,7 +237,7 @@ def describe(score: np.ndarray, label: np.ndarray) -> Facts:
     }  # fmt: skip
 
 
-def scaled(chosen: Images, images: Images) -> Facts:
+def scaled(chosen: Seen, images: Seen) -> Facts:
     """Temperature fitted by the likelihood of validation images; test scores before and after logits are divided."""
     from scipy.optimize import minimize_scalar
 
@@ -270,20 +263,16 @@ def _likelihood(logits: np.ndarray, y: np.ndarray) -> float:
     return float(-np.log(np.maximum(chance, np.finfo(float).tiny)).mean())
 
 
-def conformal(chosen: Images, images: Images) -> Iterator[Facts]:
+def conformal(chosen: Seen, images: Seen) -> Iterator[Facts]:
     """Sets by one quantile, and by one for each group of an attribute."""
-    score = 1 - chosen.chances[np.arange(len(chosen.y)), chosen.y]
+    score, images = 1 - chosen.chances[np.arange(len(chosen.y)), chosen.y], replace(images, roster=())
     for choice in (POOLED, *chosen.groupings):
-        limits, limit = _carried(lambda at: quantile(score[at]), choice, chosen, images)
-        yield {
-            "level": LEVEL,
-            "choice": choice,
-            "quantiles": limits,
-            **_covered(1 - images.chances <= limit[:, None], images),
-        }
+        limits, limit = _carried(lambda at: quantile(score[at]), quantile(score), choice, chosen, images)
+        covered = _covered(1 - images.chances <= limit[:, None], images)
+        yield {"level": LEVEL, "choice": choice, "quantiles": limits} | covered
 
 
-def _covered(inside: np.ndarray, images: Images) -> Facts:
+def _covered(inside: np.ndarray, images: Seen) -> Facts:
     """inside: [N, C], the classes in each image's set."""
     covered, size = inside[np.arange(len(images.y)), images.y], inside.sum(1)
     coverage = _by_part(lambda at, *_: binary.rate(int(covered[at].sum()), int(at.sum())), images)

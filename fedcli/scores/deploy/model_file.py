@@ -203,20 +203,12 @@ def _without_places(path: Path) -> None:
     writer.write_end_of_file()
 
 
-def _load_torchscript(path: Path, module: Prepared) -> Scorer:
-    return _scorer(torch.jit.load(str(path)))
-
-
 def _torch_export(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
     shapes = ({0: torch.export.Dim("batch")},) if any_batch else None
     program = torch.export.export(module, (example,), dynamic_shapes=shapes)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # it names files of this machine
     torch.export.save(program, path)
-
-
-def _load_torch_export(path: Path, module: Prepared) -> Scorer:
-    return _scorer(torch.export.load(path).module())
 
 
 def _safetensors(module: Prepared, example: Tensor, path: Path, any_batch: bool) -> None:
@@ -243,8 +235,9 @@ def _needed(name: str) -> Any:
         raise FedcliError(f"this format needs the Python module {name.partition('.')[0]}", NEEDS) from None
 
 
-FORMATS = {
+FORMATS: dict[str, tuple[Callable[..., None], Callable[..., Scorer]]] = {  # how a file is written, and loaded again
     "safetensors": (_safetensors, _load_safetensors), "onnx": (_onnx, _load_onnx),
-    "torchscript": (_torchscript, _load_torchscript), "torch.export": (_torch_export, _load_torch_export),
+    "torchscript": (_torchscript, lambda path, module: _scorer(torch.jit.load(str(path)))),
+    "torch.export": (_torch_export, lambda path, module: _scorer(torch.export.load(path).module())),
 }  # fmt: skip
 SUFFIXES = {"safetensors": "safetensors", "onnx": "onnx", "torchscript": "pt", "torch.export": "pt2"}

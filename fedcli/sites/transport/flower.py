@@ -5,6 +5,7 @@ own process, `fedcli site --socket PATH`, has the images, the network and the me
 """
 
 import json
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,9 @@ class Nodes:
         if self.known.get(client) not in present:
             asked = [Sent(RecordDict(), node, WHO) for node in sorted(present - set(self.known.values()))]
             for reply in self.grid.send_and_receive(asked, timeout=PATIENCE):
-                if not reply.has_error():
-                    self.known[message_of(reply.content)[0]["client"]] = reply.metadata.src_node_id
+                with suppress(Exception):  # of a node that says what is no message
+                    if not reply.has_error():
+                        self.known[message_of(reply.content)[0]["client"]] = reply.metadata.src_node_id
         node = self.known.get(client)
         return node if node in present else None
 
@@ -136,7 +138,7 @@ def pass_on(relay: Relay, nodes: Nodes, context: Any = None) -> None:
             if reply.has_error():
                 question.fail(f"Flower reports: {reply.error.reason or reply.error.code}"[:200], LOST)
             else:
-                question.answer(message_of(reply.content))
+                question.answer_of(message_of, reply.content)
 
 
 def _add_up(nodes: Nodes, context: Any, questions: dict[str, Question]) -> None:

@@ -29,6 +29,7 @@ LONGEST_TEXT = 2**24  # bytes
 LARGEST = 2**33  # bytes of all arrays together
 MOST_AXES = 32  # of an array
 TYPES = "float32", "float64", "int64", "int32", "uint8", "bool"
+SAME_VERSION = "both sides need the same version of fedcli"
 TEXT = {"scalars": dict, "arrays": [[(str, [int])]]}
 
 
@@ -60,7 +61,7 @@ def decoded(fill: Callable[[memoryview], None]) -> Message:
     fill(memoryview(head))
     magic, length = HEAD.unpack(head)
     if magic != MAGIC or length > LONGEST_TEXT:
-        raise FrameError("what arrived is no message of fedcli", "both sides need the same version of fedcli")
+        raise FrameError("what arrived is no message of fedcli", SAME_VERSION)
     text = bytearray(length)
     fill(memoryview(text))
     try:
@@ -85,9 +86,8 @@ def _empty(entry: list, left: int) -> tuple[str, np.ndarray]:
     name, kind, shape = entry
     odd = len(shape) > MOST_AXES or min(shape, default=0) < 0 or max(shape, default=0) > LARGEST
     if odd or math.prod(shape) * np.dtype(kind).itemsize > left:
-        raise FrameError(
-            f"a message arrived with an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
-        )
+        what = f"an array {name[:40]!r} of shape {str(shape)[:40]}, which is too large"
+        raise FrameError(f"a message arrived with {what}")
     try:
         return name, np.empty(shape, kind)
     except MemoryError:

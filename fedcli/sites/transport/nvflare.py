@@ -86,7 +86,7 @@ class Controller(Base):
             if code != ReturnCode.OK:
                 question.fail(f"NVFlare reports {code}: its process ended, or is not attached", LOST)
                 return
-            question.answer(message_of(FLModelUtils.from_shareable(result)))
+            question.answer_of(lambda carried: message_of(FLModelUtils.from_shareable(carried)), result)
 
         def done(task: Any, fl_ctx: Any) -> None:
             question.fail(f"NVFlare ended the task without an answer ({task.completion_status.value})", LOST)

@@ -11,17 +11,18 @@ site until it ends; others are told so, and one of them gets it where that one i
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
+from typing import Any
 
 from ... import console
 from ...errors import FedcliError
-from .frames import Arrays, Message, Scalars
+from .frames import SAME_VERSION, Arrays, Message, Scalars
 from .sockets import PATIENCE, Closed, Silent, ask, connected, listening, talk, tell
 
 MASKED = "masked"  # scalar, said at the site: over how many sites the sum is that a report is masked for
@@ -44,6 +45,14 @@ class Question:
         """Give the answer; one that comes after another is dropped."""
         with suppress(InvalidStateError):
             self.reply.set_result(message)
+
+    def answer_of(self, read: Callable[[Any], Message], carried: Any) -> None:
+        """Give the answer that read() finds in what was carried here; a site that sent nonsense ends no job."""
+        try:
+            message = read(carried)
+        except Exception as error:  # whatever a site has put there
+            return self.fail(f"it answered with no message of fedcli ({type(error).__name__})", SAME_VERSION)
+        return self.answer(message)
 
     def fail(self, sentence: str, hint: str = "") -> None:
         """Answer that there is no answer, as a site does."""

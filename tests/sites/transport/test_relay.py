@@ -1,5 +1,6 @@
 """Questions of a coordinator at the sockets of a job, and their answers."""
 
+import json
 import re
 import socket
 import threading
@@ -113,6 +114,14 @@ def test_of_two_answers_at_once_one_counts():
     question.answer(ASKED)
     question.fail("the job ended")
     assert question.reply.result(0) == ASKED
+
+
+def test_nonsense_that_a_site_sends_is_an_answer_too():
+    question, other = Question("north", ASKED), Question("north", ASKED)
+    question.answer_of(lambda carried: json.loads(carried["scalars"]), {})
+    assert question.reply.result(0)[0]["error"] == "it answered with no message of fedcli (KeyError)"
+    other.answer_of(lambda carried: (carried, {}), {"a": 1})
+    assert other.reply.result(0) == ({"a": 1}, {})
 
 
 def test_a_relay_whose_socket_is_in_use_says_so_and_leaves_none(tmp_path):
