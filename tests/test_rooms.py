@@ -35,7 +35,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "reporting": 3650,
     "reproduce": 2810,
     "runs": 2600,
-    "scores": 4960,
+    "scores": 4948,
     "sites": 3307,
     "stages": 1450,
     "system": 760,
