@@ -131,7 +131,7 @@ def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]
         "prepare": own.prepare | row.prepare,
         # lists say already who holds what
         "partition": own.partition if "clients_file" in own.partition else own.partition | row.partition,
-        "corrupt": (data.corrupt or {}) | row.corrupt,
+        "corrupt": (data.corrupt or {}) | (row.corrupt or {}),
         "train": recipe.train | data.train | row.train,
         "evaluate": data.evaluate,
     }
