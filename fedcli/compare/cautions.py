@@ -4,6 +4,7 @@ group too small to be reliable decides: they are marked and are never the best.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -26,22 +27,22 @@ def at_chance(runs: Sequence[Scored]) -> str:
     A run counts where the lower bound of its interval is not above chance, which is one divided by the classes that the
     test images have, or 1/2 of several labels per image.
     """
-    parts = [part for version in MODELS if (part := _of_version(runs, version))]
+    parts = []
+    for version in MODELS:
+        if not (stuck := [run for run in runs if _is_stuck(run, version)]):
+            continue
+        metric = stuck[0].usual[0]
+        scores = [run.scores.versions[version][metric] for run in stuck]
+        values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
+        chance = f"chance {100 / _classes_seen(stuck[0], version):.2f} %"
+        inside = [f"{metric} {values} %, lower end of the 95 % interval {lows} %, {chance}"]
+        with suppress(FedcliError):  # there are no predictions beside them
+            inside += filter(None, [one_class(stuck, version)])
+        which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
+        parts.append(
+            f"decisions{which} on {version} images are not shown to be better than chance ({'; '.join(inside)})"
+        )
     return f"{' and '.join(parts)}: {ADVICE}" if parts else ""
-
-
-def _of_version(runs: Sequence[Scored], version: str) -> str:
-    stuck = [run for run in runs if _is_stuck(run, version)]
-    if not stuck:
-        return ""
-    metric = stuck[0].usual[0]
-    scores = [run.scores.versions[version][metric] for run in stuck]
-    values, lows = (", ".join(f"{100 * x:.2f}" for x in each) for each in zip(*((i.last, i.low) for i in scores)))
-    numbers = f"{metric} {values} %, lower end of the 95 % interval {lows} %"
-    chance = f"chance {100 / _classes_seen(stuck[0], version):.2f} %"
-    which = f" of {'; '.join(run.which for run in stuck)}" if len(stuck) < len(runs) else ""
-    inside = "; ".join(filter(None, [f"{numbers}, {chance}", _one_class(stuck, version)]))
-    return f"decisions{which} on {version} images are not shown to be better than chance ({inside})"
 
 
 def _is_stuck(run: Scored, version: str) -> bool:
@@ -57,14 +58,6 @@ def _classes_seen(run: Scored, version: str) -> int:
     if run.scores.several_labels:
         return 2
     return len(run.scores.classes) - len(next(iter(run.scores.versions[version].values())).missing)
-
-
-def _one_class(runs: Sequence[Scored], version: str) -> str:
-    """That the models answer one class for every image; "" where they do not, or have no predictions beside them."""
-    try:
-        return one_class(runs, version)
-    except FedcliError:
-        return ""
 
 
 def levelling_down(systems: Sequence[tuple[str, Sequence[Scored]]]) -> Iterator[str]:

@@ -79,7 +79,11 @@ def paired(a: Sequence[Scored], b: Sequence[Scored]) -> Paired:
         pairs, notes = [(a[0], b[0])], ["the two runs do not have the same seeds: they differ in their draw as well"]
     else:
         shared = sorted((draw for draw in first if draw in second), key=lambda draw: first[draw].seed)
-        pairs, notes = [(first[draw], second[draw]) for draw in shared], _left_out(first, second)
+        pairs, notes = [(first[draw], second[draw]) for draw in shared], []
+        alone = [run for draw, run in [*first.items(), *second.items()] if draw not in shared]
+        if alone:
+            names = ", ".join(f"{run.scores.label} {run.which}" for run in alone)
+            notes.append(f"left out, as the other system has no run of these seeds: {names}")
     if not pairs:
         seeds = [", ".join(sorted({str(run.seed) for run in runs})) for runs in (a, b)]
         what = f"no run of {a[0].scores.label} and of {b[0].scores.label} has the same seeds"
@@ -103,13 +107,6 @@ def _by_draw(runs: Sequence[Scored]) -> dict[str, Scored]:
             raise FedcliError(what, "give each run once")
         by_draw[run.draw] = run
     return by_draw
-
-
-def _left_out(first: dict[str, Scored], second: dict[str, Scored]) -> list[str]:
-    sides = (first, second), (second, first)
-    unpaired = [run for runs, others in sides for draw, run in runs.items() if draw not in others]
-    names = ", ".join(f"{run.scores.label} {run.which}" for run in unpaired)
-    return [f"left out, as the other system has no run of these seeds: {names}"] if unpaired else []
 
 
 def _check_same_test(a: Scored, b: Scored) -> None:

@@ -6,19 +6,19 @@ import numpy as np
 from pandas import DataFrame
 
 from ..scores.binary import BENEFITS, BINS
-from ..scores.bootstrap import LEVEL
+from ..scores.bootstrap import LEVEL, draw
+from ..seeds import derive
 
+RESAMPLES = 500
 GRID = np.linspace(0, 1, 101)
 CLOSE = 1e-9  # of a share times a count, which is to equal a whole number
 Curve = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]  # score, label, weights [n, b]
 
 
-def band(of: Curve, score: np.ndarray, label: np.ndarray, weights: np.ndarray) -> DataFrame:
-    """A curve y over x with its bounds low and high, NaN where it is not defined.
-
-    weights: how often each image is in each resample [n, B].
-    """
+def band(of: Curve, score: np.ndarray, label: np.ndarray, units: np.ndarray) -> DataFrame:
+    """A curve y over x with its bounds low and high over resamples of the patients, NaN where it is not defined."""
     x, y = of(score, label, np.ones((len(score), 1), np.int64))
+    weights = draw(units, RESAMPLES, derive("bands", 0)).T  # [n, B] counts of each image
     drawn = of(score, label, weights)[1]  # [T, B]
     known = np.isfinite(drawn).any(1)
     low, high = np.full(len(drawn), np.nan), np.full(len(drawn), np.nan)

@@ -6,7 +6,8 @@ for yellow, which is faint on white, and black, which is for what belongs to no 
 
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,16 +79,23 @@ class Picture:
 
 def write(picture: Picture, *files: Path) -> None:
     """Draw a picture into .png, .svg or .pdf files, with its caption among what they say of themselves."""
-    import matplotlib.style
-
-    with warnings.catch_warnings(), matplotlib.style.context(IN_FILES, after_reset=True):
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script: boxes
+    with styled(IN_FILES):
         figure = drawn(picture)
         if len(files) > 1:  # else the panels are arranged anew for every file
             figure.draw_without_rendering()
             figure.set_layout_engine("none")
         for out in files:
             _save(figure, out, picture)
+
+
+@contextmanager
+def styled(style: Mapping[str, Any]) -> Iterator[None]:
+    """This style in place of what the user's own settings say."""
+    import matplotlib.style
+
+    with warnings.catch_warnings(), matplotlib.style.context(dict(style), after_reset=True):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a name in another script
+        yield
 
 
 def drawn(picture: Picture) -> "Figure":

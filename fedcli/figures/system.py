@@ -14,34 +14,15 @@ from ..labels import counts
 from ..metrics import Task, chances
 from ..metrics.task import ONE, SEVERAL
 from ..scores import predictions
-from ..scores.bootstrap import draw
 from ..scores.clinical_parts import CLIENT, positives
 from ..scores.groups import CROSS, cross
 from ..scores.parts import MODELS
 from ..scores.scores import Scores
-from ..seeds import derive
 from .drawing import ALL, MOST_CLASSES, MOST_LINES, OF_ALL
 from .figure import NothingToDraw
 
-RESAMPLES = 500
 BY = "an attribute, whose groups are shown beside all images, or client"
 VERSION = "of the test images: clean or corrupted"
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some images and one class: its probability [n], whether it is theirs [n], and the place of the line's look."""
-
-    name: str
-    place: int
-    score: np.ndarray
-    label: np.ndarray
-    units: np.ndarray
-
-    @cached_property
-    def weights(self) -> np.ndarray:
-        """Counts of each image in each resample of the patients: [n, B]."""
-        return draw(self.units, RESAMPLES, derive("bands", 0)).T
 
 
 @dataclass(frozen=True)
@@ -72,13 +53,14 @@ class Seen:
         shown = sorted(np.argsort(-sizes, kind="stable")[:MOST_LINES].tolist())
         return everyone + [(names[k], at, np.flatnonzero(place == k)) for at, k in enumerate(shown) if sizes[k]]
 
-    def parts(self, attribute: str, name: str) -> Iterator[Part]:
-        """The images of each group, for one class; those of which a label is not known are left out."""
+    def parts(self, attribute: str, name: str) -> Iterator[tuple[str, int, np.ndarray, np.ndarray, np.ndarray]]:
+        """Of each group its name, the place of its look, and for one class of its images: the probability [n], whether it
+        is theirs [n], and units [n]. Images of which the label is not known are left out."""
         c = self.classes.index(name)
         for group, place, members in self.members(attribute):
             known, label = Task.of(self.y).of_class(self.y[members], c)
             if len(known):
-                yield Part(group, place, self.chances[at := members[known], c], label, self.units[at])
+                yield group, place, self.chances[at := members[known], c], label, self.units[at]
 
 
 @dataclass(frozen=True)

@@ -50,15 +50,11 @@ class Document:
             for table in section.tables:
                 lines += [f"### {table.title}"] if table.title else []
                 lines += [writers.markdown(table), *([table.legend] if table.legend else [])]
-        return _paragraphs(lines)
-
-
-def _paragraphs(lines: Sequence[str]) -> str:
-    """Paragraphs with an empty line between, but for the points of one list."""
-    text = ""
-    for before, line in zip(["", *lines], lines, strict=False):
-        text += line if not text else ("\n" if before.startswith("- ") and line.startswith("- ") else "\n\n") + line
-    return text + "\n"
+        text = ""
+        for before, line in zip(["", *lines], lines, strict=False):
+            of_one_list = before.startswith("- ") and line.startswith("- ")
+            text += line if not text else ("\n" if of_one_list else "\n\n") + line
+        return text + "\n"
 
 
 def cards(row: Row) -> list[Document]:

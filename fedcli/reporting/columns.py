@@ -139,7 +139,12 @@ def percent(share: float | None) -> str:
 def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:
     """The columns that these names mean. Raises UsageError for a name that means none."""
     every = {numbers.name(where): where for where in known} if names else {}
-    short = {column: _short_names(column) for column in every}
+    short: dict[str, list[str]] = {}  # names of each column, without the version of the images, or what else is plain
+    for column in every:
+        version, _, rest = column.partition(" ")
+        short[column] = [column, rest if version in VERSIONS else column]
+        if (base := short[column][1].partition(" by ")[0]).startswith(PARITY):
+            short[column] += [base, base.removesuffix("_ovr_macro")]
     meant: Names = {}
     for name in names:
         own = {column: where for column, where in every.items() if name in short[column]}
@@ -149,11 +154,3 @@ def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:
             raise UsageError(f"the scores have no metric {name!r}", nearest(name, texts, plain))
         meant |= own
     return meant
-
-
-def _short_names(column: str) -> list[str]:
-    """Names of a column: in full, without the version of the images, of differences also without the attribute."""
-    version, _, rest = column.partition(" ")
-    short = rest if version in VERSIONS else column
-    base = short.partition(" by ")[0]
-    return [column, short, *([base, base.removesuffix("_ovr_macro")] if base.startswith(PARITY) else [])]

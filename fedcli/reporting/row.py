@@ -18,6 +18,8 @@ from ..scores.table import Where
 from .columns import POOLED, Numbers, Value, joined
 from .table import Cell, percent
 
+WHOLE = "clients have no test images of their own, so their own models are scored on all of them"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -112,8 +114,11 @@ class Row:
     @property
     def warning(self) -> str:
         """A run has one for all its views."""
-        warnings = [text for run in self.each for text in (run.warning, _on_whole_test_set(run)) if text]
-        return "" if self.is_view else "; ".join(dict.fromkeys(warnings))
+        warnings = []
+        for scores in self.each:
+            whole = scores.personal and all(client.part == "whole" for client in scores.clients.values())
+            warnings += [scores.warning, WHOLE if whole else ""]
+        return "" if self.is_view else "; ".join(filter(None, dict.fromkeys(warnings)))
 
     @cached_property
     def small_groups(self) -> list[str]:
@@ -168,9 +173,3 @@ class Row:
         """The manifest of the data that the first run was trained on."""
         own = manifest.parent(self.run_files[0], "corruption", "partition") if self.run_files else None
         return own if not own or manifest.read(own).kind == kind else manifest.parent(own, kind)
-
-
-def _on_whole_test_set(scores: Scores) -> str:
-    """A word where clients' own models are scored on images that are not their clients'."""
-    shared = scores.personal and all(client.part == "whole" for client in scores.clients.values())
-    return "clients have no test images of their own, so their own models are scored on all of them" if shared else ""

@@ -146,20 +146,15 @@ def _cells(row: Row, metrics: Sequence[str], view: str = "") -> dict[str, Value]
 
 def _warnings(row: Row) -> list[str]:
     """Warnings of one row."""
-    missing = row.at == BEST and not row.is_view and all(value.mean is None for value in row.cells.values())
-    chosen = "it kept no model that was best on validation" if missing else _chosen_rounds(row.chosen)
+    chosen = ""
+    if row.chosen:
+        which = [f" of {kept['which']}" * (len(row.chosen) > 1) for kept in row.chosen]
+        rounds = [f"round {kept['round']}{of} ({percent(kept['validation'])})" for kept, of in zip(row.chosen, which)]
+        chosen = f"chosen by validation {row.chosen[0]['metric']} (%): {', '.join(rounds)}"
+    if row.at == BEST and not row.is_view and all(value.mean is None for value in row.cells.values()):
+        chosen = "it kept no model that was best on validation"
     texts = [row.warning, "" if row.is_view else at_chance(row.scored), chosen]
     return [f"{row.name}: {text}" for text in texts if text]
-
-
-def _chosen_rounds(chosen: Sequence[dict[str, Any]]) -> str:
-    if not chosen:
-        return ""
-    rounds = [
-        f"round {run['round']}{' of ' + run['which'] if len(chosen) > 1 else ''} ({percent(run['validation'])})"
-        for run in chosen
-    ]
-    return f"chosen by validation {chosen[0]['metric']} (%): {', '.join(rounds)}"
 
 
 def _unlike_seeds(lines: Sequence[Row]) -> str:

@@ -95,7 +95,8 @@ class Table:
     @cached_property
     def numeric(self) -> list[bool]:
         """Of each column, whether all its cells are numbers."""
-        return [all(_is_number(row[place].text) for row in self.rows) for place in range(len(self.columns))]
+        texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
+        return [all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts]
 
     def only(self, places: Sequence[int]) -> "Table":
         """The table of these columns."""
@@ -148,7 +149,3 @@ def _leaders(
         return
     if all(leads(at, other) for at in first for other in known if other != at):
         yield from first
-
-
-def _is_number(text: str) -> bool:
-    return text in ("", NONE) or NUMBER.match(text) is not None

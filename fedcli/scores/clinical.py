@@ -13,7 +13,7 @@ Gorodkin, Comput. Biol. Chem. 28, 2004.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from ..runs import finished as runs
 from ..runs.finished import Run
 from . import binary, permutation
 from .clinical_parts import BEFORE_AFTER, CLIENT, POOLED
+from .facts import Images as TestImages
 
 RULES = (
     ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),
@@ -68,11 +69,10 @@ class Images:
 
 def rules(asked: Sequence[str], cost: float | None) -> list[Rule]:
     """The rules asked for, such as "sensitivity=0.95", else all, and that of a cost. Raises UsageError."""
-    if cost is not None and not 0 < cost < float("inf"):
-        raise UsageError(
-            f"--cost {cost} is not above 0", "give how many false alarms a missed image of the class costs"
-        )
-    chosen = [_rule(text) for text in asked] or list(RULES)
+    if cost is not None and not 0 < cost < inf:
+        hint = "give how many false alarms a missed image of the class costs"
+        raise UsageError(f"--cost {cost} is not above 0", hint)
+    chosen = [rule_of(text) for text in asked] or list(RULES)
     return [*dict.fromkeys(chosen), *([("cost", cost)] if cost else [])]
 
 
@@ -82,7 +82,8 @@ def titled(rule: Rule) -> str:
     return name if value is None else f"{name}={value:g}"
 
 
-def _rule(text: str) -> Rule:
+def rule_of(text: str, *, recorded: bool = False) -> Rule:
+    """The inverse of titled(). recorded: it may be of a cost too, which is not typed as a rule. Raises UsageError."""
     name, _, value = text.partition("=")
     if text == "youden":
         return text, None
@@ -90,17 +91,17 @@ def _rule(text: str) -> Rule:
         number = float(value)
     except ValueError:
         number = 0.0
-    if name not in ("sensitivity", "specificity") or not 0 < number < 1:
+    most = {"sensitivity": 1.0, "specificity": 1.0, "cost": inf if recorded else 0.0}.get(name, 0.0)
+    if not 0 < number < most:
         raise UsageError(f"--rule {text!r} is none", "write youden, sensitivity=0.95 or specificity=0.9")
     return name, number
 
 
 def scores(
-    run: Run, tables: Mapping[str, np.ndarray], groupings: Groupings, names: Sequence[str], wanted: Sequence[Rule]
+    run: Run, tables: Mapping[str, np.ndarray], images: TestImages, names: Sequence[str], wanted: Sequence[Rule]
 ) -> Facts:
     """Everything about the last round's logits [N, C] of each version of the test images, as clinical_parts.SHAPE."""
-    classes, roster, patients = run.data.classes, run.data.roster, run.data.test_patients
-    y = run.data.test["clean"].y.cpu().numpy()
+    y, groupings, classes, roster = images.y, images.groupings, images.classes, run.data.roster
     owner = np.full(len(y), -1)
     for place, client in enumerate(roster):
         owner[run.data.client_test[client]] = place
@@ -108,22 +109,22 @@ def scores(
     chosen = validation(run, {name: values for name, (_, values) in groupings.items()})
     single = tests if y.ndim == 1 else {}  # of several labels per image there is no one decision
     both = single if len(chosen.y) and len(y) else {}
-    units = np.arange(len(y)) if patients is None else patients
+    units = np.arange(len(y)) if images.units is None else images.units
     return {
         "validation": len(chosen.y),
         "classes": {
-            name: {v: _class(classes.index(name), images, chosen, roster, wanted) for v, images in tests.items()}
+            name: {v: _class(classes.index(name), seen, chosen, roster, wanted) for v, seen in tests.items()}
             for name in names
         },
-        "agreement": {v: agreement(images.logits.argmax(1), y, len(classes)) for v, images in single.items()},
-        "temperature": {v: scaled(chosen, images) for v, images in both.items()},
-        "conformal": {v: list(conformal(chosen, images)) for v, images in both.items()},
+        "agreement": {v: agreement(seen.logits.argmax(1), y, len(classes)) for v, seen in single.items()},
+        "temperature": {v: scaled(chosen, seen) for v, seen in both.items()},
+        "conformal": {v: list(conformal(chosen, seen)) for v, seen in both.items()},
         "gaps": {
             name: {v: permutation.gaps(table, y, units, grouping, TESTED) for v, table in tables.items()}
             for name, grouping in groupings.items()
         },
         "subgroups": {
-            v: permutation.subgroups(images.logits.argmax(1) == y, units, groupings) for v, images in single.items()
+            v: permutation.subgroups(seen.logits.argmax(1) == y, units, groupings) for v, seen in single.items()
         },
     }
 

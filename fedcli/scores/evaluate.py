@@ -261,7 +261,7 @@ def _clinical(run: Run, logits: Logits, images: Images, extra: Extra) -> dict[st
     names = positives(run.data.classes, extra.positive, several=images.y.ndim == 2)
     if not any(len(shard) for shard in run.data.val.values()):
         console.warn("no validation images, so no thresholds, temperature or conformal sets: partition with --val 0.2")
-    return clinical.scores(run, last, dict(images.groupings), names, clinical.rules(extra.rule, extra.cost))
+    return clinical.scores(run, last, images, names, clinical.rules(extra.rule, extra.cost))
 
 
 def about(path: Path, run: manifest.Manifest, local: Local, rounds: list[int]) -> dict[str, Any]:

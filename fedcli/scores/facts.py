@@ -16,7 +16,7 @@ from ..metrics.parity import decided_labels, parity, parity_of_labels, undefined
 from . import views
 from .groups import SMALL
 from .parts import Grouped
-from .scores import Part
+from .scores import Edges, Part
 from .table import Number, Score, Table, Where
 
 NAMED = 4  # labels that a reason names
@@ -179,19 +179,28 @@ def mean(tables: Sequence[Table]) -> Table:
 
 
 def _measured(where: Where, tables: Sequence[Table]) -> Table:
-    """All that lies between groups, each number the mean over models. The worst group is named where all agree."""
+    """All that lies between groups, each number the mean over models. A worst group is named where all agree on it."""
     parts = [Part.of(where._replace(version=""), table) for table in tables]
     measured: Table = {}
     for name in parts[0].groups:
         between = mean([part.between(name, where.version) for part in parts])
-        for key, score in between.items():
-            if key.measure in (views.WORST, views.BEST):
+        for key, lies in between.items():
+            score = Score(lies.values, lies.rounds)
+            if key.measure == views.WORST:
                 edges = [part.edges(name, where.version, key.metric) for part in parts]
-                groups = {edge and edge[key.measure == views.BEST][0] for edge in edges}
-                key = key._replace(group=groups.pop() or "" if len(groups) == 1 else "")
-            if key.measure in views.BETWEEN or (score.last is not None and key.measure in ("", views.BEST)):
-                measured[key] = Score(score.values, score.rounds)
+                measured[key._replace(group=_agreed(edges, 0))] = score
+                if all(edges):
+                    best = views.mean([Score([edge[1][1]], lies.rounds) for edge in edges if edge])
+                    measured[key._replace(measure=views.BEST, group=_agreed(edges, 1))] = best
+            elif key.measure in views.BETWEEN or (not key.measure and score.last is not None):
+                measured[key] = score
     return measured
+
+
+def _agreed(edges: Sequence[Edges | None], place: int) -> str:
+    """The name of the worst (0) or best (1) group; "" where models differ in it."""
+    names = {edge[place][0] if edge else "" for edge in edges}
+    return names.pop() if len(names) == 1 else ""
 
 
 def over_rounds(rounds: Sequence[Table]) -> Table:

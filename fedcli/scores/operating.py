@@ -76,17 +76,16 @@ def points(run: Run, client: str | None, asked: Asked) -> list[OperatingPoint]:
     if not len(clinical.validation(run, {}, client).y):
         console.warn(f"no operating points: {client} has no validation images that could choose its thresholds")
         return []
-    return _chosen(run, client, [(point.positive, _parsed(point.rule)) for point in evaluated])
+    wanted = [(point.positive, clinical.rule_of(point.rule, recorded=True)) for point in evaluated]
+    return _chosen(run, client, wanted)
 
 
 def _chosen(run: Run, client: str | None, wanted: Iterable[tuple[str, clinical.Rule]]) -> list[OperatingPoint]:
     images = clinical.validation(run, {}, client)
     if not len(images.y):
         whose = f"{client} has" if client else "the clients have"
-        raise UsageError(
-            f"{whose} no validation images, so no threshold can be chosen",
-            "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out",
-        )
+        hint = "make the partition again with fedcli partition --val 0.2 and train, or leave --positive and --rule out"
+        raise UsageError(f"{whose} no validation images, so no threshold can be chosen", hint)
     chosen, without = [], dict[str, None]()
     for name, rule in wanted:
         threshold = clinical.threshold(rule, images.of(run.data.classes.index(name)))
@@ -107,12 +106,8 @@ def _evaluated(run: Run) -> list[OperatingPoint]:
             described = check(manifest.verify(path, "scores").body.get("clinical"), path)
             for (name, version), each in select(described, "classes/*/*/operating/*"):
                 threshold = each["thresholds"].get("")
-                if version == "clean" and each["choice"] == POOLED and threshold is not None:
+                usable = version == "clean" and each["choice"] == POOLED and name in run.data.classes
+                if usable and threshold is not None:
                     point = OperatingPoint(name, each["rule"], threshold, described["validation"])
                     chosen[name, each["rule"]] = point
     return list(chosen.values())
-
-
-def _parsed(text: str) -> clinical.Rule:
-    name, _, value = text.partition("=")
-    return name, float(value) if value else None

@@ -54,7 +54,7 @@ def average(clean: Score, corrupted: Score, drawn: Score | None = None) -> Score
 
 
 def between(column: Column, *, low: bool) -> dict[str, Score]:
-    """Worst and best group, gap, std and mean over the groups in each round. low: the metric is better when low."""
+    """Worst group, gap, std and mean over the groups in each round. low: the metric is better when low."""
     scores, some = block(column.values()), next(iter(column.values()))
     enough = np.isfinite(scores).sum(0) > 1  # [rounds]
     known = scores[:, enough]
@@ -65,7 +65,6 @@ def between(column: Column, *, low: bool) -> dict[str, Score]:
         GAP: np.abs(best - worst),
         STD: std(known, axis=0),
         MEAN: middle(known, axis=0),
-        BEST: best,
     }
     return {name: _rounds(_spread(numbers, enough), some) for name, numbers in measures.items()}
 

@@ -19,15 +19,13 @@ from ..federation.client import Report, Task
 from ..federation.engines.wire import Message, unpack
 from ..runs.assembly import PlannedFederation
 from .description import PARTS, SHAPE, SiteError, check_against, check_numbers
-from .scoring import ALL, Tallies
-from .tallies import Answer, Tally
+from .tallies import ALL, CLEAN, CORRUPTED, Answer, Tallies, Tally
 
 LARGEST = 1e15  # number of a model or a column: its square, and sums over sites, are within float32
 FAR, TOO_FAR = 10, 10_000  # times as long as the others' updates: what is warned of, and what is refused
 OF_CLASSES = "class_images", "feature_n"  # columns that count images, one number for each class
 OF_IMAGES = *OF_CLASSES, "group_counts", "cell_counts", "group_class_counts"  # all that count images
 UPDATE = "update"
-CLEAN, CORRUPTED = "clean", "corrupted"
 ANOTHER = "is it another version?"
 ASK = "ask the site what it runs; training goes on without it by --min-clients, or with it by --resume"
 Known = Mapping[str, Any]  # a description

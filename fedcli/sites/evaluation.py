@@ -37,11 +37,8 @@ from ..scores.intervals import Answered
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
 from ..scores.scores import Scores
 from ..scores.table import Table, Where
-from .tallies import FINE, RATES, Answer, Tally
+from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Tallies, Tally
 
-ALL = "all"
-CLEAN, CORRUPTED = "clean", "corrupted"
-Tallies = Mapping[str, Tally]  # ALL, or "attribute/place of the value" -> the tally
 Asked = Callable[[int], Mapping[str, Answer]]  # round -> what each client's site says of its model
 DATA = "corruption", "partition", "sites"
 

@@ -9,7 +9,7 @@ A question is a message whose scalar "ask" is one of
     describe    who it is, see description.py
     begin       the plan of a run, and as arrays start/NAME the network's first tensors, where no seed makes them
     train       a task; "after" is the round after which the client's memory is meant
-    score       a model of a round: counts of its answers on the client's test images, and of each group, see scoring.py
+    score       a model of a round: counts of its answers on the client's test images, and of each group, see tallies.py
 
 and names the "run" and the "client". Its answer is a message too; one with the scalar "error" says in a sentence why
 there is no other. A site never raises at whoever asks.
@@ -43,7 +43,7 @@ from ..runs.train_options import TrainOptions
 from . import memory, privacy
 from .description import SiteError, check_name, describe, held_by, versions
 from .policy import Policy
-from .scoring import tallied, to_arrays
+from .tallies import tallied, to_arrays
 from .transport import frames
 from .transport.relay import MASKED
 

@@ -19,8 +19,10 @@ from fedcli.reporting import page
 from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
+from fedcli.scores import bootstrap
 from fedcli.scores.binary import BENEFITS
 from fedcli.scores.evaluate import evaluate
+from fedcli.seeds import derive
 
 N = 80
 LABEL = np.arange(N) % 4 // 3
@@ -65,12 +67,12 @@ def test_a_weighted_resample_is_the_resample_itself(curve):
 
 
 def test_a_band_holds_the_middle_of_its_resamples():
-    weights = np.random.default_rng(1).multinomial(N, np.full(N, 1 / N), size=200).T
-    made = bands.band(bands.roc, SCORE, LABEL, weights)
-    drawn = bands.roc(SCORE, LABEL, weights)[1]
+    units = np.arange(N) // 2
+    made = bands.band(bands.roc, SCORE, LABEL, units)
+    drawn = bands.roc(SCORE, LABEL, bootstrap.draw(units, bands.RESAMPLES, derive("bands", 0)).T)[1]
     assert made["low"].tolist() == pytest.approx(np.quantile(drawn, 0.025, axis=1))
     assert made["high"].tolist() == pytest.approx(np.quantile(drawn, 0.975, axis=1))
-    alone = bands.band(bands.roc, SCORE, np.zeros(N, int), weights)
+    alone = bands.band(bands.roc, SCORE, np.zeros(N, int), units)
     assert alone["y"].isna().all() and alone["low"].isna().all()  # no image of the class
 
 

@@ -143,4 +143,4 @@ def counting(folder):
 
 @pytest.mark.parametrize("joules, known", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)])
 def test_watt_hours_are_known_where_every_round_has_them(joules, known):
-    assert timing._watt_hours([{"joules": each} for each in joules]) == known
+    assert timing._watt_hours([{"joules": each} for each in joules], "joules") == known

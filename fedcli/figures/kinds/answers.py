@@ -10,11 +10,11 @@ import pandas
 from pandas import DataFrame
 
 from ...scores.binary import BENEFITS
-from ..bands import Curve, band, benefit, precision, reliability, roc
+from ..bands import RESAMPLES, Curve, band, benefit, precision, reliability, roc
 from ..drawing import ALL, INK, MOST_CLASSES, MOST_LINES, OF_ALL, Axes, Look, Picture
 from ..figure import Figure, NothingToDraw, register
 from ..shapes import lines, looks_of, panels, picture
-from ..system import BY, RESAMPLES, VERSION, System
+from ..system import BY, VERSION, System
 
 FAINT = 0.12  # of a band
 LOWEST = -0.05  # net benefit that an axis shows
@@ -88,11 +88,11 @@ def frame(
     images = system.images(version, by)
     parts = []
     for name in system.shown_classes(images):
-        group_of = list(images.parts(by, name))
-        for part in group_of:
-            curve = band(kind.of, part.score, part.label, part.weights)
-            about = {"class": name, "group": part.name, "place": part.place, "share": group_of[0].label.mean()}
-            parts.append(curve.assign(**about))
+        share = np.nan  # of the class among all images, which come first
+        for group, place, score, label, units in images.parts(by, name):
+            share = label.mean() if place == OF_ALL else share
+            about = {"class": name, "group": group, "place": place, "share": share}
+            parts.append(band(kind.of, score, label, units).assign(**about))
     if not parts:
         raise NothingToDraw(f"{system.one} has no image of a class to draw", "evaluate it on other images")
     table = pandas.concat(parts, ignore_index=True)

@@ -28,7 +28,7 @@ from ..rows import compared, rows
 from ..section import Section
 from ..table import Table
 from ..tables import Report, report
-from . import clients, groups, images, lead, lineage, of_labels, statistics
+from . import clients, groups, images, lead, lineage, statistics
 from .markup import breakable, shown_cell, shown_head
 
 __all__ = ["PageOptions", "write"]
@@ -124,15 +124,18 @@ def document(
 def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
     named = [(row.name, row.scores) for row in systems]
+    of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
     return [
         _scores(made, asked),
         Section("certainty", "How certain are these numbers?", statistics.tables(systems, asked.metrics), notes=notes),
         choice.section(systems),
         Section("figures", "Figures", panels=[*_convergence(systems), *_pictures(asked.pictures)]),
         *groups.sections(systems, asked.metrics),
-        of_labels.section(systems),
+        groups.of_labels(systems),
         Section("curves", "Curves and errors", folded_panels=_graphics(systems, asked.draw) if asked.figures else ()),
-        Section("data", "Data", folded=_data(systems)),
+        Section(
+            "data", "Data", folded=[table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
+        ),
         images.section(systems),
         severities.section(named, asked.metrics),
         clinical.section(named),
@@ -155,20 +158,14 @@ def _scores(made: Report, asked: PageOptions) -> Section:
 
 
 def _pictures(pictures: Sequence[tuple[str, Path]]) -> list[inline.Panels]:
-    return [inline.Panels("", [_picture(title, path) for title, path in pictures], layout="wide")] if pictures else []
-
-
-def _picture(title: str, path: Path) -> inline.Figure:
-    kind = KINDS.get(path.suffix.lower())
-    if kind is None:
-        raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
-    return inline.Figure(title, image=f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}")
-
-
-def _data(systems: list[Row]) -> list[Table]:
-    """Table 1 and the flow of images, once for each partition."""
-    by_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}
-    return [table for row in reversed(by_partition.values()) for table in table_one.of_row(row)]
+    drawn = []
+    for title, path in pictures:
+        kind = KINDS.get(path.suffix.lower())
+        if kind is None:
+            raise FedcliError(f"{path} is no picture that a page can hold", "give a .png or .svg")
+        data = base64.b64encode(path.read_bytes()).decode()
+        drawn.append(inline.Figure(title, image=f"data:{kind};base64,{data}"))
+    return [inline.Panels("", drawn, layout="wide")] if drawn else []
 
 
 def _graphics(systems: list[Row], draw: Sequence[str]) -> list[inline.Panels]:

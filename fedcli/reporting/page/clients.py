@@ -7,13 +7,12 @@ from math import inf
 from ...compare.systems import BEST
 from ...data import image_counts, manifest
 from ...metrics import better_low
-from ...scores.scores import Scores
 from ...scores.table import Score, Where
 from ..columns import area, joined
 from ..row import Row
 from ..section import Section
 from ..table import Cell, Table, percent
-from .by_system import best_of
+from .groups import best_of
 
 SHARED = (
     "No client has test images of its own, so the scores are the same for all: on the clean test images for clean "
@@ -39,8 +38,13 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     """Tables and words; of many clients those that fare worst, and the whole table folded."""
     pairs, text = list(_rosters(compared)), []
     scored = [row for row in compared if row.scores.clients and row.at != BEST]
-    if any(_differ(row.scores) for row in scored):
-        pairs += _scores(scored, metrics)
+    clients = [client for row in scored for client in row.scores.clients.values()]
+    if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
+        for metric in metrics:
+            pairs += _tables(scored, f"{metric} of each client", OWN, metric)
+        scaled = f"es_{area(scored[0].scores)}"
+        for name in dict.fromkeys(name for client in clients for name in client.groups):
+            pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY, scaled, name)
     elif scored:
         text = [SHARED]
     shown = [table for tables, _ in pairs for table in tables]
@@ -79,19 +83,6 @@ def _folded(table: Table, order: Sequence[float], which: str) -> Tables:
     title = f"{table.title}: the {OPEN} of {len(table.rows):,} clients {which}"
     every = replace(table, title=f"{table.title}: all {len(table.rows):,} clients")
     return [replace(table, title=title, rows=[table.rows[place] for place in first])], [every]
-
-
-def _differ(scores: Scores) -> bool:
-    return scores.personal_models or any(client.part == "own" for client in scores.clients.values())
-
-
-def _scores(scored: Sequence[Row], metrics: Sequence[str]) -> Iterator[Tables]:
-    """A table per metric: a row per client, a column per system."""
-    for metric in metrics:
-        yield from _tables(scored, f"{metric} of each client", OWN, metric)
-    attributes = (name for row in scored for client in row.scores.clients.values() for name in client.groups)
-    for name in dict.fromkeys(attributes):
-        yield from _tables(scored, f"ES-AUC by {name} of each client", EQUITY, f"es_{area(scored[0].scores)}", name)
 
 
 def _tables(scored: Sequence[Row], title: str, legend: str, metric: str, attribute: str = "") -> Iterator[Tables]:

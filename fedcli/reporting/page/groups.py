@@ -1,6 +1,7 @@
-"""One part of the page per attribute: how good the models are for each group, and how much the groups differ."""
+"""The parts of the page about groups, one for each attribute, and about each of several labels per image: how good the
+models are for each, and how much they differ."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 import numpy as np
 from pandas import DataFrame
@@ -11,14 +12,16 @@ from ...compare.systems import LAST5, Quantity
 from ...figures import inline
 from ...figures.kinds import forest
 from ...figures.system import System
+from ...metrics import PARITY
 from ...scores.groups import unknown_note
+from ...scores.numbers import is_lower
 from ...scores.scores import Scores
+from ...scores.table import Where
 from ...scores.views import compared as is_compared
-from ..columns import POOLED, group_columns, parity_columns, shown
+from ..columns import POOLED, Names, group_columns, parity_columns, shown
 from ..row import Row
 from ..section import Section
-from ..table import DAGGER, Table
-from .by_system import by_system
+from ..table import DAGGER, Cell, Column, Table, mark
 
 LEGEND = (
     "In percent, rows as in the table of scores. Square brackets: number of test images of the group.{rounds} A group "
@@ -39,6 +42,15 @@ LAST_ROUND = (
     "asked for) over the group's patients. The tables show means over the last rounds, or "
     "models that validation images chose, so numbers may differ. With "
     "several seeds: the mean over seeds in each resample."
+)
+OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
+LABELS = (
+    "In percent, on the clean test images; ± as in the table of scores. Images: test images that have the label. A "
+    "label is decided for at a probability of 1/2. No best is marked, as no test is made for single labels."
+)
+LABEL_GROUPS = (
+    "In percent, of the last round's model on the clean test images: the gap of the AUC between the best and the worst "
+    "group, and the differences in decisions, all better when low."
 )
 
 
@@ -131,3 +143,63 @@ def _panels(by: Sequence[Row], attribute: str, versions: list[str], metrics: lis
     table = DataFrame(lines, columns=forest.COLUMNS).assign(overall=np.nan)
     table.attrs |= {"title": "", "caption": LAST_ROUND, "score": "score"}
     return [inline.of_picture(forest.draw(table))] if lines else []
+
+
+def of_labels(compared: Sequence[Row]) -> Section:
+    return Section(
+        "labels", "Each label", tables=list(_label_tables([row for row in compared if row.scores.several_labels]))
+    )
+
+
+def _label_tables(scored: Sequence[Row]) -> Iterator[Table]:
+    """Scores of each label, then how much it differs between the groups of each attribute."""
+    for metric in OF_LABELS if scored else ():
+        yield _label_table(f"{metric} of each label", scored, [Where("clean", metric=metric)], LABELS)
+    for attribute in dict.fromkeys(name for row in scored for name in row.scores.groups):
+        where = Where("clean", attribute=attribute)
+        shown = [where._replace(metric="auc", measure="gap"), *(where._replace(metric=name) for name in PARITY)]
+        yield _label_table(f"Each label between groups by {attribute}", scored, shown, LABEL_GROUPS)
+
+
+def _label_table(title: str, scored: Sequence[Row], shown: Sequence[Where], legend: str) -> Table:
+    """A line for each label, and for each system a column for each of these numbers."""
+    labels = scored[0].scores.labels["clean"]
+    heads = [
+        Column(" ".join(filter(None, [row.name, where.measure, where.metric * (len(shown) > 1)])))
+        for row in scored
+        for where in shown
+    ]
+    lines = [
+        [
+            label,
+            next(iter(labels[label].overall["clean"].values())).count,
+            *(row.cell(where._replace(label=label)) for row in scored for where in shown),
+        ]
+        for label in scored[0].scores.classes
+        if label in labels
+    ]
+    return Table.of(title, ["label", "images", *heads], lines, legend)
+
+
+def by_system(
+    title: str, lines: Sequence[Row], names: Names, *,
+    heads: Mapping[str, str] = {}, legend: str = "", doubtful: Sequence[Set[str]] = (),
+) -> list[Table]:  # fmt: skip
+    """A table with a row per system and a column for each number that some system has; none without one.
+
+    heads: of columns that are not called by their name. doubtful: of each system, the columns whose number a small
+    group decides.
+    """
+    columns, cells = [Column("method")], [[Cell(row.name) for row in lines]]
+    unsure = doubtful or [set()] * len(lines)
+    for name, where in names.items():
+        column = [row.cell(where, doubtful=name in some) for row, some in zip(lines, unsure, strict=True)]
+        if any(cell.number is not None for cell in column):
+            columns.append(Column(heads.get(name, name), lower=is_lower(where)))
+            cells.append(best_of(lines, column, is_lower(where)))
+    return [Table(title, columns, list(zip(*cells, strict=True)), legend)] if len(columns) > 1 else []
+
+
+def best_of(lines: Sequence[Row], cells: Sequence[Cell], lower: bool) -> list[Cell]:
+    """The systems' cells with the best marked; these scores have no test."""
+    return mark(Column("", lower=lower), cells, [row.comparable for row in lines], lambda first, second: True)

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ...data import manifest
 from .. import timing
@@ -67,9 +66,10 @@ def _times(compared: Sequence[Row]) -> list[Table]:
     unknown = [name for name in ENERGIES if all(getattr(clock, name) is None for clock in measured)]
     shown = {name: column for name, column in CLOCKS.items() if name not in unknown}
     lines = [
-        [name, *(_written(getattr(clock, field, None), form, unit) for field, (_, form, unit) in shown.items())]
+        [name, *("-" if (value := getattr(clock, field, None)) is None else form.format(unit * value)
+                 for field, (_, form, unit) in shown.items())]
         for name, clock in clocks.items()
-    ]
+    ]  # fmt: skip
     several = ", mean over seeds" if any(row.runs > 1 for row in compared) else ""
     legend = (
         f"Measured on the machine that trained{several}. Images per second: during training. Scoring: share of the "
@@ -83,25 +83,20 @@ def _times(compared: Sequence[Row]) -> list[Table]:
     return [Table.of("Time and memory", heads, lines, legend)] if measured else []
 
 
-def _written(value: float | None, form: str, unit: float) -> str:
-    return "-" if value is None else form.format(unit * value)
-
-
 def _options(compared: Sequence[Row]) -> tuple[list[Table], list[tuple[str, str]]]:
     """Options of training: a table of those in which the systems differ, and those that all share."""
     names = dict.fromkeys(name for row in compared for name in row.scores.options if name != "seed")
     options = {"rounds": [str(row.scores.rounds) for row in compared]}
-    options |= {name.replace("_", " "): [_value(row.scores.options.get(name)) for row in compared] for name in names}
+    words = {True: "yes", False: "no", None: "none"}
+    for name in names:
+        values = [row.scores.options.get(name) for row in compared]
+        options[name.replace("_", " ")] = [
+            words[value] if isinstance(value, bool | None) else str(value) for value in values
+        ]
     alike = {name: values[0] for name, values in options.items() if len(set(values)) == 1}
     lines = [[name, *values] for name, values in options.items() if name not in alike]
     table = Table.of("Options of training that differ", ["option", *(row.name for row in compared)], lines)
     return [table] if lines else [], list(alike.items())
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "none" if value is None else str(value)
 
 
 def section(compared: Sequence[Row]) -> Section:

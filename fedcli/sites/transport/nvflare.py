@@ -123,10 +123,9 @@ class Attached:
         check()
         read_json(profile, PROFILE, "give the profile.json that `fedcli export nvflare` wrote, see docs/consortium.md")
         self.command = [sys.executable, "-m", __name__, str(profile), str(socket)]
-        self.process = self._start()
         self.failed = 0
-        self._lock = threading.Lock()
-        self._ended = False
+        self.process: subprocess.Popen | None = None
+        self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
 
     def _start(self) -> subprocess.Popen:
@@ -134,31 +133,28 @@ class Attached:
 
     def _keep(self) -> None:
         """Start another process after each job."""
-        while True:
-            code = self.process.wait()
-            if self.process.stdin:
-                self.process.stdin.close()
-            with self._lock:
-                if self._ended:
-                    return
-                if code > 0:
-                    self.failed = code
-                    return
-                self.process = self._start()
+        while not self._ended.is_set() and not self.failed:
+            self.process = process = self._start()
+            if self._ended.is_set():  # meanwhile
+                process.terminate()
+            code = process.wait()
+            if process.stdin:
+                process.stdin.close()
+            if code > 0 and not self._ended.is_set():
+                self.failed = code
 
     def __enter__(self) -> "Attached":
         self._thread.start()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with self._lock:
-            self._ended = True
+        self._ended.set()
+        if self.process:
             self.process.terminate()
         self._thread.join()
         if self.failed:
-            raise FedcliError(
-                f"the process that attaches to NVFlare ended with exit code {self.failed}", "its own words are above"
-            )
+            what = f"the process that attaches to NVFlare ended with exit code {self.failed}"
+            raise FedcliError(what, "its own words are above")
 
 
 def attach(profile: Path, socket: Path) -> None:
