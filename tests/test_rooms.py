@@ -33,7 +33,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "metrics": 1169,
     "models": 2000,
     "reporting": 3650,
-    "reproduce": 2805,
+    "reproduce": 2810,
     "runs": 2600,
     "scores": 5072,
     "sites": 3320,
