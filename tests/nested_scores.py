@@ -8,8 +8,7 @@ from fedcli.data import manifest
 from fedcli.metrics import PARITY
 from fedcli.scores import views
 from fedcli.scores.nested import nested
-from fedcli.scores.parts import MODELS
-from fedcli.scores.schema import decode
+from fedcli.scores.parts import MODELS, decode
 from fedcli.scores.scores import GLOBAL, RECALL, Part, Scores
 from fedcli.scores.table import BEST, TRAINED_AT, Score, Table, Where
 

@@ -5,10 +5,10 @@ from nested_scores import ABOUT
 
 from fedcli.scores import shots, views
 from fedcli.scores.facts import Images, facts, label_facts
-from fedcli.scores.intervals import Answered, add_group_intervals, add_intervals
 from fedcli.scores.nested import nested
 from fedcli.scores.parts import MODELS
 from fedcli.scores.scores import Scores
+from fedcli.scores.statistics.intervals import Answered, add_group_intervals, add_intervals
 from fedcli.scores.table import Score, Where
 
 BY = "by"  # the attribute

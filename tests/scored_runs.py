@@ -7,7 +7,7 @@ from score_json import summary, summary_of_groups
 
 from fedcli.compare.systems import grouped, read
 from fedcli.compare.tested import order
-from fedcli.scores.bootstrap import draw
+from fedcli.scores.statistics.bootstrap import draw
 from fedcli.seeds import derive
 
 N = 60

@@ -86,7 +86,7 @@ def _model(what: str, rest: list[Path], format: str | None, out: Path | None, **
     if what != "model" and not Path(what).exists():
         raise UsageError(f"{what!r} is neither nvflare, flower, model nor a run", nearest(what, KINDS))
     if format is None and out:
-        from ..scores.model_file import SUFFIXES
+        from ..scores.deploy.model_file import SUFFIXES
 
         format = next((name for name, suffix in SUFFIXES.items() if out.suffix == f".{suffix}"), None)
     if format is None:

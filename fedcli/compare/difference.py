@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ..metrics import Task, probabilities
-from ..scores.bootstrap import bca_interval, bootstrap_p, interval
 from ..scores.parts import VERSIONS
-from ..scores.statistics import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
+from ..scores.statistics.bootstrap import bca_interval, bootstrap_p, interval
+from ..scores.statistics.significance import delong, mcnemar, over_seeds, paired_t, sign_floor, wilcoxon
 from .cautions import small_in_sets
 from .pairing import Paired, one_of_each
 from .predicted import can_resample, differing, predicted

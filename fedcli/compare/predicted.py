@@ -11,7 +11,7 @@ from ..data import manifest
 from ..io.files import sha256
 from ..metrics import Grouping, Task, apart, get
 from ..metrics.metric import DECISIONS, PROBABILITIES
-from ..scores import predictions, rebuilt
+from ..scores import predictions
 from ..scores.groups import CROSS, cross
 from ..scores.parts import VERSIONS
 from .systems import Pairs, Quantity, Scored
@@ -27,7 +27,7 @@ class Predicted:
         units: [N], the patient of each image by number.
         attributes: attribute -> its groups' names. groups: attribute -> the place of each image's group, -1 for none.
         tables: version -> logits [N, C] of each model in each kept round. last: those of the last round's models.
-        counted: whether sites counted. The images are then made from counts (scores/rebuilt.py), and those of two
+        counted: whether sites counted. The images are then made from counts (scores/predictions.py), and those of two
             systems are not paired.
         by_attribute: of counts, the images of each attribute's groups; else {}.
     """
@@ -170,7 +170,7 @@ def _order(ids: bytes, id_type: str, units: bytes, unit_type: str) -> tuple[np.n
 
 def _of_counts(scores: Path, about: manifest.Manifest) -> Predicted:
     """Images made from the counts of sites."""
-    kept, attributes = rebuilt.read(scores.parent / rebuilt.FILE), about.body["attributes"]
+    kept, attributes = predictions.read_rebuilt(scores.parent / predictions.REBUILT), about.body["attributes"]
     data = str(about.body["data"]["partition"])
 
     def images(keys: list[str], attribute: str = "") -> Predicted:
@@ -192,6 +192,6 @@ def can_resample(pairs: Pairs, of: Quantity) -> bool:
     belong together."""
     counted = [found for run, _ in pairs if (found := predicted(run.path)).counted]
     return all(
-        of.version in found.tables and (rebuilt.by_image(of.metric) or found.tables[of.version][0].shape[1] == 2)
+        of.version in found.tables and (predictions.by_image(of.metric) or found.tables[of.version][0].shape[1] == 2)
         for found in counted
     )

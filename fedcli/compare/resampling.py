@@ -15,10 +15,10 @@ import numpy as np
 from .. import metrics
 from ..io.files import sha256
 from ..metrics import gap
-from ..scores import intervals, resampled
-from ..scores.bootstrap import bootstrap_all, without_each
 from ..scores.parts import VERSIONS
-from ..scores.resampled import Columns, mean
+from ..scores.statistics import intervals, resampled
+from ..scores.statistics.bootstrap import bootstrap_all, without_each
+from ..scores.statistics.resampled import Columns, mean
 from ..scores.table import Score
 from .pairing import numbered
 from .predicted import Predicted, predicted
@@ -180,7 +180,7 @@ def _of_last(path: Path, _: str, of: Quantity, place: int | None, bca: bool) -> 
         kept = resampled.read(path.parent, last=True)
     else:
         group = found.grouping(of.attribute)[1].index(of.group)
-        kept = resampled.read_groups(path.parent).get((place, group), {})
+        kept = resampled.read_group(path.parent, place, group)
     versions, at = list(found.last) if of.version == AVERAGE else [of.version], found.members(of)
     answered = {v: intervals.Answered(found.last[v], found.y, found.units).at(at) for v in versions}
     drawn = [kept.get(version) or answered[version].resampled() for version in versions]

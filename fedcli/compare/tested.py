@@ -14,28 +14,16 @@ from typing import Any
 from .. import console
 from ..errors import FedcliError, UsageError, nearest
 from ..metrics import CLASSES, LABELS, RESAMPLED, TWO, names
-from ..scores.bootstrap import BCA, LEVEL, PERCENTILE
 from ..scores.own_metrics import is_own
 from ..scores.parts import VERSIONS
-from ..scores.statistics import OverSeeds, holm, over_seeds
+from ..scores.statistics.bootstrap import BCA, LEVEL, PERCENTILE
+from ..scores.statistics.significance import OverSeeds, holm, over_seeds
 from .difference import GroupTests, difference, group_tests, headline, image_tests, judged
-from .pairing import Paired, Sample, paired
+from .pairing import Sample, paired
 from .predicted import one_class, predicted
 from .resampling import Resamples
 from .systems import Quantity, Scored, read, refuse_mixed, settings
 from .verdict import ENOUGH, HIGHER, LOWER, MODELS_ONLY, RESAMPLES, Against, Compared, Difference, adjusted, enough
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of two systems; one_class: where its models answer one class for every image."""
-
-    method: str
-    label: str
-    rule: str
-    seeds: list[Any]
-    warning: str
-    one_class: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,13 +31,15 @@ class Comparison:
     """All that can be said of b against a. Differences are b minus a, on the 0..1 scale.
 
     Attributes:
+        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, where its models
+            answer one class for every image.
         settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
         interval: how intervals are made of resamples, "percentile" or "bca".
         images: tests of the last round's models, image by image, of each pair of runs.
         remarks: what pairing has to say.
     """
 
-    systems: dict[str, Side]
+    systems: dict[str, dict[str, Any]]
     settings: list[dict[str, str]]
     level: float
     resamples: int
@@ -75,7 +65,8 @@ def compare(
     refuse_mixed([*first_system, *second_system])
     pairs, sample, notes = of = paired(first_system, second_system)
     runs = [run for pair in pairs for run in pair]
-    asked = _checked(metrics or runs[0].usual, runs[0])
+    asked = tuple(dict.fromkeys(metrics or runs[0].usual))
+    _check(asked, runs[0])
     drawn = Resamples(resamples, seed, interval == BCA)
     attributes = [name for name in runs[0].scores.groups if all(name in run.scores.groups for run in runs)]
     for run in console.progress(runs, label="compare", total=len(runs)):
@@ -99,11 +90,17 @@ def compare(
     )
 
 
-def _side(runs: list[Scored]) -> Side:
+def _side(runs: list[Scored]) -> dict[str, Any]:
     first = runs[0].scores
     groups = "it is given the true group of each test image" if first.views else ""
-    warning = "; ".join(filter(None, [first.warning, groups]))
-    return Side(first.method, first.label, first.rule, [run.seed for run in runs], warning, one_class(runs, "average"))
+    return {
+        "method": first.method,
+        "label": first.label,
+        "rule": first.rule,
+        "seeds": [run.seed for run in runs],
+        "warning": "; ".join(filter(None, [first.warning, groups])),
+        "one_class": one_class(runs, "average"),
+    }
 
 
 def order(
@@ -123,7 +120,7 @@ def order(
             raise UsageError(f"no {what} is named {word!r}", nearest(word, known))
     others = [name for name in systems if name != reference]
     score, base = Quantity(version, metric), systems[reference]
-    _checked((metric,), base[0])
+    _check((metric,), base[0])
     drawn = Resamples(resamples or enough(len(others)), seed)
     tests = [_test(base, systems[name], drawn, score) for name in others]
     ps = zip(holm([row.p for row, _ in tests]), holm([row.p_seeds for row, _ in tests]), strict=True)
@@ -164,12 +161,8 @@ def _against(
     )
 
 
-def check_names(metrics: Sequence[str]) -> None:
+def check_names(metrics: Sequence[str], known: Sequence[str] = RESAMPLED) -> None:
     """Refuse a metric that no interval can be made of. Raises UsageError."""
-    _check(metrics, RESAMPLED)
-
-
-def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
     for metric in metrics:
         if is_own(metric):
             hint = f"fedcli report --metric {metric} shows it with its interval"
@@ -178,10 +171,9 @@ def _check(metrics: Sequence[str], known: Sequence[str]) -> None:
             raise UsageError(f"no interval can be made of {metric!r}", nearest(metric, known))
 
 
-def _checked(metrics: Sequence[str], run: Scored) -> tuple[str, ...]:
+def _check(metrics: Sequence[str], run: Scored) -> None:
     needs = LABELS if run.scores.several_labels else TWO if len(run.scores.classes) == 2 else CLASSES
-    _check(metrics, names(needs, resampled=True))
-    return tuple(dict.fromkeys(metrics))
+    check_names(metrics, names(needs, resampled=True))
 
 
 class Leads:
@@ -197,7 +189,6 @@ class Leads:
         self.over = "seeds"
         self._metrics = tuple(metric for metric in metrics if metric in RESAMPLED)
         self._drawn = Resamples(enough(len(systems) - 1))
-        self._paired: dict[tuple[int, int], Paired | None] = {}
         self._rows: dict[tuple[int, int, Quantity], Compared | None] = {}
 
     def test(self, score: Quantity, first: int, second: int, comparisons: int) -> bool | None:
@@ -216,13 +207,10 @@ class Leads:
 
     def _row(self, first: int, second: int, score: Quantity) -> Compared | None:
         """One test; None where the two share no seed or test set, or have no predictions, as the legend then says."""
-        pair = min(first, second), max(first, second)
-        if (*pair, score) not in self._rows:
+        key = min(first, second), max(first, second), score
+        if key not in self._rows:
             try:
-                if pair not in self._paired:
-                    self._paired[pair] = paired(*(self.systems[system] for system in pair))
-                of = self._paired[pair]
-                self._rows[*pair, score] = of and difference(score, of, self._drawn)
+                self._rows[key] = difference(score, paired(*(self.systems[k] for k in key[:2])), self._drawn)
             except FedcliError:
-                self._paired[pair] = self._rows[*pair, score] = None
-        return self._rows[*pair, score]
+                self._rows[key] = None
+        return self._rows[key]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from .. import console
-from ..scores.resampled import RESAMPLES  # of the test patients
-from ..scores.statistics import OverSeeds
+from ..scores.statistics.resampled import RESAMPLES  # of the test patients
+from ..scores.statistics.significance import OverSeeds
 
 SIGNIFICANT = 0.05
 ENOUGH = 3  # seeds, folds or splits, below which no difference is attributed to the method

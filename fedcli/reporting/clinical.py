@@ -6,7 +6,7 @@ from typing import Any
 
 from ..compare.verdict import p_text
 from ..metrics import PARITY
-from ..scores.clinical_parts import BEFORE_AFTER, CLIENT, POOLED, select
+from ..scores.clinical.shape import BEFORE_AFTER, CLIENT, POOLED, select
 from ..scores.scores import Scores
 from .section import Section
 from .table import DAGGER, NONE, Cell, Column, Table, percent

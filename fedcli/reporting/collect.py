@@ -8,9 +8,9 @@ from pathlib import Path
 from .. import console
 from ..data import last_used, manifest
 from ..errors import REFUSED, FedcliError, sentence
-from ..scores.bootstrap import PERCENTILE
 from ..scores.existing import check, existing
 from ..scores.shots import thresholds
+from ..scores.statistics.bootstrap import PERCENTILE
 
 Evaluated = tuple[Path, bool]  # a scores.json, and whether it was there before
 

@@ -10,7 +10,7 @@ from ..metrics.task import ONE, SEVERAL
 from ..scores import numbers, views
 from ..scores.parts import SHOT_GROUPS, VERSIONS, Number
 from ..scores.scores import GLOBAL, RECALL, Scores
-from ..scores.statistics import over_seeds
+from ..scores.statistics.significance import over_seeds
 from ..scores.table import Score, Where
 
 POOLED, RUNS = SPREADS = "pooled", "runs"

@@ -18,9 +18,9 @@ from ..compare.verdict import (
     Compared,
     Difference,
 )
-from ..scores.bootstrap import BCA
 from ..scores.groups import SMALL, unknown_note
-from ..scores.statistics import sign_floor
+from ..scores.statistics.bootstrap import BCA
+from ..scores.statistics.significance import sign_floor
 from .table import Column, Heads, Table, percent
 
 TESTS = {"mcnemar": "McNemar's exact test of the decisions", "delong": "DeLong's test of auc_binary"}
@@ -72,7 +72,7 @@ def body(comparison: Comparison) -> dict[str, Any]:
 
 def names(comparison: Comparison) -> dict[str, str]:
     """Labels; of one method twice, with what differs, or A and B where that is long."""
-    labels = {side: about.label for side, about in comparison.systems.items()}
+    labels = {side: about["label"] for side, about in comparison.systems.items()}
     if labels["a"] != labels["b"]:
         return labels
     differing = {side: ", ".join(f"{row['what']}={row[side]}" for row in comparison.settings) for side in "ab"}
@@ -179,8 +179,8 @@ def notes(comparison: Comparison) -> list[str]:
     """Notes for a reader: models of another kind or that learned nothing, few seeds, patients or images of a group."""
     sample = comparison.sample
     sides = [(name, comparison.systems[side]) for side, name in names(comparison).items()]
-    notes = [*comparison.remarks, *(f"{name}: {about.warning}" for name, about in sides if about.warning)]
-    notes += [f"{name} {about.one_class}" for name, about in sides if about.one_class]
+    notes = [*comparison.remarks, *(f"{name}: {about['warning']}" for name, about in sides if about["warning"])]
+    notes += [f"{name} {about['one_class']}" for name, about in sides if about["one_class"]]
     notes += _of_samples(comparison) if sample.count > 1 else []
     if sample.units < SMALL:
         few = console.counted(sample.units, sample.unit, UNITS[sample.unit])

@@ -11,7 +11,7 @@ from ..data import manifest
 from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
 from ..metrics import Task
-from ..scores import power
+from ..scores.statistics import power
 from .table import Table, heads
 
 ALL = "all"

@@ -92,10 +92,13 @@ def notes(lines: Sequence[Row]) -> list[str]:
     unshared += ["rounds"] if differ([row.scores.rounds for row in lines]) else []
     unshared += ["shot groups"] if differ([row.shot_groups for row in lines if row.shot_groups]) else []
     lost = dict.fromkeys(name for row in lines for name in row.left_out)
+    means = [row for row in lines if not row.is_view]
+    seeds = [f"{row.scores.label} {', '.join(map(str, row.seeds))}" for row in means]
+    unlike = any(row.runs > 1 for row in means) and differ([sorted(map(str, row.seeds)) for row in means])
     texts = [
         SYNTHETIC if any(row.scores.sample for row in lines) else "",
         f"these runs do not share the same {', '.join(unshared)}: {NOT_THE_METHOD}" if unshared else "",
-        _unlike_seeds(lines),
+        f"the rows are means over different seeds: {'; '.join(seeds)}" if unlike else "",
         f"not known of the best round, so left out: {', '.join(lost)}" if lost else "",
         *(f"{row.mark} {row.differs}" for row in lines if row.mark),
         *(note for row in lines for note in (*_warnings(row), *row.small_groups, *row.shot_groups)),
@@ -155,15 +158,6 @@ def _warnings(row: Row) -> list[str]:
         chosen = "it kept no model that was best on validation"
     texts = [row.warning, "" if row.is_view else at_chance(row.scored), chosen]
     return [f"{row.name}: {text}" for text in texts if text]
-
-
-def _unlike_seeds(lines: Sequence[Row]) -> str:
-    """A note on the seeds that rows are means over, where they are not the same."""
-    means = [row for row in lines if not row.is_view]
-    if not any(row.runs > 1 for row in means) or not differ([sorted(map(str, row.seeds)) for row in means]):
-        return ""
-    each = "; ".join(f"{row.scores.label} {', '.join(map(str, row.seeds))}" for row in means)
-    return f"the rows are means over different seeds: {each}"
 
 
 def _differences(systems: list[Row]) -> list[str]:

@@ -10,7 +10,7 @@ from .. import console
 from ..compare.cautions import at_chance
 from ..compare.systems import Scored, read
 from ..data import manifest
-from ..scores.statistics import over_seeds
+from ..scores.statistics.significance import over_seeds
 from ..stages.train import resolved
 from .findings import ByColumn, Findings, Marks, source_of, tests, with_derived
 from .jobs import Outcome

@@ -10,8 +10,8 @@ from ..runs.finished import BEST, Run
 from ..runs.scoring import curve
 from .answering import answers_of
 from .choice import RULES, WORDS, Candidate, chosen, values
-from .clinical import Images as ValidationImages
-from .clinical import validation
+from .clinical.points import Images as ValidationImages
+from .clinical.points import validation
 from .facts import Images, facts
 from .parts import Chosen
 from .table import BEST as OF_BEST

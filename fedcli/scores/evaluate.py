@@ -27,18 +27,20 @@ from ..metrics import Grouping
 from ..runs import finished as runs
 from ..runs.finished import Run, has_personal_models, open_run, trains_alone
 from ..runs.initial import is_at_sites
-from . import by_validation, clinical, cross_site, external, resampled, severities
+from . import by_validation, cross_site, external, severities
 from .answering import Panel, panel, predictions, who_answers
-from .bootstrap import PERCENTILE
-from .clinical_parts import positives
+from .clinical import points as clinical
+from .clinical.shape import positives
 from .existing import asked
 from .facts import Images, facts, label_facts, of_round, over_rounds
 from .groups import CROSS, cross
-from .intervals import Answered, add_group_intervals, add_intervals
 from .parts import MODELS, Client, Stage, Traffic
 from .predictions import Logits, write
 from .scores import GLOBAL, Scores
 from .shots import shot_facts, shots, thresholds
+from .statistics import resampled
+from .statistics.bootstrap import PERCENTILE
+from .statistics.intervals import Answered, add_group_intervals, add_intervals
 from .table import Table, Where
 
 COPIED = "method", "label", "rule", "settings", "dataset", "rounds", "model", "corruption"  # of the run's body

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import views
-from .bootstrap import LEVEL
-from .intervals import RESAMPLES
 from .scores import GLOBAL, Grouped, Part, Scores, groups_of, with_average
+from .statistics.bootstrap import LEVEL
+from .statistics.intervals import RESAMPLES
 from .table import BEST, Score
 
 Nested = dict[str, Any]

@@ -1,7 +1,10 @@
 """The parts of scores.json: all that is known of a run beside its numbers, and what those numbers are of."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from .table import Number
 
@@ -135,3 +138,32 @@ class Curves:
     overall: Curve
     groups: dict[str, dict[str, Curve]] = field(default_factory=dict)
     clients: dict[str, Curve] = field(default_factory=dict)
+
+
+T = TypeVar("T")
+
+
+def decode(kind: type[T], data: Any) -> T:
+    """The inverse of asdict(). Raises KeyError, TypeError or AttributeError for another shape."""
+    decoder: Callable[[Any], T] = _decoder(kind)  # type: ignore[arg-type]  # a class is hashable
+    return decoder(data)
+
+
+@cache
+def _decoder(kind: Any) -> Callable[[Any], Any]:
+    if is_dataclass(kind):
+        return _object(kind)
+    inner = [_decoder(part) for part in get_args(kind)]
+    if get_origin(kind) is dict:
+        return lambda data: {key: inner[1](item) for key, item in data.items()}
+    if get_origin(kind) is list:
+        return lambda data: [inner[0](item) for item in data]
+    if isinstance(kind, UnionType):
+        return lambda data: None if data is None else inner[0](data)
+    return lambda data: data
+
+
+def _object(kind: Any) -> Callable[[Any], Any]:
+    hints = get_type_hints(kind)
+    decoders = {part.name: _decoder(hints[part.name]) for part in fields(kind)}
+    return lambda data: kind(**{name: decoders[name](item) for name, item in data.items()})

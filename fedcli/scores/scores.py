@@ -4,6 +4,7 @@ The table's lines are facts, see table.py; what follows from them is a view, see
 all of it as one object, for `--json` and for recipes' places such as versions/clean/accuracy.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -13,13 +14,26 @@ from typing import Any
 from ..data import manifest
 from ..errors import FedcliError
 from ..metrics import PARITY, better_low
-from . import clinical_parts, table, views
+from . import table, views
 from .choice import Candidate
-from .legend import LEGEND
-from .parts import AVERAGE, MODELS, Chosen, Client, Curves, External, Grouped, Severity, Shots, Stage, Traffic
-from .schema import decode
+from .clinical import shape
+from .parts import (
+    AVERAGE,
+    MODELS,
+    Chosen,
+    Client,
+    Curves,
+    External,
+    Grouped,
+    Severity,
+    Shots,
+    Stage,
+    Traffic,
+    decode,
+)
 from .table import TRAINED_AT, Score, Table, Where
 
+LEGEND = Path(__file__).parent / "legend.json"  # the numbers of a run explained, in the words of scores.json
 RECALL = "recall"  # of the classes of a label: head, medium, tail
 GLOBAL = "global"  # beside a client's own model
 OWN_MODELS = "mean_personal", "personal"  # clients' own models on the whole test sets
@@ -137,7 +151,7 @@ class Scores:
     best: Chosen | None = None
     candidates: list[Candidate] = field(default_factory=list)
     external: External | None = None
-    clinical: dict[str, Any] | None = None  # of the shape in clinical_parts.py
+    clinical: dict[str, Any] | None = None  # of the shape in clinical/shape.py
     shots: Shots | None = None
     train_images: int = 0
     clients: dict[str, Client] = field(default_factory=dict)
@@ -156,7 +170,7 @@ class Scores:
         except (KeyError, TypeError, AttributeError) as error:
             what = f"{path} does not have the shape of scores that this version writes ({error})"
             raise FedcliError(what, f"remove {path.parent} and evaluate the run again") from None
-        known.clinical and clinical_parts.check(known.clinical, path)
+        known.clinical and shape.check(known.clinical, path)
         known.table.update(table.read(path.parent / table.FILE))
         return known
 
@@ -167,7 +181,7 @@ class Scores:
 
     def facts(self) -> dict[str, Any]:
         """As the body of scores.json holds them."""
-        facts = asdict(replace(self, table={})) | {"legend": LEGEND}
+        facts = asdict(replace(self, table={})) | {"legend": json.loads(LEGEND.read_text(encoding="utf-8"))}
         return {key: value for key, value in facts.items() if key != "table"}
 
     @property

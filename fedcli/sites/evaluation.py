@@ -29,13 +29,13 @@ from ..runs.resources import be_deterministic
 from ..runs.rules import check
 from ..runs.train import begun
 from ..runs.train_options import Execution
-from ..scores import rebuilt
+from ..scores import predictions
 from ..scores.evaluate import about
 from ..scores.facts import Answer as ModelScores
 from ..scores.facts import Scored, of_models, over_rounds
-from ..scores.intervals import Answered
 from ..scores.parts import Client, Curve, Curves, Grouped, ReliabilityBin, RocPoint
 from ..scores.scores import Scores
+from ..scores.statistics.intervals import Answered
 from ..scores.table import Table, Where
 from .tallies import ALL, CLEAN, CORRUPTED, FINE, RATES, Answer, Tallies, Tally
 
@@ -163,7 +163,7 @@ def _build(
     answers = _Answers(each, whole, classes, attributes)
     if not whole[CLEAN][-1][ALL].images:
         raise FedcliError("the sites have no test images that they may speak of", "see smallest_cell in their policies")
-    _write_rebuilt(folder / rebuilt.FILE, whole)
+    _write_rebuilt(folder / predictions.REBUILT, whole)
     source = manifest.read(path)
     personal = source.body["model"]["personal_models"] or source.options.get("bn") == "local"
     table, clients = Table(), {}
@@ -219,7 +219,7 @@ def _add_interval(table: Table, where: Where, tally: Tally) -> None:
     logits, y = tally.rebuilt()
     answered = Answered([logits], y)
     for metric, resampled in answered.resampled().items() if len(y) else ():
-        if rebuilt.by_image(metric) or len(tally.table) == 2:
+        if predictions.by_image(metric) or len(tally.table) == 2:
             answered.mark(table[where._replace(metric=metric)], resampled, None)
 
 

@@ -8,7 +8,7 @@ from fedcli.compare.resampling import Resamples, left_of_mean
 from fedcli.compare.systems import Quantity, read
 from fedcli.compare.tested import compare
 from fedcli.reporting.comparison import body, legend
-from fedcli.scores.bootstrap import bca_interval
+from fedcli.scores.statistics.bootstrap import bca_interval
 
 METRIC = "balanced_accuracy"
 

@@ -20,9 +20,9 @@ from fedcli.data.sources import SOURCES, make_sample
 from fedcli.errors import FedcliError, UsageError
 from fedcli.federation.client import Training
 from fedcli.runs.train import train
-from fedcli.scores import intervals
 from fedcli.scores.evaluate import evaluate
 from fedcli.scores.scores import Scores
+from fedcli.scores.statistics import intervals
 from fedcli.stages.corrupt import corrupt
 from fedcli.stages.partition import partition
 

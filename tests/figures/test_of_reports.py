@@ -19,9 +19,9 @@ from fedcli.reporting import page
 from fedcli.reporting.rows import compared, rows, systems
 from fedcli.reporting.section import Section
 from fedcli.runs.train import train
-from fedcli.scores import bootstrap
-from fedcli.scores.binary import BENEFITS
+from fedcli.scores.clinical.binary import BENEFITS
 from fedcli.scores.evaluate import evaluate
+from fedcli.scores.statistics import bootstrap
 from fedcli.seeds import derive
 
 N = 80

@@ -10,8 +10,8 @@ from fedcli.compare.systems import read
 from fedcli.data import manifest
 from fedcli.reporting import evidence
 from fedcli.runs.finished import open_run
+from fedcli.scores.deploy.operating import Asked, points
 from fedcli.scores.existing import with_operating_points
-from fedcli.scores.operating import Asked, points
 
 
 @pytest.fixture(scope="module")

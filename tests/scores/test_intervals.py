@@ -3,7 +3,7 @@ import pytest
 from score_json import group_intervals, intervals
 
 from fedcli.metrics import score
-from fedcli.scores import bootstrap
+from fedcli.scores.statistics import bootstrap
 
 
 def answers(n=60, classes=3, seed=0):

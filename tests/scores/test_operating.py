@@ -15,8 +15,9 @@ from fedcli import console
 from fedcli.commands.app import app
 from fedcli.errors import UsageError
 from fedcli.runs.finished import open_run
-from fedcli.scores import clinical, operating
-from fedcli.scores.operating import Asked, OperatingPoint, points
+from fedcli.scores.clinical import points as clinical
+from fedcli.scores.deploy import operating
+from fedcli.scores.deploy.operating import Asked, OperatingPoint, points
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from scipy import stats
 from statsmodels.stats.power import NormalIndPower
 from statsmodels.stats.proportion import proportion_confint
 
-from fedcli.scores import permutation, power
+from fedcli.scores.statistics import permutation, power
 
 N = 240
 SEX = np.arange(N) // 2 % 2

@@ -9,11 +9,11 @@ from score_json import spread
 
 from fedcli.metrics import apart, score
 from fedcli.runs.scoring import Scoring
-from fedcli.scores.binary import threshold_of
-from fedcli.scores.bootstrap import bca_interval, bootstrap_p
 from fedcli.scores.choice import Candidate, chosen
-from fedcli.scores.permutation import _p
-from fedcli.scores.statistics import paired_t, wilcoxon
+from fedcli.scores.clinical.binary import threshold_of
+from fedcli.scores.statistics.bootstrap import bca_interval, bootstrap_p
+from fedcli.scores.statistics.permutation import _p
+from fedcli.scores.statistics.significance import paired_t, wilcoxon
 from fedcli.scores.table import Score, Where
 from fedcli.sites.evaluation import _add_interval
 from fedcli.sites.tallies import Tally

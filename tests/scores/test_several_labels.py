@@ -8,7 +8,7 @@ from sklearn import metrics as oracle
 from fedcli.errors import FedcliError
 from fedcli.labels import UNKNOWN
 from fedcli.metrics import LABELS, PARITY, chances, names, of_labels, score
-from fedcli.scores.bootstrap import bootstrap, draw
+from fedcli.scores.statistics.bootstrap import bootstrap, draw
 
 N = 90
 RNG = np.random.default_rng(3)

@@ -39,16 +39,19 @@ def frame(systems: list[System], *, metric: Annotated[str, "default: balanced_ac
     ]
     if len(systems) < 2 or not lines:
         raise NothingToDraw(f"no two systems have {metric} of groups to compare", "give runs evaluated with --by")
+    return of_pairs(lines, metric, len(systems), systems[0].scores.images)
+
+
+def of_pairs(lines: Sequence[tuple[str, str, int, float, float]], metric: str, systems: int, images: int) -> DataFrame:
+    """The frame of lines (attribute, system, place, overall, worst). systems, images: how many there are."""
     table = DataFrame(lines, columns=["attribute", "system", "place", "overall", "worst"])
     table["front"] = False
     for _, part in table.groupby("attribute"):
         kept = front(dict(zip(part["place"], part[["overall", "worst"]].itertuples(index=False), strict=True)))
         table.loc[part.index, "front"] = part["place"].isin(kept)
-    greyed = GREYED if len(systems) > MOST_NAMED else ""
-    table.attrs |= {
-        "title": f"Overall score and worst group: {metric}", "score": metric, "systems": len(systems),
-        "caption": f"{ABOUT}{greyed} n = {systems[0].scores.images:,} images.",
-    }  # fmt: skip
+    caption = f"{ABOUT}{GREYED if systems > MOST_NAMED else ''} n = {images:,} images."
+    title = f"Overall score and worst group: {metric}"
+    table.attrs |= {"title": title, "score": metric, "systems": systems, "caption": caption}
     return table
 
 

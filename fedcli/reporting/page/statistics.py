@@ -10,10 +10,10 @@ from ...compare.systems import Quantity
 from ...compare.tested import order
 from ...errors import UsageError, nearest
 from ...metrics import RESAMPLED
-from ...scores.bootstrap import LEVEL
-from ...scores.intervals import RESAMPLES
 from ...scores.parts import VERSIONS
 from ...scores.scores import Scores
+from ...scores.statistics.bootstrap import LEVEL
+from ...scores.statistics.intervals import RESAMPLES
 from ...scores.table import Score
 from ..comparison import tests_against
 from ..row import Row

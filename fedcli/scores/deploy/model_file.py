@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .. import models
-from ..data import manifest, transforms
-from ..errors import FedcliError
-from ..io.files import sync
-from ..io.locks import remove_abandoned, renaming, scratch
-from ..metrics import probabilities
-from ..runs import finished as runs
-from ..runs.finished import Run
+from ... import models
+from ...data import manifest, transforms
+from ...errors import FedcliError
+from ...io.files import sync
+from ...io.locks import remove_abandoned, renaming, scratch
+from ...metrics import probabilities
+from ...runs import finished as runs
+from ...runs.finished import Run
 from . import predict
 
 TOLERANCE = 1e-5  # between probabilities

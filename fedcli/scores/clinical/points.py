@@ -18,14 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import UsageError
-from ..metrics import Grouping, Groupings, Task, calibration_error, chances, groupings_at, probabilities
-from ..metrics.parity import decided, parity
-from ..runs import finished as runs
-from ..runs.finished import Run
-from . import binary, permutation
-from .clinical_parts import BEFORE_AFTER, CLIENT, POOLED
-from .facts import Images as TestImages
+from ...errors import UsageError
+from ...metrics import Grouping, Groupings, Task, calibration_error, chances, groupings_at, probabilities
+from ...metrics.parity import decided, parity
+from ...runs import finished as runs
+from ...runs.finished import Run
+from ..facts import Images as TestImages
+from ..statistics import permutation
+from . import binary
+from .shape import BEFORE_AFTER, CLIENT, POOLED
 
 RULES = (
     ("youden", None), ("sensitivity", 0.9), ("sensitivity", 0.95),
@@ -34,7 +35,7 @@ RULES = (
 TESTED = "balanced_accuracy", "auc_ovo_macro", "balanced_accuracy_macro", "auc_macro"  # gaps in them
 LEVEL = 0.9  # of conformal sets
 Rule = tuple[str, float | None]
-Facts = dict[str, Any]  # numbers by name, of one of the shapes in clinical_parts.py
+Facts = dict[str, Any]  # numbers by name, of one of the shapes in shape.py
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def rule_of(text: str, *, recorded: bool = False) -> Rule:
 def scores(
     run: Run, tables: Mapping[str, np.ndarray], images: TestImages, names: Sequence[str], wanted: Sequence[Rule]
 ) -> Facts:
-    """Everything about the last round's logits [N, C] of each version of the test images, as clinical_parts.SHAPE."""
+    """Everything about the last round's logits [N, C] of each version of the test images, as shape.SHAPE."""
     y, groupings, classes, roster = images.y, images.groupings, images.classes, run.data.roster
     owner = np.full(len(y), -1)
     for place, client in enumerate(roster):

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..metrics import Groupings, groupings_at
-from . import views
+from ...metrics import Groupings, groupings_at
+from .. import views
+from ..parts import AVERAGE, MODELS
+from ..table import Score, Table, Where
 from .bootstrap import BCA, PERCENTILE, Columns, bootstrap_all, bounds, mean, without_each
-from .parts import AVERAGE, MODELS
-from .table import Score, Table, Where
 
 RESAMPLES, SEED = 1000, 0
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import console
-from ..data import manifest
-from ..errors import UsageError
-from ..runs.finished import Run
-from . import clinical
-from .clinical_parts import POOLED, check, positives, select
-from .existing import evaluations
+from ... import console
+from ...data import manifest
+from ...errors import UsageError
+from ...runs.finished import Run
+from ..clinical import points as clinical
+from ..clinical.shape import POOLED, check, positives, select
+from ..existing import evaluations
 
 
 @dataclass(frozen=True)

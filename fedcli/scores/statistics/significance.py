@@ -16,8 +16,8 @@ from math import sqrt
 
 import numpy as np
 
-from ..errors import FedcliError
-from ..metrics.arithmetic import CLOSE, apart
+from ...errors import FedcliError
+from ...metrics.arithmetic import CLOSE, apart
 
 
 def sign_floor(units: int) -> float:

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import shapes
-from ..errors import UsageError, nearest
-from ..shapes import NUMBER
+from ... import shapes
+from ...errors import UsageError, nearest
+from ...shapes import NUMBER
 
 POOLED, CLIENT = "pooled", "client"  # choices of thresholds; others are an attribute
 RATES = "sensitivity", "specificity", "ppv", "npv"

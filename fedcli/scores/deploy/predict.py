@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import console, extensions
-from ..data import manifest, sources
-from ..data.pool import Row
-from ..data.shard import Shard
-from ..data.sources.formats.photographs import fit_image, match_channels, scaled_decoding
-from ..data.sources.own_files import own_images
-from ..data.sources.source import Choices, Source, Unreadable
-from ..errors import FedcliError, UsageError, nearest
-from ..metrics import chances
-from ..runs import finished as runs
-from ..runs.finished import Run
-from ..runs.initial import data_of
-from ..runs.own_code import file_of
+from ... import console, extensions
+from ...data import manifest, sources
+from ...data.pool import Row
+from ...data.shard import Shard
+from ...data.sources.formats.photographs import fit_image, match_channels, scaled_decoding
+from ...data.sources.own_files import own_images
+from ...data.sources.source import Choices, Source, Unreadable
+from ...errors import FedcliError, UsageError, nearest
+from ...metrics import chances
+from ...runs import finished as runs
+from ...runs.finished import Run
+from ...runs.initial import data_of
+from ...runs.own_code import file_of
 from .operating import NOTHING, Asked, OperatingPoint, points
 
 BATCH = 64  # images in memory at a time

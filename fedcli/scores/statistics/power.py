@@ -13,7 +13,7 @@ from math import sqrt
 
 import numpy as np
 
-from .binary import Z, wilson
+from ..clinical.binary import Z, wilson
 
 POWER = 0.8416212335729143  # the normal quantile of a power of 80 %
 SHARE, AREA = 0.8, 0.8  # assumed where nothing else is asked

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import metrics
-from ..errors import FedcliError
-from ..io.files import Stamp, settled
-from ..io.hdf5 import Column, create_hdf5, open_hdf5
-from ..metrics import CLASSES, LABELS, Groupings
-from ..seeds import derive
+from ... import metrics
+from ...errors import FedcliError
+from ...io.files import Stamp, settled
+from ...io.hdf5 import Column, create_hdf5, open_hdf5
+from ...metrics import CLASSES, LABELS, Groupings
+from ...seeds import derive
+from ..predictions import Logits
 from . import intervals
 from .bootstrap import Columns, bootstrap_all, mean
-from .predictions import Logits
 
 FILE = "resamples.h5"
 RESAMPLES, SEED = 2000, 0  # of those that are kept
@@ -78,38 +78,29 @@ def _members(groupings: Groupings, at: np.ndarray) -> Iterator[tuple[str, np.nda
 
 def read(folder: Path, *, last: bool = False) -> dict[str, Columns]:
     """version -> metric -> [B], over the kept rounds or of the last; {} where none are kept. Raises FedcliError."""
-    path = folder / FILE
-    if not path.exists():
-        return {}
-    kept: dict[str, Columns] = {}
     count = intervals.RESAMPLES if last else RESAMPLES
-    for name, column in _columns(path).items():
-        *first, version, metric = name.split("/")
-        if first == [LAST] * last:
-            kept.setdefault(version, {})[metric] = column
+    kept = _kept(folder, [LAST] * last, count)
     for version, columns in kept.items():
-        whole = any(columns.keys() >= {*metrics.names(needs, resampled=True)} for needs in (CLASSES, LABELS))
-        if not whole or any(len(column) != count for column in columns.values()):
-            raise FedcliError(f"{path} does not hold {count} resamples of all {version} scores", HINT)
+        if not any(columns.keys() >= {*metrics.names(needs, resampled=True)} for needs in (CLASSES, LABELS)):
+            raise FedcliError(f"{folder / FILE} does not hold {count} resamples of all {version} scores", HINT)
     return kept
 
 
-def read_groups(folder: Path) -> dict[tuple[int, int], dict[str, Columns]]:
-    """(place of the attribute, group) -> version -> metric -> [B] of the last round; {} where none are kept.
+def read_group(folder: Path, attribute: int, group: int) -> dict[str, Columns]:
+    """The same of the last round, of one group: its place, and that of its attribute. Raises FedcliError."""
+    return _kept(folder, [GROUPS, str(attribute), str(group)], intervals.RESAMPLES)
 
-    Raises FedcliError.
-    """
+
+def _kept(folder: Path, whose: list[str], count: int) -> dict[str, Columns]:
+    """version -> metric -> [B] of the columns whose names begin so. Raises FedcliError where they are not [count]."""
     path = folder / FILE
-    if not path.exists():
-        return {}
-    kept: dict[tuple[int, int], dict[str, Columns]] = {}
-    for name, column in _columns(path).items():
-        if not name.startswith(f"{GROUPS}/"):
-            continue
-        _, attribute, group, version, metric = name.split("/")
-        kept.setdefault((int(attribute), int(group)), {}).setdefault(version, {})[metric] = column
-        if len(column) != intervals.RESAMPLES:
-            raise FedcliError(f"{path} does not hold {intervals.RESAMPLES} resamples of {name}", HINT)
+    kept: dict[str, Columns] = {}
+    for name, column in _columns(path).items() if path.exists() else ():
+        *first, version, metric = name.split("/")
+        if first == whose:
+            kept.setdefault(version, {})[metric] = column
+            if len(column) != count:
+                raise FedcliError(f"{path} does not hold {count} resamples of {name}", HINT)
     return kept
 
 

@@ -14,12 +14,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from .. import metrics
-from ..errors import FedcliError
-from ..metrics import Groupings, Plan, apart, groupings_at
-from ..metrics.ranking import wide
-from ..seeds import derive
-from .statistics import sign_floor
+from ... import metrics
+from ...errors import FedcliError
+from ...metrics import Groupings, Plan, apart, groupings_at
+from ...metrics.ranking import wide
+from ...seeds import derive
+from .significance import sign_floor
 
 PERCENTILE, BCA = METHODS = "percentile", "bca"
 LEVEL = 0.95

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import metrics
-from ..metrics import Plan, apart, gap
-from ..seeds import derive
-from .groups import CROSS, SMALL, cross
-from .statistics import holm
+from ... import metrics
+from ...metrics import Plan, apart, gap
+from ...seeds import derive
+from ..groups import CROSS, SMALL, cross
+from .significance import holm
 
 DEALS = 999
 STEP = 200  # deals at a time
