@@ -30,7 +30,7 @@ BUILT_IN: dict[str, dict[str, Flags]] = {
         "train": {"rounds": 2},
     },
 }
-ADDED = ("prepare", "train", "evaluate")  # stages that take every flag of a scale; others only those they have already
+ADDED = "prepare", "train", "evaluate", "settings"  # take every flag of a scale; others only those they have already
 
 
 @dataclass(frozen=True)
@@ -126,20 +126,22 @@ def cells(
 def _cell(recipe: Recipe, scale: str, row: Row, seed: int, fills: dict[str, str]) -> Cell:
     """The cell of a row. fills: what the words in braces stand for, {data} among them."""
     name, data = fills["data"], recipe.chains[fills["data"]]
-    own: shape.Data | shape.Lists = data.lists if data.lists and _brings(data, fills) else data
+    lists: shape.Data | shape.Lists = data.lists if data.lists and _brings(data, fills) else data
     stages = {
-        "prepare": own.prepare | row.prepare,
+        "prepare": lists.prepare | row.prepare,
         # lists say already who holds what
-        "partition": own.partition if "clients_file" in own.partition else own.partition | row.partition,
-        "corrupt": (data.corrupt or {}) | row.corrupt,
+        "partition": lists.partition if "clients_file" in lists.partition else lists.partition | row.partition,
+        "corrupt": (data.corrupt or {}) | (row.corrupt or {}),
         "train": recipe.train | data.train | row.train,
         "evaluate": data.evaluate,
+        "settings": data.settings | row.settings,
     }
     if scale != "paper":
-        stages = {
-            stage: _scaled(stage, given, scale, recipe, row, files_in(data.lists)) for stage, given in stages.items()
-        }
-    stages["train"] |= {"method": row.method, "set": _settings(data, row, scale, recipe), "seed": seed}
+        listed = files_in(data.lists)
+        stages = {stage: _scaled(stage, given, scale, recipe, row, listed) for stage, given in stages.items()}
+    having = row.settings.keys() | resolve(row.method).settings.keys()  # data and scale give options that a method has
+    settings = {name: value for name, value in stages.pop("settings").items() if name in having}
+    stages["train"] |= {"method": row.method, "set": settings, "seed": seed}
     stages["prepare"] |= {"name": data.dataset, "raw": fills["raw"] or False}
     if stages["train"].get("rounds") is None:  # a recipe says the same whatever its data
         stages["train"]["rounds"] = resolve(row.method).default_training.get("rounds", ROUNDS)
@@ -163,27 +165,12 @@ def _brings(data: shape.Data, fills: dict[str, str]) -> bool:
     return bool(needed) and not missing
 
 
-def _settings(data: shape.Data, row: Row, scale: str, recipe: Recipe) -> Flags:
-    """A row's options, with the data's own for those that it leaves open, and the scale's in place of either.
-
-    Data and scale give the options that the row's method has.
-    """
-    settings = data.settings | row.settings | recipe.changes(scale, "settings")
-    settings = {key: settings[key] for key in settings if key in row.settings or key in resolve(row.method).settings}
-    return settings if scale == "paper" else _without_files(settings)
-
-
-def _without_files(given: Flags, kept: Set[str] = frozenset()) -> Flags:
-    """Flags that name no file of the recipe but these: the others belong to the networks of the paper's scale."""
-    return {key: value for key, value in given.items() if files_in(value) <= kept}
-
-
 def _scaled(stage: str, given: Flags, scale: str, recipe: Recipe, row: Row, listed: Set[str]) -> Flags:
     """A stage's flags with what a reduced scale changes: the built-in part, then the recipe's own.
 
-    listed: the files of published lists, which count at every scale.
+    listed: the files of published lists, which count at every scale; others belong to the networks of the paper's.
     """
-    given = _without_files(given, listed)
+    given = {name: value for name, value in given.items() if files_in(value) <= listed}
     changes = BUILT_IN[scale].get(stage, {})
     if stage == "train":  # the small network of the same kind; weights and teachers of the large one do not fit it
         clip = resolve(row.method).local.model == "clip" or models.describe(given.get("model") or "cnn").kind == "clip"

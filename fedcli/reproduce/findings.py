@@ -87,24 +87,24 @@ class Findings:
 
 def with_derived(recipe: Recipe, rounds: Mapping[str, ByColumn], name: str) -> ByColumn:
     """A row's columns, those that are a difference to another row or a mean of other columns worked out."""
-    own = dict(rounds[name])
+    numbers = dict(rounds[name])
     for column in recipe.columns:
         if column.minus:
             other = _best_other(column, rounds, name) if column.minus == BEST_OTHER else column.minus
             taken = rounds.get(other, {}).get(column.name, {})
-            own[column.name] = {} if name == other else _minus_runs(own[column.name], taken)
+            numbers[column.name] = {} if name == other else _minus_runs(numbers[column.name], taken)
     means = {
-        column.name: mean_runs([own[part] for part in column.parts], harmonic=bool(column.harmonic_mean_of))
+        column.name: mean_runs([numbers[part] for part in column.parts], harmonic=bool(column.harmonic_mean_of))
         for column in recipe.columns
         if column.parts
     }
-    return own | means
+    return numbers | means
 
 
 def _best_other(column: Column, rounds: Mapping[str, ByColumn], name: str) -> str:
     """The row with the best mean but this one; "" where no other has a number."""
-    known = {row: [*chain(*by_column.get(column.name, {}).values())] for row, by_column in rounds.items()}
-    means = {row: fmean(values) for row, values in known.items() if values and row != name}
+    values = {row: [*chain(*by_column.get(column.name, {}).values())] for row, by_column in rounds.items()}
+    means = {row: fmean(numbers) for row, numbers in values.items() if numbers and row != name}
     return (min if column.lower else max)(means, key=lambda row: means[row], default="")
 
 
@@ -145,7 +145,7 @@ def shown(cell: Cell | Printed, column: Column) -> table.Cell:
 class Marks:
     """Marks of the rows, which are as results.json holds them."""
 
-    found: Findings
+    findings: Findings
     rows: list[Row]
 
     def of(self, column: Column) -> Marked:
@@ -158,8 +158,8 @@ class Marks:
         answers: list[bool | None] = []
 
         def leads(first: int, second: int) -> bool:
-            personal = {names[first], names[second]} & {*self.found.recipe.personal}
-            score = score_tested(column) if self.found.recipe.at == "last5" and not personal else None
+            personal = {names[first], names[second]} & {*self.findings.recipe.personal}
+            score = score_tested(column) if self.findings.recipe.at == "last5" and not personal else None
             test = self._leads[column.data].test(score, first, second, compared) if score else None
             answers.append(test)
             return test is not False
@@ -174,13 +174,13 @@ class Marks:
     @cached_property
     def _leads(self) -> dict[str, Leads]:
         """For each data, the tests of its rows."""
-        metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.found.recipe.columns))
-        names = dict.fromkeys(column.data for column in self.found.recipe.columns)
-        return {data: Leads([self.found.scored(row.name, data) for row in self.rows], metrics) for data in names}
+        metrics = list(dict.fromkeys(column.score.rpartition("/")[2] for column in self.findings.recipe.columns))
+        names = dict.fromkeys(column.data for column in self.findings.recipe.columns)
+        return {data: Leads([self.findings.scored(row.name, data) for row in self.rows], metrics) for data in names}
 
     def _cell(self, row: Row, column: Column) -> table.Cell:
-        runs = [run.scores for run in self.found.scored(row.name, column.data)]
-        doubtful = _is_doubtful(column.score.split("/"), runs, self.found.recipe.at)
+        runs = [run.scores for run in self.findings.scored(row.name, column.data)]
+        doubtful = _is_doubtful(column.score.split("/"), runs, self.findings.recipe.at)
         return replace(shown(row.cells[column.name], column), doubtful=doubtful)
 
 
@@ -196,23 +196,24 @@ def _is_doubtful(place: list[str], runs: list[Scores], at: str) -> bool:
     """Tell whether a small group decides a gap, a worst group or a difference in decisions in some run."""
     match place:
         case ["groups", attribute, version, "over_rounds", what, *more]:
-            known = [scores for scores in runs if attribute in scores.groups]
+            grouped = [scores for scores in runs if attribute in scores.groups]
             if what.startswith(PARITY):
-                return any(doubtful_decisions(scores, attribute, [what]) for scores in known)
-            return bool(more) and EDGES.get(more[-1]) in small_decides(known, attribute, version, what, at)
+                return any(doubtful_decisions(scores, attribute, [what]) for scores in grouped)
+            return bool(more) and EDGES.get(more[-1]) in small_decides(grouped, attribute, version, what, at)
     return False
 
 
-def tests(found: Findings) -> Iterator[Tests]:
+def tests(findings: Findings) -> Iterator[Tests]:
     """The rows on the very same data against the reference there, for each headline score."""
-    done = [outcome for outcome in found.outcomes if outcome.scores and outcome.cell.row not in found.recipe.personal]
-    scores = [(column.data, score) for column in found.recipe.columns if (score := score_tested(column))]
+    recipe = findings.recipe
+    done = [outcome for outcome in findings.outcomes if outcome.scores and outcome.cell.row not in recipe.personal]
+    scores = [(column.data, score) for column in recipe.columns if (score := score_tested(column))]
     for data, score in dict.fromkeys(scores):
         for rows in same_data([outcome for outcome in done if outcome.cell.data == data]):
             if len(rows) < 2:
                 continue
-            reference = _reference(found, list(rows))
-            systems = {name: [found.runs[path] for path in paths] for name, paths in rows.items()}
+            reference = _reference(findings, list(rows))
+            systems = {name: [findings.runs[path] for path in paths] for name, paths in rows.items()}
             about = {"version": score.version, "metric": score.metric, "reference": reference}
             yield Tests(data=data, **about, rows=order(systems, reference, score.metric, score.version))
 
@@ -230,9 +231,9 @@ def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
     sets: list[tuple[dict[int, Path], dict[str, list[Path]]]] = []
     for row, scores in rows.items():
         read = {seed: source_of(path) for seed, path in scores.items()}
-        for known, members in sets:
-            if (common := known.keys() & read.keys()) and all(known[seed] == read[seed] for seed in common):
-                known |= read
+        for manifests, members in sets:
+            if (common := manifests.keys() & read.keys()) and all(manifests[seed] == read[seed] for seed in common):
+                manifests |= read
                 members[row] = list(scores.values())
                 break
         else:
@@ -240,8 +241,8 @@ def same_data(outcomes: list[Outcome]) -> list[dict[str, list[Path]]]:
     return [members for _, members in sets]
 
 
-def _reference(found: Findings, rows: list[str]) -> str:
+def _reference(findings: Findings, rows: list[str]) -> str:
     """The reference among these rows: the recipe's, else the first of its method, else the first."""
-    reference = found.recipe.reference
-    alike = [name for name in rows if found.recipe.row(name).method == found.recipe.row(reference).method]
+    reference = findings.recipe.reference
+    alike = [name for name in rows if findings.recipe.row(name).method == findings.recipe.row(reference).method]
     return reference if reference in rows else [*alike, *rows][0]

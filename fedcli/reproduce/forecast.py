@@ -82,16 +82,18 @@ def forecast(cells: list[Cell], sources: Sources, place: Place) -> Forecast:
             break
         console.status(f"measuring a few steps of {cell.row}")
         measured[cost] = _measured(source, plan, cell, place, limit)
-    known = {cost: one for cost, one in measured.items() if one}
-    if not known:
+    estimates = {cost: one for cost, one in measured.items() if one}
+    if not estimates:
         return Forecast(0, 0.0, 0, 0)
-    of_image = {cost: one.total_seconds / _images(kinds[cost][2]) for cost, one in known.items()}
+    of_image = {cost: one.total_seconds / _images(kinds[cost][2]) for cost, one in estimates.items()}
     mean = sum(of_image.values()) / len(of_image)
     costs = [(_cost(plan), source) for _, plan, source in left]
     seconds = [
-        of_image.get(cost, mean) * _images(source) for cost, source in costs if cost in known or cost not in measured
+        of_image.get(cost, mean) * _images(source)
+        for cost, source in costs
+        if cost in estimates or cost not in measured
     ]
-    largest, free = max(one.peak_bytes for one in known.values()), min(one.free_bytes for one in known.values())
+    largest, free = max(one.peak_bytes for one in estimates.values()), min(one.free_bytes for one in estimates.values())
     return Forecast(len(seconds), sum(seconds), largest, free, (len(kinds), len(measured)))
 
 

@@ -81,22 +81,22 @@ def make_data(cells: list[Cell], place: Place) -> Sources:
 
     Raises FedcliError where no cell has data.
     """
-    made: Sources = {}
+    sources: Sources = {}
     for cell, chain in stages_of(cells):
-        above = made.get(chain[:-1])
+        above = sources.get(chain[:-1])
         if isinstance(above, Outcome):
-            made[chain] = above
+            sources[chain] = above
             continue
         folder: dict[str, Any] = {"work": place.work}
         options = replace(chain[-1].reading(above) if above else chain[-1], **folder)
         outcome = _tried(cell, partial(RUN[options.stage], options), place.debug)
-        made[chain] = outcome.scores or outcome
-    faults = {outcome.sentence: outcome for outcome in made.values() if isinstance(outcome, Outcome)}
-    if faults and all(isinstance(made[cell.chain], Outcome) for cell in cells):
+        sources[chain] = outcome.scores or outcome
+    faults = {outcome.sentence: outcome for outcome in sources.values() if isinstance(outcome, Outcome)}
+    if faults and all(isinstance(sources[cell.chain], Outcome) for cell in cells):
         raise FedcliError("; ".join(faults), next(iter(faults.values())).hint)
     for fault in faults.values():
         console.fail(f"data of {fault.cell.name}: {fault.sentence}", fault.hint)
-    return made
+    return sources
 
 
 def run(cells: list[Cell], sources: Sources, place: Place) -> list[Outcome]:

@@ -16,7 +16,7 @@ from ..errors import FedcliError, UsageError
 from ..io import toml_text
 from . import places, shape
 from .flags import Flags, check_value, checked, files_in, one_of, placed
-from .shape import Figure
+from .shape import Figure, Row
 
 SCALES = ("paper", "small", "smoke")
 ON_VALIDATION = "best_on_validation/validation"  # the one place whose numbers may choose
@@ -26,34 +26,6 @@ PERCENT = "percent", "points"  # units of columns that a published table in perc
 
 _PACKAGE = Path(fedcli.__file__).parent
 FOLDERS = _PACKAGE / "recipes", _PACKAGE.parent / "recipes"  # installed, or in a checkout
-
-
-class Row(shape.Row):
-    """A row as it is run.
-
-    Attributes:
-        at: where a varied row stands: place -> value, such as {"set.q": 0.5}.
-        stem: the name of the row that was varied.
-    """
-
-    corrupt: Flags = {}
-    at: Flags = {}
-    stem: str = ""
-
-    def place(self, score: str) -> str:
-        """Where in the scores a column's number of this row stands."""
-        if not self.scores_of or not score.startswith(("versions/", "groups/")):
-            return score
-        return f"personal/{self.scores_of}/{score.removeprefix('versions/')}"
-
-    def at_values(self, at: Flags) -> "Row":
-        """This row with some of its values changed, named after them."""
-        parts = {stage: dict(getattr(self, stage)) for stage in ("settings", *shape.STAGES[:-1])}
-        for place, value in at.items():
-            stage, _, key = place.partition(".")
-            parts["settings" if stage == "set" else stage][key if stage == "set" else key.replace("-", "_")] = value
-        named = ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
-        return self.model_copy(update={**parts, "name": f"{self.name}, {named}", "at": at, "stem": self.name})
 
 
 class Column(shape.Column):
@@ -81,7 +53,6 @@ class Recipe(shape.Recipe):
     """
 
     name: str
-    rows: tuple[Row, ...]
     columns: tuple[Column, ...]
     numbers: dict[str, dict[str, shape.Printed]] = {}
 
@@ -172,12 +143,11 @@ def _check_data(where: str, data: shape.Data, written: shape.Recipe) -> None:
         one_of(f"{where}.lists: file", file, written.files)
 
 
-def _rows(given: shape.Row, written: shape.Recipe) -> list[Row]:
+def _rows(given: Row, written: shape.Recipe) -> list[Row]:
     where = f"row {given.name!r}"
     for name in given.data:
         one_of(f"{where}: data", name, written.chains)
-    filled = {"data": given.data or tuple(written.chains), "corrupt": given.corrupt or {}, "stem": given.name}
-    row = Row.model_construct(**dict(given) | filled)
+    row = given.model_copy(update={"data": given.data or tuple(written.chains)})
     with placed(where):
         rows = _varied(row) if given.vary else [row]
     if rows[0].corrupt and (plain := [name for name in row.data if written.chains[name].corrupt is None]):
@@ -200,11 +170,22 @@ def _varied(row: Row) -> list[Row]:
 
 
 def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -> Column:
-    """A column with its defaults; where validation images choose among the rows, no best is marked by test images."""
+    """A column with its defaults; a mean of others has their unit and direction.
+
+    Where validation images choose among the rows, no best is marked by test images.
+    """
     where = f"column {given.name!r}"
     filled: dict[str, Any] = {"marked": all(column.score != ON_VALIDATION for column in written.columns)}
     if key := next((key for key in ("mean_of", "harmonic_mean_of") if getattr(given, key)), ""):
-        return Column.model_construct(**dict(given) | filled | _of_parts(given, key, written, where))
+        if own := sorted(given.model_fields_set - {"name", key}):
+            raise UsageError(f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out")
+        single = {column.name: column for column in written.columns if column.score}
+        parts = [single[one_of(f"{where}: {key}", name, single)] for name in getattr(given, key)]
+        if len({(part.unit, part.lower) for part in parts}) > 1:
+            hint = "give them the same unit and the same lower"
+            raise UsageError(f"{where} is a mean of columns in different units or directions", hint)
+        filled |= {"unit": parts[0].unit, "lower": parts[0].lower}
+        return Column.model_construct(**dict(given) | filled)
     if not given.score:
         raise UsageError(f"{where} has no score", 'write for example score = "versions/clean/accuracy"')
     if not given.data and len(written.chains) > 1:
@@ -215,18 +196,6 @@ def _column(given: shape.Column, written: shape.Recipe, rows: tuple[Row, ...]) -
     if given.minus:
         one_of(f"{where}: minus", given.minus, [BEST_OTHER, *(row.name for row in rows)])
     return Column.model_construct(**dict(given) | filled | {"validation": given.score == ON_VALIDATION})
-
-
-def _of_parts(given: shape.Column, key: str, written: shape.Recipe, where: str) -> dict[str, Any]:
-    """Unit and direction of a column that is the mean of others: theirs."""
-    if own := sorted(given.model_fields_set - {"name", key}):
-        raise UsageError(f"{where} is a mean of others and has no {own[0]} of its own", f"leave {own[0]} out")
-    single = {column.name: column for column in written.columns if column.score}
-    parts = [single[one_of(f"{where}: {key}", name, single)] for name in getattr(given, key)]
-    if len({(part.unit, part.lower) for part in parts}) > 1:
-        hint = "give them the same unit and the same lower"
-        raise UsageError(f"{where} is a mean of columns in different units or directions", hint)
-    return {"unit": parts[0].unit, "lower": parts[0].lower}
 
 
 def _check_scores(recipe: Recipe) -> None:

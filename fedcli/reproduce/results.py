@@ -31,11 +31,11 @@ def collect(
     UsageError for a column that no scores.json has.
     """
     runs = {run.path: run for run in read(dict.fromkeys(outcome.scores for outcome in outcomes if outcome.scores))}
-    found = Findings(recipe, outcomes, runs)
-    nowhere = [column.name for column in recipe.columns if not found.has(column)]
-    numbers = {name: found.columns(name) for name in dict.fromkeys(outcome.cell.row for outcome in outcomes)}
-    rows = [_row(found, name, with_derived(recipe, numbers, name), scale, work) for name in numbers]
-    marks = Marks(found, rows)
+    findings = Findings(recipe, outcomes, runs)
+    nowhere = [column.name for column in recipe.columns if not findings.has(column)]
+    numbers = {name: findings.columns(name) for name in dict.fromkeys(outcome.cell.row for outcome in outcomes)}
+    rows = [_row(findings, name, with_derived(recipe, numbers, name), scale, work) for name in numbers]
+    marks = Marks(findings, rows)
     results = Results(
         recipe=recipe.name,
         title="SYNTHETIC data: " * any(run.scores.sample for run in runs.values()) + _title(recipe, outcomes, scale),
@@ -48,8 +48,10 @@ def collect(
         columns=list(recipe.columns),
         rows=rows,
         left_out=left_out,
-        failed=[Failed(cell=each.cell.name, sentence=each.sentence) for each in outcomes if not each.scores],
-        statistics=list(tests(found)),
+        failed=[
+            Failed(cell=outcome.cell.name, sentence=outcome.sentence) for outcome in outcomes if not outcome.scores
+        ],
+        statistics=list(tests(findings)),
         marks={column.name: marks.of(column) for column in recipe.columns if not column.validation},
     )
     notes = notes_of(recipe, results)
@@ -60,7 +62,9 @@ def collect(
 
 def _title(recipe: Recipe, outcomes: list[Outcome], scale: str) -> str:
     """The recipe's, and at a reduced scale what ran: it may speak of more clients."""
-    bodies = [manifest.read(source).body for source in {source_of(each.path) for each in outcomes if each.scores}]
+    bodies = [
+        manifest.read(source).body for source in {source_of(outcome.path) for outcome in outcomes if outcome.scores}
+    ]
     if scale == "paper" or not bodies:
         return recipe.title
     counts = [_range({len(body["roster"]) for body in bodies}, "client", "clients")]
@@ -75,39 +79,41 @@ def _range(counts: set[int], singular: str, plural: str) -> str:
     return console.counted(low, singular, plural) if low == high else f"{low} to {high} {plural}"
 
 
-def _row(found: Findings, name: str, numbers: ByColumn, scale: str, work: Path) -> Row:
+def _row(findings: Findings, name: str, numbers: ByColumn, scale: str, work: Path) -> Row:
     """numbers: of the row, with the derived columns."""
-    recipe, done = found.recipe, found.done(name)
-    about = [run.scores for run in found.scored(name)]
+    recipe, done = findings.recipe, findings.done(name)
+    about = [run.scores for run in findings.scored(name)]
     published = recipe.numbers.get(name, {})
     spreads = {column.name: "runs" if column.validation else recipe.spread for column in recipe.columns}
-    asked = Counter(outcome.cell.data for outcome in found.outcomes if outcome.cell.row == name)
+    asked = Counter(outcome.cell.data for outcome in findings.outcomes if outcome.cell.row == name)
     counts = {column: sum(bool(rounds) for rounds in by_seed.values()) for column, by_seed in numbers.items()}
     return Row(
         name=name,
         label=about[0].label if about else None,
         rule=about[0].rule if about else None,
-        command=_command([outcome for outcome in found.outcomes if outcome.cell.row == name]),
+        command=_command([outcome for outcome in findings.outcomes if outcome.cell.row == name]),
         holes={column: count for column, count in counts.items() if 0 < count < max(asked.values())},
-        warnings=sorted({scores.warning for scores in about if scores.warning}) + chance_of(found, name),
+        warnings=sorted({scores.warning for scores in about if scores.warning}) + chance_of(findings, name),
         cells={
             column: beside(summary(list(by_seed.values()), spreads[column]), published.get(column), scale)
             for column, by_seed in numbers.items()
         },
         scores={
-            f"{each.cell.data}, seed {each.cell.seed}": each.path.resolve().relative_to(work.resolve()).as_posix()
-            for each in done
+            f"{outcome.cell.data}, seed {outcome.cell.seed}": outcome.path.resolve()
+            .relative_to(work.resolve())
+            .as_posix()
+            for outcome in done
         },
         stem=recipe.row(name).stem,
     )
 
 
-def chance_of(found: Findings, name: str) -> list[str]:
+def chance_of(findings: Findings, name: str) -> list[str]:
     """On which data a row's global models may be no better than chance; of clients' own models it is not known."""
-    done = [] if found.recipe.row(name).scores_of else found.done(name)
+    done = [] if findings.recipe.row(name).scores_of else findings.done(name)
     runs: dict[str, list[Scored]] = {}
     for outcome in done:
-        runs.setdefault(outcome.cell.title, []).append(found.runs[outcome.path])
+        runs.setdefault(outcome.cell.title, []).append(findings.runs[outcome.path])
     said = {title: at_chance(of_data) for title, of_data in runs.items()}
     return [": ".join(filter(None, [title, text])) for title, text in said.items() if text]
 

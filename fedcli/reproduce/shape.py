@@ -16,7 +16,7 @@ from pydantic import (
     ValidationInfo,
     field_validator,
     model_validator,
-)  # fmt: skip
+)
 from pydantic_core import PydanticCustomError
 
 from ..errors import UsageError, nearest
@@ -121,7 +121,10 @@ class Data(Scale):
 
 
 class Row(Stages):
-    """One line of the table: a method and what it has of its own; with `vary` one for each value."""
+    """One line of the table: a method and what it has of its own; with `vary` one for each value.
+
+    As it is run, a varied row has the one value of its own in `vary`.
+    """
 
     name: Text
     scores_of: Literal["", "personal", "mean_personal"] = ""
@@ -129,6 +132,37 @@ class Row(Stages):
     data: Texts = ()
     settings: Flags = Field(default={}, alias="set")
     vary: Annotated[dict[Text, Values], Field(min_length=1)] = {}
+
+    @property
+    def at(self) -> Flags:
+        """Where a varied row stands: place -> value, such as {"set.q": 0.5}."""
+        return {place: values[0] for place, values in self.vary.items()}
+
+    @property
+    def stem(self) -> str:
+        """The name of the row that was varied."""
+        return (
+            self.name.removesuffix(_named_after(self.at)).removesuffix(", ") or self.method if self.vary else self.name
+        )
+
+    def at_values(self, at: Flags) -> "Row":
+        """This row with some of its values changed, named after them."""
+        parts = {stage: dict(getattr(self, stage) or {}) for stage in ("settings", *STAGES[:-1])}
+        for place, value in at.items():
+            stage, _, key = place.partition(".")
+            parts["settings" if stage == "set" else stage][key if stage == "set" else key.replace("-", "_")] = value
+        name, vary = f"{self.name}, {_named_after(at)}", {place: [value] for place, value in at.items()}
+        return self.model_copy(update={**parts, "name": name, "vary": vary})
+
+    def place(self, score: str) -> str:
+        """Where in the scores a column's number of this row stands."""
+        if not self.scores_of or not score.startswith(("versions/", "groups/")):
+            return score
+        return f"personal/{self.scores_of}/{score.removeprefix('versions/')}"
+
+
+def _named_after(at: Flags) -> str:
+    return ", ".join(f"{place.partition('.')[2]}={value}" for place, value in at.items())
 
 
 class Column(Part):
