@@ -31,8 +31,8 @@ class Comparison:
     """All that can be said of b against a. Differences are b minus a, on the 0..1 scale.
 
     Attributes:
-        systems: "a" and "b", each with its method, label, rule, seeds, warning, and `one_class`, where its models answer
-            one class for every image.
+        systems: "a" and "b", each with its method, label, rule, seeds and warning, and in `one_class` where its models
+            answer one class for every image.
         settings: in what the two differ before any score. level: of the intervals. pairs: of runs.
         interval: how intervals are made of resamples, "percentile" or "bca".
         images: tests of the last round's models, image by image, of each pair of runs.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from ..compare.cautions import at_chance
 from ..data import manifest
+from ..figures.system import usual
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, severities, table_one, writers
-from .columns import area
 from .page import document, lineage
 from .page.lead import facts, sentence
 from .row import Row
@@ -112,7 +112,7 @@ def _dataset(system: Row) -> Document:
 def _failures(system: Row) -> Iterator[str]:
     """Failures that the numbers show: chance level, one class for all, the worst group, groups too small to judge."""
     yield from filter(None, [at_chance(system.scored), system.warning, *system.small_groups])
-    metric = area(system.scores)
+    metric = usual(system.scores)[1]
     for attribute, versions in system.scores.groups.items():
         for version in versions:
             if edges := system.scores.part().edges(attribute, version, metric):
