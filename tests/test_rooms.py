@@ -32,7 +32,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7330,
     "metrics": 1169,
     "models": 2000,
-    "reporting": 3590,
+    "reporting": 3600,
     "reproduce": 2810,
     "runs": 2600,
     "scores": 5072,
