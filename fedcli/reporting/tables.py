@@ -190,11 +190,11 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
         by_attribute[max(of, key=len, default="")].append(place)
     tables = []
     for name, places in by_attribute.items():
-        part = whole.only(places)
+        columns = [whole.columns[place] for place in places]
         if name:
-            columns = [replace(c, name=c.title.removeprefix(f"{name} "), over="") for c in part.columns]
-            part = replace(part, title=f"Groups by {name}", columns=columns)
-        tables += [part] if not name or len(places) > 2 else []
+            columns = [replace(column, name=column.title.removeprefix(f"{name} "), over="") for column in columns]
+        lines = [[line[place] for place in places] for line in whole.rows]
+        tables += [Table(f"Groups by {name}" * bool(name), columns, lines)] if not name or len(places) > 2 else []
     return tables
 
 
