@@ -18,7 +18,7 @@ from .row import Row
 from .rows import compared
 from .section import Section
 from .table import Table
-from .tables import report
+from .tables import Report, report
 
 WRITE = "A person must write this: {}."
 NO_POINTS = "No operating points: `fedcli evaluate RUN --clinical` chooses thresholds on validation images."
@@ -60,12 +60,12 @@ class Document:
 def cards(row: Row) -> list[Document]:
     """The model card and the dataset card of a system, by its first run."""
     (system,) = compared([row])
-    return [_model(system), _dataset(system)]
+    return [_model(system, report([row])), _dataset(system)]
 
 
-def _model(system: Row) -> Document:
+def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
-    points, made = list(clinical.tables(named)), report([system])
+    points = list(clinical.tables(named))
     falls = [*severities.tables(named), *severities.by_group(named)]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),

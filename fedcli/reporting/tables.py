@@ -100,7 +100,7 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
             _marked(rows, column, leads) if _has_test(column) else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
-    names = [[row.long_name if long_names else row.name, row.scores.rule] for row in rows]
+    names = [[row.named(row.differs) if long_names else row.name, row.scores.rule] for row in rows]
     costs = _costs(rows)
     lines = [
         [*name, *cells, *(column[place] for column in costs.values())]
