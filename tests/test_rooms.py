@@ -24,7 +24,7 @@ LONGEST_FILE, LONGEST_FUNCTION, MOST_ARGUMENTS, WIDEST_LINE = 350, 60, 8, 120
 BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, and raised only on purpose
     "bench": 1340,
     "commands": 2860,
-    "compare": 1430,
+    "compare": 1410,
     "data": 10760,
     "federation": 2710,
     "figures": 3080,
@@ -32,7 +32,7 @@ BUDGETS = {  # lines of each room; a number is lowered when its room shrinks, an
     "methods": 7330,
     "metrics": 1169,
     "models": 2000,
-    "reporting": 3650,
+    "reporting": 3580,
     "reproduce": 2810,
     "runs": 2600,
     "scores": 4948,

@@ -121,14 +121,10 @@ def image_tests(a: Scored, b: Scored) -> dict[str, Any]:
         if version not in second.last or len(first.last[version]) + len(second.last[version]) > 2:
             continue  # several models answer for one image
         y, tables = first.y, [first.last[version][0], second.last[version][0]]
-        tests = {"mcnemar": asdict(mcnemar(*(_right(table, y) for table in tables)))}
+        right = [np.all(Task.of(y).right(table, y), axis=1) for table in tables]  # bool [N]
+        tests = {"mcnemar": asdict(mcnemar(*right))}
         if y.ndim == 1 and tables[0].shape[1] == 2 and np.bincount(y, minlength=2).min() > 1:
             a_scores, b_scores = (probabilities(table)[:, 1] for table in tables)
             tests["delong"] = asdict(delong(a_scores, b_scores, y))
         result["versions"][version] = tests
     return result
-
-
-def _right(table: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The images that are classified correctly, in all their labels: bool [N]."""
-    return np.all(Task.of(y).right(table, y), axis=1)

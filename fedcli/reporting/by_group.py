@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
+from ..figures.system import usual
 from ..scores.scores import Scores
 from ..scores.table import Score
-from .columns import area
 from .table import DAGGER, Table
 
 
@@ -13,7 +13,7 @@ def tables(scores: Scores, metric: str = "") -> Iterator[Table]:
 
     Its legend names the worst group on each version. metric: by default the AUC.
     """
-    metric = metric or area(scores)
+    metric = metric or usual(scores)[1]
     for attribute, versions in scores.groups.items():
         heads = [f"{version} {what}" for version in versions for what in ("(%)", "interval", "gap")]
         lines = [
@@ -27,7 +27,7 @@ def tables(scores: Scores, metric: str = "") -> Iterator[Table]:
 
 def legend(scores: Scores, metrics: Sequence[str] = ()) -> str:
     """A legend of the numbers in tables of the AUC and of these metrics."""
-    shown = [area(scores), *metrics]
+    shown = [usual(scores)[1], *metrics]
     columns = [
         by.get(metric, {}) for versions in scores.groups.values() for by in versions.values() for metric in shown
     ]

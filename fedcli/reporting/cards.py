@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 
 from ..compare.cautions import at_chance
 from ..data import manifest
+from ..figures.system import usual
 from ..scores.scores import Scores
 from . import by_group, clinical, evidence, severities, table_one, writers
-from .columns import area
 from .page import document, lineage
 from .page.lead import facts, sentence
 from .row import Row
 from .rows import compared
 from .section import Section
 from .table import Table
-from .tables import report
+from .tables import Report, report
 
 WRITE = "A person must write this: {}."
 NO_POINTS = "No operating points: `fedcli evaluate RUN --clinical` chooses thresholds on validation images."
@@ -60,12 +60,12 @@ class Document:
 def cards(row: Row) -> list[Document]:
     """The model card and the dataset card of a system, by its first run."""
     (system,) = compared([row])
-    return [_model(system), _dataset(system)]
+    return [_model(system, report([row])), _dataset(system)]
 
 
-def _model(system: Row) -> Document:
+def _model(system: Row, made: Report) -> Document:
     scores, named = system.scores, [(system.name, system.scores)]
-    points, made = list(clinical.tables(named)), report([system])
+    points = list(clinical.tables(named))
     falls = [*severities.tables(named), *severities.by_group(named)]
     sections = [
         Section("use", "Intended use", text=[WRITE.format("what it is for and not for, who uses it, on whom")]),
@@ -112,7 +112,7 @@ def _dataset(system: Row) -> Document:
 def _failures(system: Row) -> Iterator[str]:
     """Failures that the numbers show: chance level, one class for all, the worst group, groups too small to judge."""
     yield from filter(None, [at_chance(system.scored), system.warning, *system.small_groups])
-    metric = area(system.scores)
+    metric = usual(system.scores)[1]
     for attribute, versions in system.scores.groups.items():
         for version in versions:
             if edges := system.scores.part().edges(attribute, version, metric):

@@ -7,7 +7,6 @@ import numpy as np
 from ..compare.systems import grouped
 from ..scores.choice import RULES, Candidate, chosen, distances
 from .row import Row
-from .section import Section
 from .table import Column, Heads, Table
 
 LEGEND = (
@@ -20,10 +19,6 @@ SEVERAL = (
     " A line of several seeds is the mean over them, each with the round that was taken of it, and of the groups that "
     "all of them have."
 )
-
-
-def section(rows: Sequence[Row]) -> Section:
-    return Section("choice", "Model choice", list(tables(rows)))
 
 
 def tables(rows: Sequence[Row]) -> Iterator[Table]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ..compare.systems import BEST, LAST
 from ..errors import UsageError, nearest
+from ..figures.system import usual
 from ..metrics import METRICS, PARITY
 from ..metrics.task import ONE, SEVERAL
 from ..scores import numbers, views
@@ -13,7 +14,7 @@ from ..scores.scores import GLOBAL, RECALL, Scores
 from ..scores.statistics.significance import over_seeds
 from ..scores.table import Score, Where
 
-POOLED, RUNS = SPREADS = "pooled", "runs"
+POOLED = "pooled"
 SHOWN = ONE.usual
 BETWEEN = views.WORST, views.GAP
 AREAS = ONE.area, SEVERAL.area
@@ -33,13 +34,8 @@ class Value:
 
 def shown(scores: Scores, metrics: Sequence[str] = SHOWN) -> Sequence[str]:
     """The metrics of a run that are shown: those given, or the usual ones of its data."""
-    usual = area(scores) == SEVERAL.area and tuple(metrics[:2]) == SHOWN
-    return (*SEVERAL.usual, *metrics[2:]) if usual else metrics
-
-
-def area(scores: Scores) -> str:
-    """The area under the curve that stands for a run."""
-    return (SEVERAL if any(SEVERAL.area in metrics for metrics in scores.versions.values()) else ONE).area
+    several = usual(scores) == SEVERAL.usual and tuple(metrics[:2]) == SHOWN
+    return (*SEVERAL.usual, *metrics[2:]) if several else metrics
 
 
 def all_numbers(scores: Scores, at: str) -> dict[Where, Score]:
@@ -78,11 +74,11 @@ def columns(
     overall = [name for name in metrics if name in scores.versions["clean"]]
     cells = {f"{version} {metric}": Where(version, view, metric=metric) for version in VERSIONS for metric in overall}
     found = {} if view else _of_models(scores, overall, by_shots)
-    usual = tuple(overall) in (ONE.usual, SEVERAL.usual)
+    none_asked = tuple(overall) in (ONE.usual, SEVERAL.usual)
     for attribute in scores.groups:
         where = Where("clean", view, attribute)
         found |= {f"{attribute} ES-AUC ({auc})": where._replace(metric=f"es_{auc}") for auc in AREAS}
-        for metric in overall[-1:] if usual else overall:
+        for metric in overall[-1:] if none_asked else overall:
             found |= {f"{attribute} {what} {metric}": where._replace(metric=metric, measure=what) for what in BETWEEN}
     cells |= {name: where for name, where in found.items() if where in known}
     return cells if view else cells | _named(known, scores, [name for name in metrics if name not in overall])
@@ -90,7 +86,7 @@ def columns(
 
 def _of_models(scores: Scores, overall: Sequence[str], by_shots: bool) -> Names:
     """Recalls by shots, clients' own models, and scores among clients."""
-    auc, first = area(scores), shown(scores)[0]
+    auc, first = usual(scores)[1], shown(scores)[0]
     names = {f"clean {group} recall": Where("clean", label=group, metric=RECALL) for group in SHOT_GROUPS * by_shots}
     for model in scores.personal:
         plain = model.replace("_", " ")
@@ -129,11 +125,6 @@ def parity_columns(attribute: str, version: str) -> Names:
     """The differences in decisions between the groups of an attribute."""
     names = [f"{name}{which}" for name in PARITY for which in ("", "_ovr_macro")]
     return {name: Where(version, attribute=attribute, metric=name) for name in names}
-
-
-def percent(share: float | None) -> str:
-    """A share as it is printed."""
-    return "" if share is None else f"{100 * share:.2f}"
 
 
 def _named(known: Numbers, scores: Scores, names: Sequence[str]) -> Names:

@@ -4,17 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ..scores.scores import Scores
 from .columns import SHOWN, shown
-from .section import Section
 from .table import Column, Heads, Table
 
 LEGEND = (
     "In percent, last round's models on clean test images. A row is whose model it is, a column whose test images; in "
     "brackets their number. Where both are the same client, nothing was transferred."
 )
-
-
-def section(named: Iterable[tuple[str, Scores]]) -> Section:
-    return Section("cross-site", "Trained at and tested on", list(tables(named)))
 
 
 def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:

@@ -12,7 +12,7 @@ from ..data.pool import TEST, pool_of, read_rows
 from ..errors import UsageError, nearest
 from ..metrics import Task
 from ..scores.statistics import power
-from .table import Table, heads
+from .table import Column, Table
 
 ALL = "all"
 WIDTHS = (
@@ -63,7 +63,7 @@ def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
         for each in known["groups"]
     ]
     columns = ["attribute", "group", "images", "patients", f"with {name}"]
-    points = heads("± sensitivity", "± specificity", "± AUC", unit="points")
+    points = [Column(f"± {rate}", "points") for rate in (*rates, "AUC")]
     yield Table.of(f"Expected intervals on test images: {name}", [*columns, *points], lines, WIDTHS)
     lines = [
         [attribute, *(each[key] for key in (*gaps, *rates))]
@@ -71,6 +71,6 @@ def tables(facts: dict[str, Any], name: str) -> Iterator[Table]:
         for each in known["gaps"]
     ]
     if lines:
-        points = heads("gap in sensitivity", "gap in specificity", unit="points")
+        points = [Column(f"gap in {rate}", "points") for rate in rates]
         columns = ["attribute", "group", "other group"]
         yield Table.of(f"Detectable gaps on test images: {name}", [*columns, *points], lines, GAPS)

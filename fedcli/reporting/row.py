@@ -142,11 +142,6 @@ class Row:
         """The label, and in brackets the view, how many seeds and the options in which the row differs."""
         return f"{self.named('' if self.mark else self.differs)} {self.mark}".rstrip()
 
-    @property
-    def long_name(self) -> str:
-        """The name with all that the row differs in, however long."""
-        return self.named(self.differs)
-
     def named(self, differs: str) -> str:
         """The label, and in brackets the view, how many seeds and these options."""
         draws = f"{self.runs} {self.drawn}" if self.runs > 1 and self.names_runs else ""

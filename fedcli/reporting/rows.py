@@ -18,7 +18,7 @@ from ..compare.systems import BEST, DRAWN, LAST5, NOT_THE_METHOD, Scored, brief,
 from ..errors import UsageError
 from ..figures.system import System
 from . import timing
-from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns, percent
+from .columns import POOLED, SHOWN, Names, Value, all_numbers, columns
 from .row import Row
 
 STAGES = "partition", "corruption"  # a partition stands for its dataset too
@@ -152,7 +152,7 @@ def _warnings(row: Row) -> list[str]:
     chosen = ""
     if row.chosen:
         which = [f" of {kept['which']}" * (len(row.chosen) > 1) for kept in row.chosen]
-        rounds = [f"round {kept['round']}{of} ({percent(kept['validation'])})" for kept, of in zip(row.chosen, which)]
+        rounds = [f"round {kept['round']}{of} ({100 * kept['validation']:.2f})" for kept, of in zip(row.chosen, which)]
         chosen = f"chosen by validation {row.chosen[0]['metric']} (%): {', '.join(rounds)}"
     if row.at == BEST and not row.is_view and all(value.mean is None for value in row.cells.values()):
         chosen = "it kept no model that was best on validation"

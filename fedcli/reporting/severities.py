@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from ..figures.system import usual
 from ..scores import views
 from ..scores.scores import Scores
 from ..scores.table import Score
-from .columns import SHOWN, area
-from .section import Section
+from .columns import SHOWN
 from .table import Cell, Column, Heads, Table, percent
 
 LEGEND = (
@@ -16,10 +16,6 @@ LEGEND = (
 )
 
 BY_GROUP = "In percent, of the last round's model; the gap is between the best and the worst group."
-
-
-def section(named: Sequence[tuple[str, Scores]], metrics: Sequence[str]) -> Section:
-    return Section("severities", "Other corruptions", list(tables(named, metrics)), folded=list(by_group(named)))
 
 
 def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) -> Iterator[Table]:
@@ -36,7 +32,7 @@ def tables(named: Iterable[tuple[str, Scores]], metrics: Sequence[str] = SHOWN) 
 def by_group(named: Iterable[tuple[str, Scores]]) -> Iterator[Table]:
     """A table for each run and attribute: a line for each kind and severity, a column for each group."""
     for name, scores in named:
-        metric, part = area(scores), scores.part()
+        metric, part = usual(scores)[1], scores.part()
         for attribute in scores.groups if scores.severities else ():
             levels: list[tuple[str, str, str | None]] = [("clean", "clean", None)]
             levels += [(f"{kind} {severity}", kind, severity) for kind, severity, _ in _levels(scores)]

@@ -98,12 +98,6 @@ class Table:
         texts = [[row[place].text for row in self.rows] for place in range(len(self.columns))]
         return [all(text in ("", NONE) or NUMBER.match(text) for text in column) for column in texts]
 
-    def only(self, places: Sequence[int]) -> "Table":
-        """The table of these columns."""
-        return replace(
-            self, columns=[self.columns[k] for k in places], rows=[[row[k] for k in places] for row in self.rows]
-        )
-
 
 def heads(*names: str, unit: str = "", over: str = "", lower: bool = False) -> list[Column]:
     """Columns that are alike but for their names."""

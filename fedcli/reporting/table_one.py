@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ..data import image_counts, manifest
 from ..figures.kinds import flow
-from ..figures.system import System
 from .row import Row
 from .table import Cell, Column, Heads, Table
 
@@ -20,8 +19,10 @@ CLIENTS = 12  # more of them stand together in one column for each part
 
 
 def of_row(row: Row) -> list[Table]:
-    """Of a system's first run."""
-    return [*(tables(row.run_files[0]) if row.run_files else ()), *flow_of(row.system)]
+    """Of the data of a system's first run, and its images after each step, where the data are there."""
+    lines = [[step, int(images), about] for step, images, about, _ in flow.steps(row.system).itertuples(index=False)]
+    steps = Table.of(f"Flow of images: {row.name}", ["step", "images", "about"], lines, FLOW)
+    return [*(tables(row.run_files[0]) if row.run_files else ()), *([steps] if lines else [])]
 
 
 def tables(run: Path) -> Iterator[Table]:
@@ -54,9 +55,3 @@ def _columns(clients: dict[str, dict[str, dict[str, int]]]) -> dict[tuple[str, s
 def _cell(by_value: Mapping[str, int], value: str) -> Cell:
     images, total = by_value.get(value, 0), sum(by_value.values())
     return Cell(f"{images:,} ({100 * images / total:.1f})" if total else "-", number=images)
-
-
-def flow_of(system: System) -> list[Table]:
-    """The images after each step, where the data are there."""
-    lines = [[step, int(images), about] for step, images, about, _ in flow.steps(system).itertuples(index=False)]
-    return [Table.of(f"Flow of images: {system.name}", ["step", "images", "about"], lines, FLOW)] if lines else []

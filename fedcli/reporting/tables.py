@@ -100,7 +100,7 @@ def report(rows: list[Row], *, long_names: bool = False) -> Report:
             _marked(rows, column, leads) if _has_test(column) else [replace(cell, best=False) for cell in cells]
             for column, cells in zip(columns, marked, strict=True)
         ]
-    names = [[row.long_name if long_names else row.name, row.scores.rule] for row in rows]
+    names = [[row.named(row.differs) if long_names else row.name, row.scores.rule] for row in rows]
     costs = _costs(rows)
     lines = [
         [*name, *cells, *(column[place] for column in costs.values())]
@@ -190,11 +190,11 @@ def _parts(rows: list[Row], whole: Table) -> list[Table]:
         by_attribute[max(of, key=len, default="")].append(place)
     tables = []
     for name, places in by_attribute.items():
-        part = whole.only(places)
+        columns = [whole.columns[place] for place in places]
         if name:
-            columns = [replace(c, name=c.title.removeprefix(f"{name} "), over="") for c in part.columns]
-            part = replace(part, title=f"Groups by {name}", columns=columns)
-        tables += [part] if not name or len(places) > 2 else []
+            columns = [replace(column, name=column.title.removeprefix(f"{name} "), over="") for column in columns]
+        lines = [[line[place] for place in places] for line in whole.rows]
+        tables += [Table(f"Groups by {name}" * bool(name), columns, lines)] if not name or len(places) > 2 else []
     return tables
 
 

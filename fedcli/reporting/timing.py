@@ -9,17 +9,17 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from math import inf
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..data import manifest
 
 KINDS = "flops", "bytes"  # with a limit each, see bench.limits
-Lines = list[dict[str, Any]]  # of rounds
+Line = dict[str, float]  # numbers by name
+Lines = list[Line]  # of rounds
 PARTS = {"clients": "client_", "evaluation": "evaluation_", "writing": "writing_"}  # of a round's time
+MOST = 1e100  # what no clock reaches
 ENERGIES = {"processors": "joules", "GPU": "gpu_joules"}  # whose -> key of a round's line
 
 
@@ -107,14 +107,14 @@ def _of_run(scores: Path) -> Clocks | None:
     )
 
 
-def _shares(lines: Lines, limits: dict[str, Any]) -> dict[str, float]:
+def _shares(lines: Lines, limits: Line) -> dict[str, float]:
     """The share of each limit while clients trained; {} where it was not measured."""
     known = np.array([_column(lines, f"{part}seconds") for part in PARTS.values()])
     pace = _ratio(_images(lines).sum(), known[0].sum())
     if np.isnan(known).any() or pace is None:
         return {}
     names = {kind: (f"{kind}_per_image", f"{kind}_per_second") for kind in KINDS}
-    if not all(_known(limits, name) for pair in names.values() for name in pair):
+    if not all(limits.get(name) for pair in names.values() for name in pair):
         return {}
     return {kind: pace * limits[image] / limits[second] for kind, (image, second) in names.items()}
 
@@ -130,7 +130,7 @@ def _watt_hours(lines: Lines, key: str) -> float | None:
 
 def _column(lines: Lines, name: str) -> np.ndarray:
     """A number of each line, NaN where it is not known."""
-    return np.array([_known(line, name) for line in lines], float)
+    return np.array([line.get(name, np.nan) for line in lines])
 
 
 def _ratio(part: float, whole: float) -> float | None:
@@ -142,18 +142,13 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _read(file: Path) -> tuple[dict[int, dict[str, Any]], dict[str, Any]]:
-    """A line for each round whose line is whole, and the limits that were measured at the end."""
+def _read(file: Path) -> tuple[dict[int, Line], Line]:
+    """The known numbers of each round, and the limits that were measured at the end."""
     lines = []
     for text in file.read_bytes().splitlines() if file.is_file() else []:
-        with suppress(ValueError):  # a damaged line
-            lines.append(json.loads(text))
-    lines = [line for line in lines if isinstance(line, dict)]
-    whole = [line for line in lines if _known(line, "round") and _known(line, "seconds") is not None]
+        with suppress(ValueError, AttributeError):  # a damaged line
+            found = json.loads(text).items()
+            lines.append({name: x for name, x in found if isinstance(x, int | float) and 0 <= x < MOST})
     limits = [line for line in lines if "flops_per_image" in line]
-    return {line["round"]: line for line in whole}, limits[-1] if limits else {}
-
-
-def _known(line: dict[str, Any], name: str) -> float | None:
-    value = line.get(name)
-    return value if isinstance(value, int | float) and 0 <= value < inf else None
+    rounds = {int(line["round"]): line for line in lines if line.get("round") and "seconds" in line}
+    return rounds, limits[-1] if limits else {}

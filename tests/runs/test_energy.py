@@ -142,5 +142,8 @@ def counting(folder):
 
 
 @pytest.mark.parametrize("joules, known", [([1800, 5400], 2.0), ([1800, None], None), ([1800, -1], None)])
-def test_watt_hours_are_known_where_every_round_has_them(joules, known):
-    assert timing._watt_hours([{"joules": each} for each in joules], "joules") == known
+def test_watt_hours_are_known_where_every_round_has_them(joules, known, tmp_path):
+    lines = [json.dumps({"round": k, "seconds": 1, "joules": each}) for k, each in enumerate(joules, 1)]
+    (tmp_path / "timing.jsonl").write_text("\n".join(lines))
+    rounds, _ = timing._read(tmp_path / "timing.jsonl")
+    assert timing._watt_hours(list(rounds.values()), "joules") == known

@@ -124,11 +124,12 @@ def document(
 def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Section]:
     notes = list(dict.fromkeys([*asked.notes, *made.notes]))
     named = [(row.name, row.scores) for row in systems]
+    falls = list(severities.tables(named, asked.metrics))
     of_partition = {row.stage("partition"): row for row in reversed(systems) if row.run_files}  # the first of each
     return [
         _scores(made, asked),
         Section("certainty", "How certain are these numbers?", statistics.tables(systems, asked.metrics), notes=notes),
-        choice.section(systems),
+        Section("choice", "Model choice", list(choice.tables(systems))),
         Section("figures", "Figures", panels=[*_convergence(systems), *_pictures(asked.pictures)]),
         *groups.sections(systems, asked.metrics),
         groups.of_labels(systems),
@@ -137,9 +138,9 @@ def _sections(made: Report, systems: list[Row], asked: PageOptions) -> list[Sect
             "data", "Data", folded=[table for row in reversed(of_partition.values()) for table in table_one.of_row(row)]
         ),
         images.section(systems),
-        severities.section(named, asked.metrics),
+        Section("severities", "Other corruptions", falls, folded=list(severities.by_group(named))),
         clinical.section(named),
-        cross_site.section(named),
+        Section("cross-site", "Trained at and tested on", list(cross_site.tables(named))),
         clients.section(systems, asked.metrics),
         Section("tests", "Tests", asked.tests),
         lineage.settings(systems, asked.clocks),

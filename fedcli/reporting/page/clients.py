@@ -6,9 +6,10 @@ from math import inf
 
 from ...compare.systems import BEST
 from ...data import image_counts, manifest
+from ...figures.system import usual
 from ...metrics import better_low
 from ...scores.table import Score, Where
-from ..columns import area, joined
+from ..columns import joined
 from ..row import Row
 from ..section import Section
 from ..table import Cell, Table, percent
@@ -42,7 +43,7 @@ def section(compared: Sequence[Row], metrics: Sequence[str]) -> Section:
     if any(row.scores.personal_models for row in scored) or any(client.part == "own" for client in clients):
         for metric in metrics:
             pairs += _tables(scored, f"{metric} of each client", OWN, metric)
-        scaled = f"es_{area(scored[0].scores)}"
+        scaled = f"es_{usual(scored[0].scores)[1]}"
         for name in dict.fromkeys(name for client in clients for name in client.groups):
             pairs += _tables(scored, f"ES-AUC by {name} of each client", EQUITY, scaled, name)
     elif scored:

@@ -39,9 +39,8 @@ SPREADS = (
 )
 LAST_ROUND = (
     "Last round's model: its score on each group, in percent, with the 95 % bootstrap interval (BCa where that was "
-    "asked for) over the group's patients. The tables show means over the last rounds, or "
-    "models that validation images chose, so numbers may differ. With "
-    "several seeds: the mean over seeds in each resample."
+    "asked for) over the group's patients. The tables show means over the last rounds, or models that validation "
+    "images chose, so numbers may differ. With several seeds: the mean over seeds in each resample."
 )
 OF_LABELS = "auc", "average_precision", "balanced_accuracy", "f1"
 LABELS = (
@@ -61,27 +60,28 @@ def sections(compared: Sequence[Row], metrics: Sequence[str]) -> Iterator[Sectio
     """
     for attribute in dict.fromkeys(name for row in compared for name in row.scores.groups):
         by = [row for row in compared if all(attribute in run.groups for run in row.each)]
-        scored = {version: known for row in by for version, known in row.scores.groups[attribute].items()}
-        usual = [*shown(by[0].scores), *(m for m in metrics if is_compared(m) and any(m in x for x in scored.values()))]
-        tables = {version: list(_tables(by, attribute, version, list(dict.fromkeys(usual)))) for version in scored}
+        versions = list(dict.fromkeys(version for row in by for version in row.scores.groups[attribute]))
+        scored = {metric for row in by for known in row.scores.groups[attribute].values() for metric in known}
+        more = [metric for metric in metrics if is_compared(metric) and metric in scored]
+        usual = list(dict.fromkeys([*shown(by[0].scores), *more]))
+        tables = {version: list(_tables(by, attribute, version, usual)) for version in versions}
         yield Section(
             f"group-{attribute}",
             f"Groups: {attribute}",
             tables=tables.pop("clean", []),
             folded=[table for folded in tables.values() for table in folded],
-            panels=_panels(by, attribute, list(scored), list(dict.fromkeys(usual))),
+            panels=_panels(by, attribute, versions, usual),
         )
 
 
 def _tables(by: Sequence[Row], attribute: str, version: str, metrics: list[str]) -> Iterator[Table]:
     """metrics: the last of them first, with what the numbers mean below the first of them."""
-    scores = by[0].scores
-    sizes, small = _sizes(scores, attribute), small_groups(scores, attribute)
+    sizes, small = _sizes(by[0].scores, attribute), small_groups(by[0].scores, attribute)
     legend = _legend(by, attribute)
     for metric in reversed(metrics):
-        names = {
-            k: v for row in by for run in row.each for k, v in group_columns(run, attribute, version, metric).items()
-        }
+        names: Names = {}
+        for scores in (scores for row in by for scores in row.each):
+            names |= group_columns(scores, attribute, version, metric)
         yield from by_system(
             f"{metric}, {version} test images", by, names, heads=sizes,
             doubtful=[{*small} | small_decides(row.each, attribute, version, metric, row.at) for row in by],

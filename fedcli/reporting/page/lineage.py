@@ -102,7 +102,12 @@ def _options(compared: Sequence[Row]) -> tuple[list[Table], list[tuple[str, str]
 def section(compared: Sequence[Row]) -> Section:
     """Every stage behind the numbers, once: what it is, the command that made it, its hash."""
     stages = dict.fromkeys(stage for row in compared for path in row.paths for stage in _above(path))
-    lines = sorted(map(_line, stages), key=lambda line: manifest.KINDS.index(line[0]))
+    lines = []
+    for path in sorted(stages, key=lambda path: manifest.KINDS.index(manifest.read(path).kind)):
+        stage, folder = manifest.read(path), path.parent
+        inside = stage.kind == "scores" and folder.parent.name == "scores"
+        name = f"{folder.parent.parent.name}/scores/{folder.name}" if inside else folder.name
+        lines.append([stage.kind, name, shlex.join(["fedcli", *stage.made_by]), manifest.sha256(path)[:DIGITS]])
     legend = (
         "Every stage's manifest lists the hashes of its files and of the stages before it; shown are the first "
         f"{DIGITS} digits of each manifest's own sha256. Commands are shown as recorded, without paths."
@@ -121,10 +126,3 @@ def _above(path: Path) -> list[Path]:
     stages = [manifest.parent(trained, kind) for kind in STAGES]
     stages += [manifest.parent(tested, kind) for kind in STAGES] + [tested] if tested else []
     return [*(stage for stage in stages if stage), *paths]
-
-
-def _line(path: Path) -> list[str]:
-    stage, folder = manifest.read(path), path.parent
-    inside = stage.kind == "scores" and folder.parent.name == "scores"
-    name = f"{folder.parent.parent.name}/scores/{folder.name}" if inside else folder.name
-    return [stage.kind, name, shlex.join(["fedcli", *stage.made_by]), manifest.sha256(path)[:DIGITS]]

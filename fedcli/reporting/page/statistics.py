@@ -11,13 +11,11 @@ from ...compare.tested import order
 from ...errors import UsageError, nearest
 from ...metrics import RESAMPLED
 from ...scores.parts import VERSIONS
-from ...scores.scores import Scores
 from ...scores.statistics.bootstrap import LEVEL
 from ...scores.statistics.intervals import RESAMPLES
-from ...scores.table import Score
 from ..comparison import tests_against
 from ..row import Row
-from ..table import Column, Table
+from ..table import Column, Heads, Table
 
 
 def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tuple[list[str], list[Table], list[str]]:
@@ -46,12 +44,13 @@ def tests(compared: Sequence[Row], metrics: Sequence[str], reference: str) -> tu
 
 def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
     """Each system's last model and the bootstrap interval of its score; none where the scores have no intervals."""
-    names = [(v, m) for v in VERSIONS for m in metrics if any(bounds(row, v, m) for row in compared)]
-    if not names:
+    every = {(v, m): [_bounds(row, v, m) for row in compared] for v in VERSIONS for m in metrics}
+    shown = {name: column for name, column in every.items() if any(column)}
+    if not shown:
         return []
-    columns = [Column("method"), *(Column(metric, "%", version) for version, metric in names)]
-    lines = [[row.name, *(_text(bounds(row, v, m)) for v, m in names)] for row in compared]
-    first = next(estimate for row in compared for v, m in names if (estimate := interval(row.scores, v, m)))
+    known = ((row, name) for k, row in enumerate(compared) for name, column in shown.items() if column[k])
+    some, (version, metric) = next(known)
+    first = some.scores.versions[version][metric]
     unit, units = ("patient", "patients or lesions") if first.unit.startswith("patient") else ("image", "images")
     level = f"{100 * LEVEL:g} %"
     kind = "BCa " if first.is_bca else ""
@@ -63,22 +62,18 @@ def tables(compared: Sequence[Row], metrics: Sequence[str]) -> list[Table]:
         "would vary if training were repeated. "
         "Two methods whose intervals overlap may still differ significantly; the paired tests show this."
     )
-    title = f"Last round, with {level} intervals by {unit}"
-    return [Table.of(title, columns, lines, legend)]
+    columns: Heads = ["method", *(Column(metric, "%", version) for version, metric in shown)]
+    lines = [[row.name, *texts] for row, *texts in zip(compared, *shown.values(), strict=True)]
+    return [Table.of(f"Last round, with {level} intervals by {unit}", columns, lines, legend)]
 
 
-def interval(scores: Scores, version: str, metric: str) -> Score | None:
-    """A score with its interval; None where it has no bounds."""
-    estimate = scores.versions.get(version, {}).get(metric)
-    return estimate if estimate and estimate.low is not None else None
-
-
-def bounds(row: Row, version: str, metric: str) -> tuple[float, float, float] | None:
+def _bounds(row: Row, version: str, metric: str) -> str | None:
     """The last round's score, the mean over the system's runs, and its low and high."""
-    each = [interval(scores, version, metric) for scores in row.each]
-    ends = bounds_of_mean(row.scored, Quantity(version, metric), each)
-    last = [score.last for score in each if score and score.last is not None]
-    return ends and (float(np.mean(last)), *ends)
+    scores = [run.versions.get(version, {}).get(metric) for run in row.each]
+    if (ends := bounds_of_mean(row.scored, Quantity(version, metric), scores)) is None:
+        return None
+    last = float(np.mean([score.last for score in scores if score and score.last is not None]))
+    return "{:.1f} ({:.1f} – {:.1f})".format(*(100 * share for share in (last, *ends)))
 
 
 def _averaged(compared: Sequence[Row]) -> str:
@@ -88,7 +83,3 @@ def _averaged(compared: Sequence[Row]) -> str:
     if not all(map(can_pool, several)):
         return ", mean over seeds of the score and, where their answers to images are not there, of the bounds"
     return ", mean over seeds in each resample (of the same patients where the seeds share a test set)"
-
-
-def _text(bounds: tuple[float, float, float] | None) -> str:
-    return "{:.1f} ({:.1f} – {:.1f})".format(*(100 * share for share in bounds)) if bounds else "-"
