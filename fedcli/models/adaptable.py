@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .network import Network
+from .network import Network, still
 
 READ_BY_OTHERS = nn.MultiheadAttention, nn.TransformerEncoderLayer  # they use the tensors of layers they never call
 
@@ -30,7 +30,6 @@ def parts(net: Network) -> dict[str, list[str]]:
     return kinds
 
 
-@torch.no_grad()
 def _rows(net: Network, images: int) -> dict[str, int]:
     """Layers in the order of their calls -> how many rows each got of so many black images."""
     rows: dict[str, int] = {}
@@ -42,15 +41,11 @@ def _rows(net: Network, images: int) -> dict[str, int]:
                 rows.setdefault(name, len(inputs[0]))
 
             handles.append(module.register_forward_pre_hook(note))
-    modes = {module: module.training for module in net.modules()}
     x = next((p for p in net.parameters()), torch.empty(0)).new_zeros(images, net.channels, net.side, net.side)
-    try:
-        net.eval().features(x)
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module, training in modes.items():
-            module.training = training
+    with still(net):
+        net.features(x)
+    for handle in handles:
+        handle.remove()
     return rows
 
 

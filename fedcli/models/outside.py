@@ -23,14 +23,14 @@ from .. import extensions
 from ..errors import UsageError, nearest
 from ..provenance import Code
 from . import libraries
-from .network import Network
-from .wrapped import Asked, Fed, behind
+from .network import Inputs, Network
+from .wrapped import Fed, behind
 
 TORCHVISION = "torchvision:"
 FIXED = {"vit_": 224, "maxvit": 224}  # beginnings of torchvision's names -> the only side that these networks take
 LIBRARIES = {libraries.TIMM: "timm", libraries.OPEN_CLIP: "open_clip_torch"}  # beginning of a name -> package
 NO_AUXILIARY = {"googlenet": {"init_weights": True}, "inception_v3": {"init_weights": True}}  # heads used in training
-Make = Callable[[Asked], Network]
+Make = Callable[[Inputs], Network]
 
 
 def is_outside(name: str) -> bool:
@@ -107,14 +107,14 @@ def _torchvision(name: str) -> Make:
     if name not in (known := zoo.list_models(zoo)):
         raise UsageError(f"torchvision has no classifier {name!r}", nearest(name, known, known[:8]))
 
-    def make(asked: Asked) -> Network:
+    def make(inputs: Inputs) -> Network:
         more: dict[str, Any] = NO_AUXILIARY.get(name, {})
-        net = zoo.get_model(name, weights=None, num_classes=asked.classes, **more)
+        net = zoo.get_model(name, weights=None, num_classes=inputs.classes, **more)
         if hasattr(net, "aux_logits"):
             net.aux_logits = False
             net.AuxLogits = net.aux1 = net.aux2 = None
         side = next((side for begin, side in FIXED.items() if name.startswith(begin)), 0)
-        return behind(f"{TORCHVISION}{name}", net, asked, Fed(side))
+        return behind(f"{TORCHVISION}{name}", net, inputs, Fed(side))
 
     return make
 
@@ -127,17 +127,17 @@ def _is_named(name: str, asks: Mapping[str, inspect.Parameter]) -> bool:
 def _by(name: str, build: Callable[..., Any]) -> Make:
     """Of somebody's function."""
 
-    def make(asked: Asked) -> Network:
+    def make(inputs: Inputs) -> Network:
         asks = inspect.signature(build).parameters
-        given = {name: getattr(asked, name) for name in ("channels", "classes", "size") if _is_named(name, asks)}
-        plain = () if {"channels", "classes"} <= given.keys() else (asked.channels, asked.classes)
+        given = {name: getattr(inputs, name) for name in ("channels", "classes", "size") if _is_named(name, asks)}
+        plain = () if {"channels", "classes"} <= given.keys() else (inputs.channels, inputs.classes)
         made = build(*plain, **{name: value for name, value in given.items() if name == "size" or not plain})
         if isinstance(made, Network):
             return made
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
-            return behind(name, made[0], asked, whole=False)
+            return behind(name, made[0], inputs, whole=False)
         if isinstance(made, nn.Module):
-            return behind(name, made, asked)
+            return behind(name, made, inputs)
         what = type(made).__name__
         raise UsageError(f"{name} returns a {what}, not a network", "return an nn.Module, or a backbone and its width")
 
