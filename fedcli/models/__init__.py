@@ -43,7 +43,7 @@ class Model:
         about: one line for people.
         threads: CPU threads it trains best on, 0 for torch's own choice. Steps of a millisecond lose more by
             waiting for each other than two threads gain.
-        load: puts starting weights into it, where load_weights() cannot.
+        load: puts starting weights into it, by the names of the network and of the weights.
         kind: what methods may ask for: "clip" for an image and a text tower, "" for a backbone under a linear head.
     """
 
@@ -52,7 +52,7 @@ class Model:
     smallest: int = 8
     about: str = ""
     threads: int = 0
-    load: Callable[[Any, str], None] | None = None
+    load: Callable[[Any, str, str], None] = load_weights
     kind: str = ""
 
 
@@ -93,8 +93,8 @@ def describe(name: str) -> Model:
     """Instructions to build a network: one of MODELS, or of outside.py. Raises UsageError."""
     if name in MODELS:
         return MODELS[name]
-    if outside.is_outside(name):
-        return Model(outside.make_of(name), outside.channels(name))
+    if make := outside.make_of(name):
+        return Model(make, outside.channels(name))
     hint = nearest(name, [*MODELS, *extensions.packages("models")])
     raise UsageError(
         f"unknown model {name!r}", f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build"
@@ -134,10 +134,7 @@ def build(
     net.channels, net.side = inputs.channels, inputs.size
     net.class_names, net.attributes = list(inputs.names), inputs.attributes
     if weights:
-        if model.load:
-            model.load(net, weights)
-        else:
-            load_weights(net, name, weights)
+        model.load(net, name, weights)
     net.start, net.teacher = weights, teacher
     if freeze:
         net.backbone.requires_grad_(False)

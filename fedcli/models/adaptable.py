@@ -34,8 +34,12 @@ def _rows(net: Network, images: int) -> dict[str, int]:
     """Layers in the order of their calls -> how many rows each got of so many black images."""
     rows: dict[str, int] = {}
     handles = []
-    for name, module in net.backbone.named_modules():
-        if _fits(module) and not _is_read(net.backbone, name):
+    modules = dict(net.backbone.named_modules())
+    readers = tuple(
+        f"{name}." if name else "" for name, module in modules.items() if isinstance(module, READ_BY_OTHERS)
+    )
+    for name, module in modules.items():
+        if _fits(module) and not name.startswith(readers):
 
             def note(_: nn.Module, inputs: tuple[Any, ...], name: str = name) -> None:
                 rows.setdefault(name, len(inputs[0]))
@@ -54,12 +58,3 @@ def _fits(module: nn.Module) -> bool:
     if type(module) is nn.Conv2d:
         return module.groups == 1 and module.padding_mode == "zeros"
     return type(module) is nn.Linear
-
-
-def _is_read(backbone: nn.Module, name: str) -> bool:
-    above = name
-    while above:
-        above = above.rpartition(".")[0]
-        if isinstance(backbone.get_submodule(above), READ_BY_OTHERS):
-            return True
-    return False

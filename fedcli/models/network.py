@@ -114,7 +114,7 @@ class LoneSafe(nn.modules.batchnorm._BatchNorm):
 
 
 @cache
-def _lone_safe(kind: type[nn.Module]) -> type[nn.Module]:
+def _lone_safe(kind: Any) -> Any:
     return type(f"LoneSafe{kind.__name__}", (LoneSafe, kind), {})
 
 
@@ -122,7 +122,8 @@ def make_lone_safe(net: nn.Module) -> None:
     """Give every batch norm of a network that behaviour, torchvision's own included."""
     for module in net.modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, LoneSafe):
-            module.__class__ = _lone_safe(type(module))
+            kind: Any = type(module)
+            module.__class__ = _lone_safe(kind)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from .. import extensions
 from ..errors import UsageError, nearest
 from ..provenance import Code
 from . import libraries
+from .libraries import revision as revision
 from .network import Inputs, Network
 from .wrapped import Fed, behind
 
@@ -33,19 +34,16 @@ NO_AUXILIARY = {"googlenet": {"init_weights": True}, "inception_v3": {"init_weig
 Make = Callable[[Inputs], Network]
 
 
-def is_outside(name: str) -> bool:
-    if name.startswith((TORCHVISION, *LIBRARIES)) or extensions.is_file(name):
-        return True
-    return extensions.offered("models", name) is not None
-
-
 def channels(name: str) -> int:
     """Channels that a network must be fed; 0 takes the images' own."""
     return 3 if name.startswith((TORCHVISION, libraries.OPEN_CLIP)) else 0
 
 
-def make_of(name: str) -> Make:
-    """A function that builds a network of this name. Raises FedcliError, UsageError."""
+def make_of(name: str) -> Make | None:
+    """A function that builds a network of this name; None for one that is not from outside.
+
+    Raises FedcliError, UsageError.
+    """
     if name.startswith(TORCHVISION):
         return _torchvision(name.removeprefix(TORCHVISION))
     if name.startswith(tuple(LIBRARIES)):
@@ -54,8 +52,7 @@ def make_of(name: str) -> Make:
     if extensions.is_file(name):
         return _by(name, extensions.function(name, "models", "build")[0])
     offered = extensions.offered("models", name)
-    assert offered is not None  # is_outside(name)
-    return _by(name, offered[0])
+    return _by(name, offered[0]) if offered else None
 
 
 def code_of(name: str) -> tuple[str, Code] | None:
@@ -72,13 +69,8 @@ def code_of(name: str) -> tuple[str, Code] | None:
 
 def titled(name: str) -> str:
     """A network's name as records say it, without the place of a file."""
-    own = code_of(name) if is_outside(name) else None
+    own = code_of(name)
     return own[0] if own else name
-
-
-def revision(name: str) -> str:
-    """The commit of a network that the Hugging Face hub describes, "" for any other. Raises FedcliError."""
-    return libraries.revision(name) if name.startswith(tuple(LIBRARIES)) else ""
 
 
 def pinned(name: str, revision: str) -> str:

@@ -280,11 +280,9 @@ def in_order(
         run: function takes a sequence of up to so many consecutive items, and returns as many results.
     """
     jobs = min(jobs or cores(), 4 * cores(), len(items))
-    if jobs <= 1 and not run:
-        yield from console.progress(map(function, items), label=label, total=len(items))
-        return
     of_run = function if run else partial(_each, function)
-    size = max(1, min(run or RUN, len(items) // (4 * max(jobs, 1))))
+    most = run or (RUN if jobs > 1 else 1)
+    size = max(1, min(most, len(items) // (4 * max(jobs, 1))))
     runs = [slice(start, start + size) for start in range(0, len(items), size)]
     if jobs <= 1:
         results = chain.from_iterable(of_run(items[part]) for part in runs)
