@@ -161,10 +161,3 @@ def test_the_command_prints_the_folder_for_the_next_one(tmp_path):
     assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "sample"))
     done = CliRunner().invoke(app, ["datasets", "--make-sample", str(tmp_path / "other")])
     assert done.exit_code == 2 and "--make-sample needs a dataset" in done.stderr
-
-
-def test_the_former_name_of_the_flag_still_works_and_help_shows_the_new_one_only(tmp_path):
-    done = CliRunner().invoke(app, ["datasets", "images", "--make-twin", str(tmp_path / "sample")])
-    assert (done.exit_code, done.stdout.strip()) == (0, str(tmp_path / "sample"))
-    shown = CliRunner().invoke(app, ["datasets", "--help"]).stdout
-    assert "--make-sample" in shown and "--make-twin" not in shown

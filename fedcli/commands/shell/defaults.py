@@ -14,10 +14,10 @@ from typing import Any
 
 import typer
 
-from .. import console
-from ..errors import UsageError, nearest
-from ..io import toml_text
-from ..options import text
+from ... import console
+from ...errors import UsageError, nearest
+from ...io import toml_text
+from ...options import text
 
 FILE = Path("fedcli.toml")
 COMMON = "work", "device", "jobs"

@@ -6,9 +6,10 @@ from typing import Any
 
 import typer
 
-from ..errors import FedcliError
-from . import method_cache
-from .options import DEFAULT_WORK
+from ...common_options import WORK
+from ...errors import FedcliError
+from ...options import Option
+from .. import method_cache
 
 Completer = Callable[..., list[str]]
 
@@ -22,31 +23,31 @@ def methods(incomplete: str) -> list[str]:
 
 
 def datasets(incomplete: str) -> list[str]:
-    from ..data.sources import ALIASES, SOURCES
+    from ...data.sources import ALIASES, SOURCES
 
     return _beginning((*SOURCES, *ALIASES), incomplete) if incomplete else list(SOURCES)
 
 
 def recipes(incomplete: str) -> list[str]:
-    from ..reproduce.recipe import names
+    from ...reproduce.recipe import names
 
     return [*_beginning(names(), incomplete), *_beginning(map(str, Path().glob("*.toml")), incomplete)]
 
 
 def corruptions(incomplete: str) -> list[str]:
-    from ..data.corruption.corrupt import ALIASES, KINDS
+    from ...data.corruption.corrupt import ALIASES, KINDS
 
     return _beginning((*KINDS, *ALIASES), incomplete)
 
 
 def models(incomplete: str) -> list[str]:
-    from ..models import MODELS
+    from ...models import MODELS
 
     return _beginning(MODELS, incomplete)
 
 
 def metrics(incomplete: str) -> list[str]:
-    from ..metrics import METRICS, PARITY
+    from ...metrics import METRICS, PARITY
 
     return _beginning((*METRICS, *PARITY), incomplete)
 
@@ -77,7 +78,7 @@ def made(*kinds: str) -> Completer:
 
 def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
     """The body of the newest manifest of a kind, empty where none can be read: the command says why when it is run."""
-    from ..data import last_used, manifest
+    from ...data import last_used, manifest
 
     try:
         return manifest.read(last_used.newest(_work(context), kind), kind, whole=True).body
@@ -86,7 +87,7 @@ def _newest(context: typer.Context, kind: str) -> dict[str, Any]:
 
 
 def _work(context: typer.Context) -> Path:
-    return Path(context.params.get("work") or DEFAULT_WORK)
+    return Path(context.params.get("work") or WORK)
 
 
 def _beginning(words: Iterable[str], incomplete: str) -> list[str]:
@@ -97,9 +98,16 @@ OF: dict[tuple[str, str], Completer] = {  # (command, parameter) -> what complet
     ("prepare", "name"): datasets, ("prepare", "corrupt"): corruptions, ("partition", "dataset"): made("dataset"),
     ("corrupt", "kind"): corruptions, ("corrupt", "partition"): made("partition"), ("corrupt", "on"): clients,
     ("train", "method"): methods, ("train", "data"): made("corruption", "partition", "dataset"),
-    ("train", "model"): models, ("evaluate", "run"): made("run"), ("report", "runs"): made("run"),
-    ("train", "prior"): one_of("none", "bsm", "fedlc", "logit-adjust"), ("train", "then"): one_of("crt"),
-    ("train", "optimizer"): one_of("adam", "sgd", "adamw"), ("evaluate", "corrupt"): corruptions,
-    ("evaluate", "by"): attributes, ("partition", "by"): attributes, ("report", "by"): attributes,
-    ("report", "metric"): metrics,
+    ("train", "model"): models, ("train", "then"): one_of("crt"), ("evaluate", "run"): made("run"),
+    ("evaluate", "corrupt"): corruptions, ("evaluate", "by"): attributes, ("partition", "by"): attributes,
+    ("report", "runs"): made("run"), ("report", "by"): attributes, ("report", "metric"): metrics,
+    ("report", "format"): one_of("table", "markdown", "latex", "csv", "json", "html", "svg", "pdf", "png"),
+    ("compare", "runs"): made("run"), ("compare", "metric"): metrics, ("reproduce", "recipe"): recipes,
+    ("run", "recipe"): recipes, ("sweep", "method"): methods, ("methods", "name"): methods,
+    ("check", "method"): methods, ("datasets", "name"): datasets,
 }  # fmt: skip
+
+
+def of(command: str, option: Option) -> Completer | None:
+    """The completer of a command's flag; None for one that has none."""
+    return OF.get((command, option.name)) or (one_of(*map(str, option.choices)) if option.choices else None)

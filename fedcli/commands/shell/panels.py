@@ -6,8 +6,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from .. import extensions
-from ..common_options import MACHINE, OUTPUT
+from ... import extensions
+from ...common_options import MACHINE, OUTPUT
 from . import defaults
 
 PANELS = "Training", "Method", "Data", MACHINE, OUTPUT
@@ -35,16 +35,6 @@ class Command(TyperCommand):
             if lines:
                 with formatter.section(title):
                     formatter.write_dl(lines)
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]  # its own click's
-        """Name where a value comes from that cannot be and was not typed."""
-        try:
-            return super().parse_args(ctx, args)
-        except typer.BadParameter as error:
-            name = getattr(error.param, "name", None) or ""
-            if defaults.is_default(ctx, name):
-                error.add_note(f" (this value is from {defaults.origin(name)})")
-            raise
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]  # its own click's
         defaults.say(ctx)
