@@ -21,7 +21,6 @@ from functools import partial
 from itertools import chain, islice
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import console, extensions
@@ -45,7 +44,7 @@ class WorkerError(Exception):
     """The message of a worker's exception that cannot be pickled."""
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager["Workers"]):
     """A few processes that are started once; each does its calls in order. To be used as a context.
 
     They are forked, so that they share what is in memory.
@@ -89,10 +88,7 @@ class Workers:
         thread, free = self._served[worker % len(self._served)]
         return thread.submit(_ask, free, (function, arguments))
 
-    def __enter__(self) -> "Workers":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
         if kind is not None:  # their results are no longer needed
             for process in self.processes:
                 process.terminate()
