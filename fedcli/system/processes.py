@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -28,7 +27,6 @@ from ..errors import FedcliError
 from . import container, interrupts
 from .shared_blocks import Channel, channels
 
-A = TypeVar("A")
 B = TypeVar("B")
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
@@ -276,7 +274,7 @@ def in_order(
         run: function takes a sequence of up to so many consecutive items, and returns as many results.
     """
     jobs = min(jobs or cores(), 4 * cores(), len(items))
-    of_run = function if run else partial(_each, function)
+    of_run = function if run else lambda part: list(map(function, part))
     most = run or (RUN if jobs > 1 else 1)
     size = max(1, min(most, len(items) // (4 * max(jobs, 1))))
     runs = [slice(start, start + size) for start in range(0, len(items), size)]
@@ -299,10 +297,6 @@ def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[An
     while waiting:
         yield from waiting.popleft().result()
         waiting.extend(islice(ahead, 1))
-
-
-def _each(function: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    return [function(item) for item in items]
 
 
 def _keep_items(of_run: Callable[[Any], list], items: Sequence) -> None:
