@@ -80,12 +80,14 @@ def run_client(
     offset = prior_offset(training.prior, shard.class_counts) if training.prior != "none" else None
     memory = dict(task.memory)
     kept = own_state(memory)
+    expected = rate(len(shard), training.batch_size) * len(shard)  # images of a step of DP-SGD
+    private = PrivateGradient(training.dp_clip, training.dp_sgd, expected) if training.dp_sgd else None
     client = ClientRound(
         task.client, task.row, task.round, task.rounds, training.lr, task.theta, task.shared,
         layout, shard, offset, memory,
         momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
         nesterov=training.nesterov, class_weights=_class_weights(training, shard),
-        label_smoothing=training.label_smoothing, focal=training.focal, private=_private(training, shard),
+        label_smoothing=training.label_smoothing, focal=training.focal, private=private,
     )  # fmt: skip
     layout.load(task.theta)
     layout.zero_grad()
@@ -130,13 +132,6 @@ def _with_noise(method: Method, layout: Layout, client: ClientRound, training: T
         if name.endswith("running_var"):  # noise must not make a variance negative
             theta[span].clamp_(min=SMALLEST_VARIANCE)
     return theta
-
-
-def _private(training: Training, shard: Shard) -> PrivateGradient | None:
-    """The gradient that makes the steps on a client's images private, where that is asked for."""
-    if not training.dp_sgd:
-        return None
-    return PrivateGradient(training.dp_clip, training.dp_sgd, rate(len(shard), training.batch_size) * len(shard))
 
 
 def _class_weights(training: Training, shard: Shard) -> Tensor | None:

@@ -57,9 +57,6 @@ class Datasets(Mapping[str, h5py.Dataset]):
             raise KeyError(name)
         return self._file[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
-
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 
