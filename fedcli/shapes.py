@@ -60,12 +60,6 @@ def _object(value: dict, shape: dict, at: str, whole: bool) -> str:
 
 def _sentence(value: Any, shape: Any, at: str) -> str:
     shapes = shape if isinstance(shape, tuple) else (shape,)
-    names = [
-        "nothing" if allowed is None else NAMED.get(allowed, "nothing") if isinstance(allowed, type) else _kind(allowed)
-        for allowed in shapes
-    ]
-    return f"{at or 'it'} is {str(value)[:40]!r}, not {' or '.join(dict.fromkeys(names))}"
-
-
-def _kind(shape: Any) -> str:
-    return NAMED[list if isinstance(shape, list) else dict]
+    kinds = [type(allowed) if isinstance(allowed, list | dict) else allowed for allowed in shapes]
+    names = dict.fromkeys(NAMED.get(kind, "nothing") for kind in kinds)
+    return f"{at or 'it'} is {str(value)[:40]!r}, not {' or '.join(names)}"

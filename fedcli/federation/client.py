@@ -80,29 +80,28 @@ def run_client(
     offset = prior_offset(training.prior, shard.class_counts) if training.prior != "none" else None
     memory = dict(task.memory)
     kept = own_state(memory)
+    expected = rate(len(shard), training.batch_size) * len(shard)  # images of a step of DP-SGD
+    private = PrivateGradient(training.dp_clip, training.dp_sgd, expected) if training.dp_sgd else None
     client = ClientRound(
         task.client, task.row, task.round, task.rounds, training.lr, task.theta, task.shared,
         layout, shard, offset, memory,
         momentum=training.momentum if training.optimizer == "sgd" else 0.0, val=val, seed=task.seed,
         nesterov=training.nesterov, class_weights=_class_weights(training, shard),
-        label_smoothing=training.label_smoothing, focal=training.focal, private=_private(training, shard),
+        label_smoothing=training.label_smoothing, focal=training.focal, private=private,
     )  # fmt: skip
     layout.load(task.theta)
     layout.zero_grad()
     _recall(layout, client, training)
-    with torch.random.fork_rng(devices=_devices(task.theta)):
+    with torch.random.fork_rng(devices=[task.theta.device.index or 0] if task.theta.is_cuda else []):
         seed_torch(derive("dropout", *event))  # dropout knows only the global stream
         if task.part == "measure":
-            method.aggregator.measure_global(net, client)
-            _check(method, method.aggregator, "measure_global", client)
+            _call(method, method.aggregator, "measure_global", net, client)
             return Report(
                 task.client, task.row, len(shard), 0, client.theta.new_tensor(math.nan), task.theta, client.report, {}
             )
-        method.local.on_round_start(net, client)
-        _check(method, method.local, "on_round_start", client)
+        _call(method, method.local, "on_round_start", net, client)
         if task.part == "whole":
-            method.aggregator.measure_global(net, client)
-            _check(method, method.aggregator, "measure_global", client)
+            _call(method, method.aggregator, "measure_global", net, client)
         steps.step.optimizer.begin(training, kept)
         _train_mode(steps.step.net, layout, training)
         seeds = [
@@ -110,11 +109,9 @@ def run_client(
             for epoch in range(training.epochs)
         ]
         loss = steps.train(client, seeds, training.batch_size, training.sampling) / max(client.steps, 1)
-        method.local.on_round_end(net, client)
-        _check(method, method.local, "on_round_end", client)
+        _call(method, method.local, "on_round_end", net, client)
         if task.part != "alone":
-            method.aggregator.measure_local(net, client)
-            _check(method, method.aggregator, "measure_local", client)
+            _call(method, method.aggregator, "measure_local", net, client)
     _remember(layout, client, training)
     if training.keep_optimizer:
         client.memory |= steps.step.optimizer.kept()
@@ -137,13 +134,6 @@ def _with_noise(method: Method, layout: Layout, client: ClientRound, training: T
     return theta
 
 
-def _private(training: Training, shard: Shard) -> PrivateGradient | None:
-    """The gradient that makes the steps on a client's images private, where that is asked for."""
-    if not training.dp_sgd:
-        return None
-    return PrivateGradient(training.dp_clip, training.dp_sgd, rate(len(shard), training.batch_size) * len(shard))
-
-
 def _class_weights(training: Training, shard: Shard) -> Tensor | None:
     """Of the client's own images [C], see losses.class_weights()."""
     if training.class_weights == "none":
@@ -152,8 +142,9 @@ def _class_weights(training: Training, shard: Shard) -> Tensor | None:
     return class_weights(training.class_weights, shard.class_counts, negatives)
 
 
-def _check(method: Method, half: Local | Aggregator, hook: str, client: ClientRound) -> None:
-    """After a hook: raise FedcliError for what is no tensor."""
+def _call(method: Method, half: Local | Aggregator, hook: str, net: Network, client: ClientRound) -> None:
+    """Call a hook. Raises FedcliError where it leaves what is no tensor."""
+    getattr(half, hook)(net, client)
     checks.tensors(method, half, hook, client.report, "its report")
     checks.tensors(method, half, hook, client.memory, "the client's memory")
 
@@ -181,7 +172,3 @@ def _train_mode(net: nn.Module, layout: Layout, training: Training) -> None:
         still += [module for module in net.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     for module in still:
         module.eval()
-
-
-def _devices(theta: Tensor) -> list[int]:
-    return [theta.device.index or 0] if theta.is_cuda else []

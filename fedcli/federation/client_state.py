@@ -114,28 +114,28 @@ class StoredState(Mapping[str, Tensor]):
     """One client's state in the file; a tensor is read whenever it is asked for."""
 
     def __init__(self, store: ClientStateStore, at: int, kinds: dict[str, tuple[torch.dtype, torch.Size]]):
-        self._store, self._at, self._offsets = store, at, {}  # type: ClientStateStore, int, dict[str, tuple[int, int]]
-        self._kinds = kinds
+        self._store, self._begin = store, at
+        self._places: dict[str, tuple[int, torch.dtype, torch.Size]] = {}
         for name, (dtype, shape) in kinds.items():
-            count = dtype.itemsize * shape.numel()
-            self._offsets[name] = at, count
-            at += count
-        self.size = at - self._at
+            self._places[name] = at, dtype, shape
+            at += dtype.itemsize * shape.numel()
+        self.size = at - self._begin
 
     def __getitem__(self, name: str) -> Tensor:
-        (at, count), (dtype, shape) = self._offsets[name], self._kinds[name]
+        at, dtype, shape = self._places[name]
+        count = dtype.itemsize * shape.numel()
         if not count:
             return torch.empty(shape, dtype=dtype)
         return torch.frombuffer(self._store.read(count, at), dtype=dtype).reshape(shape)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._kinds  # reads nothing, which Mapping's own would
+        return name in self._places  # reads nothing, which Mapping's own would
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kinds)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._kinds)
+        return len(self._places)
 
     def __del__(self) -> None:
-        self._store.free(self.size, self._at)
+        self._store.free(self.size, self._begin)

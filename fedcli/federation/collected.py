@@ -1,7 +1,7 @@
 """Answers of a round's clients, collected as they arrive."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -80,8 +80,7 @@ class Collected:
         """The tables of those who answered, as a server rule gets them. Raises FedcliError where one is not finite."""
         reports = self.reports
         thetas = self.theta[None][:0] if self._table is None else self._table[: len(reports)]
-        for report, finite in zip(reports, all_finite(thetas), strict=True):
-            check_finite(report, finite)
+        check_finite([report.client for report in reports], thetas)
         device = thetas.device
         return ClientUpdates(
             round=self.round, rounds=rounds, seed=seed, lr=lr, roster=roster, layout=layout, theta=thetas,
@@ -92,13 +91,14 @@ class Collected:
         )  # fmt: skip
 
 
-def check_finite(report: Report, finite: bool) -> None:
-    """Raise FedcliError for an update that is not finite."""
-    if not finite:
-        raise FedcliError(
-            f"client {report.client} sent an update that is not finite (NaN or infinity)",
-            "its training diverged: lower --lr, or look at its images with fedcli inspect",
-        )
+def check_finite(clients: Sequence[str], models: Tensor) -> None:
+    """Raise FedcliError for a client whose model, a row of [K, P], is not finite."""
+    for client, finite in zip(clients, all_finite(models), strict=True):
+        if not finite:
+            raise FedcliError(
+                f"client {client} sent an update that is not finite (NaN or infinity)",
+                "its training diverged: lower --lr, or look at its images with fedcli inspect",
+            )
 
 
 def all_finite(table: Tensor) -> list[bool]:

@@ -136,11 +136,8 @@ class PrivateGradient:
         """The mean loss over the batch, for the record; 0 for an empty one."""
         weights, grad = client.layout.all_trainable  # [Q + T] live
         total, losses = torch.zeros_like(grad), torch.zeros((), device=grad.device)
-        for at in (
-            []
-            if not len(batch.y)
-            else torch.arange(len(batch.y), device=grad.device).split(max(1, AT_ONCE // len(grad)))
-        ):
+        images = torch.arange(len(batch.y), device=grad.device)
+        for at in images.split(max(1, AT_ONCE // len(grad))) if len(images) else ():
             each, lost = self._single(net, loss, Batch(batch.x[at], batch.y[at], batch.at[at]), client)  # [B, Q + T]
             total += (self.clip / each.norm(dim=1).clamp_min(1e-12)).clamp_max(1) @ each
             losses += lost.sum()

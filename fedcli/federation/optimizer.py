@@ -42,9 +42,7 @@ class Optimizer:
         self.momentum, self.decay = training.momentum, training.weight_decay
         self.nesterov, self.clip_norm = training.nesterov, training.clip_norm
         self.lr.fill_(training.lr)
-        self._rate: Any = (
-            self.lr if self.weights.is_cuda else training.lr
-        )  # a number is faster where nothing is captured
+        self._rate: Any = self.lr if self.weights.is_cuda else training.lr  # faster as a number, where none captures it
         for name, tensor in zip(STATE[self.name], self.state, strict=True):
             if kept and PREFIX + name in kept:
                 tensor.copy_(kept[PREFIX + name])
@@ -68,9 +66,7 @@ class Optimizer:
                 fused=True, lr=self._rate, weight_decay=self.decay, maximize=False,
             )  # fmt: skip
             return
-        buffers: list[Tensor | None] = (
-            [*self.state] if self.momentum else [None]
-        )  # from zero: first the gradient itself
+        buffers: list[Tensor | None] = [*self.state] if self.momentum else [None]  # from zero: first the gradient
         sgd(
             weights, grad, buffers, momentum=self.momentum, dampening=0.0, nesterov=self.nesterov,
             fused=True, lr=self._rate, weight_decay=self.decay, maximize=False,

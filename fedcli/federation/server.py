@@ -184,7 +184,7 @@ def _play_single_sites(
     memories: dict[str, Tensors] = {}
     losses = []
     for report in filter(None, map(collected.present, engine(tasks))):
-        check_finite(report, all_finite(report.theta[None])[0])
+        check_finite([report.client], report.theta[None])
         own_model = report.theta if report.table is None else report.theta.clone()
         memories[report.client] = {**report.memory, "model": own_model}
         losses.append(report.loss)

@@ -68,11 +68,9 @@ class RunState:
 
 def equal(made: Tensor | Mapping[str, Any], wanted: Tensor | Mapping[str, Any]) -> bool:
     """Tell whether two tensors, or nests by name, are equal to the bit, on one device; names may be in any order."""
-    if isinstance(made, Tensor):
-        if not isinstance(wanted, Tensor):
-            return False
+    if isinstance(made, Tensor) and isinstance(wanted, Tensor):
         return (made.dtype, made.device) == (wanted.dtype, wanted.device) and torch.equal(made, wanted)
-    if isinstance(wanted, Tensor):
+    if isinstance(made, Tensor) or isinstance(wanted, Tensor):
         return False
     return made.keys() == wanted.keys() and all(equal(made[name], value) for name, value in wanted.items())
 

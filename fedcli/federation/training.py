@@ -122,9 +122,8 @@ def idle(training: Training, rounds: int) -> list[str]:
     if training.schedule.startswith("step:"):
         late = [milestone for milestone in steps(training.schedule)[0] if milestone >= rounds]
         listed = ", ".join(map(str, late))
-        sentences += (
-            [f"--schedule {training.schedule}: no round comes after {listed}, as there are {rounds}"] if late else []
-        )
+        if late:
+            sentences.append(f"--schedule {training.schedule}: no round comes after {listed}, as there are {rounds}")
     return sentences
 
 

@@ -6,6 +6,7 @@ numbers than it holds. Nothing that fedcli writes does, so whatever does is refu
 
 import io
 import os
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -55,9 +56,6 @@ class Datasets(Mapping[str, h5py.Dataset]):
         if name not in self._names:
             raise KeyError(name)
         return self._file[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -213,8 +211,6 @@ def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Itera
     except (OSError, RuntimeError):  # HDF5 may stumble over what was not written
         if output.failure is None:
             raise
-    finally:
-        output.ended = True
     if output.failure:
         raise output.failure
 
@@ -222,35 +218,26 @@ def _written(out: BinaryIO, path: Path, size: int = 0, mode: str = "w") -> Itera
 class _Output(io.FileIO):
     """The file of HDF5, which is never told that a write failed, or it would crash: the first error is kept here.
 
-    Where HDF5 did not close a file, since an error or a signal stopped it there, it does so later, when the number of
-    the open file may belong to another. Whatever it asks for after `ended` is set does nothing.
+    It has a handle of its own: where an error or a signal stopped the closing, HDF5 closes it later.
     """
 
     def __init__(self, handle: int, path: Path):
-        super().__init__(handle, "r+b", closefd=False)
-        self.path, self.failure, self.ended = path, None, False  # type: Path, OSError | None, bool
+        own = os.dup(handle)
+        super().__init__(own, "r+b", closefd=False)
+        weakref.finalize(self, os.close, own)
+        self.path, self.failure = path, None  # type: Path, OSError | None
 
     def write(self, data: Any) -> int:
         left = memoryview(data)
         with self._kept():
-            while len(left) and not self.ended:
+            while len(left):
                 left = left[super().write(left) :]  # a nearly full disk takes a part before it raises
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
         with self._kept():
-            if not self.ended:
-                super().truncate(size)
+            super().truncate(size)
         return size or 0
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return 0 if self.ended else super().seek(offset, whence)
-
-    def tell(self) -> int:
-        return 0 if self.ended else super().tell()
-
-    def readinto(self, buffer: Any) -> int:
-        return len(buffer) if self.ended else super().readinto(buffer)
 
     def flush(self) -> None:
         """Nothing is buffered here."""

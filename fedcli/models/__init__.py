@@ -1,8 +1,7 @@
 """The networks, each behind features() and a linear head."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,12 +13,11 @@ from ..seeds import derive, seed_torch
 from . import outside
 from .clip import ClipNetwork
 from .clip_weights import load_clip
-from .network import Network, frozen_parts, make_lone_safe
+from .network import Inputs, Network, frozen_parts, make_lone_safe
 from .small import grouped, resnet10, small_cnn
 from .teacher import Absent, load_teacher
-from .vision import densenet121, resnet18, resnet50
+from .vision import headless
 from .weights import load_weights
-from .wrapped import Asked
 
 __all__ = [
     "MODELS",
@@ -35,74 +33,44 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Facts that a network is built for.
-
-    Attributes:
-        channels: what it is fed, see input_channels().
-        classes: their number.
-        size: the images' shorter side in pixels.
-        names, attributes: of the dataset, for networks and methods that read them.
-    """
-
-    channels: int
-    classes: int
-    size: int
-    names: Sequence[str] = ()
-    attributes: dict[str, list[str]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, dataset: dict[str, Any], channels: int) -> "Inputs":
-        """Those of a manifest's body with these channels."""
-        classes = dataset["classes"]
-        return cls(channels, len(classes), min(dataset["size"]), classes, dataset["attributes"])
-
-
-@dataclass(frozen=True)
 class Model:
     """Instructions to build a network.
 
     Attributes:
-        make: (channels, class names, precision) -> the network with random weights.
+        make: the network with random weights.
         channels: what it must be fed; 0 takes the images' own.
         smallest: side of the smallest image it can take, in pixels.
         about: one line for people.
         threads: CPU threads it trains best on, 0 for torch's own choice. Steps of a millisecond lose more by
             waiting for each other than two threads gain.
-        load: puts starting weights into it, where load_weights() cannot.
+        load: puts starting weights into it, by the names of the network and of the weights.
         kind: what methods may ask for: "clip" for an image and a text tower, "" for a backbone under a linear head.
-        sized: in place of make, for a network from outside.
     """
 
-    make: Callable[[int, list[str], str], Network] | None
-    channels: int
-    smallest: int
-    about: str
+    make: Callable[[Inputs], Network]
+    channels: int = 0
+    smallest: int = 8
+    about: str = ""
     threads: int = 0
-    load: Callable[[Any, str], None] | None = None
+    load: Callable[[Any, str, str], None] = load_weights
     kind: str = ""
-    sized: outside.Make | None = None
-
-    def build(self, inputs: Inputs, precision: str) -> Network:
-        """The network with random weights."""
-        if self.sized:
-            return self.sized(Asked(inputs.channels, inputs.classes, inputs.size, precision))
-        assert self.make is not None
-        names = list(inputs.names) or [f"class {k}" for k in range(inputs.classes)]
-        return self.make(inputs.channels, names, precision)
 
 
 def _plain(
     backbone: Callable[[int], tuple[nn.Module, int]], channels: int, smallest: int, about: str, threads: int = 0
 ) -> Model:
-    def make(channels: int, names: list[str], precision: str) -> Network:
-        return Network(*backbone(channels), len(names), precision)
+    def make(inputs: Inputs) -> Network:
+        return Network(*backbone(inputs.channels), inputs.classes, inputs.precision)
 
     return Model(make, channels, smallest, about, threads)
 
 
 def _clip(name: str, about: str, threads: int = 0) -> Model:
-    return Model(partial(ClipNetwork, name), 0, 8, about, threads, load_clip, "clip")
+    def make(inputs: Inputs) -> Network:
+        names = list(inputs.names) or [f"class {k}" for k in range(inputs.classes)]
+        return ClipNetwork(name, inputs.channels, names, inputs.precision)
+
+    return Model(make, 0, 8, about, threads, load_clip, "clip")
 
 
 MODELS = {
@@ -110,10 +78,10 @@ MODELS = {
     "cnn-gn": _plain(grouped(small_cnn), 0, 8, "the same with GroupNorm in place of batch norm", threads=1),
     "resnet10": _plain(resnet10, 3, 8, "ResNet-10 with a CIFAR stem, 4.9 million parameters: FedHEAL"),
     "resnet10-gn": _plain(grouped(resnet10), 3, 8, "the same with GroupNorm in place of batch norm"),
-    "resnet18": _plain(resnet18, 3, 32, "torchvision's ResNet-18, 11.2 million parameters: FedISM+"),
-    "resnet18-gn": _plain(grouped(resnet18), 3, 32, "the same with GroupNorm in place of batch norm"),
-    "resnet50": _plain(resnet50, 3, 32, "torchvision's ResNet-50, 23.5 million parameters"),
-    "densenet121": _plain(densenet121, 3, 32, "torchvision's DenseNet-121, 7 million parameters"),
+    "resnet18": _plain(headless("resnet18"), 3, 32, "torchvision's ResNet-18, 11.2 million parameters: FedISM+"),
+    "resnet18-gn": _plain(grouped(headless("resnet18")), 3, 32, "the same with GroupNorm in place of batch norm"),
+    "resnet50": _plain(headless("resnet50"), 3, 32, "torchvision's ResNet-50, 23.5 million parameters"),
+    "densenet121": _plain(headless("densenet121"), 3, 32, "torchvision's DenseNet-121, 7 million parameters"),
     "clip-vit-b16": _clip("clip-vit-b16", "CLIP's ViT-B/16, 86.2 million parameters and a text tower: FairLoRA"),
     "clip-rn50": _clip("clip-rn50", "CLIP's ResNet-50, 38.3 million parameters and a text tower: FairLoRA"),
     "clip-tiny": _clip("clip-tiny", "the same transformer, tiny and random: for laptops and tests", threads=1),
@@ -125,8 +93,8 @@ def describe(name: str) -> Model:
     """Instructions to build a network: one of MODELS, or of outside.py. Raises UsageError."""
     if name in MODELS:
         return MODELS[name]
-    if outside.is_outside(name):
-        return Model(None, outside.channels(name), 8, "", sized=outside.make_of(name))
+    if make := outside.make_of(name):
+        return Model(make, outside.channels(name))
     hint = nearest(name, [*MODELS, *extensions.packages("models")])
     raise UsageError(
         f"unknown model {name!r}", f"{hint}; or torchvision:NAME, timm:NAME, open_clip:NAME, ./net.py:build"
@@ -162,14 +130,11 @@ def build(
         )
     with torch.random.fork_rng(devices=[]):
         seed_torch(derive("init", seed))
-        net = model.build(inputs, precision)
+        net = model.make(replace(inputs, precision=precision))
     net.channels, net.side = inputs.channels, inputs.size
     net.class_names, net.attributes = list(inputs.names), inputs.attributes
     if weights:
-        if model.load:
-            model.load(net, weights)
-        else:
-            load_weights(net, name, weights)
+        model.load(net, name, weights)
     net.start, net.teacher = weights, teacher
     if freeze:
         net.backbone.requires_grad_(False)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .network import Network
+from .network import Network, still
 
 READ_BY_OTHERS = nn.MultiheadAttention, nn.TransformerEncoderLayer  # they use the tensors of layers they never call
 
@@ -30,27 +30,26 @@ def parts(net: Network) -> dict[str, list[str]]:
     return kinds
 
 
-@torch.no_grad()
 def _rows(net: Network, images: int) -> dict[str, int]:
     """Layers in the order of their calls -> how many rows each got of so many black images."""
     rows: dict[str, int] = {}
     handles = []
-    for name, module in net.backbone.named_modules():
-        if _fits(module) and not _is_read(net.backbone, name):
+    modules = dict(net.backbone.named_modules())
+    readers = tuple(
+        f"{name}." if name else "" for name, module in modules.items() if isinstance(module, READ_BY_OTHERS)
+    )
+    for name, module in modules.items():
+        if _fits(module) and not name.startswith(readers):
 
             def note(_: nn.Module, inputs: tuple[Any, ...], name: str = name) -> None:
                 rows.setdefault(name, len(inputs[0]))
 
             handles.append(module.register_forward_pre_hook(note))
-    modes = {module: module.training for module in net.modules()}
     x = next((p for p in net.parameters()), torch.empty(0)).new_zeros(images, net.channels, net.side, net.side)
-    try:
-        net.eval().features(x)
-    finally:
-        for handle in handles:
-            handle.remove()
-        for module, training in modes.items():
-            module.training = training
+    with still(net):
+        net.features(x)
+    for handle in handles:
+        handle.remove()
     return rows
 
 
@@ -59,12 +58,3 @@ def _fits(module: nn.Module) -> bool:
     if type(module) is nn.Conv2d:
         return module.groups == 1 and module.padding_mode == "zeros"
     return type(module) is nn.Linear
-
-
-def _is_read(backbone: nn.Module, name: str) -> bool:
-    above = name
-    while above:
-        above = above.rpartition(".")[0]
-        if isinstance(backbone.get_submodule(above), READ_BY_OTHERS):
-            return True
-    return False

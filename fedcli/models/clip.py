@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 from ..errors import FedcliError, UsageError
 from .clip_text import CONTEXT, PromptHead, TextTower, open_clip
-from .network import Network
+from .network import Network, in_pixels, normalised
 from .teacher import CLIP_MEAN, CLIP_STD
 
 SLICES = 8  # of a volume in one slab
@@ -142,13 +141,12 @@ class ImageTower(nn.Module):
 
     def _prepared(self, x: Tensor) -> Tensor:
         """From the toolkit's normalisation and size to CLIP's, [B*S, 3, side, side]."""
-        mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)
-        unit = x * _by_channel(std, x) + _by_channel(mean, x)  # [B, channels, H, W] in [0, 1]
+        unit = in_pixels(x)  # [B, channels, H, W]
         if unit.shape[2:] != (self.side, self.side):
             unit = F.interpolate(unit, (self.side, self.side), mode="bilinear", antialias=True)
         if self.slices is not None:
             unit = self._projected(unit, self.slices)
-        return (unit - _by_channel(CLIP_MEAN, x)) / _by_channel(CLIP_STD, x)
+        return normalised(unit, CLIP_MEAN, CLIP_STD)
 
     def _projected(self, unit: Tensor, projection: nn.Conv2d) -> Tensor:
         """Slabs of 8 slices to three channels in [0, 1]: [B, slices, H, W] -> [B*S, 3, H, W]."""
@@ -204,7 +202,3 @@ def _parts(tower: ImageTower) -> dict[str, list[str]]:
         "attention": named(*(f"attnpool.{x}_proj" for x in "qkvc")),
         "norms": [name for name, module in tower.named_modules() if isinstance(module, nn.BatchNorm2d)],
     }
-
-
-def _by_channel(values: tuple[float, ...], x: Tensor) -> Tensor:
-    return by_channel(values, x.device)

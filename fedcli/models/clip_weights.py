@@ -19,18 +19,18 @@ VOCABULARY = 49408
 BESIDE = ("input_resolution", "context_length", "vocab_size", "attn_mask")  # in OpenAI's files, no weights
 
 
-def load_clip(net: ClipNetwork, weights: str) -> None:
+def load_clip(net: ClipNetwork, name: str, weights: str) -> None:
     """Put starting weights into both towers; the head keeps its seeded ones.
 
     weights: "openai", a .pt/.pth/.safetensors state dict, or a model of a fedcli run (.h5). One without a text tower
     leaves the network none, so that it can have no prompts. Raises FedcliError when it cannot be read or does not fit.
     """
-    tensors = read(_openai(net.name) if weights == "openai" else _file(net.name, weights))
-    tensors = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
+    tensors = read(_openai(name) if weights == "openai" else _file(name, weights))
+    tensors = {key.removeprefix("module."): tensor for key, tensor in tensors.items()}
     own = part(tensors, "backbone.")  # of a run
     if not (image := part(own or tensors, "visual.")):
         raise FedcliError(f"{weights} is no CLIP: it has no tensor visual.*", KINDS)
-    what = f"{weights} does not fit {net.name}: tensor "
+    what = f"{weights} does not fit {name}: tensor "
     fill(net.backbone.visual, image, f"{what}visual.", KINDS)
     slices = part(own, "slices.")
     if slices and net.backbone.slices is not None:

@@ -21,8 +21,8 @@ from .. import extensions
 from ..errors import FedcliError, UsageError, nearest
 from ..provenance import LONG
 from .clip_text import open_clip
-from .network import Network
-from .wrapped import Asked, Fed, behind
+from .network import Inputs, Network
+from .wrapped import Fed, behind
 
 TIMM, OPEN_CLIP = "timm:", "open_clip:"
 HUB, FOLDER = ("hf-hub:", "hf_hub:"), "local-dir:"
@@ -58,18 +58,18 @@ def check(name: str) -> None:
         raise UsageError(f"open_clip has no network {own!r}", nearest(own, known))
 
 
-def make(name: str, asked: Asked) -> Network:
+def make(name: str, inputs: Inputs) -> Network:
     """A network of timm or open_clip with random weights. Raises FedcliError, UsageError."""
     library, own = _split(name)
-    return _timm(name, own, asked) if library == TIMM else _open_clip(name, own, asked)
+    return _timm(name, own, inputs) if library == TIMM else _open_clip(name, own, inputs)
 
 
-def _timm(name: str, own: str, asked: Asked) -> Network:
+def _timm(name: str, own: str, inputs: Inputs) -> Network:
     own, side = _sided(own)
     sized: dict[str, Any] = {"img_size": side} if side else {}
     with _from_hub(name, own):
         try:
-            net = timm().create_model(own, num_classes=0, in_chans=asked.channels, **sized)
+            net = timm().create_model(own, num_classes=0, in_chans=inputs.channels, **sized)
         except TypeError as error:
             if not side or "img_size" not in str(error):
                 raise
@@ -80,12 +80,14 @@ def _timm(name: str, own: str, asked: Asked) -> Network:
             raise UsageError(f"{own} cannot be built for {side} pixels: {_said(error)}", "give another @SIDE") from None
     about = net.default_cfg
     only = side or (about["input_size"][-1] if about.get("fixed_input_size") else 0)
-    return behind(name, net, asked, Fed.by(only, about["mean"], about["std"], asked.channels), whole=False)
+    return behind(name, net, inputs, Fed.by(only, about["mean"], about["std"], inputs.channels), whole=False)
 
 
-def _open_clip(name: str, own: str, asked: Asked) -> Network:
-    if asked.channels != 3:
-        raise UsageError(f"{name} needs 3 channels, these images have {asked.channels}", "use --model cnn or timm:NAME")
+def _open_clip(name: str, own: str, inputs: Inputs) -> Network:
+    if inputs.channels != 3:
+        raise UsageError(
+            f"{name} needs 3 channels, these images have {inputs.channels}", "use --model cnn or timm:NAME"
+        )
     library = open_clip()
     about = library.get_model_config(own) if not own.startswith(HUB) else json.loads(_description(name).read_bytes())
     about = about.get("model_cfg", about)
@@ -97,7 +99,7 @@ def _open_clip(name: str, own: str, asked: Asked) -> Network:
     tower = _build_vision_tower(about["embed_dim"], CLIPVisionCfg(**vision), about.get("quick_gelu", False))
     side = tower.image_size if isinstance(tower.image_size, int) else tower.image_size[0]
     mean, std = library.OPENAI_DATASET_MEAN, library.OPENAI_DATASET_STD
-    return behind(name, tower, asked, Fed.by(side, mean, std, asked.channels), whole=False)
+    return behind(name, tower, inputs, Fed.by(side, mean, std, inputs.channels), whole=False)
 
 
 def published(name: str) -> dict[str, Tensor] | Path | None:

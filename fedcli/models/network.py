@@ -1,9 +1,15 @@
 """A backbone and a linear head, with precision and batch norm on a single value handled once."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+
+from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
 
 
 class Groups:
@@ -14,6 +20,32 @@ class Groups:
 
     def __init__(self) -> None:
         self.shares: Tensor | None = None  # [B, G], rows sum to 1; None: all groups the same
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Facts that a network is built for.
+
+    Attributes:
+        channels: what it is fed, see models.input_channels().
+        classes: their number.
+        size: the images' shorter side in pixels.
+        names, attributes: of the dataset, for networks and methods that read them.
+        precision: fp32, or bf16 for autocast.
+    """
+
+    channels: int
+    classes: int
+    size: int
+    names: Sequence[str] = ()
+    attributes: dict[str, list[str]] = field(default_factory=dict)
+    precision: str = "fp32"
+
+    @classmethod
+    def of(cls, dataset: dict[str, Any], channels: int) -> "Inputs":
+        """Those of a manifest's body with these channels."""
+        classes = dataset["classes"]
+        return cls(channels, len(classes), min(dataset["size"]), classes, dataset["attributes"])
 
 
 class Network(nn.Module):
@@ -65,51 +97,57 @@ class Network(nn.Module):
 
 
 class LoneSafe(nn.modules.batchnorm._BatchNorm):
-    """Batch norm that uses its running statistics when a batch is one single value per channel.
+    """Batch norm that uses its running statistics, as in eval mode, when a batch is one single value per channel.
 
     PyTorch refuses to train on such a batch: the last batch of a client can be one image, and a
     deep net may shrink it to one pixel.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.training and x.numel() == x.shape[1]:
-            return nn.functional.batch_norm(
-                x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
-            )
-        return super().forward(x)
-
-
-class LoneSafeOther(LoneSafe):
-    """Of a library's own kind, which may do more than normalise: its own forward pass, in eval mode for one value."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        lone = self.training and x.numel() == x.shape[1]
-        if lone:
-            self.training = False
+        if not (self.training and x.numel() == x.shape[1]):
+            return super().forward(x)
+        self.training = False
         try:
-            return super(LoneSafe, self).forward(x)
+            return super().forward(x)
         finally:
-            self.training = self.training or lone
+            self.training = True
 
 
-class LoneSafeBatchNorm1d(LoneSafe, nn.BatchNorm1d):
-    """Of vectors."""
-
-
-class LoneSafeBatchNorm2d(LoneSafe, nn.BatchNorm2d):
-    """Of maps."""
+@cache
+def _lone_safe(kind: Any) -> Any:
+    return type(f"LoneSafe{kind.__name__}", (LoneSafe, kind), {})
 
 
 def make_lone_safe(net: nn.Module) -> None:
     """Give every batch norm of a network that behaviour, torchvision's own included."""
-    safe: dict[type[nn.Module], type[nn.Module]] = {
-        nn.BatchNorm1d: LoneSafeBatchNorm1d,
-        nn.BatchNorm2d: LoneSafeBatchNorm2d,
-    }
     for module in net.modules():
-        kind = type(module)
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and not isinstance(module, LoneSafe):
-            module.__class__ = safe.get(kind) or type(f"LoneSafe{kind.__name__}", (LoneSafeOther, kind), {})
+            kind: Any = type(module)
+            module.__class__ = _lone_safe(kind)
+
+
+@contextmanager
+def still(net: nn.Module) -> Iterator[None]:
+    """Eval mode without gradients for a moment; each module then has its own mode again."""
+    modes = {module: module.training for module in net.modules()}
+    net.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, training in modes.items():
+            module.training = training
+
+
+def in_pixels(x: Tensor) -> Tensor:
+    """Images as a network of fedcli's is fed them, [B, 1 or more, H, W], with numbers in [0, 1] again."""
+    mean, std = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)
+    return x * by_channel(std, x.device) + by_channel(mean, x.device)
+
+
+def normalised(unit: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Numbers in [0, 1] as a network wants them that was trained with another normalisation."""
+    return (unit - by_channel(mean, unit.device)) / by_channel(std, unit.device)
 
 
 def has_batch_norm(net: nn.Module) -> bool:

@@ -23,20 +23,15 @@ from .. import extensions
 from ..errors import UsageError, nearest
 from ..provenance import Code
 from . import libraries
-from .network import Network
-from .wrapped import Asked, Fed, behind
+from .libraries import revision as revision
+from .network import Inputs, Network
+from .wrapped import Fed, behind
 
 TORCHVISION = "torchvision:"
 FIXED = {"vit_": 224, "maxvit": 224}  # beginnings of torchvision's names -> the only side that these networks take
 LIBRARIES = {libraries.TIMM: "timm", libraries.OPEN_CLIP: "open_clip_torch"}  # beginning of a name -> package
 NO_AUXILIARY = {"googlenet": {"init_weights": True}, "inception_v3": {"init_weights": True}}  # heads used in training
-Make = Callable[[Asked], Network]
-
-
-def is_outside(name: str) -> bool:
-    if name.startswith((TORCHVISION, *LIBRARIES)) or extensions.is_file(name):
-        return True
-    return extensions.offered("models", name) is not None
+Make = Callable[[Inputs], Network]
 
 
 def channels(name: str) -> int:
@@ -44,8 +39,11 @@ def channels(name: str) -> int:
     return 3 if name.startswith((TORCHVISION, libraries.OPEN_CLIP)) else 0
 
 
-def make_of(name: str) -> Make:
-    """A function that builds a network of this name. Raises FedcliError, UsageError."""
+def make_of(name: str) -> Make | None:
+    """A function that builds a network of this name; None for one that is not from outside.
+
+    Raises FedcliError, UsageError.
+    """
     if name.startswith(TORCHVISION):
         return _torchvision(name.removeprefix(TORCHVISION))
     if name.startswith(tuple(LIBRARIES)):
@@ -54,8 +52,7 @@ def make_of(name: str) -> Make:
     if extensions.is_file(name):
         return _by(name, extensions.function(name, "models", "build")[0])
     offered = extensions.offered("models", name)
-    assert offered is not None  # is_outside(name)
-    return _by(name, offered[0])
+    return _by(name, offered[0]) if offered else None
 
 
 def code_of(name: str) -> tuple[str, Code] | None:
@@ -72,13 +69,8 @@ def code_of(name: str) -> tuple[str, Code] | None:
 
 def titled(name: str) -> str:
     """A network's name as records say it, without the place of a file."""
-    own = code_of(name) if is_outside(name) else None
+    own = code_of(name)
     return own[0] if own else name
-
-
-def revision(name: str) -> str:
-    """The commit of a network that the Hugging Face hub describes, "" for any other. Raises FedcliError."""
-    return libraries.revision(name) if name.startswith(tuple(LIBRARIES)) else ""
 
 
 def pinned(name: str, revision: str) -> str:
@@ -107,14 +99,14 @@ def _torchvision(name: str) -> Make:
     if name not in (known := zoo.list_models(zoo)):
         raise UsageError(f"torchvision has no classifier {name!r}", nearest(name, known, known[:8]))
 
-    def make(asked: Asked) -> Network:
+    def make(inputs: Inputs) -> Network:
         more: dict[str, Any] = NO_AUXILIARY.get(name, {})
-        net = zoo.get_model(name, weights=None, num_classes=asked.classes, **more)
+        net = zoo.get_model(name, weights=None, num_classes=inputs.classes, **more)
         if hasattr(net, "aux_logits"):
             net.aux_logits = False
             net.AuxLogits = net.aux1 = net.aux2 = None
         side = next((side for begin, side in FIXED.items() if name.startswith(begin)), 0)
-        return behind(f"{TORCHVISION}{name}", net, asked, Fed(side))
+        return behind(f"{TORCHVISION}{name}", net, inputs, Fed(side))
 
     return make
 
@@ -127,17 +119,17 @@ def _is_named(name: str, asks: Mapping[str, inspect.Parameter]) -> bool:
 def _by(name: str, build: Callable[..., Any]) -> Make:
     """Of somebody's function."""
 
-    def make(asked: Asked) -> Network:
+    def make(inputs: Inputs) -> Network:
         asks = inspect.signature(build).parameters
-        given = {name: getattr(asked, name) for name in ("channels", "classes", "size") if _is_named(name, asks)}
-        plain = () if {"channels", "classes"} <= given.keys() else (asked.channels, asked.classes)
+        given = {name: getattr(inputs, name) for name in ("channels", "classes", "size") if _is_named(name, asks)}
+        plain = () if {"channels", "classes"} <= given.keys() else (inputs.channels, inputs.classes)
         made = build(*plain, **{name: value for name, value in given.items() if name == "size" or not plain})
         if isinstance(made, Network):
             return made
         if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module):
-            return behind(name, made[0], asked, whole=False)
+            return behind(name, made[0], inputs, whole=False)
         if isinstance(made, nn.Module):
-            return behind(name, made, asked)
+            return behind(name, made, inputs)
         what = type(made).__name__
         raise UsageError(f"{name} returns a {what}, not a network", "return an nn.Module, or a backbone and its width")
 

@@ -19,11 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..data.transforms import GREY_MEAN, GREY_STD, IMAGENET_MEAN, IMAGENET_STD, by_channel
+from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from ..errors import FedcliError
 from .checkpoints import Tensors, fill, part
 from .clip_text import open_clip
-from .vision import resnet18, resnet50
+from .network import in_pixels, normalised
+from .vision import headless
 from .weights import HEADS, read
 
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
@@ -67,15 +68,12 @@ class Teacher(nn.Module):
         self.trained_at = side or TRAINED_AT
 
     def forward(self, x: Tensor) -> Tensor:
-        fed = (IMAGENET_MEAN, IMAGENET_STD) if x.shape[1] == 3 else (GREY_MEAN, GREY_STD)
-        if fed == (self.mean, self.std) and not self.side:
+        if x.shape[1] == 3 and (self.mean, self.std) == (IMAGENET_MEAN, IMAGENET_STD) and not self.side:
             return self.body(x)
-        mean, std = (_by_channel(v, x) for v in fed)
-        unit = x * std + mean  # [B, 1 or 3, H, W] in [0, 1]
+        unit = in_pixels(x)  # [B, 1 or 3, H, W]
         if self.side and unit.shape[2:] != (self.side, self.side):
             unit = F.interpolate(unit, (self.side, self.side), mode="bicubic", antialias=True).clamp(0, 1)
-        mean, std = (_by_channel(v, x) for v in (self.mean, self.std))
-        return self.body((unit - mean) / std)  # [B, 3, H, W]
+        return self.body(normalised(unit, self.mean, self.std))  # [B, 3, H, W]
 
 
 def load_teacher(path: str) -> nn.Module:
@@ -96,9 +94,8 @@ def _resnet(path: str, tensors: Tensors) -> Teacher:
         first = f" (its first tensor: {next(iter(tensors))})" if tensors else ""
         raise FedcliError(f"{path} holds no network that can be a teacher{first}", KINDS)
     deep = any(re.fullmatch(r"layer\d\.\d+\.conv3\.weight", name) for name in tensors)
-    body, width = resnet50(3) if deep else resnet18(3)
-    kind = "a ResNet-50" if deep else "a ResNet-18"
-    fill(body, tensors, f"{path} is not {kind}: tensor ", KINDS)
+    body, width = headless("resnet50" if deep else "resnet18")(3)
+    fill(body, tensors, f"{path} is not a ResNet-{50 if deep else 18}: tensor ", KINDS)
     return Teacher(body, width)
 
 
@@ -143,7 +140,3 @@ def _attention_resnet(tower: Tensors) -> tuple[dict, int]:
         "image_size": 32 * round(positions**0.5),
     }
     return shape, len(tower["attnpool.c_proj.weight"])
-
-
-def _by_channel(values: tuple[float, ...], x: Tensor) -> Tensor:
-    return by_channel(tuple(values), x.device)

@@ -7,6 +7,7 @@ import re
 import shlex
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,7 +82,7 @@ def read(path: Path) -> dict[str, Tensor]:
     if path.is_dir():
         raise FedcliError(f"{path} is a folder, not a weights file", "give a .pth, .safetensors or .h5 file")
     regular(path, 'give a weights file, or "imagenet"')
-    kind, reader = _readers().get(path.suffix, ("a PyTorch file", _torch_file))
+    kind, reader = READERS.get(path.suffix, ("a PyTorch file", _torch_file))
     try:
         tensors = reader(path)
     except FedcliError:
@@ -109,10 +110,6 @@ def _unusable(tensor: Tensor) -> str:
     if tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():  # as of expand(): any size
         return "larger than the numbers that the file holds for it"
     return "" if bool(torch.isfinite(tensor).all()) else "not finite: it holds NaN or infinity"
-
-
-def _readers() -> dict:
-    return {".safetensors": ("a safetensors file", _safetensors_file), ".h5": ("the model of a run", _hdf5_file)}
 
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
@@ -156,3 +153,9 @@ def _hdf5_file(path: Path) -> dict[str, Tensor]:
     expected = {"model/*": Column(rank=None)}
     with open_hdf5(path, expected, hint="give the model of a run") as file:
         return {name: torch.from_numpy(data[()]) for name, data in below(file, "model").items()}
+
+
+READERS: dict[str, tuple[str, Any]] = {
+    ".safetensors": ("a safetensors file", _safetensors_file),
+    ".h5": ("the model of a run", _hdf5_file),
+}

@@ -7,20 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD, by_channel
+from ..data.transforms import IMAGENET_MEAN, IMAGENET_STD
 from ..errors import FedcliError, UsageError
 from ..provenance import LONG
-from .network import Network
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Facts that a network is built for; size: the images' shorter side in pixels."""
-
-    channels: int
-    classes: int
-    size: int
-    precision: str
+from .network import Inputs, Network, in_pixels, normalised, still
 
 
 @dataclass(frozen=True)
@@ -55,43 +45,42 @@ class Prepared(Network):
         if side:
             x = F.interpolate(x, (side, side), mode="bilinear", align_corners=False)
         if self.fed.mean:
-            unit = x * by_channel(IMAGENET_STD, x.device) + by_channel(IMAGENET_MEAN, x.device)  # in [0, 1]
-            x = (unit - by_channel(self.fed.mean, x.device)) / by_channel(self.fed.std, x.device)
+            x = normalised(in_pixels(x), self.fed.mean, self.fed.std)
         return super().features(x)
 
 
-def behind(name: str, net: nn.Module, asked: Asked, fed: Fed = Fed(), *, whole: bool = True) -> Network:  # noqa: B008
+def behind(name: str, net: nn.Module, inputs: Inputs, fed: Fed = Fed(), *, whole: bool = True) -> Network:  # noqa: B008
     """A network behind features() and a head. whole: its last layer is the classifier, which is taken off."""
     if whole:
-        _behead(name, net, asked, fed.side or asked.size)
-    width = _width(name, net, asked.channels, fed.side or asked.size)
+        _behead(name, net, inputs, fed.side or inputs.size)
+    width = _width(name, net, inputs.channels, fed.side or inputs.size)
     if fed == Fed():
-        return Network(net, width, asked.classes, asked.precision)
-    return Prepared(net, width, asked.classes, asked.precision, fed)
+        return Network(net, width, inputs.classes, inputs.precision)
+    return Prepared(net, width, inputs.classes, inputs.precision, fed)
 
 
-def _behead(name: str, net: nn.Module, asked: Asked, size: int) -> None:
+def _behead(name: str, net: nn.Module, inputs: Inputs, size: int) -> None:
     """Put nothing in the place of the layer that runs last, which has an output for each class."""
     found = net.named_modules()
     layers: dict[nn.Module, str] = {layer: place for place, layer in found if isinstance(layer, nn.Linear | nn.Conv2d)}
     last = None
-    if any(place and _outputs(layer) == asked.classes for layer, place in layers.items()):
-        last = _last_that_runs(name, net, list(layers), asked, size)
-    if last is None or not layers[last] or _outputs(last) != asked.classes:
+    if any(place and _outputs(layer) == inputs.classes for layer, place in layers.items()):
+        last = _last_that_runs(name, net, list(layers), inputs, size)
+    if last is None or not layers[last] or _outputs(last) != inputs.classes:
         hint = "return a backbone and the width of its features: (backbone, width)"
-        raise UsageError(f"{name} has no last layer of {asked.classes} outputs that could be the classifier", hint)
+        raise UsageError(f"{name} has no last layer of {inputs.classes} outputs that could be the classifier", hint)
     above, _, own = layers[last].rpartition(".")
     setattr(net.get_submodule(above), own, nn.Identity())
 
 
-def _last_that_runs(name: str, net: nn.Module, layers: list[nn.Module], asked: Asked, size: int) -> nn.Module | None:
+def _last_that_runs(name: str, net: nn.Module, layers: list[nn.Module], inputs: Inputs, size: int) -> nn.Module | None:
     """The last of the layers that an image goes through; None where the network's output is not [2, classes]."""
     ran: list[nn.Module] = []
     hooks = [layer.register_forward_hook(lambda layer, *_: ran.append(layer)) for layer in layers]
-    made = _of_two_black_images(name, net, asked.channels, size)
+    made = _of_two_black_images(name, net, inputs.channels, size)
     for hook in hooks:
         hook.remove()
-    return ran[-1] if ran and isinstance(made, Tensor) and made.shape == (2, asked.classes) else None
+    return ran[-1] if ran and isinstance(made, Tensor) and made.shape == (2, inputs.classes) else None
 
 
 def _outputs(module: nn.Module) -> int:
@@ -109,16 +98,12 @@ def _width(name: str, backbone: nn.Module, channels: int, size: int) -> int:
     return features.shape[1]
 
 
-@torch.no_grad()
 def _of_two_black_images(name: str, net: nn.Module, channels: int, size: int) -> Any:
     """Outputs of a network for them. Raises FedcliError where it cannot take such images."""
-    modes = {module: module.training for module in net.modules()}
     try:
-        made = net.eval()(torch.zeros(2, channels, size, size))
+        with still(net):
+            return net(torch.zeros(2, channels, size, size))
     except (RuntimeError, ValueError, AssertionError) as error:
         message = " ".join(str(error).split())[:LONG]
         hint = f"it said: {message}; prepare with a larger --size, or other channels"
         raise FedcliError(f"{name} cannot take images of {channels} x {size} x {size}", hint) from error
-    for module, training in modes.items():
-        module.training = training
-    return made

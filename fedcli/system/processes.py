@@ -11,18 +11,15 @@ import os
 import pickle
 import queue
 import signal
-import tempfile
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, islice
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
-from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import console, extensions
@@ -30,12 +27,10 @@ from ..errors import FedcliError
 from . import container, interrupts
 from .shared_blocks import Channel, channels
 
-A = TypeVar("A")
 B = TypeVar("B")
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 Answer = tuple[Any, Exception | None, str]  # value, or error with its traceback
 
-SHORT_TEMPORARY, LONGEST_TEMPORARY = "/tmp", 70  # bytes; Python adds 32, and the system takes 107
 RUN = 32  # items that a worker is given at once by in_order(), at most
 
 
@@ -47,7 +42,7 @@ class WorkerError(Exception):
     """The message of a worker's exception that cannot be pickled."""
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager["Workers"]):
     """A few processes that are started once; each does its calls in order. To be used as a context.
 
     They are forked, so that they share what is in memory.
@@ -77,57 +72,46 @@ class Workers:
             far_end.close()
             ends.append(end)
             self.processes.append(process)
-        queues = [queue.SimpleQueue[Any]() for _ in range(1 if shared else count)]
-        self._queues = queues * (count if shared else 1)
-        served = zip(ends, self._queues, strict=True)
-        self._threads = [threading.Thread(target=_serve, args=each, daemon=True) for each in served]
-        for thread in self._threads:
-            thread.start()
+        groups = [ends] if shared else [[end] for end in ends]
+        self._served = [(ThreadPoolExecutor(len(group)), queue.SimpleQueue[Channel]()) for group in groups]
+        for group, (_, free) in zip(groups, self._served, strict=True):
+            for end in group:
+                free.put(end)
 
     def submit(self, worker: int, function: Callable[..., B], *arguments: Any) -> "Future[B]":
         """Have this worker, or where they are shared any, call function(*arguments).
 
         The result raises what the function raised, and WorkerKilled.
         """
-        future: Future[B] = Future()
-        self._queues[worker].put((future, (function, arguments)))
-        return future
+        thread, free = self._served[worker % len(self._served)]
+        return thread.submit(_ask, free, (function, arguments))
 
-    def __enter__(self) -> "Workers":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
         if kind is not None:  # their results are no longer needed
             for process in self.processes:
                 process.terminate()
-        for waiting in self._queues:
-            waiting.put(None)
-        for thread, process in zip(self._threads, self.processes, strict=True):
-            thread.join()
+        for thread, free in self._served:
+            thread.shutdown(cancel_futures=kind is not None)
+            while not free.empty():
+                with contextlib.closing(free.get()) as end, contextlib.suppress(OSError):
+                    end.send(None)
+        for process in self.processes:
             process.join()
 
 
-def _serve(pipe: Channel, waiting: "queue.SimpleQueue[tuple[Future, Call] | None]") -> None:
-    """The life of a thread: one worker's calls and their results."""
-    while (task := waiting.get()) is not None:
-        future, call = task
-        try:
-            pipe.send(call)
-            value, error, trace = pipe.receive()
-        except (EOFError, OSError):
-            future.set_exception(WorkerKilled())
-        except Exception as fault:  # what was to be sent cannot be pickled
-            future.set_exception(fault)
-        else:
-            if error is None:
-                future.set_result(value)
-            else:
-                error.__cause__ = RuntimeError(trace)  # which --debug shows
-                future.set_exception(error)
-        del task, future  # keeps no result that was read
-    with contextlib.suppress(OSError):
-        pipe.send(None)
-    pipe.close()
+def _ask(free: "queue.SimpleQueue[Channel]", call: Call) -> Any:
+    """The value that a free worker returns of a call. Raises its error, and WorkerKilled."""
+    end = free.get()
+    try:
+        end.send(call)
+        value, error, trace = end.receive()
+    except (EOFError, OSError):
+        raise WorkerKilled from None
+    finally:
+        free.put(end)
+    if error is not None:
+        raise error from RuntimeError(trace)  # which --debug shows
+    return value
 
 
 def _work(pipe: Channel, inherited: list[Channel], setup: Callable[..., None], arguments: tuple) -> None:
@@ -215,7 +199,7 @@ def one_each(
     context: Any = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])
     # Python's own process, which imports that module, would print a traceback
-    with interrupts.left_to_parent(), _short_temporary_folder():
+    with interrupts.left_to_parent():
         forkserver.ensure_running()
     waiting, free = deque(enumerate(tasks)), deque(slots)
     running: dict[Any, tuple[int, Any, Any]] = {}  # by this process's end of its pipe: task, slot and process
@@ -246,18 +230,6 @@ def one_each(
             process.terminate()
         for _, _, process in running.values():
             process.join()  # it saves its state first
-
-
-@contextlib.contextmanager
-def _short_temporary_folder() -> Iterator[None]:
-    """Python's socket to that process lies in the temporary folder, whose path may be too long for one."""
-    before = tempfile.tempdir
-    if len(os.fsencode(tempfile.gettempdir())) > LONGEST_TEMPORARY and os.access(SHORT_TEMPORARY, os.W_OK | os.X_OK):
-        tempfile.tempdir = SHORT_TEMPORARY
-    try:
-        yield
-    finally:
-        tempfile.tempdir = before
 
 
 def _alone(
@@ -302,11 +274,9 @@ def in_order(
         run: function takes a sequence of up to so many consecutive items, and returns as many results.
     """
     jobs = min(jobs or cores(), 4 * cores(), len(items))
-    if jobs <= 1 and not run:
-        yield from console.progress(map(function, items), label=label, total=len(items))
-        return
-    of_run = function if run else partial(_each, function)
-    size = max(1, min(run or RUN, len(items) // (4 * max(jobs, 1))))
+    of_run = function if run else lambda part: list(map(function, part))
+    most = run or (RUN if jobs > 1 else 1)
+    size = max(1, min(most, len(items) // (4 * max(jobs, 1))))
     runs = [slice(start, start + size) for start in range(0, len(items), size)]
     if jobs <= 1:
         results = chain.from_iterable(of_run(items[part]) for part in runs)
@@ -327,10 +297,6 @@ def _drained(waiting: "deque[Future]", ahead: "Iterator[Future]") -> Iterator[An
     while waiting:
         yield from waiting.popleft().result()
         waiting.extend(islice(ahead, 1))
-
-
-def _each(function: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    return [function(item) for item in items]
 
 
 def _keep_items(of_run: Callable[[Any], list], items: Sequence) -> None:

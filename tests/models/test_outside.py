@@ -9,7 +9,7 @@ from fedcli import models
 from fedcli.errors import FedcliError, UsageError
 from fedcli.models import network, outside
 from fedcli.models.layout import Layout
-from fedcli.models.wrapped import Asked, Fed, Prepared
+from fedcli.models.wrapped import Fed, Prepared
 
 NET = '''
 """A small network of my own."""
@@ -86,7 +86,7 @@ def holds(net, size=8, channels=3):
 def test_torchvisions_classifiers_lose_their_last_layer(name, width, size, monkeypatch):
     monkeypatch.setitem(outside.NO_AUXILIARY, name, {"init_weights": False} if name in outside.NO_AUXILIARY else {})
     with torch.device("meta"):
-        net = outside.make_of(f"torchvision:{name}")(Asked(3, 7, size, "fp32"))
+        net = outside.make_of(f"torchvision:{name}")(models.Inputs(3, 7, size))
         assert net.head.in_features == width and net(torch.zeros(2, 3, size, size)).shape == (2, 7)
         assert net.train()(torch.zeros(2, 3, size, size)).shape == (2, 7)
 

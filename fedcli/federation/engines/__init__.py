@@ -171,9 +171,9 @@ def side_by_side(engine: str | None, clients: int, device: str) -> bool:
     """Tell whether rounds of so many clients train on processes of one thread each, whatever their network wants."""
     if engine is None:
         return pays(clients, device)
-    name, count = parsed(engine, device)
+    name, _ = chosen(engine, clients, device)
     kind = kind_of(name)
-    return kind is not None and (kind.anywhere or (name == "pool" and min(count, clients) > 1))
+    return kind is not None and (kind.anywhere or name == "pool")
 
 
 def open_engine(engine: str | None, clients: InProcess, at_most: int) -> AbstractContextManager[Engine]:

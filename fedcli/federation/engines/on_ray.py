@@ -16,9 +16,9 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -50,7 +50,7 @@ Sent = tuple[Message, Arrays]  # a task or report, and beside it what the client
 Running = dict[Any, tuple[Any, list[int]]]  # result to come -> its worker, and the places of its tasks
 
 
-class Ray:
+class Ray(AbstractContextManager["Ray"]):
     """Runs tasks on ray actors; reports come in task order. A context manager: it owns the actors."""
 
     def __init__(self, clients: InProcess, at_most: int):
@@ -67,7 +67,7 @@ class Ray:
             self.workers = self._begun(clients.remake, at_most)
             self.worker_of = self._shared_out(list(clients.shards))
         except BaseException:
-            self._close()
+            self.__exit__()
             raise
 
     def __call__(self, tasks: list[Task]) -> Iterator[Report]:
@@ -162,18 +162,12 @@ class Ray:
         console.say(f"ray: {console.counted(count, 'worker', 'workers')}")
         return workers
 
-    def _close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         for worker in getattr(self, "workers", []):
             self.ray.kill(worker)
         if self.started:
             self.ray.shutdown()
         self.watch.communicate(b"done")
-
-    def __enter__(self) -> "Ray":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._close()
 
 
 class Worker:

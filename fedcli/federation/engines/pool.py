@@ -13,8 +13,8 @@ import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -38,7 +38,7 @@ _table: Tensor | None = None  # [K, P] the models of a round
 _call: tuple[int, Arrays] = 0, {}  # whose arrays are in that block, and they themselves
 
 
-class Pool:
+class Pool(AbstractContextManager["Pool"]):
     """Runs tasks on worker processes; reports come in task order. A context manager: it owns the processes.
 
     Attributes:
@@ -95,11 +95,8 @@ class Pool:
         """The answer of every worker."""
         return [self.workers.submit(k, question).result() for k in range(len(self.workers.processes))]
 
-    def __enter__(self) -> "Pool":
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.workers.__exit__(kind, error, trace)
+    def __exit__(self, kind: type | None, *error: Any) -> None:
+        self.workers.__exit__(kind, *error)
 
 
 def usual_jobs(threads: int, clients: int, device: str) -> int:
